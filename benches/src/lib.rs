@@ -1,0 +1,1 @@
+//! Benchmarks of Kiln, one file per promise, under `benches/`.

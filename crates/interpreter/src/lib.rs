@@ -1,0 +1,1 @@
+//! Kiln's reference interpreter: the meaning of every operation.

@@ -1,0 +1,1 @@
+//! Kiln's graph: typed SSA over symbolic shapes, its text form, verifier and drawings.

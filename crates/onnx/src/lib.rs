@@ -1,0 +1,1 @@
+//! ONNX import for Kiln: models in, core graphs with symbolic shapes out.

@@ -1,0 +1,1 @@
+//! Graph passes for Kiln: canonicalise, fold, eliminate, simplify, freeze.

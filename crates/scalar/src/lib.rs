@@ -1,0 +1,1 @@
+//! Scalar functions for Kiln: primitive operations, expressions, named functions, derivatives.

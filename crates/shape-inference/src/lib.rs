@@ -1,0 +1,1 @@
+//! Shape inference for Kiln: rules per operation, the graph builder, the reader that fills in types.

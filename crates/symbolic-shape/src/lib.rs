@@ -1,0 +1,1 @@
+//! Symbolic dimensions: expressions, facts, a prover, and the lexer that Kiln's text forms share.

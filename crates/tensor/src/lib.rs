@@ -1,0 +1,1 @@
+//! Host tensors for Kiln: dtypes, storage, strided views, .npy.

@@ -1,0 +1,1 @@
+//! Development tools for Kiln: generators, oracles, fault injection.

@@ -1,0 +1,2 @@
+//! Kiln's project tasks.
+fn main() {}
