@@ -1,1 +1,66 @@
-//! Host tensors for Kiln: dtypes, storage, strided views, .npy.
+//! Host tensors: typed, strided, cheaply cloned arrays in the machine's own memory.
+//!
+//! A [`Tensor`] is a dtype, a shape, strides and a share of some storage. Views (transpose, slice,
+//! broadcast, reverse) share that storage; writing copies first when anybody else could see it.
+//! Storage is 64-byte aligned memory of our own, or [`Foreign`] memory that its owner gets back
+//! through a release hook. Every size is checked before memory is asked for, and memory that
+//! cannot be had is an error, not an abort.
+//!
+//! This crate holds data and moves it around. It does no arithmetic: that is `kiln-scalar`
+//! (one element) and `kiln-interpreter` (whole tensors).
+//!
+//! ```
+//! use kiln_tensor::{DType, Tensor};
+//!
+//! let x = Tensor::from_slice(&[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+//! let columns = x.transpose(&[1, 0])?; // a view: nothing is copied
+//! assert_eq!(columns.dtype(), DType::F32);
+//! assert_eq!(columns.shape(), [3, 2]);
+//! assert_eq!(columns.to_vec::<f32>()?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+//! assert_eq!(columns.broadcast_to(&[4, 3, 2])?.len(), 24);
+//! # Ok::<(), kiln_tensor::TensorError>(())
+//! ```
+//!
+//! # Sizes
+//! The product of a shape's non-zero dims, times the element size, is at most `isize::MAX`; a
+//! larger shape is refused even when another dim is zero. So any product of some of a tensor's
+//! dims can be computed without a check.
+
+#[cfg(target_endian = "big")]
+compile_error!("elements are kept in little-endian order: big-endian hosts are not supported");
+
+mod dtype;
+mod element;
+mod error;
+mod layout;
+mod offsets;
+mod storage;
+
+mod tensor;
+
+mod concat;
+#[cfg(feature = "fault-injection")]
+pub mod fault;
+mod foreign;
+#[cfg(feature = "ndarray")]
+mod interop;
+mod npy;
+#[cfg(feature = "npz")]
+mod npz;
+mod views;
+
+pub use dtype::DType;
+pub use element::Element;
+pub use error::TensorError;
+pub use foreign::Foreign;
+pub use half::{bf16, f16};
+pub use layout::{element_count, row_major_strides};
+pub use npy::{read_npy, write_npy};
+#[cfg(feature = "npz")]
+pub use npz::{read_npz, write_npz};
+pub use offsets::Offsets;
+pub use tensor::Tensor;
+pub use views::AxisSlice;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Joining tensors along an axis.
+
+use crate::error::excerpt;
+use crate::{Tensor, TensorError, element_count};
+
+impl Tensor {
+    /// The operands one after another along `axis`; dtypes and all other dims must agree.
+    pub fn concat(operands: &[&Tensor], axis: usize) -> Result<Tensor, TensorError> {
+        let Some((first, _)) = operands.split_first() else {
+            return Err(TensorError::NothingToConcat);
+        };
+        let mut shape = first.shape().to_vec();
+        if axis >= shape.len() {
+            return Err(TensorError::AxisOutOfRange {
+                axis,
+                rank: shape.len(),
+            });
+        }
+        let mut total = 0usize;
+        for (position, operand) in operands.iter().enumerate() {
+            if operand.dtype() != first.dtype() {
+                return Err(TensorError::DTypeMismatch {
+                    expected: first.dtype(),
+                    found: operand.dtype(),
+                });
+            }
+            let agrees = operand.rank() == first.rank()
+                && operand
+                    .shape()
+                    .iter()
+                    .zip(first.shape())
+                    .enumerate()
+                    .all(|(i, (a, b))| i == axis || a == b);
+            if !agrees {
+                return Err(TensorError::ConcatMismatch {
+                    operand: position,
+                    axis,
+                    expected: excerpt(first.shape()),
+                    found: excerpt(operand.shape()),
+                });
+            }
+            // A sum past the end of `usize` is refused below: it is past the size limit too.
+            total = total.saturating_add(operand.shape().get(axis).copied().unwrap_or(0));
+        }
+        if let Some(dim) = shape.get_mut(axis) {
+            *dim = total;
+        }
+        element_count(first.dtype(), &shape)?;
+
+        // Each operand gives, for each index of the axes in front, one piece of bytes.
+        let n_pieces: usize = shape.iter().take(axis).product();
+        let mut pieces = Vec::with_capacity(operands.len());
+        for operand in operands {
+            pieces.push(operand.contiguous()?);
+        }
+        let mut joined = Tensor::zeros(first.dtype(), &shape)?;
+        if joined.is_empty() {
+            return Ok(joined);
+        }
+        let mut out = joined.bytes_mut()?;
+        for index in 0..n_pieces {
+            for piece in &pieces {
+                let size = piece.byte_len() / n_pieces;
+                let (to, rest) = std::mem::take(&mut out).split_at_mut(size);
+                to.copy_from_slice(&piece.as_bytes()?[index * size..(index + 1) * size]);
+                out = rest;
+            }
+        }
+        Ok(joined)
+    }
+}

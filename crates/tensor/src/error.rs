@@ -1,0 +1,248 @@
+//! What can go wrong with a host tensor.
+
+use std::fmt;
+use std::io;
+
+use crate::DType;
+
+/// An error of this crate. Each variant names its code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// E0180: a name that is no dtype.
+    #[error("unknown dtype `{}`, expected one of {}", .name.escape_default(), DTypeNames)]
+    UnknownDType {
+        /// The name, cut at 32 characters.
+        name: String,
+    },
+
+    /// E0181: the name of a dtype that a later version will define.
+    #[error("dtype `{name}` is reserved for a later version")]
+    ReservedDType {
+        /// The name.
+        name: String,
+    },
+
+    /// E0340: a shape whose size in bytes does not fit the address space.
+    #[error(
+        "shape {shape:?} of {dtype} is too large: the product of its non-zero dims must stay within {} bytes",
+        isize::MAX
+    )]
+    SizeOverflow {
+        /// The shape asked for, cut at 16 dims.
+        shape: Vec<usize>,
+        /// The element type.
+        dtype: DType,
+    },
+
+    /// E0341: data of another length than the shape says.
+    #[error("expected {expected} {unit}, found {found}")]
+    LengthMismatch {
+        /// What the shape asks for.
+        expected: usize,
+        /// What was given.
+        found: usize,
+        /// What is counted: elements, bytes, strides.
+        unit: &'static str,
+    },
+
+    /// E0342: elements of another type than the tensor's.
+    #[error("expected elements of {expected}, found {found}")]
+    DTypeMismatch {
+        /// The type that was asked for or that the other operand has.
+        expected: DType,
+        /// The tensor's type.
+        found: DType,
+    },
+
+    /// E0343: an axis the tensor does not have.
+    #[error("axis {axis} is out of range for rank {rank}")]
+    AxisOutOfRange {
+        /// The axis.
+        axis: usize,
+        /// The tensor's rank.
+        rank: usize,
+    },
+
+    /// E0344: a transposition that does not name each axis once.
+    #[error("expected a permutation of the axes 0..{rank}, found {permutation:?}")]
+    NotAPermutation {
+        /// What was given, cut at 16 axes.
+        permutation: Vec<usize>,
+        /// The tensor's rank.
+        rank: usize,
+    },
+
+    /// E0345: a slice that leaves its axis, or an axis sliced twice.
+    #[error("slice of {len} from {start} by step {step} leaves axis {axis} of size {size}")]
+    SliceOutOfRange {
+        /// The axis.
+        axis: usize,
+        /// First index.
+        start: usize,
+        /// Number of indices.
+        len: usize,
+        /// Distance between indices.
+        step: isize,
+        /// The axis's size.
+        size: usize,
+    },
+
+    /// E0346: a shape that cannot be broadcast to another.
+    #[error(
+        "shape {from:?} cannot be broadcast to {to:?}: each dim must be 1 or equal, counted from the last"
+    )]
+    BroadcastMismatch {
+        /// The tensor's shape.
+        from: Vec<usize>,
+        /// The shape asked for.
+        to: Vec<usize>,
+    },
+
+    /// E0347: a reshape that changes the number of elements.
+    #[error(
+        "shape {from:?} cannot be reshaped to {to:?}: expected {expected} elements, found {found}"
+    )]
+    ReshapeMismatch {
+        /// The tensor's shape.
+        from: Vec<usize>,
+        /// The shape asked for.
+        to: Vec<usize>,
+        /// Elements of the tensor.
+        expected: usize,
+        /// Elements of the shape asked for.
+        found: usize,
+    },
+
+    /// E0348: an axis to be removed whose size is not 1.
+    #[error("axis {axis} cannot be squeezed: expected size 1, found {size}")]
+    NotSqueezable {
+        /// The axis.
+        axis: usize,
+        /// Its size.
+        size: usize,
+    },
+
+    /// E0349: tensors to be joined that differ elsewhere than on the joined axis.
+    #[error(
+        "operand {operand} of the concatenation along axis {axis}: expected {expected:?} (any size on that axis), found {found:?}"
+    )]
+    ConcatMismatch {
+        /// Which operand, counted from 0.
+        operand: usize,
+        /// The axis.
+        axis: usize,
+        /// Shape of the first operand.
+        expected: Vec<usize>,
+        /// Shape of this operand.
+        found: Vec<usize>,
+    },
+
+    /// E0350: nothing to concatenate.
+    #[error("expected at least one tensor to concatenate, found none")]
+    NothingToConcat,
+
+    /// E0351: a slice was asked of a tensor whose elements do not lie one after another.
+    #[error("the elements of this view do not lie in one piece: call `contiguous` first")]
+    NotContiguous,
+
+    /// E0352: a slice was asked of foreign memory that is not aligned for the element type.
+    #[error(
+        "this foreign memory is not aligned to {align} bytes: call `to_vec`, or copy the tensor"
+    )]
+    Unaligned {
+        /// What the element type needs.
+        align: usize,
+    },
+
+    /// E0353: strides that lead out of the memory they were given with.
+    #[error(
+        "shape {shape:?} with strides {strides:?} from offset {offset} leaves memory of {elements} elements"
+    )]
+    StridesOutOfRange {
+        /// The shape.
+        shape: Vec<usize>,
+        /// The strides, in elements.
+        strides: Vec<isize>,
+        /// The first element.
+        offset: usize,
+        /// The memory's size, in elements.
+        elements: usize,
+    },
+
+    /// E0354: a byte that is neither 0 nor 1 where a `bool` was expected.
+    #[error("expected bytes 0 and 1 for elements of bool, found another value")]
+    NotABool,
+
+    /// E0840: memory that could not be had.
+    #[error("cannot allocate {bytes} bytes for a tensor: free memory or use smaller shapes")]
+    Allocation {
+        /// How much was asked for.
+        bytes: usize,
+    },
+
+    /// E0940: bytes that are not a `.npy` file or `.npz` archive as the format defines it.
+    #[error("not a valid {format} file: {reason}")]
+    Malformed {
+        /// `.npy` or `.npz`.
+        format: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// E0941: a valid file with something that has no counterpart here.
+    #[error("unsupported {format} content: {what}")]
+    Unsupported {
+        /// `.npy` or `.npz`.
+        format: &'static str,
+        /// What it is.
+        what: String,
+    },
+
+    /// E0942: reading or writing failed below.
+    #[error("reading or writing a tensor failed")]
+    Io(#[from] io::Error),
+}
+
+impl TensorError {
+    /// The error's stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            TensorError::UnknownDType { .. } => "E0180",
+            TensorError::ReservedDType { .. } => "E0181",
+            TensorError::SizeOverflow { .. } => "E0340",
+            TensorError::LengthMismatch { .. } => "E0341",
+            TensorError::DTypeMismatch { .. } => "E0342",
+            TensorError::AxisOutOfRange { .. } => "E0343",
+            TensorError::NotAPermutation { .. } => "E0344",
+            TensorError::SliceOutOfRange { .. } => "E0345",
+            TensorError::BroadcastMismatch { .. } => "E0346",
+            TensorError::ReshapeMismatch { .. } => "E0347",
+            TensorError::NotSqueezable { .. } => "E0348",
+            TensorError::ConcatMismatch { .. } => "E0349",
+            TensorError::NothingToConcat => "E0350",
+            TensorError::NotContiguous => "E0351",
+            TensorError::Unaligned { .. } => "E0352",
+            TensorError::StridesOutOfRange { .. } => "E0353",
+            TensorError::NotABool => "E0354",
+            TensorError::Allocation { .. } => "E0840",
+            TensorError::Malformed { .. } => "E0940",
+            TensorError::Unsupported { .. } => "E0941",
+            TensorError::Io(_) => "E0942",
+        }
+    }
+}
+
+/// Dims for a message: at most 16 of them.
+pub(crate) fn excerpt<T: Copy>(dims: &[T]) -> Vec<T> {
+    dims.iter().copied().take(16).collect()
+}
+
+struct DTypeNames;
+
+impl fmt::Display for DTypeNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
+        f.write_str(&names.join(", "))
+    }
+}

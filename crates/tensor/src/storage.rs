@@ -1,0 +1,125 @@
+//! Memory that tensors share: our own, or somebody else's that is given back on the last drop.
+//!
+//! The only memory this crate allocates for elements is allocated here, 64-byte aligned, through
+//! `try_reserve`. Bytes of foreign memory are read through one `unsafe` block, in `foreign`.
+//! Nothing here knows shapes or dtypes.
+
+use std::io::{self, Read};
+
+use aligned_vec::{AVec, ConstAlign};
+
+use crate::{Foreign, TensorError};
+
+/// Alignment of our own memory: one cache line, one AVX-512 vector.
+const ALIGNMENT: usize = 64;
+
+type AlignedBytes = AVec<u8, ConstAlign<ALIGNMENT>>;
+
+/// Bytes with an owner.
+pub(crate) enum Storage {
+    Owned(AlignedBytes),
+    Foreign(Foreign),
+}
+
+impl Storage {
+    /// Memory of `bytes` zeros.
+    pub(crate) fn zeroed(bytes: usize) -> Result<Storage, TensorError> {
+        let mut memory = reserved(bytes)?;
+        memory.resize(bytes, 0);
+        Ok(Storage::Owned(memory))
+    }
+
+    /// A copy of these bytes.
+    pub(crate) fn copy_of(bytes: &[u8]) -> Result<Storage, TensorError> {
+        let mut memory = reserved(bytes.len())?;
+        memory.extend_from_slice(bytes);
+        Ok(Storage::Owned(memory))
+    }
+
+    /// A copy of a few bytes, where running out of memory may abort as it does for any small box.
+    pub(crate) fn copy_of_few(bytes: &[u8]) -> Storage {
+        Storage::Owned(AVec::from_slice(ALIGNMENT, bytes))
+    }
+
+    /// The next `bytes` bytes of a reader; memory grows with what arrives, not with what was
+    /// announced.
+    pub(crate) fn read_from(reader: &mut dyn Read, bytes: usize) -> Result<Storage, TensorError> {
+        const FIRST: usize = 1 << 20;
+        let mut memory = reserved(bytes.min(FIRST))?;
+        while memory.len() < bytes {
+            let filled = memory.len();
+            let step = (bytes - filled).min(filled.max(FIRST));
+            memory
+                .try_reserve_exact(step)
+                .map_err(|_| TensorError::Allocation {
+                    bytes: filled + step,
+                })?;
+            memory.resize(filled + step, 0);
+            let fresh = memory
+                .get_mut(filled..)
+                .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+            reader.read_exact(fresh)?;
+        }
+        Ok(Storage::Owned(memory))
+    }
+
+    /// All the bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Storage::Owned(memory) => memory,
+            Storage::Foreign(foreign) => foreign.bytes(),
+        }
+    }
+
+    /// All the bytes for writing; none for foreign memory, which is never written.
+    pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Storage::Owned(memory) => Some(memory),
+            Storage::Foreign(_) => None,
+        }
+    }
+}
+
+fn reserved(bytes: usize) -> Result<AlignedBytes, TensorError> {
+    #[cfg(feature = "fault-injection")]
+    crate::fault::allocate(bytes)?;
+    let mut memory = AVec::new(ALIGNMENT);
+    memory
+        .try_reserve_exact(bytes)
+        .map_err(|_| TensorError::Allocation { bytes })?;
+    Ok(memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owned_memory_is_aligned() {
+        for bytes in [0, 1, 63, 64, 1000] {
+            let storage = Storage::zeroed(bytes).unwrap();
+            assert_eq!(storage.bytes().as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(storage.bytes().len(), bytes);
+        }
+    }
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error() {
+        match Storage::zeroed(isize::MAX as usize - 4096) {
+            Err(TensorError::Allocation { bytes }) => assert_eq!(bytes, isize::MAX as usize - 4096),
+            _ => panic!("expected an allocation error"),
+        }
+    }
+
+    #[test]
+    fn a_short_reader_costs_no_more_than_it_delivers() {
+        let mut short: &[u8] = &[1, 2, 3];
+        assert!(matches!(
+            Storage::read_from(&mut short, 1 << 60),
+            Err(TensorError::Io(_))
+        ));
+        let long: Vec<u8> = (0..3_000_000u32).map(|i| i as u8).collect();
+        let storage = Storage::read_from(&mut long.as_slice(), 2_500_000).unwrap();
+        assert_eq!(storage.bytes(), &long[..2_500_000]);
+    }
+}
