@@ -1,1 +1,45 @@
-//! ONNX import for Kiln: models in, core graphs with symbolic shapes out.
+//! ONNX models: files in, checked contents out.
+//!
+//! A model file comes from somewhere else, so everything in it is untrusted: sizes, nesting, names,
+//! and the files that it points to. [`Model`] is what remains after all of that was checked:
+//! tensors loaded, names kept, types described. [`Limits`] bound what loading may cost; [`Fs`] is
+//! the only way to other files, and [`Folder`] confines it to the model's own folder.
+//!
+//! Two tensors of one name, a size below zero, data that end too early: each is an [`Error`] with a
+//! code and the tensor's name, printed so that no terminal minds ([`Name`]).
+//!
+//! ```
+//! use kiln_onnx::{Dim, Model, NoFiles, ValueType};
+//!
+//! // A graph with one input `x: f32[batch, 3]`, for operators of version 17.
+//! let bytes = b"\x08\x08\x3a\x1d\x12\x01g\x5a\x18\x0a\x01x\x12\x13\x0a\x11\x08\x01\x12\x0d\
+//!               \x0a\x07\x12\x05batch\x0a\x02\x08\x03\x42\x02\x10\x11";
+//! let model = Model::from_bytes(bytes, &NoFiles)?;
+//! assert_eq!(model.opsets().standard(), Some(17));
+//! let input = &model.graph().inputs()[0];
+//! let Some(ValueType::Tensor { shape: Some(shape), .. }) = &input.ty else { panic!("a tensor") };
+//! assert_eq!(shape[..], [Dim::Named("batch".into()), Dim::Known(3)]);
+//! # Ok::<(), kiln_onnx::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod files;
+mod limits;
+mod model;
+mod name;
+mod proto;
+mod read;
+
+pub use error::Error;
+pub use files::{DataFile, FileError, Folder, Fs, Location, MemoryFiles, NoFiles, Refusal};
+pub use limits::{LimitKind, Limits};
+pub use model::{
+    Attribute, AttributeValue, Attributes, Dim, ElementType, FromAttribute, Function, Model,
+    ModelGraph, ModelTensor, Node, Opsets, SUPPORTED_OPSETS, ValueInfo, ValueType,
+};
+pub use name::Name;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Where the data beside a model come from.
+//!
+//! A model may keep tensors in other files and name those files itself, so the names are untrusted.
+//! [`Location`] is a name that was checked; [`Fs`] opens it. Three file systems come with the
+//! crate: [`Folder`] (the real one, confined to a directory), [`MemoryFiles`] and [`NoFiles`].
+//! Nothing else in this crate does I/O.
+
+mod folder;
+mod location;
+mod memory;
+
+use std::io;
+
+pub use folder::Folder;
+pub(crate) use folder::read_model_file;
+pub use location::Location;
+pub use memory::{MemoryFiles, NoFiles};
+
+/// Opens the data files that a model names.
+pub trait Fs {
+    /// Opens the file at `location`, beneath whatever this file system is confined to.
+    ///
+    /// # Errors
+    /// [`FileError::Refused`] where the file may not be read, [`FileError::Io`] where it cannot.
+    fn open(&self, location: &Location) -> Result<Box<dyn DataFile>, FileError>;
+}
+
+/// An open file of known size.
+pub trait DataFile {
+    /// The size in bytes when the file was opened.
+    fn size(&self) -> u64;
+
+    /// Fills `target` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] when the file has become shorter, and whatever reading
+    /// gives.
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()>;
+}
+
+/// Why a data file was not opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// It may not be read.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Why a name or a file is not acceptable as a model's data file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The name is empty or has an empty part.
+    #[error("the name is empty or has an empty part")]
+    Empty,
+    /// The name begins at the root.
+    #[error("the name is absolute; expected a name beneath the model's folder")]
+    Absolute,
+    /// The name has a part `..` or `.`.
+    #[error("the name has a part `.` or `..`; expected a bare name beneath the model's folder")]
+    Dots,
+    /// The name has a backslash, a colon, or a control character.
+    #[error(
+        "the name has a backslash, a colon or a control character; expected parts separated by `/`"
+    )]
+    Character,
+    /// The name is longer, or has more parts, than a name needs to be.
+    #[error("the name is too long")]
+    TooLong,
+    /// The file or one of its folders is a symbolic link.
+    #[error(
+        "the file, or a folder on the way to it, is a symbolic link; put the file itself there"
+    )]
+    SymbolicLink,
+    /// The name leads out of the model's folder.
+    #[error("the name leads out of the model's folder")]
+    Escape,
+    /// What is there is a folder, pipe, socket or device.
+    #[error("expected a regular file, found something else")]
+    NotRegular,
+    /// The file has other names, which may lie elsewhere.
+    #[error(
+        "the file has other hard links; copy it, or open the folder with `Folder::allow_hard_links`"
+    )]
+    HardLink,
+    /// The model was loaded without access to files.
+    #[error(
+        "the model was loaded without files; load it by path, or give `Model::from_bytes` a folder"
+    )]
+    NoFiles,
+}

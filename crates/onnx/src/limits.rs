@@ -1,0 +1,105 @@
+//! What a model file may cost at most.
+//!
+//! Every limit is checked before the memory it bounds is taken. Sizes that real models reach stay
+//! far below the defaults.
+
+use std::fmt;
+
+use crate::Error;
+
+/// Upper bounds on what loading a model may take. Build one with [`Limits::default`] and change
+/// fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of the model file itself; 2 GiB, the most that protobuf allows.
+    pub model_bytes: u64,
+    /// Messages (nodes, attributes, tensors, dimensions, entries, …) and strings in the file; 16
+    /// Mi.
+    pub messages: u64,
+    /// Bytes of the decoded messages, without the tensor data; 2 GiB.
+    pub structure_bytes: u64,
+    /// Messages inside one another; 90. A graph inside a graph costs three. Decoding stops at 100
+    /// in any case.
+    pub nesting: u64,
+    /// Axes of one tensor; 64.
+    pub rank: u64,
+    /// Bytes of all tensors together; 256 GiB.
+    pub tensor_bytes: u64,
+    /// Bytes of all tensors that the file stores sparsely, once they are dense; 256 MiB.
+    pub dense_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            model_bytes: 2 << 30,
+            messages: 16 << 20,
+            structure_bytes: 2 << 30,
+            nesting: 90,
+            rank: 64,
+            tensor_bytes: 256 << 30,
+            dense_bytes: 256 << 20,
+        }
+    }
+}
+
+impl Limits {
+    /// Compares what the model asks for with the limit of that kind.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when `given` is more.
+    pub(crate) fn check(&self, kind: LimitKind, given: u64) -> Result<(), Error> {
+        let limit = match kind {
+            LimitKind::ModelBytes => self.model_bytes,
+            LimitKind::Messages => self.messages,
+            LimitKind::StructureBytes => self.structure_bytes,
+            LimitKind::Nesting => self.nesting.min(DECODER_NESTING),
+            LimitKind::Rank => self.rank,
+            LimitKind::TensorBytes => self.tensor_bytes,
+            LimitKind::DenseBytes => self.dense_bytes,
+        };
+        if given > limit {
+            Err(Error::Limit { kind, given, limit })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The nesting at which the decoder would stop by itself, less a margin.
+const DECODER_NESTING: u64 = 98;
+
+/// Which of the [`Limits`] was exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitKind {
+    /// [`Limits::model_bytes`].
+    ModelBytes,
+    /// [`Limits::messages`].
+    Messages,
+    /// [`Limits::structure_bytes`].
+    StructureBytes,
+    /// [`Limits::nesting`].
+    Nesting,
+    /// [`Limits::rank`].
+    Rank,
+    /// [`Limits::tensor_bytes`].
+    TensorBytes,
+    /// [`Limits::dense_bytes`].
+    DenseBytes,
+}
+
+impl fmt::Display for LimitKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::ModelBytes => "model_bytes",
+            Self::Messages => "messages",
+            Self::StructureBytes => "structure_bytes",
+            Self::Nesting => "nesting",
+            Self::Rank => "rank",
+            Self::TensorBytes => "tensor_bytes",
+            Self::DenseBytes => "dense_bytes",
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! A graph of a model: the main one, or the body of a control-flow operator.
+
+use std::collections::BTreeMap;
+
+use super::{ModelTensor, Node, ValueInfo};
+
+/// Nodes in order, constants, and what goes in and out.
+///
+/// Names are as the file has them; that every name is defined once and before its use is for the
+/// importer to check.
+#[derive(Clone, Debug)]
+pub struct ModelGraph {
+    pub(crate) name: String,
+    pub(crate) inputs: Vec<ValueInfo>,
+    pub(crate) outputs: Vec<ValueInfo>,
+    pub(crate) initializers: BTreeMap<String, ModelTensor>,
+    pub(crate) nodes: Vec<Node>,
+}
+
+impl ModelGraph {
+    /// The graph's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The declared inputs, those with an initializer among them: old models list their weights
+    /// here.
+    pub fn inputs(&self) -> &[ValueInfo] {
+        &self.inputs
+    }
+
+    /// The inputs that a caller must give: those without an initializer.
+    pub fn required_inputs(&self) -> impl Iterator<Item = &ValueInfo> {
+        self.inputs
+            .iter()
+            .filter(|input| !self.initializers.contains_key(&input.name))
+    }
+
+    /// The declared outputs.
+    pub fn outputs(&self) -> &[ValueInfo] {
+        &self.outputs
+    }
+
+    /// The constants by name.
+    pub fn initializers(&self) -> &BTreeMap<String, ModelTensor> {
+        &self.initializers
+    }
+
+    /// The nodes, in the model's order.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+}

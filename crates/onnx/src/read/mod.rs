@@ -1,0 +1,98 @@
+//! From bytes to a [`Model`](crate::Model): census, decoding, then one reader per kind of message.
+//!
+//! Readers consume the decoded messages, so names move and are not copied. They call themselves
+//! only where graphs or types are nested, which the census bounds.
+
+mod attribute;
+mod dense;
+mod external;
+mod graph;
+mod sparse;
+mod tensor;
+mod types;
+
+use std::sync::Arc;
+
+use prost::Message;
+use prost::bytes::Bytes;
+
+use self::graph::read_nodes;
+use self::tensor::TensorReader;
+use crate::model::{Function, Model, Opsets, Scope, canonical_domain};
+use crate::proto::census::take_census;
+use crate::proto::{FunctionProto, ModelProto, OperatorSetIdProto};
+use crate::{Error, Fs, Limits, Name};
+
+/// Reads a model file's bytes, and the files it names.
+///
+/// # Errors
+/// Every way in which a model file can be wrong; see [`Error`].
+pub(crate) fn read_model(bytes: Bytes, files: &dyn Fs, limits: &Limits) -> Result<Model, Error> {
+    let span = tracing::info_span!("onnx.read", bytes = bytes.len());
+    let _entered = span.enter();
+    take_census(&bytes, limits)?;
+    let proto = ModelProto::decode(bytes).map_err(|error| Error::NotAModel {
+        reason: error.to_string(),
+    })?;
+    let graph = proto.graph.ok_or_else(|| Error::NotAModel {
+        reason: "it has no graph".to_owned(),
+    })?;
+    if proto.opset_import.is_empty() {
+        let reason = "it imports no operator set; expected IR version 3 or later".to_owned();
+        return Err(Error::Structure { reason });
+    }
+    let mut tensors = TensorReader::new(files, limits);
+    let model = Model {
+        ir_version: proto.ir_version,
+        producer: proto.producer_name,
+        producer_version: proto.producer_version,
+        opsets: read_opsets(proto.opset_import)?,
+        metadata: proto
+            .metadata_props
+            .into_iter()
+            .map(|entry| (entry.key, entry.value))
+            .collect(),
+        graph: graph::read_graph(graph, &Scope::top(""), &mut tensors)?,
+        functions: proto
+            .functions
+            .into_iter()
+            .map(|function| read_function(function, &mut tensors))
+            .collect::<Result<_, _>>()?,
+    };
+    tracing::debug!(
+        nodes = model.graph().nodes().len(),
+        functions = model.functions().len(),
+        "model read"
+    );
+    Ok(model)
+}
+
+fn read_opsets(imports: Vec<OperatorSetIdProto>) -> Result<Opsets, Error> {
+    Opsets::collect(
+        imports
+            .into_iter()
+            .map(|import| (import.domain, import.version)),
+    )
+}
+
+fn read_function(proto: FunctionProto, tensors: &mut TensorReader<'_>) -> Result<Function, Error> {
+    let label = format!("function {}", Name::from(proto.name.as_str()));
+    let scope: Arc<Scope> = Scope::top(label.as_str());
+    Ok(Function {
+        domain: canonical_domain(proto.domain),
+        opsets: read_opsets(proto.opset_import)?,
+        inputs: proto.input,
+        outputs: proto.output,
+        required_attributes: proto.attribute,
+        optional_attributes: attribute::read_attributes(
+            proto.attribute_proto,
+            &proto.name,
+            &scope,
+            &label,
+            tensors,
+        )?,
+        nodes: read_nodes(proto.node, &scope, tensors)?,
+        name: proto.name,
+        overload: proto.overload,
+    })
+}
