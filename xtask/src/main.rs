@@ -1,2 +1,54 @@
-//! Kiln's project tasks.
-fn main() {}
+//! `cargo xtask`: the project's own tasks, from a bare machine to a checked tree.
+//!
+//! Each subcommand is one module; `tidy` holds one check per file.
+//! Not here: anything a user of Kiln runs (that is the `kiln` command).
+//! Invariants: builds without LLVM; never names a package host; every step says what it does before it does it.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line speaks through its standard streams"
+)]
+
+mod api;
+mod bless;
+mod build;
+mod demo;
+mod flags;
+mod models;
+mod outside;
+mod setup;
+mod step;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use flags::Task;
+
+fn main() -> ExitCode {
+    match flags::parse(lexopt::Parser::from_env()).and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
+        Task::Help => {
+            print!("{}", flags::HELP);
+            Ok(())
+        }
+        Task::Setup => setup::run(),
+        Task::Build(options) => build::run(&options),
+        Task::Models => models::run(),
+        Task::Demo => demo::run(),
+        Task::Test => test::run(),
+        Task::Tidy => tidy::run(),
+        Task::Bless(options) => bless::run(&options),
+    }
+}

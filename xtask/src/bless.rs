@@ -1,0 +1,43 @@
+//! `cargo xtask bless`: rewrites what is generated and checked in.
+//!
+//! The lists of public items and the table of crate edges; with `--snapshots`, the tests' snapshots too.
+//! Whoever runs it reads the difference before committing it.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::flags::BlessOptions;
+use crate::tidy::{Tree, edges, public_items};
+use crate::{step, workspace};
+
+/// Rewrites the checked-in lists.
+pub(crate) fn run(options: &BlessOptions) -> Result<()> {
+    let tree = Tree::load(&workspace::root())?;
+    for path in public_items::bless(&tree)?
+        .into_iter()
+        .chain(edges::bless(&tree)?)
+    {
+        println!("bless: {path}");
+    }
+    if options.snapshots {
+        accept_snapshots(&tree.root)?;
+    }
+    Ok(())
+}
+
+/// Inline snapshots are rewritten by cargo-insta alone, so it is needed.
+fn accept_snapshots(root: &Path) -> Result<()> {
+    let version = Command::new(workspace::cargo())
+        .args(["insta", "--version"])
+        .output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        bail!("accepting snapshots needs cargo-insta: `cargo install cargo-insta`, then repeat");
+    }
+    let mut command = Command::new(workspace::cargo());
+    command
+        .current_dir(root)
+        .args(["insta", "test", "--accept", "--workspace"]);
+    step::run("tests, accepting snapshots", &mut command)
+}

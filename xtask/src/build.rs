@@ -1,0 +1,106 @@
+//! `cargo xtask build`: every crate and the `kiln` command.
+//!
+//! `--no-llvm` leaves out the `llvm` feature of the command, wherever that feature exists.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::flags::BuildOptions;
+use crate::workspace::{self, Metadata};
+use crate::{setup, step};
+
+const COMMAND_PACKAGE: &str = "kiln-cli";
+const LLVM_FEATURE: &str = "llvm";
+
+/// Builds the project.
+pub(crate) fn run(options: &BuildOptions) -> Result<()> {
+    setup::run()?;
+    let root = workspace::root();
+    let metadata = Metadata::load(&root)?;
+    let mut command = Command::new(workspace::cargo());
+    command
+        .current_dir(&root)
+        .args(arguments(options, &metadata)?);
+    step::run("build", &mut command)
+}
+
+fn arguments(options: &BuildOptions, metadata: &Metadata) -> Result<Vec<String>> {
+    let mut arguments = vec!["build".to_owned()];
+    match features_without_llvm(metadata)? {
+        Some(features) if options.no_llvm => {
+            arguments
+                .extend(["--package", COMMAND_PACKAGE, "--no-default-features"].map(str::to_owned));
+            arguments.extend(["--features".to_owned(), features.join(",")]);
+        }
+        None if options.no_llvm => {
+            println!("build: no crate links LLVM yet, so --no-llvm changes nothing");
+            arguments.push("--workspace".to_owned());
+        }
+        _ => arguments.push("--workspace".to_owned()),
+    }
+    if options.release {
+        arguments.push("--release".to_owned());
+    }
+    Ok(arguments)
+}
+
+/// The command's default features but for `llvm`; `None` when it has no such default.
+fn features_without_llvm(metadata: &Metadata) -> Result<Option<Vec<String>>> {
+    let package = metadata
+        .members()
+        .find(|package| package.name == COMMAND_PACKAGE);
+    let package =
+        package.with_context(|| format!("the workspace has no package {COMMAND_PACKAGE}"))?;
+    let default = package
+        .features
+        .get("default")
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    if !default.iter().any(|feature| feature == LLVM_FEATURE) {
+        return Ok(None);
+    }
+    Ok(Some(
+        default
+            .iter()
+            .filter(|feature| *feature != LLVM_FEATURE)
+            .cloned()
+            .collect(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(features: &str) -> Metadata {
+        let text = format!(
+            r#"{{"packages":[{{"name":"kiln-cli","id":"c","features":{features}}}],"workspace_members":["c"]}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn no_llvm_drops_only_the_llvm_feature() {
+        let options = BuildOptions {
+            release: true,
+            no_llvm: true,
+        };
+        let with = metadata(r#"{"default":["llvm","onnx"]}"#);
+        assert_eq!(
+            arguments(&options, &with).unwrap().join(" "),
+            "build --package kiln-cli --no-default-features --features onnx --release"
+        );
+        let without = metadata(r#"{"default":["onnx"]}"#);
+        assert_eq!(
+            arguments(&options, &without).unwrap().join(" "),
+            "build --workspace --release"
+        );
+    }
+
+    #[test]
+    fn a_plain_build_takes_the_whole_workspace() {
+        let arguments = arguments(&BuildOptions::default(), &metadata("{}")).unwrap();
+        assert_eq!(arguments.join(" "), "build --workspace");
+    }
+}

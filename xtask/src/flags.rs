@@ -1,0 +1,125 @@
+//! The command line of `cargo xtask`: words in, a `Task` out.
+//!
+//! Not here: what the tasks do. Unknown words are errors that list the known ones.
+
+use anyhow::{Result, bail};
+use lexopt::prelude::*;
+
+/// What `cargo xtask help` prints.
+pub(crate) const HELP: &str = "\
+Kiln's project tasks
+
+usage: cargo xtask <task>
+
+  setup                         install what the build needs (does nothing when all is there)
+  models                        fetch the pinned example models into models/
+  build [--release] [--no-llvm] build every crate and the `kiln` command
+  demo                          set up, fetch the models, build, and read text from a picture
+  test                          everything a change must pass: format, lints, tests, docs, tidy
+  tidy                          only the project's own checks (crate edges, sizes, docs, licences ...)
+  bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
+";
+
+const TASKS: &str = "setup, models, build, demo, test, tidy, bless";
+
+/// One subcommand with its options.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Print the help text.
+    Help,
+    /// Install what the build needs.
+    Setup,
+    /// Build the workspace.
+    Build(BuildOptions),
+    /// Fetch the pinned example models.
+    Models,
+    /// Show Kiln at work on a picture of text.
+    Demo,
+    /// Check everything.
+    Test,
+    /// Check only the project's own rules.
+    Tidy,
+    /// Rewrite checked-in lists.
+    Bless(BlessOptions),
+}
+
+/// Options of `build`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct BuildOptions {
+    /// Optimised code.
+    pub(crate) release: bool,
+    /// Leave out what links LLVM.
+    pub(crate) no_llvm: bool,
+}
+
+/// Options of `bless`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct BlessOptions {
+    /// Also run the tests and accept their snapshots.
+    pub(crate) snapshots: bool,
+}
+
+/// Reads the command line.
+pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
+    let mut task = match parser.next()? {
+        None | Some(Long("help") | Short('h')) => return Ok(Task::Help),
+        Some(Value(word)) => match word.string()?.as_str() {
+            "help" => return Ok(Task::Help),
+            "setup" => Task::Setup,
+            "build" => Task::Build(BuildOptions::default()),
+            "models" => Task::Models,
+            "demo" => Task::Demo,
+            "test" => Task::Test,
+            "tidy" => Task::Tidy,
+            "bless" => Task::Bless(BlessOptions::default()),
+            other => bail!("expected a task ({TASKS}), found `{other}`"),
+        },
+        Some(other) => return Err(other.unexpected().into()),
+    };
+    while let Some(argument) = parser.next()? {
+        match (&mut task, argument) {
+            (_, Long("help") | Short('h')) => return Ok(Task::Help),
+            (Task::Build(options), Long("release")) => options.release = true,
+            (Task::Build(options), Long("no-llvm")) => options.no_llvm = true,
+            (Task::Bless(options), Long("snapshots")) => options.snapshots = true,
+            (_, other) => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Task> {
+        parse(lexopt::Parser::from_args(words))
+    }
+
+    #[test]
+    fn tasks_take_only_their_own_options() {
+        assert_eq!(parsed(&[]).unwrap(), Task::Help);
+        assert_eq!(parsed(&["test"]).unwrap(), Task::Test);
+        let both = BuildOptions {
+            release: true,
+            no_llvm: true,
+        };
+        assert_eq!(
+            parsed(&["build", "--no-llvm", "--release"]).unwrap(),
+            Task::Build(both)
+        );
+        assert_eq!(
+            parsed(&["bless", "--snapshots"]).unwrap(),
+            Task::Bless(BlessOptions { snapshots: true })
+        );
+        assert_eq!(parsed(&["demo", "--help"]).unwrap(), Task::Help);
+        assert!(parsed(&["test", "--release"]).is_err());
+        assert!(parsed(&["--release"]).is_err());
+    }
+
+    #[test]
+    fn an_unknown_task_lists_the_known_ones() {
+        let error = parsed(&["tets"]).unwrap_err().to_string();
+        assert!(error.contains("`tets`") && error.contains(TASKS), "{error}");
+    }
+}

@@ -1,0 +1,102 @@
+//! The table of what the build needs from the system. A new need is one more row.
+//!
+//! Not here: Rust itself (`rust-toolchain.toml` says which), and nothing that cargo can build.
+
+use std::process::{Command, Stdio};
+
+use super::manager::Manager;
+
+/// One thing the build needs.
+pub(crate) struct Need {
+    /// Its name, for people.
+    pub(crate) name: &'static str,
+    /// What it is needed for.
+    pub(crate) why: &'static str,
+    /// Commands of which each must succeed when the need is met.
+    probes: &'static [&'static [&'static str]],
+    /// Its packages under apt-get, dnf, pacman, zypper and brew, in this order.
+    packages: [&'static [&'static str]; 5],
+}
+
+/// Everything the build needs.
+pub(crate) const ALL: &[Need] = &[
+    Need {
+        name: "a C linker (cc)",
+        why: "rustc links every program with it",
+        probes: &[&["cc", "--version"]],
+        packages: [
+            &["gcc", "libc6-dev"],
+            &["gcc", "glibc-devel"],
+            &["gcc", "glibc"],
+            &["gcc", "glibc-devel"],
+            &["gcc"],
+        ],
+    },
+    Need {
+        name: "python3 with pip",
+        why: "`cargo xtask models` fetches the pinned example models with it",
+        probes: &[
+            &["python3", "-m", "pip", "--version"],
+            &["python3", "-c", "import zipfile, zlib"],
+        ],
+        packages: [
+            &["python3", "python3-pip"],
+            &["python3", "python3-pip"],
+            &["python", "python-pip"],
+            &["python3", "python3-pip"],
+            &["python"],
+        ],
+    },
+];
+
+impl Need {
+    /// Whether it is there.
+    pub(crate) fn is_met(&self) -> bool {
+        self.probes.iter().all(|probe| succeeds(probe))
+    }
+
+    /// What `manager` calls it.
+    pub(crate) fn packages(&self, manager: Manager) -> &'static [&'static str] {
+        let [apt, dnf, pacman, zypper, brew] = self.packages;
+        match manager {
+            Manager::Apt => apt,
+            Manager::Dnf => dnf,
+            Manager::Pacman => pacman,
+            Manager::Zypper => zypper,
+            Manager::Brew => brew,
+        }
+    }
+}
+
+/// Whether a command exists and ends well; its output is thrown away.
+pub(crate) fn succeeds(command: &[&str]) -> bool {
+    let Some((program, arguments)) = command.split_first() else {
+        return false;
+    };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_that_fails_or_is_absent_is_an_unmet_need() {
+        assert!(succeeds(&["sh", "-c", "exit 0"]));
+        assert!(!succeeds(&["sh", "-c", "exit 3"]));
+        assert!(!succeeds(&["surely-no-such-program"]));
+        let unmet = Need {
+            name: "x",
+            why: "y",
+            probes: &[&["surely-no-such-program"]],
+            packages: [&["x"]; 5],
+        };
+        assert!(!unmet.is_met());
+    }
+}

@@ -1,0 +1,158 @@
+//! `cargo xtask test`: everything a change must pass, in one command.
+//!
+//! The steps run in order and stop at the first that fails; the last line counts the tests that ran.
+//! Tests of real models get `KILN_MODELS`, the folder `cargo xtask models` fills; without a network they are
+//! skipped, loudly.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::step::{self, Counts};
+use crate::{models, outside, setup, tidy, workspace};
+
+/// The variable that tells tests where the real models are.
+const MODELS_VARIABLE: &str = "KILN_MODELS";
+/// Tests that need the real models have names that begin so.
+const REAL_MODEL_PREFIX: &str = "real_model_";
+
+/// Checks everything.
+pub(crate) fn run() -> Result<()> {
+    setup::run()?;
+    let root = workspace::root();
+    let models = match models::run() {
+        Ok(()) => Some(models::folder(&root)),
+        Err(error) => {
+            println!("warning: the example models are not here: {error:#}");
+            None
+        }
+    };
+    let mut counts = Counts::default();
+    let result = steps(&root, models.as_deref(), &mut counts);
+    if models.is_none() {
+        println!(
+            "skipped: {} real-model tests (no models/)",
+            n_real_model_tests(&root)?
+        );
+    }
+    if counts != Counts::default() {
+        println!(
+            "tests: {} passed, {} failed, {} skipped",
+            counts.passed, counts.failed, counts.skipped
+        );
+    }
+    result
+}
+
+fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> {
+    step::run("format", cargo(root).args(["fmt", "--all", "--check"]))?;
+    step::timed("tidy", tidy::run)?;
+    let clippy = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "--deny",
+        "warnings",
+    ];
+    step::run("lints", cargo(root).args(clippy))?;
+    step::run_counted(
+        "tests",
+        with_models(cargo(root).args(test_arguments()), models),
+        counts,
+    )?;
+    let doc_tests = ["test", "--workspace", "--doc", "--quiet"];
+    step::run_counted("documentation tests", cargo(root).args(doc_tests), counts)?;
+    let docs = ["doc", "--workspace", "--no-deps", "--lib", "--quiet"];
+    step::run(
+        "documentation",
+        cargo(root)
+            .args(docs)
+            .env("RUSTDOCFLAGS", "--deny warnings"),
+    )?;
+    outside::run(root)
+}
+
+/// nextest where it is installed, else cargo's own runner.
+fn test_arguments() -> Vec<&'static str> {
+    let nextest = Command::new(workspace::cargo())
+        .args(["nextest", "--version"])
+        .output();
+    if nextest.is_ok_and(|output| output.status.success()) {
+        vec![
+            "nextest",
+            "run",
+            "--workspace",
+            "--no-fail-fast",
+            "--status-level",
+            "fail",
+            "--hide-progress-bar",
+        ]
+    } else {
+        vec![
+            "test",
+            "--workspace",
+            "--lib",
+            "--bins",
+            "--tests",
+            "--examples",
+            "--no-fail-fast",
+        ]
+    }
+}
+
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(workspace::cargo());
+    command.current_dir(root).env_remove(MODELS_VARIABLE);
+    command
+}
+
+fn with_models<'a>(command: &'a mut Command, models: Option<&Path>) -> &'a mut Command {
+    if let Some(models) = models {
+        command.env(MODELS_VARIABLE, models);
+    }
+    command
+}
+
+fn n_real_model_tests(root: &Path) -> Result<usize> {
+    let ours = |path: &PathBuf| {
+        path.starts_with("crates") && path.extension().is_some_and(|end| end == "rs")
+    };
+    let mut n_tests = 0;
+    for path in workspace::files(root)?.into_iter().filter(ours) {
+        let text = std::fs::read_to_string(root.join(&path))
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        n_tests += text.matches(&format!("fn {REAL_MODEL_PREFIX}")).count();
+    }
+    Ok(n_tests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_model_tests_are_counted_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let tests = folder.path().join("crates/kiln/tests");
+        std::fs::create_dir_all(&tests).unwrap();
+        let text =
+            format!("#[test]\nfn {REAL_MODEL_PREFIX}reads() {{}}\n#[test]\nfn other() {{}}\n");
+        std::fs::write(tests.join("a.rs"), text).unwrap();
+        assert_eq!(n_real_model_tests(folder.path()).unwrap(), 1);
+    }
+
+    #[test]
+    fn models_reach_the_tests_only_when_they_are_there() {
+        let folder = Path::new("models");
+        let mut command = Command::new("cargo");
+        with_models(&mut command, None);
+        assert_eq!(command.get_envs().count(), 0);
+        with_models(&mut command, Some(folder));
+        assert_eq!(
+            command.get_envs().next().unwrap().1,
+            Some(folder.as_os_str())
+        );
+    }
+}

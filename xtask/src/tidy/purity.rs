@@ -1,0 +1,133 @@
+//! The outside world: which crates may read the environment, touch files, start threads or ask the time.
+//!
+//! `xtask/layers.toml` says which; this looks for `std::env`, `std::fs` and so on in paths and imports of `src/`.
+//! Tests and build scripts are free. It reads names, not meaning: a library that does I/O for us is not seen.
+
+use anyhow::{Context, Result};
+use syn::visit::{self, Visit};
+
+use super::layers::Layers;
+use super::tree::{Problem, Tree};
+use crate::api::{flatten, is_test_only};
+
+/// What counts as the outside world, as modules of `std`; the table calls them the same.
+const WORLD: [&str; 6] = ["env", "fs", "process", "net", "thread", "time"];
+
+/// Items of those modules that reach nothing outside.
+const HARMLESS: [&str; 4] = ["Duration", "LocalKey", "panicking", "ThreadId"];
+
+/// Checks every crate of the table that exists.
+pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
+    let layers = Layers::load(tree)?;
+    let mut problems = Vec::new();
+    for layer in &layers.all {
+        let folder = format!("crates/{}/src/", layer.name);
+        for path in tree
+            .rust_files()
+            .filter(|path| path.starts_with(&folder) && !is_test_file(path))
+        {
+            let file = syn::parse_file(&tree.read(path)?)
+                .with_context(|| format!("cannot parse {path}"))?;
+            let mut reached = Reached::default();
+            reached.visit_file(&file);
+            reached.0.sort_unstable();
+            reached.0.dedup();
+            for what in reached
+                .0
+                .into_iter()
+                .filter(|what| !layer.touches.iter().any(|its| its == what))
+            {
+                let message = format!(
+                    "uses `std::{what}`; `{}` may not reach it (xtask/layers.toml)",
+                    layer.name
+                );
+                problems.push(Problem::new(path, message));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+fn is_test_file(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+#[derive(Default)]
+struct Reached(Vec<&'static str>);
+
+impl Reached {
+    fn add(&mut self, path: &[String]) {
+        let [first, module, rest @ ..] = path else {
+            return;
+        };
+        let known = WORLD.into_iter().find(|name| name == module);
+        let harmless = rest
+            .first()
+            .is_some_and(|item| HARMLESS.contains(&item.as_str()));
+        if let (true, Some(what), false) = (first == "std", known, harmless) {
+            self.0.push(what);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Reached {
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let words: Vec<String> = path
+            .segments
+            .iter()
+            .map(|segment| segment.ident.to_string())
+            .collect();
+        self.add(&words);
+        visit::visit_path(self, path);
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        for import in flatten(&item.tree) {
+            self.add(&import.path);
+        }
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !is_test_only(&module.attrs) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        if !is_test_only(&function.attrs) {
+            visit::visit_item_fn(self, function);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::tree::said;
+
+    #[test]
+    fn reaching_out_is_a_problem_where_the_table_does_not_allow_it() {
+        let layers = "[[layer]]\nname = 'ir'\nwhat = ''
+            [[layer]]\nname = 'onnx'\nwhat = ''\ntouches = ['fs']";
+        let (_folder, tree) = Tree::of(&[
+            ("xtask/layers.toml", layers),
+            (
+                "crates/ir/src/lib.rs",
+                "use std::{fs::File, time::Duration}; fn f() { std::env::var(\"A\"); }",
+            ),
+            (
+                "crates/ir/src/pure.rs",
+                "#[cfg(test)] mod tests { use std::fs; }",
+            ),
+            ("crates/ir/src/tests.rs", "use std::fs;"),
+            ("crates/onnx/src/lib.rs", "use std::fs::File;"),
+        ]);
+        assert_eq!(
+            said(&check(&tree).unwrap()),
+            [
+                "crates/ir/src/lib.rs: uses `std::env`; `ir` may not reach it (xtask/layers.toml)",
+                "crates/ir/src/lib.rs: uses `std::fs`; `ir` may not reach it (xtask/layers.toml)",
+            ]
+        );
+    }
+}
