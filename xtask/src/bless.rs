@@ -15,16 +15,18 @@ use crate::{step, workspace};
 /// Rewrites the checked-in lists.
 pub(crate) fn run(options: &BlessOptions) -> Result<()> {
     let tree = Tree::load(&workspace::root())?;
-    for path in public_items::bless(&tree)?
-        .into_iter()
-        .chain(edges::bless(&tree)?)
-    {
-        println!("bless: {path}");
-    }
+    report(&edges::bless(&tree)?);
+    report(&public_items::bless(&tree)?);
     if options.snapshots {
         accept_snapshots(&tree.root)?;
     }
     Ok(())
+}
+
+fn report(changed: &[String]) {
+    for path in changed {
+        println!("bless: {path}");
+    }
 }
 
 /// Inline snapshots are rewritten by cargo-insta alone, so it is needed.

@@ -49,10 +49,15 @@ pub(crate) fn run() -> Result<()> {
     let tree = Tree::load(&workspace::root())?;
     let mut n_problems = 0;
     for (name, check) in CHECKS {
-        for problem in check(&tree)? {
-            println!("tidy: {name}: {problem}");
-            n_problems += 1;
+        let lines: Vec<String> = match check(&tree) {
+            Ok(problems) => problems.iter().map(ToString::to_string).collect(),
+            // What one check cannot read must not hide what the others find.
+            Err(error) => vec![format!("{error:#}")],
+        };
+        for line in &lines {
+            println!("tidy: {name}: {line}");
         }
+        n_problems += lines.len();
     }
     if n_problems > 0 {
         bail!(
