@@ -40,6 +40,7 @@ pub use model::{
     ModelGraph, ModelTensor, Node, Opsets, SUPPORTED_OPSETS, ValueInfo, ValueType,
 };
 pub use name::Name;
+pub use read::read_tensor;
 
 #[cfg(test)]
 mod tests;

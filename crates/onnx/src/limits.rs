@@ -17,7 +17,7 @@ pub struct Limits {
     /// Messages (nodes, attributes, tensors, dimensions, entries, …) and strings in the file; 16
     /// Mi.
     pub messages: u64,
-    /// Bytes of the decoded messages, without the tensor data; 2 GiB.
+    /// Bytes of the decoded messages, without the tensor data; 1 GiB.
     pub structure_bytes: u64,
     /// Messages inside one another; 90. A graph inside a graph costs three. Decoding stops at 100
     /// in any case.
@@ -35,7 +35,7 @@ impl Default for Limits {
         Self {
             model_bytes: 2 << 30,
             messages: 16 << 20,
-            structure_bytes: 2 << 30,
+            structure_bytes: 1 << 30,
             nesting: 90,
             rank: 64,
             tensor_bytes: 256 << 30,

@@ -15,16 +15,16 @@ use super::{
 };
 use crate::{Error, LimitKind, Limits};
 
-/// Checks that `bytes` are well-formed as far as keys and lengths go, and that decoding them stays
-/// within `limits`.
+/// Checks that `bytes`, a message of the kind `root`, are well-formed as far as keys and lengths
+/// go, and that decoding them stays within `limits`.
 ///
 /// # Errors
 /// [`Error::NotAModel`] for malformed bytes, [`Error::Limit`] for the first limit exceeded.
-pub(crate) fn take_census(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
+pub(crate) fn take_census(bytes: &[u8], root: Kind, limits: &Limits) -> Result<(), Error> {
     limits.check(LimitKind::ModelBytes, bytes.len() as u64)?;
     let mut open: Vec<(Kind, usize)> = Vec::new();
-    let (mut kind, mut end) = (Kind::Model, bytes.len());
-    let (mut messages, mut structure) = (1_u64, size_of::<ModelProto>() as u64);
+    let (mut kind, mut end) = (root, bytes.len());
+    let (mut messages, mut structure) = (1_u64, root.size() as u64);
     let mut position = 0;
     loop {
         if position == end {
@@ -79,7 +79,7 @@ pub(crate) fn take_census(bytes: &[u8], limits: &Limits) -> Result<(), Error> {
 
 /// The messages that the decoder knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Model,
     Graph,
     Node,

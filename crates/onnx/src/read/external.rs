@@ -130,6 +130,9 @@ impl<'a> ExternalFiles<'a> {
         offset: u64,
         end: u64,
     ) -> Result<Option<Tensor>, Error> {
+        if offset == end {
+            return Ok(None);
+        }
         let Some(ranges) = self.read.get(location) else {
             return Ok(None);
         };
@@ -216,7 +219,7 @@ fn fill(expected: &Expected<'_>, file: &dyn DataFile, offset: u64) -> Result<Ten
         DType::U32 => fill_as::<u32>(expected, file, offset),
         DType::U16 => fill_as::<u16>(expected, file, offset),
         DType::U8 => fill_as::<u8>(expected, file, offset),
-        // Not every byte is a bool, so these are read aside and checked.
+        // Not every byte is a bool, so these are read aside and converted.
         _ => {
             let mut bytes = Vec::new();
             let size = expected

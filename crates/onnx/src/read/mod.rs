@@ -18,10 +18,10 @@ use prost::bytes::Bytes;
 
 use self::graph::read_nodes;
 use self::tensor::TensorReader;
-use crate::model::{Function, Model, Opsets, Scope, canonical_domain};
-use crate::proto::census::take_census;
-use crate::proto::{FunctionProto, ModelProto, OperatorSetIdProto};
-use crate::{Error, Fs, Limits, Name};
+use crate::model::{Function, Model, ModelTensor, Opsets, Scope, canonical_domain};
+use crate::proto::census::{Kind, take_census};
+use crate::proto::{FunctionProto, ModelProto, OperatorSetIdProto, TensorProto};
+use crate::{Error, Fs, Limits, Name, NoFiles};
 
 /// Reads a model file's bytes, and the files it names.
 ///
@@ -30,10 +30,8 @@ use crate::{Error, Fs, Limits, Name};
 pub(crate) fn read_model(bytes: Bytes, files: &dyn Fs, limits: &Limits) -> Result<Model, Error> {
     let span = tracing::info_span!("onnx.read", bytes = bytes.len());
     let _entered = span.enter();
-    take_census(&bytes, limits)?;
-    let proto = ModelProto::decode(bytes).map_err(|error| Error::NotAModel {
-        reason: error.to_string(),
-    })?;
+    take_census(&bytes, Kind::Model, limits)?;
+    let proto = ModelProto::decode(bytes).map_err(undecodable)?;
     let graph = proto.graph.ok_or_else(|| Error::NotAModel {
         reason: "it has no graph".to_owned(),
     })?;
@@ -65,6 +63,25 @@ pub(crate) fn read_model(bytes: Bytes, files: &dyn Fs, limits: &Limits) -> Resul
         "model read"
     );
     Ok(model)
+}
+
+/// Reads a single tensor, as ONNX's test data hold them: a file of one `TensorProto`.
+///
+/// # Errors
+/// As for the tensors of a [`Model`], with the default [`Limits`]; one that is in another file is
+/// refused.
+pub fn read_tensor(bytes: &[u8]) -> Result<ModelTensor, Error> {
+    let limits = Limits::default();
+    take_census(bytes, Kind::Tensor, &limits)?;
+    let mut proto = TensorProto::decode(Bytes::copy_from_slice(bytes)).map_err(undecodable)?;
+    let name = Name::new(std::mem::take(&mut proto.name));
+    TensorReader::new(&NoFiles, &limits).read(proto, name)
+}
+
+fn undecodable(error: prost::DecodeError) -> Error {
+    Error::NotAModel {
+        reason: error.to_string(),
+    }
 }
 
 fn read_opsets(imports: Vec<OperatorSetIdProto>) -> Result<Opsets, Error> {

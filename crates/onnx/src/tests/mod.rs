@@ -1,1 +1,9 @@
-//! Tests.
+//! Tests of reading whole models, by what goes wrong.
+
+mod attributes;
+mod build;
+mod data_files;
+mod hostile;
+mod messages;
+mod models;
+mod tensors;
