@@ -1,29 +1,39 @@
 //! Error codes: each `"E0xxx"` in a crate has a section in the book with cause, example and fix, and each section a code.
 //!
 //! One page per layer, `docs/book/src/reference/errors/E01xx.md` and so on; one `## E0101` heading per code.
+//! A code belongs to one crate: two that give the same one (tests and the facade apart) are a problem.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
+use super::sizes::lines_without_tests;
 use super::tree::{Problem, Tree};
 
 const FOLDER: &str = "docs/book/src/reference/errors";
 const PARTS: [&str; 3] = ["**Cause**", "**Example**", "**Fix**"];
+
+/// Crates that pass on the codes of others.
+const PASS_ON: [&str; 3] = ["kiln", "cli", "testkit"];
 
 /// Checks codes against pages, both ways.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     let used = used_codes(tree)?;
     let sections = sections(tree)?;
     let mut problems = Vec::new();
-    for (code, (path, line)) in &used {
+    for (code, used) in &used {
         if !sections.contains_key(code) {
             let page = format!("{FOLDER}/{}xx.md", &code[..3]);
-            problems.push(Problem::at(
-                path,
-                *line,
-                format!("error code {code} has no section `## {code}` in {page}"),
-            ));
+            let message = format!("error code {code} has no section `## {code}` in {page}");
+            problems.push(Problem::at(&used.path, used.line, message));
+        }
+        if used.givers.len() > 1 {
+            let givers: Vec<&str> = used.givers.iter().map(String::as_str).collect();
+            let message = format!(
+                "error code {code} is given by several crates: {}",
+                givers.join(", ")
+            );
+            problems.push(Problem::at(&used.path, used.line, message));
         }
     }
     for (code, section) in &sections {
@@ -51,23 +61,48 @@ struct Section {
     text: String,
 }
 
-/// Every code that a crate's source quotes, and where first.
-fn used_codes(tree: &Tree) -> Result<BTreeMap<String, (String, usize)>> {
-    let mut codes = BTreeMap::new();
-    for path in tree
-        .rust_files()
-        .filter(|path| path.starts_with("crates/") && path.contains("/src/"))
-    {
-        for (index, line) in tree.read(path)?.lines().enumerate() {
+/// Where a code is quoted.
+struct Used {
+    /// The first file.
+    path: String,
+    /// The line there.
+    line: usize,
+    /// The crates that give it themselves.
+    givers: BTreeSet<String>,
+}
+
+/// Every code that a crate's source quotes.
+fn used_codes(tree: &Tree) -> Result<BTreeMap<String, Used>> {
+    let mut codes: BTreeMap<String, Used> = BTreeMap::new();
+    for path in tree.rust_files() {
+        let inside = path
+            .strip_prefix("crates/")
+            .and_then(|path| path.split_once("/src/"));
+        let Some((name, file)) = inside else { continue };
+        let text = tree.read(path)?;
+        let in_tests =
+            file.ends_with("tests.rs") || file.contains("tests/") || PASS_ON.contains(&name);
+        let n_given = if in_tests {
+            0
+        } else {
+            lines_without_tests(&text)
+        };
+        for (index, line) in text.lines().enumerate() {
             for code in line
                 .split('"')
                 .skip(1)
                 .step_by(2)
                 .filter(|word| is_code(word))
             {
-                codes
-                    .entry(code.to_owned())
-                    .or_insert_with(|| (path.to_owned(), index + 1));
+                let new = || Used {
+                    path: path.to_owned(),
+                    line: index + 1,
+                    givers: BTreeSet::new(),
+                };
+                let used = codes.entry(code.to_owned()).or_insert_with(new);
+                if index < n_given {
+                    used.givers.insert(name.to_owned());
+                }
             }
         }
     }
@@ -123,12 +158,19 @@ mod tests {
                 "crates/ir/src/error.rs",
                 "//! E0777\nSelf::A => \"E0101\",\nSelf::B => \"E0202\",",
             ),
+            (
+                "crates/onnx/src/lib.rs",
+                "\"E0101\"\n#[cfg(test)]\nmod tests {\n\"E0202\"\n}",
+            ),
+            ("crates/kiln/src/lib.rs", "\"E0101\""),
             ("docs/book/src/reference/errors/E01xx.md", page),
         ]);
         let folder = "docs/book/src/reference/errors";
         assert_eq!(
             said(&check(&tree).unwrap()),
             [
+                "crates/ir/src/error.rs:2: error code E0101 is given by several crates: ir, onnx"
+                    .to_owned(),
                 format!(
                     "crates/ir/src/error.rs:3: error code E0202 has no section `## E0202` in {folder}/E02xx.md"
                 ),

@@ -47,7 +47,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
 }
 
 /// Lines up to the trailing `#[cfg(test)] mod … {`.
-fn lines_without_tests(text: &str) -> usize {
+pub(super) fn lines_without_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let trailing = lines
         .windows(2)
