@@ -1,0 +1,192 @@
+//! What can go wrong when dimensions are built, related or evaluated.
+//!
+//! Names that came from outside are escaped where they are stored, so messages are safe to print.
+
+use thiserror::Error;
+
+/// An error about symbols, dimension expressions, shapes or facts.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DimError {
+    /// E0301: a size or a coefficient does not fit into a signed 64-bit integer.
+    #[error("size overflows a signed 64-bit integer in {expression}")]
+    Overflow {
+        /// The operation that overflowed, in the text form.
+        expression: String,
+    },
+    /// E0302: two sizes that can be neither equal nor broadcast to each other.
+    #[error("expected sizes that are equal or 1 to broadcast, found {left} and {right}")]
+    Broadcast {
+        /// The first size, in the text form.
+        left: String,
+        /// The second size, in the text form.
+        right: String,
+    },
+    /// E0303: a divisor that can never be positive.
+    #[error("expected a positive divisor, found {divisor}")]
+    DivisorNotPositive {
+        /// The divisor, in the text form.
+        divisor: String,
+    },
+    /// E0304: a fact that contradicts what is already known.
+    #[error("{fact} contradicts what is known: {known}")]
+    Contradiction {
+        /// The rejected fact, in the text form.
+        fact: String,
+        /// What is known about the sizes in it.
+        known: String,
+    },
+    /// E0305: a symbol name that is not an identifier.
+    #[error(
+        "expected a symbol name of letters, digits, `_` and `.` that starts with a letter or `_`, found \"{name}\""
+    )]
+    InvalidName {
+        /// The name, with control characters escaped.
+        name: String,
+    },
+    /// E0306: a symbol of this name exists already.
+    #[error("symbol {name} is declared already; use another name or constrain the existing symbol")]
+    DuplicateSymbol {
+        /// The name.
+        name: String,
+    },
+    /// E0307: bounds or a multiple that leave no size at all.
+    #[error("expected bounds that allow a size for {name}, found {found}")]
+    EmptyRange {
+        /// The symbol's name.
+        name: String,
+        /// The bounds as given.
+        found: String,
+    },
+    /// E0308: a limit of [`DimLimits`](crate::DimLimits) was reached.
+    #[error(
+        "expected at most {limit} {what}, found {given}; raise the limit or simplify the shapes"
+    )]
+    Limit {
+        /// What was counted.
+        what: &'static str,
+        /// How many there would have been.
+        given: u64,
+        /// How many are allowed.
+        limit: u64,
+    },
+    /// E0309: two shapes that can never be the same.
+    #[error("expected compatible shapes, found {left} and {right}: {reason}")]
+    ShapeMismatch {
+        /// The first shape.
+        left: String,
+        /// The second shape.
+        right: String,
+        /// Which axis differs and how.
+        reason: String,
+    },
+    /// E0310: a concrete shape was asked of one that has unknown dimensions.
+    #[error("expected a fully known shape, found {shape}; give {name} a value")]
+    NotConcrete {
+        /// The shape.
+        shape: String,
+        /// The first unknown dimension.
+        name: String,
+    },
+    /// E0311: an axis outside the shape.
+    #[error("expected an axis below {rank}, found {axis}")]
+    AxisOutOfRange {
+        /// The axis asked for.
+        axis: usize,
+        /// The rank of the shape.
+        rank: usize,
+    },
+    /// E0312: a symbol was given two values.
+    #[error("expected {expected} for symbol {symbol}, found {given}")]
+    BindingConflict {
+        /// The symbol, by id or name.
+        symbol: String,
+        /// The value it has.
+        expected: i64,
+        /// The value it was to get.
+        given: i64,
+    },
+}
+
+impl DimError {
+    /// The stable code of this error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            DimError::Overflow { .. } => "E0301",
+            DimError::Broadcast { .. } => "E0302",
+            DimError::DivisorNotPositive { .. } => "E0303",
+            DimError::Contradiction { .. } => "E0304",
+            DimError::InvalidName { .. } => "E0305",
+            DimError::DuplicateSymbol { .. } => "E0306",
+            DimError::EmptyRange { .. } => "E0307",
+            DimError::Limit { .. } => "E0308",
+            DimError::ShapeMismatch { .. } => "E0309",
+            DimError::NotConcrete { .. } => "E0310",
+            DimError::AxisOutOfRange { .. } => "E0311",
+            DimError::BindingConflict { .. } => "E0312",
+        }
+    }
+}
+
+/// An error of evaluating an expression or a guard on concrete sizes.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum EvaluateError {
+    /// E0320: a symbol has no value.
+    #[error("symbol {symbol} has no value; bind it before evaluating")]
+    Unbound {
+        /// The symbol's name.
+        symbol: String,
+    },
+    /// E0321: two sizes meet in a broadcast, differ, and neither is 1.
+    #[error("cannot broadcast {left} = {left_value} with {right} = {right_value}")]
+    Broadcast {
+        /// The first size, in the text form.
+        left: String,
+        /// Its value.
+        left_value: i64,
+        /// The second size, in the text form.
+        right: String,
+        /// Its value.
+        right_value: i64,
+    },
+    /// E0322: a divisor is zero or negative.
+    #[error("expected a positive divisor, found {divisor} = {value}")]
+    DivisorNotPositive {
+        /// The divisor, in the text form.
+        divisor: String,
+        /// Its value.
+        value: i64,
+    },
+    /// E0323: a value does not fit into a signed 64-bit integer.
+    #[error("size overflows a signed 64-bit integer in {expression}")]
+    Overflow {
+        /// The expression, in the text form.
+        expression: String,
+    },
+    /// E0324: concrete sizes violate a guard or a contract fact.
+    #[error("expected {expected} for {symbol}, found {given} ({origin})")]
+    GuardFailed {
+        /// The symbol or expression that was checked.
+        symbol: String,
+        /// What was required of it.
+        expected: String,
+        /// The sizes that were given.
+        given: String,
+        /// Where the requirement comes from.
+        origin: String,
+    },
+}
+
+impl EvaluateError {
+    /// The stable code of this error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            EvaluateError::Unbound { .. } => "E0320",
+            EvaluateError::Broadcast { .. } => "E0321",
+            EvaluateError::DivisorNotPositive { .. } => "E0322",
+            EvaluateError::Overflow { .. } => "E0323",
+            EvaluateError::GuardFailed { .. } => "E0324",
+        }
+    }
+}

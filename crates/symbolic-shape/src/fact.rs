@@ -1,0 +1,88 @@
+//! The three kinds of knowledge about sizes, as three types, and the predicates they are made of.
+//!
+//! A contract fact holds or the call fails with a typed error; a plan fact selects between plans; a hint changes speed alone.
+
+use crate::{DimId, SymbolId};
+
+/// A statement about expressions of one table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Predicate {
+    /// Both are the same.
+    Equal(DimId, DimId),
+    /// They differ.
+    NotEqual(DimId, DimId),
+    /// The first is at most the second.
+    LessEqual(DimId, DimId),
+    /// The first is less than the second.
+    Less(DimId, DimId),
+    /// `dim` is a multiple of `divisor`, which is positive.
+    Divides {
+        /// The divisor.
+        divisor: i64,
+        /// What it divides.
+        dim: DimId,
+    },
+    /// Both lists have the same product: the two sides of a reshape.
+    ProductEqual(Vec<DimId>, Vec<DimId>),
+}
+
+impl Predicate {
+    /// Every expression the predicate speaks of, left to right.
+    pub fn dims(&self) -> Vec<DimId> {
+        match self {
+            Predicate::Equal(a, b)
+            | Predicate::NotEqual(a, b)
+            | Predicate::LessEqual(a, b)
+            | Predicate::Less(a, b) => vec![*a, *b],
+            Predicate::Divides { dim, .. } => vec![*dim],
+            Predicate::ProductEqual(a, b) => a.iter().chain(b).copied().collect(),
+        }
+    }
+}
+
+/// Something that holds for every call; sizes that violate it are rejected.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ContractFact {
+    /// What holds.
+    pub predicate: Predicate,
+    /// Who said so.
+    pub origin: FactOrigin,
+}
+
+/// Where a contract fact comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FactOrigin {
+    /// The user or the model declared it.
+    Declared,
+    /// An operator needs it; the text says which, such as `reshape %5`.
+    Required(String),
+}
+
+impl std::fmt::Display for FactOrigin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FactOrigin::Declared => f.write_str("declared"),
+            FactOrigin::Required(by) => write!(f, "required by {by}"),
+        }
+    }
+}
+
+/// Two sizes expected to be equal. Fusion may use it; when it is false another plan is taken.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlanFact {
+    /// One size.
+    pub left: DimId,
+    /// The other.
+    pub right: DimId,
+    /// What expects it, such as `add %7`.
+    pub origin: String,
+}
+
+/// A value that a symbol often has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hint {
+    /// The symbol.
+    pub symbol: SymbolId,
+    /// Its likely value.
+    pub likely: i64,
+}

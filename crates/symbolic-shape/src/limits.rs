@@ -1,0 +1,50 @@
+//! Limits of a dimension table: how large an expression may grow and how long a proof may take.
+//!
+//! Reaching a size limit is no error: the operands are wrapped in derived symbols and the expression starts anew.
+
+/// How much a [`DimTable`](crate::DimTable) may hold and spend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DimLimits {
+    /// Terms of one sum, arguments of one `min`, `max` or `bcast` (at least 4).
+    pub max_terms: usize,
+    /// Factors of one product (at least 2).
+    pub max_degree: usize,
+    /// Nodes of one expression written out as a tree (at least 16).
+    pub max_size: usize,
+    /// Nesting of divisions, `min`, `max` and `bcast` in one expression (at least 2, at most 40: the reader's nesting limit).
+    pub max_depth: usize,
+    /// Expressions in one table; beyond it every operation fails with [`DimError::Limit`](crate::DimError::Limit).
+    pub max_nodes: usize,
+    /// Contract facts, and as many plan facts, in one table.
+    pub max_facts: usize,
+    /// Steps that one call of [`DimTable::prove`](crate::DimTable::prove) may take.
+    pub prover_fuel: u64,
+}
+
+impl Default for DimLimits {
+    fn default() -> Self {
+        DimLimits {
+            max_terms: 64,
+            max_degree: 16,
+            max_size: 256,
+            max_depth: 24,
+            max_nodes: 1 << 22,
+            max_facts: 1 << 16,
+            prover_fuel: 4096,
+        }
+    }
+}
+
+impl DimLimits {
+    /// These limits with each value moved to where the table still works.
+    pub(crate) fn clamped(self) -> Self {
+        DimLimits {
+            max_terms: self.max_terms.max(4),
+            max_degree: self.max_degree.max(2),
+            max_size: self.max_size.max(16),
+            max_depth: self.max_depth.clamp(2, 40),
+            max_nodes: self.max_nodes.min(u32::MAX as usize - 1024),
+            ..self
+        }
+    }
+}

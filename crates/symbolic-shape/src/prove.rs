@@ -1,0 +1,132 @@
+//! The prover: does a predicate hold for all sizes that the contract facts allow?
+//!
+//! Works on canonical polynomials and interns nothing, so it needs only `&DimTable`. Each elementary step takes fuel; when
+//! that ends the answer is `Unknown`, which is always sound. Plan facts and hints are never used.
+
+mod bounds;
+mod divide;
+mod equal;
+mod order;
+
+use crate::fact::Predicate;
+use crate::ids::DimId;
+use crate::polynomial::Polynomial;
+use crate::table::DimTable;
+
+/// The prover's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proof {
+    /// It holds for all allowed sizes for which both sides have values.
+    Proved,
+    /// It holds for none of them.
+    Disproved,
+    /// Neither was found.
+    Unknown,
+}
+
+impl Proof {
+    /// Whether the answer is `Proved`.
+    pub fn is_proved(self) -> bool {
+        self == Proof::Proved
+    }
+
+    /// The answer for the opposite predicate.
+    pub fn negated(self) -> Proof {
+        match self {
+            Proof::Proved => Proof::Disproved,
+            Proof::Disproved => Proof::Proved,
+            Proof::Unknown => Proof::Unknown,
+        }
+    }
+}
+
+/// How many steps a proof may take, and how many it took.
+#[derive(Clone, Debug)]
+pub struct Fuel {
+    limit: u64,
+    spent: u64,
+}
+
+impl Fuel {
+    /// Fuel for `steps` steps.
+    pub fn new(steps: u64) -> Self {
+        Fuel {
+            limit: steps,
+            spent: 0,
+        }
+    }
+
+    /// The steps taken so far.
+    pub fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Takes as many steps as `polynomial` has terms; none when the fuel does not suffice.
+    fn take(&mut self, polynomial: &Polynomial) -> Option<()> {
+        self.spent = (self.spent + 1 + polynomial.terms.len() as u64).min(self.limit);
+        (self.spent < self.limit).then_some(())
+    }
+}
+
+impl DimTable {
+    /// Whether `predicate` holds for all allowed sizes, within the fuel that the table's limits give.
+    pub fn prove(&self, predicate: &Predicate) -> Proof {
+        self.prove_with_fuel(predicate, &mut Fuel::new(self.limits().prover_fuel))
+    }
+
+    /// Like [`DimTable::prove`] with fuel of the caller, which learns how much was spent.
+    pub fn prove_with_fuel(&self, predicate: &Predicate, fuel: &mut Fuel) -> Proof {
+        // Overflow and size limits end a proof like lack of fuel does.
+        self.attempt(predicate, fuel).unwrap_or(Proof::Unknown)
+    }
+
+    /// Whether `a` and `b` are the same for all allowed sizes.
+    pub fn equal(&self, a: DimId, b: DimId) -> Proof {
+        if a == b {
+            Proof::Proved
+        } else {
+            self.prove(&Predicate::Equal(a, b))
+        }
+    }
+
+    /// Whether two shapes have the same rank and equal dimensions for all allowed sizes.
+    pub fn shapes_equal(&self, a: &[DimId], b: &[DimId]) -> Proof {
+        if a.len() != b.len() {
+            return Proof::Disproved;
+        }
+        let mut all = Proof::Proved;
+        for (&a, &b) in a.iter().zip(b) {
+            match self.equal(a, b) {
+                Proof::Disproved => return Proof::Disproved,
+                Proof::Unknown => all = Proof::Unknown,
+                Proof::Proved => {}
+            }
+        }
+        all
+    }
+
+    fn attempt(&self, predicate: &Predicate, fuel: &mut Fuel) -> Option<Proof> {
+        match predicate {
+            Predicate::Equal(a, b) => {
+                equal::is_zero(self, self.canonical_difference(*a, *b).ok()?, fuel)
+            }
+            Predicate::NotEqual(a, b) => {
+                Some(equal::is_zero(self, self.canonical_difference(*a, *b).ok()?, fuel)?.negated())
+            }
+            Predicate::LessEqual(a, b) => {
+                order::is_non_negative(self, self.canonical_difference(*b, *a).ok()?, fuel)
+            }
+            Predicate::Less(a, b) => Some(
+                order::is_non_negative(self, self.canonical_difference(*a, *b).ok()?, fuel)?
+                    .negated(),
+            ),
+            Predicate::Divides { divisor, dim } => divide::is_multiple(
+                self,
+                self.polynomial(self.canonical(*dim)).clone(),
+                *divisor,
+                fuel,
+            ),
+            Predicate::ProductEqual(a, b) => equal::products_equal(self, a, b, fuel),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Polynomials that are known to be zero or more: contract facts, and what divisions and extrema mean.
+
+use crate::ids::DimId;
+use crate::polynomial::Polynomial;
+use crate::table::{Atom, DimTable};
+
+/// The inequalities that share a factor with `polynomial`.
+pub(super) fn relevant(table: &DimTable, polynomial: &Polynomial) -> Vec<Polynomial> {
+    let mut facts = Vec::new();
+    let mut seen = Vec::new();
+    for &atom in polynomial.terms.iter().flat_map(|term| &term.factors) {
+        if !seen.contains(&atom) {
+            seen.push(atom);
+            of_atom(table, atom, &mut facts);
+        }
+    }
+    let shares = |fact: &&Polynomial| {
+        fact.terms
+            .iter()
+            .flat_map(|term| &term.factors)
+            .any(|atom| seen.contains(atom))
+    };
+    facts.extend(
+        table
+            .knowledge()
+            .non_negative
+            .iter()
+            .filter(shares)
+            .cloned(),
+    );
+    facts
+}
+
+/// What an atom's meaning says about it and its operands, as polynomials that are zero or more.
+fn of_atom(table: &DimTable, id: crate::ids::AtomId, facts: &mut Vec<Polynomial>) {
+    let own = Polynomial::atom(id);
+    let of = |dim: DimId| table.polynomial(table.canonical(dim));
+    let mut at_most = |small: &Polynomial, large: &Polynomial| facts.extend(large.sub(small));
+    match &table.atom(id).atom {
+        Atom::Symbol(symbol) => {
+            if let Some(definition) = table.definition(*symbol) {
+                at_most(&own, of(definition));
+                at_most(of(definition), &own);
+            }
+        }
+        // b * (a / b) <= a <= b * (a / b) + b - 1
+        Atom::FloorDiv(a, b) => {
+            if let Ok(whole) = table.multiply(of(*b), &own) {
+                at_most(&whole, of(*a));
+                if let Ok(end) = whole
+                    .add(of(*b))
+                    .and_then(|end| end.add(&Polynomial::constant(-1)))
+                {
+                    at_most(of(*a), &end);
+                }
+            }
+        }
+        Atom::Mod(a, b) => {
+            if table.range(*a).at_least(0) {
+                at_most(&own, of(*a));
+            }
+            if let Ok(last) = of(*b).add(&Polynomial::constant(-1)) {
+                at_most(&own, &last);
+            }
+        }
+        Atom::Min(args) => args.iter().for_each(|&dim| at_most(&own, of(dim))),
+        Atom::Max(args) => {
+            args.iter().for_each(|&dim| at_most(of(dim), &own));
+            at_most_sum(table, &own, args, facts);
+        }
+        Atom::Bcast(args) => {
+            if let Some(&rigid) = args.iter().find(|&&dim| table.cannot_be_one(dim)) {
+                at_most(of(rigid), &own);
+                at_most(&own, of(rigid));
+            } else if args.iter().all(|&dim| table.range(dim).at_least(1)) {
+                args.iter().for_each(|&dim| at_most(of(dim), &own));
+            }
+            at_most_sum(table, &own, args, facts);
+        }
+    }
+}
+
+/// One of several sizes that are all zero or more is at most their sum.
+fn at_most_sum(table: &DimTable, own: &Polynomial, args: &[DimId], facts: &mut Vec<Polynomial>) {
+    if args.iter().all(|&dim| table.range(dim).at_least(0)) {
+        let sum = args.iter().try_fold(Polynomial::default(), |sum, &dim| {
+            sum.add(table.polynomial(table.canonical(dim)))
+        });
+        facts.extend(sum.and_then(|sum| sum.sub(own)));
+    }
+}

@@ -1,0 +1,154 @@
+//! Sums and products, and the detour through derived symbols when an expression would grow too large.
+//!
+//! Normalising keeps values: where an expression has a value, its normal form has the same one. It may lose an error: an
+//! operand that cancels (`x - x`, `0 * x`) takes its division by zero or its failed broadcast with it.
+
+use super::intern::BuildError;
+use super::{Atom, DimTable};
+use crate::DimError;
+use crate::ids::DimId;
+use crate::polynomial::{Polynomial, Term};
+
+impl DimTable {
+    /// `a + b`.
+    pub fn add(&mut self, a: DimId, b: DimId) -> Result<DimId, DimError> {
+        self.build(&[a, b], " + ", |table, args| {
+            table.combine(args, |table, a, b| {
+                Ok(table.polynomial(a).add(table.polynomial(b))?)
+            })
+        })
+    }
+
+    /// `a - b`.
+    pub fn sub(&mut self, a: DimId, b: DimId) -> Result<DimId, DimError> {
+        self.build(&[a, b], " - ", |table, args| {
+            table.combine(args, |table, a, b| {
+                Ok(table.polynomial(a).sub(table.polynomial(b))?)
+            })
+        })
+    }
+
+    /// `-a`.
+    pub fn neg(&mut self, a: DimId) -> Result<DimId, DimError> {
+        let zero = self.constant(0);
+        self.sub(zero, a)
+    }
+
+    /// `a * b`.
+    pub fn mul(&mut self, a: DimId, b: DimId) -> Result<DimId, DimError> {
+        self.build(&[a, b], " * ", |table, args| {
+            table.combine(args, |table, a, b| {
+                Ok(table.multiply(table.polynomial(a), table.polynomial(b))?)
+            })
+        })
+    }
+
+    /// The product of all of `dims`; 1 for none.
+    pub fn product(&mut self, dims: &[DimId]) -> Result<DimId, DimError> {
+        let one = self.constant(1);
+        dims.iter().try_fold(one, |acc, &dim| self.mul(acc, dim))
+    }
+
+    /// The sum of all of `dims`; 0 for none.
+    pub fn sum(&mut self, dims: &[DimId]) -> Result<DimId, DimError> {
+        let zero = self.constant(0);
+        dims.iter().try_fold(zero, |acc, &dim| self.add(acc, dim))
+    }
+
+    /// The expression of a polynomial over atoms of this table, in normal form.
+    ///
+    /// A multiple of a division by the same number is rewritten: `c * (r / c)` is `r - r % c`.
+    pub(super) fn finish(&mut self, mut polynomial: Polynomial) -> Result<DimId, BuildError> {
+        while let Some((term, replacement)) = self.find_undone_division(&polynomial)? {
+            polynomial = polynomial
+                .add_scaled(&Polynomial::term(term.factors, term.coefficient), -1)?
+                .add(&replacement)?;
+            if polynomial.terms.len() > self.limits.max_terms {
+                return Err(BuildError::TooLarge);
+            }
+        }
+        self.intern(polynomial)
+    }
+
+    pub(crate) fn multiply(
+        &self,
+        a: &Polynomial,
+        b: &Polynomial,
+    ) -> Result<Polynomial, crate::polynomial::ArithmeticFault> {
+        a.mul(b, self.limits.max_terms, self.limits.max_degree)
+    }
+
+    /// Runs `f`; when the result is too large, once more with symbols in place of the operands.
+    pub(super) fn build(
+        &mut self,
+        operands: &[DimId],
+        separator: &str,
+        f: impl Fn(&mut Self, &[DimId]) -> Result<DimId, BuildError>,
+    ) -> Result<DimId, DimError> {
+        let mut result = f(self, operands);
+        if matches!(result, Err(BuildError::TooLarge)) {
+            let small: Vec<DimId> = operands.iter().map(|&dim| self.shorten(dim)).collect();
+            result = f(self, &small);
+        }
+        result.map_err(|error| match error {
+            BuildError::Dim(error) => error,
+            BuildError::Overflow => DimError::Overflow {
+                expression: self.join(operands, separator),
+            },
+            BuildError::TooLarge => DimError::Limit {
+                what: "operands of one expression",
+                given: operands.len() as u64,
+                limit: self.limits.max_terms as u64,
+            },
+        })
+    }
+
+    /// `dim` itself when it is a constant or a symbol, otherwise a symbol that stands for it.
+    fn shorten(&mut self, dim: DimId) -> DimId {
+        if self.as_constant(dim).is_some() || self.as_symbol(dim).is_some() {
+            dim
+        } else {
+            self.wrap(dim)
+        }
+    }
+
+    fn combine(
+        &mut self,
+        args: &[DimId],
+        f: impl Fn(&Self, DimId, DimId) -> Result<Polynomial, BuildError>,
+    ) -> Result<DimId, BuildError> {
+        let &[a, b] = args else {
+            unreachable!("called with two operands")
+        };
+        let polynomial = f(self, a, b)?;
+        self.finish(polynomial)
+    }
+
+    fn find_undone_division(
+        &mut self,
+        polynomial: &Polynomial,
+    ) -> Result<Option<(Term, Polynomial)>, BuildError> {
+        for term in &polynomial.terms {
+            for (place, &factor) in term.factors.iter().enumerate() {
+                let Atom::FloorDiv(dividend, divisor_dim) = self.atom(factor).atom else {
+                    continue;
+                };
+                let Some(divisor) = self.as_constant(divisor_dim) else {
+                    continue;
+                };
+                if term.coefficient % divisor != 0 {
+                    continue;
+                }
+                let rest = self.modulo_by_constant(dividend, divisor)?;
+                let exact = self.polynomial(dividend).sub(self.polynomial(rest))?;
+                let mut others = term.factors.clone();
+                others.remove(place);
+                return Ok(Some((
+                    term.clone(),
+                    exact.times_term(&others, term.coefficient / divisor)?,
+                )));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,298 @@
+//! Division rounded down and remainder.
+//!
+//! Constant divisors: multiples are pulled out, common factors cancelled, nested divisions merged, and constants reduced by
+//! what is known modulo the divisor, so that `(8*a + b) / 8` is `a + b / 8` and `(N + 7) / 8` is `N / 8` for `N % 8 == 0`.
+//! Other divisors stay unless the quotient is exact and the divisor is known to be positive.
+
+use super::intern::BuildError;
+use super::{Atom, DimTable};
+use crate::DimError;
+use crate::congruence::gcd;
+use crate::ids::DimId;
+use crate::polynomial::{Polynomial, Term};
+
+impl DimTable {
+    /// `a / b` rounded down. The divisor must be positive when evaluated.
+    pub fn floor_div(&mut self, a: DimId, b: DimId) -> Result<DimId, DimError> {
+        self.check_divisor(b)?;
+        self.build(&[a, b], " / ", |table, args| {
+            let &[a, b] = args else {
+                unreachable!("called with two operands")
+            };
+            match table.as_constant(b) {
+                Some(divisor) => table.floor_div_by_constant(a, divisor),
+                None => table.floor_div_by_expression(a, b),
+            }
+        })
+    }
+
+    /// `a / b` rounded up. The divisor must be positive when evaluated.
+    pub fn ceil_div(&mut self, a: DimId, b: DimId) -> Result<DimId, DimError> {
+        let one = self.constant(1);
+        let sum = self.add(a, b)?;
+        let padded = self.sub(sum, one)?;
+        self.floor_div(padded, b)
+    }
+
+    /// `a - b * (a / b)`, which is never negative. The divisor must be positive when evaluated.
+    pub fn modulo(&mut self, a: DimId, b: DimId) -> Result<DimId, DimError> {
+        self.check_divisor(b)?;
+        self.build(&[a, b], " % ", |table, args| {
+            let &[a, b] = args else {
+                unreachable!("called with two operands")
+            };
+            match table.as_constant(b) {
+                Some(divisor) => table.modulo_by_constant(a, divisor),
+                None => table.modulo_by_expression(a, b),
+            }
+        })
+    }
+
+    /// The expression whose product with `divisor` is `dividend` for all sizes, if there is one.
+    ///
+    /// Unlike [`DimTable::floor_div`] it needs no positive divisor: where the divisor is 0, so is the dividend.
+    pub fn exact_quotient(&mut self, dividend: DimId, divisor: DimId) -> Option<DimId> {
+        let quotient = self
+            .polynomial(dividend)
+            .divide_exactly(self.polynomial(divisor))?;
+        self.finish(quotient).ok()
+    }
+
+    fn check_divisor(&self, divisor: DimId) -> Result<(), DimError> {
+        if self.range(divisor).at_most(0) {
+            return Err(DimError::DivisorNotPositive {
+                divisor: self.display(divisor).to_string(),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn floor_div_by_constant(
+        &mut self,
+        a: DimId,
+        divisor: i64,
+    ) -> Result<DimId, BuildError> {
+        let (mut rest, mut divisor) = (self.reduce_remainders(a, divisor)?, divisor);
+        let mut quotient = rest.1;
+        loop {
+            if divisor == 1 {
+                return self.finish(quotient.add(&rest.0)?);
+            }
+            let (whole, part) = split(&rest.0, divisor)?;
+            quotient = quotient.add(&whole)?;
+            rest.0 = self.align_constant(&part, divisor)?;
+            let (whole, part) = split(&rest.0, divisor)?;
+            quotient = quotient.add(&whole)?;
+            rest.0 = part;
+            if let Some(constant) = self.constant_quotient(&rest.0, divisor) {
+                return self.finish(quotient.add(&Polynomial::constant(constant))?);
+            }
+            let step = gcd(rest.0.content(), divisor);
+            if step > 1 {
+                rest.0 = divide_through(&rest.0, step);
+                divisor /= step;
+                continue;
+            }
+            match self.merged_division(&rest.0, divisor) {
+                Some((inner, product)) => (rest.0, divisor) = (inner, product),
+                None => break,
+            }
+        }
+        let dividend = self.finish(rest.0)?;
+        let divisor = self.constant(divisor);
+        let atom = self.intern_atom(Atom::FloorDiv(dividend, divisor))?;
+        let atom = quotient.add(self.polynomial(atom))?;
+        self.finish(atom)
+    }
+
+    pub(super) fn modulo_by_constant(
+        &mut self,
+        a: DimId,
+        divisor: i64,
+    ) -> Result<DimId, BuildError> {
+        let (mut rest, _) = self.reduce_remainders(a, divisor)?;
+        (_, rest) = split(&rest, divisor)?;
+        // a mod c is (a - r) mod c + r when a is known to be r modulo a divisor of c.
+        let (step, residue) = self.known_residue(&rest, divisor);
+        if step == divisor {
+            return Ok(self.constant(residue));
+        }
+        (_, rest) = split(&rest.add(&Polynomial::constant(-residue))?, divisor)?;
+        if let Some(quotient) = self.constant_quotient(&rest, divisor) {
+            let offset = quotient
+                .checked_mul(divisor)
+                .and_then(|whole| residue.checked_sub(whole))
+                .ok_or(BuildError::Overflow)?;
+            return self.finish(rest.add(&Polynomial::constant(offset))?);
+        }
+        // (g*x + k) mod g*c is g * (x mod c) when g divides k too, which the step above made likely.
+        let common = gcd(gcd(rest.content(), rest.constant), divisor);
+        let dividend = self.finish(divide_through(&rest, common))?;
+        let small = divisor / common;
+        let remainder = if common > 1 {
+            self.modulo_by_constant(dividend, small)?
+        } else {
+            let small = self.constant(small);
+            self.intern_atom(Atom::Mod(dividend, small))?
+        };
+        let scaled = self
+            .polynomial(remainder)
+            .scale(common)?
+            .add(&Polynomial::constant(residue))?;
+        self.finish(scaled)
+    }
+
+    fn floor_div_by_expression(&mut self, a: DimId, b: DimId) -> Result<DimId, BuildError> {
+        if self.range(b).at_least(1) {
+            if let Some(quotient) = self.polynomial(a).divide_exactly(self.polynomial(b)) {
+                return self.finish(quotient);
+            }
+            if self.lies_below(a, b) {
+                return Ok(self.constant(0));
+            }
+        }
+        self.intern_atom(Atom::FloorDiv(a, b))
+    }
+
+    fn modulo_by_expression(&mut self, a: DimId, b: DimId) -> Result<DimId, BuildError> {
+        if self.range(b).at_least(1) {
+            if self
+                .polynomial(a)
+                .divide_exactly(self.polynomial(b))
+                .is_some()
+            {
+                return Ok(self.constant(0));
+            }
+            if self.lies_below(a, b) {
+                return Ok(a);
+            }
+        }
+        self.intern_atom(Atom::Mod(a, b))
+    }
+
+    /// Whether `0 <= a < b` by ranges.
+    fn lies_below(&self, a: DimId, b: DimId) -> bool {
+        let gap = self
+            .polynomial(b)
+            .sub(self.polynomial(a))
+            .ok()
+            .and_then(|gap| self.values_of(&gap));
+        self.range(a).at_least(0) && gap.is_some_and(|values| values.range.at_least(1))
+    }
+
+    /// Rewrites `k * (e % d)` to `k*e - k*d * (e / d)` where `divisor` divides `k*d` and something cancels.
+    ///
+    /// Returns the rest, and what moved out of it already divided by `divisor`.
+    fn reduce_remainders(
+        &mut self,
+        a: DimId,
+        divisor: i64,
+    ) -> Result<(Polynomial, Polynomial), BuildError> {
+        let mut rest = self.polynomial(a).clone();
+        let mut quotient = Polynomial::default();
+        for Term {
+            factors,
+            coefficient,
+        } in self.shared_polynomial(a).terms.iter()
+        {
+            let &[factor] = factors.as_slice() else {
+                continue;
+            };
+            let Atom::Mod(inner, modulus) = self.atom(factor).atom else {
+                continue;
+            };
+            let Some(modulus) = self.as_constant(modulus) else {
+                continue;
+            };
+            let Some(whole) = coefficient
+                .checked_mul(modulus)
+                .filter(|whole| whole % divisor == 0)
+            else {
+                continue;
+            };
+            let without = rest.add_scaled(
+                &Polynomial::atom(factor),
+                coefficient.checked_neg().ok_or(BuildError::Overflow)?,
+            )?;
+            let reduced = without.add_scaled(self.polynomial(inner), *coefficient)?;
+            if split(&reduced, divisor)?.1.terms.len() < split(&rest, divisor)?.1.terms.len() {
+                let division = self.floor_div_by_constant(inner, modulus)?;
+                quotient = quotient.add_scaled(self.polynomial(division), -(whole / divisor))?;
+                rest = reduced;
+            }
+        }
+        Ok((rest, quotient))
+    }
+
+    /// The greatest known step that divides `divisor`, and the residue modulo that step.
+    fn known_residue(&self, polynomial: &Polynomial, divisor: i64) -> (i64, i64) {
+        let congruence = self
+            .values_of(polynomial)
+            .map_or(crate::congruence::Congruence::ANY, |values| {
+                values.congruence
+            });
+        congruence.common(divisor)
+    }
+
+    /// Lowers the constant to where the dividend is a multiple of the greatest known step; the quotient stays the same.
+    fn align_constant(
+        &self,
+        polynomial: &Polynomial,
+        divisor: i64,
+    ) -> Result<Polynomial, BuildError> {
+        let (_, residue) = self.known_residue(polynomial, divisor);
+        Ok(polynomial.add(&Polynomial::constant(-residue))?)
+    }
+
+    /// The quotient, when it is the same for every value in range.
+    fn constant_quotient(&self, polynomial: &Polynomial, divisor: i64) -> Option<i64> {
+        let range = self.values_of(polynomial)?.range;
+        let quotient = range.min?.div_euclid(divisor);
+        (quotient == range.max?.div_euclid(divisor)).then_some(quotient)
+    }
+
+    /// `(e / d + k) / c` as the dividend and divisor of `(e + k*d) / (d*c)`.
+    fn merged_division(&self, polynomial: &Polynomial, divisor: i64) -> Option<(Polynomial, i64)> {
+        let alone = polynomial
+            .add(&Polynomial::constant(polynomial.constant.checked_neg()?))
+            .ok()?;
+        let Atom::FloorDiv(inner, inner_divisor) = self.atom(alone.as_atom()?).atom else {
+            return None;
+        };
+        let inner_divisor = self.as_constant(inner_divisor)?;
+        let offset = Polynomial::constant(polynomial.constant.checked_mul(inner_divisor)?);
+        Some((
+            self.polynomial(inner).add(&offset).ok()?,
+            inner_divisor.checked_mul(divisor)?,
+        ))
+    }
+}
+
+/// The whole multiples of `divisor` in `polynomial`, divided by it, and the rest, whose constant lies in `0..divisor`.
+fn split(polynomial: &Polynomial, divisor: i64) -> Result<(Polynomial, Polynomial), BuildError> {
+    let mut whole = Polynomial::constant(polynomial.constant.div_euclid(divisor));
+    let mut rest = Polynomial::constant(polynomial.constant.rem_euclid(divisor));
+    for term in &polynomial.terms {
+        let push = |target: &mut Polynomial, coefficient: i64| {
+            if coefficient != 0 {
+                target.terms.push(Term {
+                    factors: term.factors.clone(),
+                    coefficient,
+                });
+            }
+        };
+        push(&mut whole, term.coefficient / divisor);
+        push(&mut rest, term.coefficient % divisor);
+    }
+    Ok((whole, rest))
+}
+
+/// Each coefficient divided by `step`, which divides those of the terms; the constant is rounded down.
+fn divide_through(polynomial: &Polynomial, step: i64) -> Polynomial {
+    let mut result = polynomial.clone();
+    result.constant = result.constant.div_euclid(step.max(1));
+    for term in &mut result.terms {
+        term.coefficient /= step.max(1);
+    }
+    result
+}

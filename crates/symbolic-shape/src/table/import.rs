@@ -1,0 +1,141 @@
+//! Copying expressions from one table into another.
+//!
+//! Symbols that the caller did not map become new symbols of the same description; they are never identified by name, since
+//! equal names in two tables need not mean the same size.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Atom, DimTable};
+use crate::DimError;
+use crate::fact::{ContractFact, Predicate};
+use crate::ids::{AtomId, DimId, SymbolId};
+
+/// What was copied from one particular table into another so far. Map symbols first with [`DimImport::map`].
+#[derive(Clone, Debug, Default)]
+pub struct DimImport {
+    symbols: BTreeMap<SymbolId, DimId>,
+    dims: HashMap<DimId, DimId>,
+    atoms: HashMap<AtomId, DimId>,
+}
+
+impl DimImport {
+    /// Nothing copied, nothing mapped.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says that the source's `symbol` is `dim` in the target.
+    pub fn map(&mut self, symbol: SymbolId, dim: DimId) {
+        self.symbols.insert(symbol, dim);
+    }
+
+    /// What a symbol of the source is in the target, if it was mapped or copied.
+    pub fn get(&self, symbol: SymbolId) -> Option<DimId> {
+        self.symbols.get(&symbol).copied()
+    }
+}
+
+impl DimTable {
+    /// Copies the expression `dim` of `from` into this table.
+    pub fn import(
+        &mut self,
+        from: &DimTable,
+        dim: DimId,
+        import: &mut DimImport,
+    ) -> Result<DimId, DimError> {
+        if let Some(&done) = import.dims.get(&dim) {
+            return Ok(done);
+        }
+        let mapped: Vec<SymbolId> = import.symbols.keys().copied().collect();
+        for part in from.parts_of(&[dim], &|symbol| mapped.binary_search(&symbol).is_err()) {
+            if import.dims.contains_key(&part) {
+                continue;
+            }
+            let polynomial = from.polynomial(part);
+            for &id in polynomial.terms.iter().flat_map(|term| &term.factors) {
+                if import.atoms.contains_key(&id) {
+                    continue;
+                }
+                let renewed = match &from.atoms[id].atom {
+                    Atom::Symbol(symbol) => self.import_symbol(from, *symbol, import)?,
+                    compound => {
+                        let operands: Option<Vec<DimId>> = compound
+                            .operands()
+                            .iter()
+                            .map(|dim| import.dims.get(dim).copied())
+                            .collect();
+                        let Some(operands) = operands else {
+                            unreachable!("operands come before what uses them")
+                        };
+                        self.apply(compound, &operands)?
+                    }
+                };
+                import.atoms.insert(id, renewed);
+            }
+            let renewed = self.rebuild(polynomial, &import.atoms)?;
+            import.dims.insert(part, renewed);
+        }
+        import
+            .dims
+            .get(&dim)
+            .copied()
+            .map_or_else(|| unreachable!("the root is one of its parts"), Ok)
+    }
+
+    /// Copies the contract facts of `from` into this table.
+    pub fn import_facts(
+        &mut self,
+        from: &DimTable,
+        import: &mut DimImport,
+    ) -> Result<(), DimError> {
+        for fact in from.contract_facts() {
+            let mut copy = |dim: &DimId| self.import(from, *dim, import);
+            let predicate = match &fact.predicate {
+                Predicate::Equal(a, b) => Predicate::Equal(copy(a)?, copy(b)?),
+                Predicate::NotEqual(a, b) => Predicate::NotEqual(copy(a)?, copy(b)?),
+                Predicate::LessEqual(a, b) => Predicate::LessEqual(copy(a)?, copy(b)?),
+                Predicate::Less(a, b) => Predicate::Less(copy(a)?, copy(b)?),
+                Predicate::Divides { divisor, dim } => Predicate::Divides {
+                    divisor: *divisor,
+                    dim: copy(dim)?,
+                },
+                Predicate::ProductEqual(a, b) => Predicate::ProductEqual(
+                    a.iter().map(&mut copy).collect::<Result<_, _>>()?,
+                    b.iter().map(&mut copy).collect::<Result<_, _>>()?,
+                ),
+            };
+            self.assume(ContractFact {
+                predicate,
+                origin: fact.origin.clone(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn import_symbol(
+        &mut self,
+        from: &DimTable,
+        symbol: SymbolId,
+        import: &mut DimImport,
+    ) -> Result<DimId, DimError> {
+        if let Some(&dim) = import.symbols.get(&symbol) {
+            return Ok(dim);
+        }
+        let info = from.symbol_info(symbol);
+        let copy = match from.definition(symbol) {
+            Some(definition) => {
+                let Some(&value) = import.dims.get(&definition) else {
+                    unreachable!("definitions come before their symbols")
+                };
+                self.define(info.name(), value)
+            }
+            None => {
+                let name = self.free_name(info.name());
+                self.declare(info.clone().renamed(name))?
+            }
+        };
+        let dim = self.dim(copy);
+        import.symbols.insert(symbol, dim);
+        Ok(dim)
+    }
+}

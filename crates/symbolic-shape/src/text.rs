@@ -1,0 +1,13 @@
+//! What all of Kiln's text forms share: tokens, a cursor over them, diagnostics, and the reader of dimension expressions.
+
+mod cursor;
+mod diagnostic;
+mod dim;
+mod lexer;
+mod token;
+
+pub use cursor::{Cursor, Position};
+pub use diagnostic::{Diagnostic, Diagnostics};
+pub use dim::{display_where, parse_dim, parse_predicate, parse_shape, parse_where};
+pub use lexer::{Lexer, is_identifier};
+pub use token::{Span, Token, TokenKind};
