@@ -1,0 +1,101 @@
+//! The value of an expression: for one element, or for many in blocks.
+//!
+//! Both apply the same definitions of the primitives (`primitive`). For one element the nodes are
+//! walked one by one; for many they are first compiled to a list of steps over a few buffers.
+
+mod compile;
+mod run;
+
+use kiln_tensor::DType;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::expr::{Expr, Node, literal};
+use crate::primitive::apply;
+use crate::{ScalarError, ScalarOp, ScalarValue};
+
+pub use compile::BlockEvaluator;
+
+/// What floats are computed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Mode {
+    /// Every operation rounds its result to the declared dtype.
+    Declared,
+    /// Every float is an f64, whatever its declared dtype: conversions between floats do nothing,
+    /// and no result is rounded further. Integers and truth values are as declared.
+    Promoted,
+}
+
+impl Mode {
+    /// What elements of a declared dtype are stored as.
+    pub fn stored(self, declared: DType) -> DType {
+        match self {
+            Mode::Promoted if declared.is_float() => DType::F64,
+            _ => declared,
+        }
+    }
+
+    /// The operation on stored values that stands for one on declared values.
+    fn stored_op(self, op: ScalarOp) -> ScalarOp {
+        match op {
+            ScalarOp::Cast(to) => ScalarOp::Cast(self.stored(to)),
+            other => other,
+        }
+    }
+
+    fn stored_value(self, value: ScalarValue) -> ScalarValue {
+        match self {
+            Mode::Promoted if value.dtype().is_float() => ScalarValue::F64(value.to_f64()),
+            _ => value,
+        }
+    }
+}
+
+/// The value of an expression for one element.
+///
+/// The dtypes of the inputs are those of the values. In [`Mode::Promoted`], floats of any dtype
+/// are taken as the f64 they equal, and a float result is an f64.
+pub fn evaluate(
+    expr: &Expr,
+    inputs: &[ScalarValue],
+    mode: Mode,
+) -> Result<ScalarValue, ScalarError> {
+    let inputs: Vec<ScalarValue> = inputs
+        .iter()
+        .map(|&input| mode.stored_value(input))
+        .collect();
+    let dtypes: Vec<DType> = inputs.iter().map(|input| input.dtype()).collect();
+    let types = stored_types(expr, &dtypes, mode)?;
+    let needed = expr.needed();
+    let mut values: Vec<ScalarValue> = Vec::with_capacity(types.len());
+    for ((node, &dtype), needed) in expr.nodes().iter().zip(&types).zip(needed) {
+        let mut value = ScalarValue::zero(dtype);
+        match node {
+            _ if !needed => {}
+            Node::Input(input) => value = inputs.get(*input).copied().unwrap_or(value),
+            Node::Constant(constant) => value = mode.stored_value(*constant),
+            Node::Literal { number, .. } => value = literal(*number, dtype)?,
+            Node::Apply { op, operands } => {
+                let operands: SmallVec<[_; 3]> = operands
+                    .iter()
+                    .filter_map(|id| values.get(id.index()))
+                    .map(ScalarValue::as_block)
+                    .collect();
+                apply(mode.stored_op(*op), &operands, value.as_block_mut())?;
+            }
+        }
+        values.push(value);
+    }
+    let result = values.get(expr.result().index()).copied();
+    Ok(result.unwrap_or_else(|| unreachable!("an expression's result is one of its nodes")))
+}
+
+/// The dtype that each node's values are stored as, for inputs of these dtypes, declared or stored.
+fn stored_types(expr: &Expr, inputs: &[DType], mode: Mode) -> Result<Vec<DType>, ScalarError> {
+    expr.node_types_with(inputs, |dtype| mode.stored(dtype))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! Named functions: handles into one table.
+//!
+//! The table is every primitive operation under its own name, and the composite functions of
+//! `activations`. Adding an activation touches that file alone.
+
+mod activations;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::LazyLock;
+
+use kiln_tensor::DType;
+use serde::{Deserialize, Serialize};
+
+use crate::differentiate::derivative_nodes;
+use crate::{Expr, ExprBuilder, NodeId, ScalarError, ScalarOp};
+
+/// A named scalar function.
+///
+/// A copyable handle, ordered by name, the same in every process; it is serialised as its name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Function(u16);
+
+/// A number that a function takes besides its operands, fixed when the expression is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Parameter {
+    /// Its name, as in ONNX where that has one.
+    pub name: &'static str,
+    /// What it is when nothing is said.
+    pub default: f64,
+}
+
+/// One row of the table.
+struct NamedFunction {
+    name: &'static str,
+    /// Other names that [`Function::by_name`] knows.
+    aliases: &'static [&'static str],
+    arity: usize,
+    parameters: Vec<Parameter>,
+    doc: &'static str,
+    definition: Definition,
+    derivative: Derivative,
+}
+
+/// Makes a node from an operand and the parameters, all of them given.
+type DefineUnary = fn(&mut ExprBuilder, NodeId, &[f64]) -> NodeId;
+/// Makes a node from as many operands as the arity says and the parameters, all of them given.
+type DefineMany = fn(&mut ExprBuilder, &[NodeId], &[f64]) -> NodeId;
+
+enum Definition {
+    Primitive(ScalarOp),
+    Unary(DefineUnary),
+    Many(DefineMany),
+}
+
+/// How the derivative with respect to each operand comes about.
+enum Derivative {
+    /// From the definition, by the rules for primitives.
+    Rules,
+    /// Written down, for functions of one operand whose rules lose accuracy or miss a kink.
+    Written(DefineUnary),
+}
+
+impl Function {
+    /// The function of this name or alias.
+    pub fn by_name(name: &str) -> Option<Function> {
+        let by_name = TABLE.binary_search_by(|row| row.name.cmp(name));
+        by_name
+            .ok()
+            .or_else(|| TABLE.iter().position(|row| row.aliases.contains(&name)))
+            .and_then(|position| u16::try_from(position).ok())
+            .map(Function)
+    }
+
+    /// Every function, by name.
+    pub fn all() -> impl ExactSizeIterator<Item = Function> {
+        // The table has far fewer rows than a `u16` counts.
+        (0..TABLE.len() as u16).map(Function)
+    }
+
+    /// The name in text forms.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// What it computes, in a line, with its value at kinks.
+    pub fn doc(self) -> &'static str {
+        self.row().doc
+    }
+
+    /// The number of operands.
+    pub fn arity(self) -> usize {
+        self.row().arity
+    }
+
+    /// The parameters, in order.
+    pub fn parameters(self) -> &'static [Parameter] {
+        &self.row().parameters
+    }
+
+    /// The operation that this function is, if it is a primitive.
+    pub fn primitive(self) -> Option<ScalarOp> {
+        match self.row().definition {
+            Definition::Primitive(op) => Some(op),
+            Definition::Unary(_) | Definition::Many(_) => None,
+        }
+    }
+
+    /// The definition as an expression of the operands; missing parameters take their defaults.
+    pub fn expression(self, parameters: &[f64]) -> Result<Expr, ScalarError> {
+        let mut b = ExprBuilder::new(self.arity());
+        let operands = b.inputs();
+        let result = self.define(&mut b, &operands, parameters)?;
+        b.finish(result)
+    }
+
+    /// The dtype of the result with default parameters. Other parameters matter for integers
+    /// only, which may lack their value; ask the [`Function::expression`] then.
+    pub fn result_type(self, operands: &[DType]) -> Result<DType, ScalarError> {
+        self.check_arity(operands.len())?;
+        self.expression(&[])?.result_type(operands)
+    }
+
+    /// The derivative with respect to one operand, as an expression of the operands and, last,
+    /// the derivative with respect to the result, which it is multiplied by.
+    ///
+    /// `None` where there is none to speak of: operands that only decide (a `bool`, a compared
+    /// value), and functions whose result is no number or whose slope is zero everywhere.
+    pub fn derivative(
+        self,
+        parameters: &[f64],
+        operand: usize,
+    ) -> Result<Option<Expr>, ScalarError> {
+        let n_inputs = self.arity();
+        if operand >= n_inputs {
+            return Err(ScalarError::InputOutOfRange {
+                input: operand,
+                n_inputs,
+            });
+        }
+        let mut b = ExprBuilder::new(n_inputs + 1);
+        let mut operands = b.inputs();
+        let Some(upstream) = operands.pop() else {
+            unreachable!("there is one input at least")
+        };
+        let slope = match self.row().derivative {
+            Derivative::Written(define) => {
+                Some(define(&mut b, first(&operands), &self.filled(parameters)?))
+            }
+            Derivative::Rules => {
+                derivative_nodes(&mut b, &self.expression(parameters)?, &operands, operand)
+            }
+        };
+        let Some(slope) = slope else { return Ok(None) };
+        let product = b.mul(upstream, slope);
+        b.finish(product).map(Some)
+    }
+
+    /// Adds the function to an expression.
+    pub(crate) fn define(
+        self,
+        b: &mut ExprBuilder,
+        operands: &[NodeId],
+        parameters: &[f64],
+    ) -> Result<NodeId, ScalarError> {
+        self.check_arity(operands.len())?;
+        let parameters = self.filled(parameters)?;
+        Ok(match self.row().definition {
+            Definition::Primitive(op) => b.apply(op, operands),
+            Definition::Unary(define) => define(b, first(operands), &parameters),
+            Definition::Many(define) => define(b, operands, &parameters),
+        })
+    }
+
+    fn check_arity(self, found: usize) -> Result<(), ScalarError> {
+        let expected = self.arity();
+        if found == expected {
+            Ok(())
+        } else {
+            Err(ScalarError::Arity {
+                name: self.name(),
+                expected,
+                found,
+            })
+        }
+    }
+
+    fn filled(self, given: &[f64]) -> Result<Vec<f64>, ScalarError> {
+        let parameters = self.parameters();
+        if given.len() > parameters.len() {
+            let (expected, found) = (parameters.len(), given.len());
+            return Err(ScalarError::ParameterCount {
+                name: self.name(),
+                expected,
+                found,
+            });
+        }
+        let defaults = parameters
+            .iter()
+            .skip(given.len())
+            .map(|parameter| parameter.default);
+        Ok(given.iter().copied().chain(defaults).collect())
+    }
+
+    fn row(self) -> &'static NamedFunction {
+        match TABLE.get(usize::from(self.0)) {
+            Some(row) => row,
+            None => unreachable!("handles are made for rows of the table only"),
+        }
+    }
+}
+
+/// The operand of a function of one operand.
+fn first(operands: &[NodeId]) -> NodeId {
+    match operands.first() {
+        Some(&operand) => operand,
+        None => unreachable!("the arity was checked"),
+    }
+}
+
+impl PartialOrd for Function {
+    fn partial_cmp(&self, other: &Function) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// By name: the table is sorted.
+impl Ord for Function {
+    fn cmp(&self, other: &Function) -> Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function({})", self.name())
+    }
+}
+
+/// Prints the name.
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl From<Function> for String {
+    fn from(function: Function) -> String {
+        function.name().to_owned()
+    }
+}
+
+impl TryFrom<String> for Function {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Function, String> {
+        Function::by_name(&name)
+            .ok_or_else(|| format!("no scalar function is named `{}`", name.escape_default()))
+    }
+}
+
+/// All functions, sorted by name.
+static TABLE: LazyLock<Vec<NamedFunction>> = LazyLock::new(|| {
+    let primitives = ScalarOp::ALL.iter().map(|&op| NamedFunction {
+        name: op.name(),
+        aliases: &[],
+        arity: op.arity(),
+        parameters: Vec::new(),
+        doc: op.meaning(),
+        definition: Definition::Primitive(op),
+        derivative: Derivative::Rules,
+    });
+    let mut table: Vec<NamedFunction> = primitives.chain(activations::table()).collect();
+    table.sort_by_key(|row| row.name);
+    table
+});
+
+#[cfg(test)]
+mod tests;
