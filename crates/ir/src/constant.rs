@@ -1,0 +1,141 @@
+//! Constants and the blob map that large ones are printed through.
+//!
+//! A constant up to [`INLINE_LIMIT`] elements prints its elements; a larger one prints its digest,
+//! and a reader resolves the digest in a [`BlobMap`]. Invariant: the digest covers dtype, shape and
+//! the elements' little-endian bytes, so equal digests mean equal constants.
+
+use kiln_tensor::{Tensor, TensorError};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+/// Constants with more elements than this print as a digest.
+pub const INLINE_LIMIT: usize = 64;
+
+/// A constant tensor with its digest, computed once on demand. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Constant(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    tensor: Tensor,
+    digest: OnceLock<Digest>,
+}
+
+impl Constant {
+    /// Wraps a tensor, made contiguous.
+    ///
+    /// # Errors
+    /// When a strided view cannot be copied for want of memory.
+    pub fn new(tensor: Tensor) -> Result<Self, TensorError> {
+        Ok(Self(Arc::new(Inner { tensor: tensor.contiguous()?, digest: OnceLock::new() })))
+    }
+
+    /// The tensor, contiguous.
+    pub fn tensor(&self) -> &Tensor {
+        &self.0.tensor
+    }
+
+    /// Whether the text form prints the elements rather than the digest.
+    pub fn is_inline(&self) -> bool {
+        self.0.tensor.len() <= INLINE_LIMIT
+    }
+
+    /// The digest of dtype, shape and elements.
+    pub fn digest(&self) -> Digest {
+        *self.0.digest.get_or_init(|| {
+            let tensor = &self.0.tensor;
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(format!("{}{:?}\n", tensor.dtype(), tensor.shape()).as_bytes());
+            // `new` made the tensor contiguous, which is all that `as_bytes` asks.
+            hasher.update(tensor.as_bytes().unwrap_or_default());
+            Digest(*hasher.finalize().as_bytes())
+        })
+    }
+}
+
+impl PartialEq for Constant {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.digest() == other.digest()
+    }
+}
+
+impl Eq for Constant {}
+
+/// A BLAKE3 digest; prints and parses as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of `text`.
+    pub fn of_text(text: &str) -> Self {
+        Self(*blake3::hash(text.as_bytes()).as_bytes())
+    }
+
+    /// The raw bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The text is not 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a digest of 64 hexadecimal digits")]
+pub struct ParseDigestError;
+
+impl FromStr for Digest {
+    type Err = ParseDigestError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        blake3::Hash::from_hex(text).map(|hash| Self(*hash.as_bytes())).map_err(|_| ParseDigestError)
+    }
+}
+
+/// Large constants by digest: what the text form leaves out.
+#[derive(Clone, Debug, Default)]
+pub struct BlobMap(BTreeMap<Digest, Constant>);
+
+impl BlobMap {
+    /// An empty map.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a constant under its digest.
+    pub fn insert(&mut self, constant: Constant) {
+        self.0.insert(constant.digest(), constant);
+    }
+
+    /// The constant of that digest.
+    pub fn get(&self, digest: Digest) -> Option<&Constant> {
+        self.0.get(&digest)
+    }
+
+    /// The constants in the order of their digests.
+    pub fn iter(&self) -> impl Iterator<Item = (Digest, &Constant)> {
+        self.0.iter().map(|(&digest, constant)| (digest, constant))
+    }
+
+    /// The number of constants.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,210 @@
+//! Places the boxes of a scene in layers, top to bottom, so that edges run down and rarely cross.
+//!
+//! After Sugiyama, Tagawa and Toda (1981): assign layers, order each layer, assign coordinates.
+//! Every step costs about linear time in boxes and edges; long edges get bends only while there
+//! are fewer than [`BEND_LIMIT`]. Units are pixels at a font size of 12.
+
+mod layers;
+mod order;
+mod position;
+
+use super::scene::{Node, Row, Scene};
+use std::collections::BTreeMap;
+
+/// Bends of long edges, in all; edges beyond run straight.
+const BEND_LIMIT: usize = 20_000;
+/// The width of a character in the fixed-width font of 12 pixels, rounded up.
+const CHARACTER: f64 = 7.4;
+/// The width of a character of an edge's label, set smaller.
+const LABEL_CHARACTER: f64 = 6.2;
+/// The distance between lines of text.
+pub(super) const LINE: f64 = 16.0;
+/// Space around the text in a box, and around nested scenes.
+pub(super) const PADDING: f64 = 8.0;
+const COLUMN_GAP: f64 = 24.0;
+const LAYER_GAP: f64 = 48.0;
+
+/// A placed scene.
+#[derive(Debug)]
+pub(super) struct Picture {
+    pub(super) width: f64,
+    pub(super) height: f64,
+    /// One per node of the scene.
+    pub(super) boxes: Vec<Placed>,
+    /// One per edge of the scene: the points it runs through.
+    pub(super) wires: Vec<Vec<(f64, f64)>>,
+}
+
+/// A placed box; `x` and `y` are its upper left corner.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+    /// Nested pictures with their offsets within the box.
+    pub(super) inner: Vec<(f64, f64, Picture)>,
+}
+
+/// A box, or a bend of a long edge, in its layer.
+#[derive(Debug)]
+struct Vertex {
+    layer: usize,
+    /// The room it takes, its outgoing labels included.
+    width: f64,
+    is_bend: bool,
+}
+
+/// Part of an edge, from one layer to the next, with its ends relative to the vertices' middles.
+#[derive(Debug)]
+struct Segment {
+    from: usize,
+    from_offset: f64,
+    to: usize,
+    to_offset: f64,
+}
+
+/// Places a scene and those nested in it. Recursion is bounded by the depth of scenes.
+pub(super) fn place(scene: &Scene) -> Picture {
+    let mut boxes: Vec<Placed> = scene.nodes.iter().map(sized).collect();
+    let widths = widths_with_labels(scene, &mut boxes);
+    let layers = layers::assign(scene);
+    let mut vertices: Vec<Vertex> = widths
+        .into_iter()
+        .zip(&layers)
+        .map(|(width, &layer)| Vertex { layer, width, is_bend: false })
+        .collect();
+    let (segments, bends) = route(scene, &boxes, &mut vertices);
+    let n_layers = layers.iter().max().map_or(0, |&last| last + 1);
+    let mut rows: Vec<Vec<usize>> = vec![Vec::new(); n_layers];
+    for (id, vertex) in vertices.iter().enumerate() {
+        rows[vertex.layer].push(id);
+    }
+    order::minimise_crossings(&mut rows, vertices.len(), &segments);
+    let (middles, width) = position::assign(&rows, &vertices, &segments, COLUMN_GAP);
+
+    let mut tops = Vec::with_capacity(n_layers);
+    let mut bottoms = Vec::with_capacity(n_layers);
+    let mut y = PADDING;
+    for row in &rows {
+        let height = row.iter().filter_map(|&id| boxes.get(id)).map(|placed| placed.height).fold(LINE, f64::max);
+        tops.push(y);
+        bottoms.push(y + height);
+        y += height + LAYER_GAP;
+    }
+    for ((placed, &middle), &layer) in boxes.iter_mut().zip(&middles).zip(&layers) {
+        placed.x = middle - placed.width / 2.0;
+        placed.y = tops[layer];
+    }
+    let wires = wires(scene, &boxes, &bends, |bend| {
+        let layer = vertices[bend].layer;
+        [(middles[bend], tops[layer]), (middles[bend], bottoms[layer])]
+    });
+    let height = bottoms.last().map_or(0.0, |bottom| bottom + LAYER_GAP / 2.0);
+    Picture { width, height, boxes, wires }
+}
+
+/// The width of `text` as an edge's label.
+pub(super) fn label_width(text: &str) -> f64 {
+    text.chars().count() as f64 * LABEL_CHARACTER
+}
+
+/// Where result or operand `index` of `count` meets the box, from the box's left.
+pub(super) fn port(width: f64, index: usize, count: usize) -> f64 {
+    width * (index + 1) as f64 / (count.max(1) + 1) as f64
+}
+
+/// The height of the texts in a box.
+pub(super) fn text_height(node: &Node) -> f64 {
+    LINE * (1 + node.rows.len()) as f64 + PADDING
+}
+
+fn sized(node: &Node) -> Placed {
+    let rows = node.rows.iter().map(|row| match row {
+        Row::Attribute(text) | Row::Constant(text) => text,
+    });
+    let longest = rows.chain([&node.title]).map(|text| text.chars().count()).max().unwrap_or(0);
+    let mut width = longest as f64 * CHARACTER + 2.0 * PADDING;
+    let mut height = text_height(node);
+    let mut inner = Vec::new();
+    let mut x = PADDING;
+    for (_, scene) in &node.inner {
+        let picture = place(scene);
+        height = height.max(text_height(node) + LINE + picture.height + PADDING);
+        let room = picture.width + PADDING;
+        inner.push((x, text_height(node) + LINE, picture));
+        x += room;
+    }
+    width = width.max(x);
+    Placed { x: 0.0, y: 0.0, width, height, inner }
+}
+
+/// The room each box takes with its labels; boxes of several results grow so that the labels fit
+/// side by side.
+fn widths_with_labels(scene: &Scene, boxes: &mut [Placed]) -> Vec<f64> {
+    let mut labels: Vec<BTreeMap<usize, f64>> = vec![BTreeMap::new(); boxes.len()];
+    for edge in &scene.edges {
+        labels[edge.from].insert(edge.result, label_width(&edge.label));
+    }
+    let rooms = boxes.iter_mut().zip(labels).zip(&scene.nodes).map(|((placed, labels), node)| {
+        let widest = labels.values().copied().fold(0.0, f64::max);
+        if node.n_results > 1 {
+            placed.width = placed.width.max((widest + PADDING) * (node.n_results + 1) as f64 / 2.0);
+        }
+        placed.width.max(widest)
+    });
+    rooms.collect()
+}
+
+/// Splits edges at the layers they pass. Edges of one value share their bends.
+///
+/// Gives the segments, and per edge the bends it runs through.
+fn route(scene: &Scene, boxes: &[Placed], vertices: &mut Vec<Vertex>) -> (Vec<Segment>, Vec<Vec<usize>>) {
+    let mut trunks: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    let mut segments = Vec::new();
+    let mut bends = Vec::with_capacity(scene.edges.len());
+    let n_boxes = vertices.len();
+    for edge in &scene.edges {
+        let (from, to) = (&boxes[edge.from], &boxes[edge.to]);
+        let from_offset = port(from.width, edge.result, scene.nodes[edge.from].n_results) - from.width / 2.0;
+        let to_offset = port(to.width, edge.operand, scene.nodes[edge.to].n_operands) - to.width / 2.0;
+        let first = vertices[edge.from].layer + 1;
+        let n_bends = vertices[edge.to].layer.saturating_sub(first);
+        let trunk = trunks.entry((edge.from, edge.result)).or_default();
+        let missing = n_bends.saturating_sub(trunk.len());
+        if vertices.len() - n_boxes + missing > BEND_LIMIT {
+            bends.push(Vec::new());
+            continue;
+        }
+        while trunk.len() < n_bends {
+            let bend = vertices.len();
+            vertices.push(Vertex { layer: first + trunk.len(), width: 0.0, is_bend: true });
+            let (before, offset) = trunk.last().map_or((edge.from, from_offset), |&last| (last, 0.0));
+            segments.push(Segment { from: before, from_offset: offset, to: bend, to_offset: 0.0 });
+            trunk.push(bend);
+        }
+        let path = trunk[..n_bends].to_vec();
+        let (before, offset) = path.last().map_or((edge.from, from_offset), |&last| (last, 0.0));
+        segments.push(Segment { from: before, from_offset: offset, to: edge.to, to_offset });
+        bends.push(path);
+    }
+    (segments, bends)
+}
+
+fn wires(
+    scene: &Scene,
+    boxes: &[Placed],
+    bends: &[Vec<usize>],
+    through: impl Fn(usize) -> [(f64, f64); 2],
+) -> Vec<Vec<(f64, f64)>> {
+    let wire = |(edge, bends): (&super::scene::Edge, &Vec<usize>)| {
+        let (from, to) = (&boxes[edge.from], &boxes[edge.to]);
+        let start = port(from.width, edge.result, scene.nodes[edge.from].n_results);
+        let end = port(to.width, edge.operand, scene.nodes[edge.to].n_operands);
+        let mut points = vec![(from.x + start, from.y + from.height)];
+        points.extend(bends.iter().flat_map(|&bend| through(bend)));
+        points.push((to.x + end, to.y));
+        points
+    };
+    scene.edges.iter().zip(bends).map(wire).collect()
+}

@@ -1,0 +1,23 @@
+//! Drawings of a graph: DOT for graphviz, and SVG that needs no other program.
+//!
+//! Both draw the same [`scene`]: one box per op with its attributes and constants, one per input
+//! and output, types on the edges, nested regions inside their op. Drawings are for people: they
+//! shorten long texts and leave out what exceeds [`NODE_LIMIT`], and say so. Deterministic; pure
+//! functions of the graph, which need not be verified.
+
+mod constants;
+mod dot;
+mod labels;
+mod layout;
+mod palette;
+mod scene;
+mod svg;
+
+pub use dot::dot;
+pub use svg::svg;
+
+/// A drawing has at most this many boxes; a note says how many ops were left out.
+pub const NODE_LIMIT: usize = 2000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! The graph: values, ops and regions in arenas, and the one way to add to them.
+//!
+//! Nothing here checks meaning (that is the verifier's and shape inference's part); what is checked
+//! is that ids stay in range. Ops are only ever appended; a pass that changes a graph builds a new
+//! one ([`Rebuild`](crate::Rebuild)).
+//!
+//! Invariants: the body region's parameters are the graph's inputs; every value is the parameter
+//! of exactly one region or the result of exactly one op; every op stands in exactly one region.
+
+use crate::ids::{OpId, RegionId, ValueId};
+use crate::op::Op;
+use crate::ty::{TensorType, Type};
+use cranelift_entity::{PrimaryMap, SecondaryMap};
+use kiln_symbolic_shape::{DimTable, SymbolId};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How deeply regions may nest: a bound on the recursion of everything that walks them.
+pub const REGION_DEPTH_LIMIT: usize = 32;
+
+/// A tensor program: a body of operations over symbolic shapes.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    name: Arc<str>,
+    dims: DimTable,
+    values: PrimaryMap<ValueId, ValueData>,
+    ops: PrimaryMap<OpId, OpData>,
+    regions: PrimaryMap<RegionId, Region>,
+    body: RegionId,
+    output_names: Vec<Arc<str>>,
+    metadata: BTreeMap<String, String>,
+}
+
+/// What the graph knows of a value.
+#[derive(Clone, Debug)]
+pub struct ValueData {
+    /// Its type.
+    pub ty: Type,
+    /// Where it comes from.
+    pub definition: Definition,
+    /// Its name, if it has one: an input's name, or one kept from the source program.
+    pub name: Option<Arc<str>>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Definition {
+    /// Parameter `index` of a region; of the body, an input of the graph.
+    Parameter {
+        /// The region.
+        region: RegionId,
+        /// The position among its parameters.
+        index: usize,
+    },
+    /// Result `index` of an op.
+    Result {
+        /// The op.
+        op: OpId,
+        /// The position among its results.
+        index: usize,
+    },
+}
+
+/// An op in its place: what it computes from what.
+#[derive(Clone, Debug)]
+pub struct OpData {
+    /// The operation and its attributes.
+    pub op: Op,
+    /// What it reads. Regions see nothing else from outside.
+    pub operands: SmallVec<[ValueId; 4]>,
+    /// What it gives.
+    pub results: SmallVec<[ValueId; 1]>,
+    /// The regions of control ops.
+    pub regions: SmallVec<[RegionId; 2]>,
+    /// The symbols this op gives a value: for `bind` the elements of its operand, for control ops
+    /// the sizes of results that are known only after they ran.
+    pub symbols: SmallVec<[SymbolId; 2]>,
+    /// The path of the node it was made from, for messages and profiles.
+    pub origin: Option<Arc<str>>,
+}
+
+/// A list of ops that runs in order, with parameters and results.
+#[derive(Clone, Debug, Default)]
+pub struct Region {
+    /// The values it starts from.
+    pub parameters: Vec<ValueId>,
+    /// Symbols in its parameters' types that get a value at each entry.
+    pub symbols: Vec<SymbolId>,
+    /// Its ops; operands name earlier values.
+    pub ops: Vec<OpId>,
+    /// What it yields.
+    pub results: Vec<ValueId>,
+}
+
+/// What [`Graph::append`] needs to add an op.
+#[derive(Clone, Debug)]
+pub struct NewOp {
+    /// The operation.
+    pub op: Op,
+    /// What it reads.
+    pub operands: SmallVec<[ValueId; 4]>,
+    /// The types of what it gives.
+    pub result_types: SmallVec<[Type; 1]>,
+    /// Regions made by [`Graph::add_region`].
+    pub regions: SmallVec<[RegionId; 2]>,
+    /// Symbols the op defines.
+    pub symbols: SmallVec<[SymbolId; 2]>,
+    /// The path of the node it was made from.
+    pub origin: Option<Arc<str>>,
+}
+
+impl NewOp {
+    /// An op without regions, symbols or origin.
+    pub fn new(
+        op: Op,
+        operands: impl IntoIterator<Item = ValueId>,
+        result_types: impl IntoIterator<Item = Type>,
+    ) -> Self {
+        Self {
+            op,
+            operands: operands.into_iter().collect(),
+            result_types: result_types.into_iter().collect(),
+            regions: SmallVec::new(),
+            symbols: SmallVec::new(),
+            origin: None,
+        }
+    }
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new(name: &str) -> Self {
+        Self::with_dims(name, DimTable::new())
+    }
+
+    /// An empty graph over an existing table of dimensions, whose ids stay valid.
+    pub fn with_dims(name: &str, dims: DimTable) -> Self {
+        let mut regions = PrimaryMap::new();
+        let body = regions.push(Region::default());
+        Self {
+            name: name.into(),
+            dims,
+            values: PrimaryMap::new(),
+            ops: PrimaryMap::new(),
+            regions,
+            body,
+            output_names: Vec::new(),
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    /// The graph's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Renames the graph.
+    pub fn set_name(&mut self, name: &str) {
+        self.name = name.into();
+    }
+
+    /// The table that every [`DimId`](kiln_symbolic_shape::DimId) of this graph belongs to, with its facts.
+    pub fn dims(&self) -> &DimTable {
+        &self.dims
+    }
+
+    /// The table of dimensions, to add to.
+    pub fn dims_mut(&mut self) -> &mut DimTable {
+        &mut self.dims
+    }
+
+    /// The body.
+    pub fn body(&self) -> RegionId {
+        self.body
+    }
+
+    /// The inputs: the body's parameters.
+    pub fn inputs(&self) -> &[ValueId] {
+        &self.regions[self.body].parameters
+    }
+
+    /// The outputs: the body's results.
+    pub fn outputs(&self) -> &[ValueId] {
+        &self.regions[self.body].results
+    }
+
+    /// The outputs' names, in the order of [`outputs`](Self::outputs).
+    pub fn output_names(&self) -> &[Arc<str>] {
+        &self.output_names
+    }
+
+    /// The name of an input, or its id where it has none.
+    pub fn input_name(&self, value: ValueId) -> String {
+        self.values[value].name.as_deref().map_or_else(|| value.to_string(), str::to_owned)
+    }
+
+    /// Adds an input.
+    pub fn add_input(&mut self, name: &str, ty: Type) -> ValueId {
+        let value = self.add_parameter(self.body, ty);
+        self.values[value].name = Some(name.into());
+        value
+    }
+
+    /// Says what the graph gives, by name.
+    pub fn set_outputs<N: AsRef<str>>(&mut self, outputs: impl IntoIterator<Item = (N, ValueId)>) {
+        let (names, values) = outputs.into_iter().map(|(name, value)| (name.as_ref().into(), value)).unzip();
+        self.output_names = names;
+        self.regions[self.body].results = values;
+    }
+
+    /// An empty region, to be given to a control op.
+    pub fn add_region(&mut self) -> RegionId {
+        self.regions.push(Region::default())
+    }
+
+    /// Adds a parameter to a region.
+    pub fn add_parameter(&mut self, region: RegionId, ty: Type) -> ValueId {
+        let index = self.regions[region].parameters.len();
+        let value =
+            self.values.push(ValueData { ty, definition: Definition::Parameter { region, index }, name: None });
+        self.regions[region].parameters.push(value);
+        value
+    }
+
+    /// Declares that a region's parameters give `symbol` a value at each entry.
+    pub fn add_region_symbol(&mut self, region: RegionId, symbol: SymbolId) {
+        self.regions[region].symbols.push(symbol);
+    }
+
+    /// Says what a region yields.
+    pub fn set_results(&mut self, region: RegionId, results: impl IntoIterator<Item = ValueId>) {
+        self.regions[region].results = results.into_iter().collect();
+    }
+
+    /// Appends an op to a region.
+    pub fn append(&mut self, region: RegionId, new: NewOp) -> OpId {
+        let NewOp { op, operands, result_types, regions, symbols, origin } = new;
+        let id = self.ops.push(OpData { op, operands, results: SmallVec::new(), regions, symbols, origin });
+        for (index, ty) in result_types.into_iter().enumerate() {
+            let value = self.values.push(ValueData { ty, definition: Definition::Result { op: id, index }, name: None });
+            self.ops[id].results.push(value);
+        }
+        self.regions[region].ops.push(id);
+        id
+    }
+
+    /// An op.
+    pub fn op(&self, op: OpId) -> &OpData {
+        &self.ops[op]
+    }
+
+    /// A value.
+    pub fn value(&self, value: ValueId) -> &ValueData {
+        &self.values[value]
+    }
+
+    /// A region.
+    pub fn region(&self, region: RegionId) -> &Region {
+        &self.regions[region]
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, value: ValueId) -> &Type {
+        &self.values[value].ty
+    }
+
+    /// The tensor type of a value, if it is a tensor.
+    pub fn tensor_ty(&self, value: ValueId) -> Option<&TensorType> {
+        self.values[value].ty.as_tensor()
+    }
+
+    /// Replaces the type of a value: for inference, which fills in and refines types.
+    pub fn set_ty(&mut self, value: ValueId, ty: Type) {
+        self.values[value].ty = ty;
+    }
+
+    /// Names a value.
+    pub fn set_value_name(&mut self, value: ValueId, name: Option<&str>) {
+        self.values[value].name = name.map(Into::into);
+    }
+
+    /// Whether the ids are those of this graph, so that the accessors do not panic.
+    pub fn contains_value(&self, value: ValueId) -> bool {
+        self.values.is_valid(value)
+    }
+
+    /// Whether the id is of this graph.
+    pub fn contains_op(&self, op: OpId) -> bool {
+        self.ops.is_valid(op)
+    }
+
+    /// Whether the id is of this graph.
+    pub fn contains_region(&self, region: RegionId) -> bool {
+        self.regions.is_valid(region)
+    }
+
+    /// The number of values ever added, those of dropped regions included.
+    pub fn n_values(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The number of ops ever added.
+    pub fn n_ops(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// The number of regions ever added.
+    pub fn n_regions(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Every op in the order it was added, those of nested regions included.
+    pub fn ops(&self) -> impl Iterator<Item = (OpId, &OpData)> {
+        self.ops.iter()
+    }
+
+    /// How often each value is used: as an operand, a region's result or an output.
+    pub fn use_counts(&self) -> SecondaryMap<ValueId, u32> {
+        let mut counts = SecondaryMap::with_capacity(self.values.len());
+        let operands = self.ops.values().flat_map(|op| op.operands.iter());
+        let results = self.regions.values().flat_map(|region| region.results.iter());
+        for &value in operands.chain(results) {
+            counts[value] += 1;
+        }
+        counts
+    }
+
+    /// Facts about the source program: key and value text, such as a model's author.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// The metadata, to add to.
+    pub fn metadata_mut(&mut self) -> &mut BTreeMap<String, String> {
+        &mut self.metadata
+    }
+}

@@ -1,0 +1,381 @@
+//! The operations of the graph: few core ops, into which importers decompose.
+//!
+//! An op here is a kind with its attributes; operands and results are with
+//! [`OpData`](crate::OpData). What each computes is defined by the interpreter; what types it
+//! gives, by `shape-inference`. Sizes are attributes ([`DimId`]s), never operands.
+
+mod attributes;
+mod fields;
+mod mnemonic;
+
+pub use attributes::{
+    Combine, Coordinates, CumulateFunction, Extremum, Indices, Integers, NearestRounding, PadMode, PoolFunction,
+    ReduceFunction, Resize, ResizeMode, Window, Word,
+};
+pub use fields::FieldVisitor;
+
+use crate::constant::Constant;
+use crate::ty::Dims;
+use kiln_scalar::Function;
+use kiln_symbolic_shape::DimId;
+use kiln_tensor::DType;
+use smallvec::SmallVec;
+
+/// An operation and its attributes.
+///
+/// Shapes in the descriptions: operands in order, then the result. Element-wise ops broadcast as
+/// numpy does, aligned at the innermost axis.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    // Sources
+    /// A tensor known at compile time.
+    Constant(Constant),
+    /// The index along `axis`: `-> dtype[dims]`.
+    Iota {
+        /// The result's sizes.
+        dims: Dims,
+        /// The axis that counts.
+        axis: usize,
+        /// The result's element type, a number.
+        dtype: DType,
+    },
+    /// Sizes as data: `-> i64[len(sizes)]`.
+    Dims {
+        /// The sizes.
+        sizes: Dims,
+    },
+    /// Random bits from a counter-based generator (Philox 4x32-10): `key: u64[2] -> u32[dims]`.
+    RandomBits {
+        /// The result's sizes.
+        dims: Dims,
+    },
+
+    // Element-wise
+    /// A scalar function on every element, operands broadcast. The mnemonic is the function's name.
+    Map {
+        /// The function, from the table of `scalar`.
+        function: Function,
+        /// Its parameters, in the function's order.
+        parameters: SmallVec<[f64; 2]>,
+    },
+    /// Every element in another dtype, as `scalar` defines casts.
+    Cast {
+        /// The result's element type.
+        to: DType,
+    },
+
+    // Data movement
+    /// The same elements in row-major order under other sizes.
+    Reshape {
+        /// The result's sizes.
+        dims: Dims,
+    },
+    /// The operand repeated to larger sizes, aligned at the innermost axis.
+    Broadcast {
+        /// The result's sizes; each operand size is equal or 1.
+        dims: Dims,
+    },
+    /// Axes reordered: result axis `i` is operand axis `permutation[i]`.
+    Transpose {
+        /// Each axis once.
+        permutation: Indices,
+    },
+    /// `result[i..] = operand[starts + steps * i]`, for every axis. In bounds, or a fault.
+    Slice {
+        /// The first index, per axis.
+        starts: Dims,
+        /// The result's sizes.
+        sizes: Dims,
+        /// The steps, per axis, not 0; negative runs backwards.
+        steps: Integers,
+    },
+    /// A border around the operand: `x, value: [] -> low + x + high` per axis. `value` is read in constant mode alone.
+    Pad {
+        /// Elements before, per axis, at least 0.
+        low: Dims,
+        /// Elements after, per axis, at least 0.
+        high: Dims,
+        /// What they are.
+        mode: PadMode,
+    },
+    /// Operands one after another along `axis`; other sizes equal.
+    Concat {
+        /// The axis.
+        axis: usize,
+    },
+
+    // Indexing
+    /// `x: [a.., n, b..], indices: int[i..] -> [a.., i.., b..]`. Indices in `[-n, n)`, or a fault.
+    Gather {
+        /// The indexed axis of `x`.
+        axis: usize,
+    },
+    /// `x, indices: int[same rank] -> [indices' sizes]`: along `axis` the position is the index. In `[-n, n)`, or a fault.
+    GatherElements {
+        /// The indexed axis.
+        axis: usize,
+    },
+    /// `x, indices: int[batch.., i.., k] -> [batch.., i.., rest of x]`: the last axis of `indices` addresses `k` axes.
+    GatherNd {
+        /// Leading axes that both operands share.
+        batch_axes: usize,
+    },
+    /// `x, indices, updates -> like x`: updates placed along `axis` as `GatherElements` reads.
+    ScatterElements {
+        /// The indexed axis.
+        axis: usize,
+        /// How an update joins what is there.
+        combine: Combine,
+    },
+    /// `x, indices: int[i.., k], updates -> like x`: updates placed as `GatherNd` (no batch axes) reads.
+    ScatterNd {
+        /// How an update joins what is there.
+        combine: Combine,
+    },
+
+    // Contractions
+    /// `[batch.., M, K], [batch.., K, N] -> [batch.., M, N]`, batch axes broadcast; both operands have rank 2 or more.
+    Matmul {
+        /// The result's dtype: the operands', or i32/i64 for narrower integers, accumulated in it.
+        out: DType,
+    },
+    /// `x: [N, C, spatial..], w: [O, C / groups, kernel..] -> [N, O, spatial..]`, cross-correlation, zero padding.
+    Conv {
+        /// How the window moves.
+        window: Window,
+        /// Groups of channels that do not mix.
+        groups: usize,
+        /// The result's dtype, as for `Matmul`.
+        out: DType,
+    },
+    /// The transpose of `Conv` in its input: `x: [N, C, spatial..], w: [C, O / groups, kernel..] -> [N, O, sizes..]`.
+    ConvTranspose {
+        /// How the window moves; `low` and `high` are cut off the full result.
+        window: Window,
+        /// Elements added at the high end, per spatial axis.
+        output_padding: Integers,
+        /// Groups of channels that do not mix.
+        groups: usize,
+    },
+
+    // Reductions
+    /// A reduction over `axes`.
+    Reduce {
+        /// What is computed.
+        function: ReduceFunction,
+        /// The reduced axes, ascending; none reduces nothing.
+        axes: Indices,
+        /// Whether reduced axes stay, with size 1.
+        keep_dims: bool,
+    },
+    /// The index of an extremum along `axis`, i64.
+    ArgReduce {
+        /// Largest or smallest.
+        extremum: Extremum,
+        /// The reduced axis, not empty.
+        axis: usize,
+        /// Whether it stays, with size 1.
+        keep_dims: bool,
+        /// Of equal elements the last, not the first.
+        last: bool,
+    },
+    /// A running reduction along `axis`, like the operand.
+    Cumulate {
+        /// What is carried.
+        function: CumulateFunction,
+        /// The axis.
+        axis: usize,
+        /// Whether element `i` leaves out the operand's element `i`.
+        exclusive: bool,
+        /// Whether it runs from the end.
+        reverse: bool,
+    },
+
+    // Windows
+    /// `[N, C, spatial..] -> [N, C, spatial..]`.
+    Pool {
+        /// What each window gives.
+        function: PoolFunction,
+        /// The window's size, per spatial axis.
+        size: Integers,
+        /// How it moves.
+        window: Window,
+    },
+    /// Some axes resampled to other sizes.
+    Resize(Resize),
+
+    // Data that become sizes
+    /// Binds symbols to the elements of an integer tensor: `int[k] or int[] -> ()`. The symbols are in [`OpData`](crate::OpData).
+    Bind,
+    /// Indices of the elements that are not zero: `[dims] -> i64[rank, number of elements], i64[]`: the first count columns hold them.
+    NonZero,
+    /// The `k` largest or smallest along `axis`: `-> values, indices: i64`.
+    TopK {
+        /// How many.
+        k: DimId,
+        /// The axis.
+        axis: usize,
+        /// Largest or smallest first.
+        extremum: Extremum,
+    },
+
+    // Control
+    /// `condition: bool[], captures.. -> results of the taken region`. Both regions take the captures.
+    If,
+    /// Repeats its region. Operands: `trips: i64[]`, `condition: bool[]`, `carried` values, captures.
+    /// The region takes `iteration: i64[]`, carried values, captures; it yields `condition: bool[]`,
+    /// carried values, stacked values. Results: the last carried values, then each stacked value
+    /// under a new outermost axis, one entry per iteration. It ends after `trips` iterations, or
+    /// before one for which the condition is false.
+    Loop {
+        /// The number of carried values.
+        carried: usize,
+    },
+
+    // Beyond the core
+    /// An operation registered by the user under `name`.
+    Custom {
+        /// The name it was registered by.
+        name: String,
+        /// Its arguments, in the form that whoever registered it reads.
+        arguments: String,
+    },
+}
+
+impl Op {
+    /// An element-wise function without parameters, or with their defaults.
+    pub fn map(function: Function) -> Self {
+        Self::Map { function, parameters: function.parameters().iter().map(|parameter| parameter.default).collect() }
+    }
+
+    /// Visits the attributes, in a fixed order: the one description from which printing, reading,
+    /// remapping of sizes and comparing follow.
+    pub fn visit_fields(&mut self, visitor: &mut dyn FieldVisitor) {
+        match self {
+            Self::Constant(constant) => visitor.constant("value", constant),
+            Self::Iota { dims, axis, dtype } => {
+                visitor.dims("dims", dims);
+                visitor.index("axis", axis);
+                visitor.dtype("dtype", dtype);
+            }
+            Self::Dims { sizes } => visitor.dims("sizes", sizes),
+            Self::RandomBits { dims } | Self::Reshape { dims } | Self::Broadcast { dims } => visitor.dims("dims", dims),
+            Self::Map { function, parameters } => {
+                for (parameter, value) in function.parameters().iter().zip(parameters) {
+                    visitor.float(parameter.name, value);
+                }
+            }
+            Self::Cast { to } => visitor.dtype("to", to),
+            Self::Transpose { permutation } => visitor.indices("permutation", permutation),
+            Self::Slice { starts, sizes, steps } => {
+                visitor.dims("starts", starts);
+                visitor.dims("sizes", sizes);
+                visitor.integers("steps", steps);
+            }
+            Self::Pad { low, high, mode } => {
+                visitor.dims("low", low);
+                visitor.dims("high", high);
+                visitor.word("mode", mode);
+            }
+            Self::Concat { axis } | Self::Gather { axis } | Self::GatherElements { axis } => visitor.index("axis", axis),
+            Self::GatherNd { batch_axes } => visitor.index("batch_axes", batch_axes),
+            Self::ScatterElements { axis, combine } => {
+                visitor.index("axis", axis);
+                visitor.word("combine", combine);
+            }
+            Self::ScatterNd { combine } => visitor.word("combine", combine),
+            Self::Matmul { out } => visitor.result_dtype("out", out),
+            Self::Conv { window, groups, out } => {
+                window.visit_fields(visitor);
+                visitor.index("groups", groups);
+                visitor.result_dtype("out", out);
+            }
+            Self::ConvTranspose { window, output_padding, groups } => {
+                window.visit_fields(visitor);
+                visitor.integers("output_padding", output_padding);
+                visitor.index("groups", groups);
+            }
+            Self::Reduce { function, axes, keep_dims } => {
+                visitor.word("function", function);
+                visitor.indices("axes", axes);
+                visitor.flag("keep_dims", keep_dims);
+            }
+            Self::ArgReduce { extremum, axis, keep_dims, last } => {
+                visitor.word("extremum", extremum);
+                visitor.index("axis", axis);
+                visitor.flag("keep_dims", keep_dims);
+                visitor.flag("last", last);
+            }
+            Self::Cumulate { function, axis, exclusive, reverse } => {
+                visitor.word("function", function);
+                visitor.index("axis", axis);
+                visitor.flag("exclusive", exclusive);
+                visitor.flag("reverse", reverse);
+            }
+            Self::Pool { function, size, window } => {
+                visitor.word("function", function);
+                visitor.integers("size", size);
+                window.visit_fields(visitor);
+            }
+            Self::Resize(resize) => resize.visit_fields(visitor),
+            Self::TopK { k, axis, extremum } => {
+                visitor.dim("k", k);
+                visitor.index("axis", axis);
+                visitor.word("extremum", extremum);
+            }
+            Self::Loop { carried } => visitor.index("carried", carried),
+            Self::Custom { name, arguments } => {
+                visitor.text("name", name);
+                visitor.text("arguments", arguments);
+            }
+            Self::Bind | Self::NonZero | Self::If => {}
+        }
+    }
+
+    /// Replaces every size among the attributes by what `map` answers.
+    ///
+    /// # Errors
+    /// The first error of `map`; the sizes visited before it are already replaced.
+    pub fn try_map_dims<E>(&mut self, map: &mut dyn FnMut(DimId) -> Result<DimId, E>) -> Result<(), E> {
+        let mut mapper = DimMapper { map, failed: None };
+        self.visit_fields(&mut mapper);
+        mapper.failed.map_or(Ok(()), Err)
+    }
+
+    /// Calls `visit` with every size among the attributes.
+    pub fn for_each_dim(&self, visit: &mut dyn FnMut(DimId)) {
+        let mut copy = self.clone();
+        let _infallible: Result<(), std::convert::Infallible> = copy.try_map_dims(&mut |dim| {
+            visit(dim);
+            Ok(dim)
+        });
+    }
+
+    /// Whether equal operands give equal results and nothing else happens, so that equal ops may be merged
+    /// and unused ones dropped. False for control flow (its regions decide) and for ops that define symbols.
+    pub fn is_pure(&self) -> bool {
+        !matches!(self, Self::Bind | Self::If | Self::Loop { .. } | Self::Custom { .. })
+    }
+}
+
+struct DimMapper<'a, E> {
+    map: &'a mut dyn FnMut(DimId) -> Result<DimId, E>,
+    failed: Option<E>,
+}
+
+impl<E> FieldVisitor for DimMapper<'_, E> {
+    fn dim(&mut self, _name: &'static str, value: &mut DimId) {
+        if self.failed.is_none() {
+            match (self.map)(*value) {
+                Ok(mapped) => *value = mapped,
+                Err(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    fn dims(&mut self, name: &'static str, value: &mut Dims) {
+        for dim in value {
+            self.dim(name, dim);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Copying a graph op by op: how passes change one.
+//!
+//! A [`Rebuild`] starts as an empty graph over the old graph's dimension table (so every
+//! [`DimId`](kiln_symbolic_shape::DimId) stays valid) with the old inputs. A pass then walks the old
+//! ops in order and, for each, copies it, appends others, or maps its results to values that already
+//! exist in the new graph. Invariant: when an op is visited, its operands are mapped.
+
+use crate::graph::{Graph, NewOp};
+use crate::ids::{OpId, RegionId, ValueId};
+use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
+
+/// What a pass did with an op it was asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// Nothing: copy the op, with its regions.
+    Copy,
+    /// Its results were mapped (or nobody reads them): do not copy it.
+    Done,
+}
+
+/// A graph being copied.
+#[derive(Debug)]
+pub struct Rebuild<'a> {
+    old: &'a Graph,
+    new: Graph,
+    values: SecondaryMap<ValueId, PackedOption<ValueId>>,
+}
+
+impl<'a> Rebuild<'a> {
+    /// Starts a copy with the inputs and metadata of `old`.
+    pub fn new(old: &'a Graph) -> Self {
+        let mut new = Graph::with_dims(old.name(), old.dims().clone());
+        new.metadata_mut().clone_from(old.metadata());
+        let mut rebuild = Self { old, new, values: SecondaryMap::with_capacity(old.n_values()) };
+        let body = rebuild.new.body();
+        rebuild.open_region(old.body(), body);
+        rebuild
+    }
+
+    /// Copies every op, letting `visit` step in before each; answers the finished graph.
+    ///
+    /// `visit` gets the copy, the region of the new graph that is being filled, and the old op.
+    ///
+    /// # Errors
+    /// The first error of `visit`.
+    pub fn run<E>(
+        mut self,
+        visit: &mut dyn FnMut(&mut Self, RegionId, OpId) -> Result<Visit, E>,
+    ) -> Result<Graph, E> {
+        let body = self.new.body();
+        self.fill_region(self.old.body(), body, visit)?;
+        let names = self.old.output_names().to_vec();
+        let outputs = self.new.outputs().to_vec();
+        self.new.set_outputs(names.into_iter().zip(outputs));
+        Ok(self.new)
+    }
+
+    /// The graph being copied.
+    pub fn old(&self) -> &'a Graph {
+        self.old
+    }
+
+    /// The graph being made.
+    pub fn new_graph(&self) -> &Graph {
+        &self.new
+    }
+
+    /// The graph being made, to append to or to compute sizes in.
+    pub fn new_graph_mut(&mut self) -> &mut Graph {
+        &mut self.new
+    }
+
+    /// The new value that stands for an old one.
+    ///
+    /// # Panics
+    /// When the old value was neither copied nor mapped: the graph was not verified, or the pass
+    /// dropped an op whose results are read.
+    pub fn value(&self, old: ValueId) -> ValueId {
+        match self.values[old].expand() {
+            Some(value) => value,
+            None => unreachable!("{old} is read before it was copied; the graph passed no verifier"),
+        }
+    }
+
+    /// Lets a new value stand for an old one. The new one takes the old one's name if it has none.
+    pub fn map(&mut self, old: ValueId, new: ValueId) {
+        if self.new.value(new).name.is_none() {
+            let name = self.old.value(old).name.clone();
+            self.new.set_value_name(new, name.as_deref());
+        }
+        self.values[old] = new.into();
+    }
+
+    /// Appends an op that is not a copy; its results are new.
+    pub fn append(&mut self, region: RegionId, new: NewOp) -> OpId {
+        self.new.append(region, new)
+    }
+
+    fn open_region(&mut self, from: RegionId, into: RegionId) {
+        let old = self.old;
+        let region = old.region(from);
+        for &symbol in &region.symbols {
+            self.new.add_region_symbol(into, symbol);
+        }
+        for &parameter in &region.parameters {
+            let copy = self.new.add_parameter(into, old.ty(parameter).clone());
+            self.map(parameter, copy);
+        }
+    }
+
+    fn fill_region<E>(
+        &mut self,
+        from: RegionId,
+        into: RegionId,
+        visit: &mut dyn FnMut(&mut Self, RegionId, OpId) -> Result<Visit, E>,
+    ) -> Result<(), E> {
+        let old = self.old;
+        for &op in &old.region(from).ops {
+            if visit(self, into, op)? == Visit::Copy {
+                self.copy_op(into, op, visit)?;
+            }
+        }
+        let results: Vec<_> = old.region(from).results.iter().map(|&value| self.value(value)).collect();
+        self.new.set_results(into, results);
+        Ok(())
+    }
+
+    /// Recursion is bounded by the verifier's limit on nested regions.
+    fn copy_op<E>(
+        &mut self,
+        into: RegionId,
+        op: OpId,
+        visit: &mut dyn FnMut(&mut Self, RegionId, OpId) -> Result<Visit, E>,
+    ) -> Result<(), E> {
+        let old = self.old;
+        let data = old.op(op);
+        let mut new = NewOp::new(
+            data.op.clone(),
+            data.operands.iter().map(|&value| self.value(value)),
+            data.results.iter().map(|&value| old.ty(value).clone()),
+        );
+        new.symbols.clone_from(&data.symbols);
+        new.origin.clone_from(&data.origin);
+        for &region in &data.regions {
+            let copy = self.new.add_region();
+            self.open_region(region, copy);
+            self.fill_region(region, copy, visit)?;
+            new.regions.push(copy);
+        }
+        let copy = self.new.append(into, new);
+        let results = self.new.op(copy).results.clone();
+        for (&from, &to) in data.results.iter().zip(&results) {
+            self.map(from, to);
+        }
+        Ok(())
+    }
+}

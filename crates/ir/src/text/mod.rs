@@ -1,0 +1,15 @@
+//! The graph's text form: printer and reader, each the other's inverse.
+//!
+//! Laws, each a property test and a fuzz target: reading what was printed gives an equal graph;
+//! printing what was read is a fixpoint; printing is deterministic; floats round-trip bit for bit.
+//! The grammar is in the book's chapter on the graph text format.
+
+mod elements;
+mod input;
+mod print;
+mod read;
+mod read_attributes;
+mod read_header;
+
+pub use print::{PrintOptions, print, print_with};
+pub use read::{AnnotatedTypes, NewResults, ResultTypes, read, read_with};
