@@ -92,9 +92,12 @@ impl Metadata {
 }
 
 /// The project's root folder.
+///
+/// Asked of cargo at run time first: two checkouts may share one target folder, and so this program.
 pub(crate) fn root() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().unwrap_or(manifest).to_path_buf()
+    let now = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let manifest = now.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    manifest.parent().map(Path::to_path_buf).unwrap_or(manifest)
 }
 
 /// The cargo that runs this task.

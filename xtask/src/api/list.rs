@@ -268,6 +268,16 @@ mod tests {
     }
 
     #[test]
+    fn a_function_may_be_called_as_its_module_is() {
+        let lib = "mod verify; pub use verify::{LIMIT, verify};";
+        let items = listed(&[
+            ("lib.rs", lib),
+            ("verify.rs", "pub const LIMIT: u8 = 1; pub fn verify() {}"),
+        ]);
+        assert_eq!(items, ["const LIMIT", "fn verify"]);
+    }
+
+    #[test]
     fn imports_in_a_circle_end() {
         let lib = "pub mod a; pub mod b;";
         let items = listed(&[

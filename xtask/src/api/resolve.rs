@@ -100,13 +100,26 @@ fn follow(tree: &ModuleTree, from: usize, path: &[String], fuel: usize) -> Vec<T
                     rest.join("::")
                 )));
             }
-            // A path through a type (`Enum::Variant`) stands for the type.
+            // A path through a type (`Enum::Variant`) stands for the type; through a function leads nothing.
+            Target::Item(module, item) if !rest.is_empty() && !is_type(tree, module, item) => {}
             other => found.push(other),
         }
     }
     found.sort();
     found.dedup();
     found
+}
+
+fn is_type(tree: &ModuleTree, module: usize, item: usize) -> bool {
+    let item = &tree.modules[module].items[item];
+    matches!(
+        item,
+        syn::Item::Enum(_)
+            | syn::Item::Struct(_)
+            | syn::Item::Trait(_)
+            | syn::Item::Type(_)
+            | syn::Item::Union(_)
+    )
 }
 
 /// `path` looked up inside a module of this crate: a name that is not there is nobody else's.
