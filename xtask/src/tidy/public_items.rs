@@ -2,7 +2,7 @@
 //!
 //! A new public item is a decision: it shows as a line in a reviewed file. Tools for developers have no list.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 
@@ -12,6 +12,9 @@ use crate::api;
 const FOLDER: &str = "docs/public-items";
 /// For developers only, so nothing promises its items.
 const UNLISTED: [&str; 1] = ["testkit"];
+
+/// How many changes of one list are shown.
+const SHOWN_LIMIT: usize = 8;
 
 /// Compares the lists with the source.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
@@ -23,24 +26,8 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
         } else {
             String::new()
         };
-        for line in items
-            .lines()
-            .filter(|line| !listed.lines().any(|its| its == *line))
-        {
-            problems.push(Problem::new(
-                path,
-                format!("`{line}` is new; meant? then `cargo xtask bless`"),
-            ));
-        }
-        for line in listed
-            .lines()
-            .filter(|line| !items.lines().any(|its| its == *line))
-        {
-            problems.push(Problem::new(
-                path,
-                format!("`{line}` is gone; meant? then `cargo xtask bless`"),
-            ));
-        }
+        problems.extend(summary(path, "is new", &missing(items, &listed)));
+        problems.extend(summary(path, "is gone", &missing(&listed, items)));
     }
     problems.extend(
         stale(tree, &fresh)
@@ -68,6 +55,28 @@ pub(crate) fn bless(tree: &Tree) -> Result<Vec<String>> {
         changed.push(path.to_owned());
     }
     Ok(changed)
+}
+
+/// The lines of `all` that are not in `some`.
+fn missing<'a>(all: &'a str, some: &str) -> Vec<&'a str> {
+    let some: BTreeSet<&str> = some.lines().collect();
+    all.lines().filter(|line| !some.contains(line)).collect()
+}
+
+/// A problem for each line, the first few only.
+fn summary(path: &str, what: &str, lines: &[&str]) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = Vec::new();
+    for line in lines.iter().take(SHOWN_LIMIT) {
+        let message = format!("`{line}` {what}; meant? then `cargo xtask bless`");
+        problems.push(Problem::new(path, message));
+    }
+    if let Some(n_more @ 1..) = lines.len().checked_sub(SHOWN_LIMIT) {
+        problems.push(Problem::new(
+            path,
+            format!("and {n_more} more, each of which {what}"),
+        ));
+    }
+    problems
 }
 
 /// Every list's path and what it should hold.
