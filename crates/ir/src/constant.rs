@@ -29,7 +29,10 @@ impl Constant {
     /// # Errors
     /// When a strided view cannot be copied for want of memory.
     pub fn new(tensor: Tensor) -> Result<Self, TensorError> {
-        Ok(Self(Arc::new(Inner { tensor: tensor.contiguous()?, digest: OnceLock::new() })))
+        Ok(Self(Arc::new(Inner {
+            tensor: tensor.contiguous()?,
+            digest: OnceLock::new(),
+        })))
     }
 
     /// The tensor, contiguous.
@@ -100,7 +103,9 @@ impl FromStr for Digest {
     type Err = ParseDigestError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        blake3::Hash::from_hex(text).map(|hash| Self(*hash.as_bytes())).map_err(|_| ParseDigestError)
+        blake3::Hash::from_hex(text)
+            .map(|hash| Self(*hash.as_bytes()))
+            .map_err(|_| ParseDigestError)
     }
 }
 

@@ -192,7 +192,10 @@ impl Graph {
 
     /// The name of an input, or its id where it has none.
     pub fn input_name(&self, value: ValueId) -> String {
-        self.values[value].name.as_deref().map_or_else(|| value.to_string(), str::to_owned)
+        self.values[value]
+            .name
+            .as_deref()
+            .map_or_else(|| value.to_string(), str::to_owned)
     }
 
     /// Adds an input.
@@ -204,7 +207,10 @@ impl Graph {
 
     /// Says what the graph gives, by name.
     pub fn set_outputs<N: AsRef<str>>(&mut self, outputs: impl IntoIterator<Item = (N, ValueId)>) {
-        let (names, values) = outputs.into_iter().map(|(name, value)| (name.as_ref().into(), value)).unzip();
+        let (names, values) = outputs
+            .into_iter()
+            .map(|(name, value)| (name.as_ref().into(), value))
+            .unzip();
         self.output_names = names;
         self.regions[self.body].results = values;
     }
@@ -217,8 +223,11 @@ impl Graph {
     /// Adds a parameter to a region.
     pub fn add_parameter(&mut self, region: RegionId, ty: Type) -> ValueId {
         let index = self.regions[region].parameters.len();
-        let value =
-            self.values.push(ValueData { ty, definition: Definition::Parameter { region, index }, name: None });
+        let value = self.values.push(ValueData {
+            ty,
+            definition: Definition::Parameter { region, index },
+            name: None,
+        });
         self.regions[region].parameters.push(value);
         value
     }
@@ -235,10 +244,28 @@ impl Graph {
 
     /// Appends an op to a region.
     pub fn append(&mut self, region: RegionId, new: NewOp) -> OpId {
-        let NewOp { op, operands, result_types, regions, symbols, origin } = new;
-        let id = self.ops.push(OpData { op, operands, results: SmallVec::new(), regions, symbols, origin });
+        let NewOp {
+            op,
+            operands,
+            result_types,
+            regions,
+            symbols,
+            origin,
+        } = new;
+        let id = self.ops.push(OpData {
+            op,
+            operands,
+            results: SmallVec::new(),
+            regions,
+            symbols,
+            origin,
+        });
         for (index, ty) in result_types.into_iter().enumerate() {
-            let value = self.values.push(ValueData { ty, definition: Definition::Result { op: id, index }, name: None });
+            let value = self.values.push(ValueData {
+                ty,
+                definition: Definition::Result { op: id, index },
+                name: None,
+            });
             self.ops[id].results.push(value);
         }
         self.regions[region].ops.push(id);
@@ -319,7 +346,10 @@ impl Graph {
     pub fn use_counts(&self) -> SecondaryMap<ValueId, u32> {
         let mut counts = SecondaryMap::with_capacity(self.values.len());
         let operands = self.ops.values().flat_map(|op| op.operands.iter());
-        let results = self.regions.values().flat_map(|region| region.results.iter());
+        let results = self
+            .regions
+            .values()
+            .flat_map(|region| region.results.iter());
         for &value in operands.chain(results) {
             counts[value] += 1;
         }

@@ -31,6 +31,8 @@
 //! assert_eq!(text::read(&text::print(&graph), &BlobMap::new()).map(|again| text::print(&again)).ok(), Some(text::print(&graph)));
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod draw;
 pub mod text;
 
@@ -48,9 +50,11 @@ pub use graph::{Definition, Graph, NewOp, OpData, REGION_DEPTH_LIMIT, Region, Va
 pub use hash::structural_hash;
 pub use ids::{OpId, RegionId, ValueId};
 pub use op::{
-    Combine, Coordinates, CumulateFunction, Extremum, FieldVisitor, Indices, Integers, NearestRounding, Op, PadMode,
-    PoolFunction, ReduceFunction, Resize, ResizeMode, Window, Word,
+    Combine, Coordinates, CumulateFunction, Extremum, FieldVisitor, Indices, Integers,
+    NearestRounding, Op, PadMode, PoolFunction, ReduceFunction, Resize, ResizeMode, Window, Word,
 };
 pub use rebuild::{Rebuild, Visit};
 pub use ty::{Dims, TYPE_DEPTH_LIMIT, TensorType, Type};
-pub use verify::{ERROR_LIMIT, Location, RANK_LIMIT, VerifyError, VerifyErrorKind, VerifyErrors, verify};
+pub use verify::{
+    ERROR_LIMIT, Location, RANK_LIMIT, VerifyError, VerifyErrorKind, VerifyErrors, verify,
+};

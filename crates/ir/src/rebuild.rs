@@ -32,7 +32,11 @@ impl<'a> Rebuild<'a> {
     pub fn new(old: &'a Graph) -> Self {
         let mut new = Graph::with_dims(old.name(), old.dims().clone());
         new.metadata_mut().clone_from(old.metadata());
-        let mut rebuild = Self { old, new, values: SecondaryMap::with_capacity(old.n_values()) };
+        let mut rebuild = Self {
+            old,
+            new,
+            values: SecondaryMap::with_capacity(old.n_values()),
+        };
         let body = rebuild.new.body();
         rebuild.open_region(old.body(), body);
         rebuild
@@ -79,7 +83,9 @@ impl<'a> Rebuild<'a> {
     pub fn value(&self, old: ValueId) -> ValueId {
         match self.values[old].expand() {
             Some(value) => value,
-            None => unreachable!("{old} is read before it was copied; the graph passed no verifier"),
+            None => {
+                unreachable!("{old} is read before it was copied; the graph passed no verifier")
+            }
         }
     }
 
@@ -121,7 +127,12 @@ impl<'a> Rebuild<'a> {
                 self.copy_op(into, op, visit)?;
             }
         }
-        let results: Vec<_> = old.region(from).results.iter().map(|&value| self.value(value)).collect();
+        let results: Vec<_> = old
+            .region(from)
+            .results
+            .iter()
+            .map(|&value| self.value(value))
+            .collect();
         self.new.set_results(into, results);
         Ok(())
     }

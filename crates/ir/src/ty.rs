@@ -37,7 +37,10 @@ pub struct TensorType {
 impl TensorType {
     /// A tensor type from its element type and sizes.
     pub fn new(dtype: DType, dims: impl IntoIterator<Item = DimId>) -> Self {
-        Self { dtype, dims: dims.into_iter().collect() }
+        Self {
+            dtype,
+            dims: dims.into_iter().collect(),
+        }
     }
 
     /// The number of axes.
@@ -72,7 +75,10 @@ impl Type {
     }
 
     /// The same type with every size replaced by what `map` answers.
-    pub fn try_map_dims<E>(&self, map: &mut dyn FnMut(DimId) -> Result<DimId, E>) -> Result<Self, E> {
+    pub fn try_map_dims<E>(
+        &self,
+        map: &mut dyn FnMut(DimId) -> Result<DimId, E>,
+    ) -> Result<Self, E> {
         let mut wrappers = Vec::new();
         let mut ty = self;
         let inner = loop {
@@ -88,10 +94,21 @@ impl Type {
                 }
             }
         };
-        let dims = inner.dims.iter().map(|&dim| map(dim)).collect::<Result<Dims, E>>()?;
-        let mut mapped = Self::Tensor(TensorType { dtype: inner.dtype, dims });
+        let dims = inner
+            .dims
+            .iter()
+            .map(|&dim| map(dim))
+            .collect::<Result<Dims, E>>()?;
+        let mut mapped = Self::Tensor(TensorType {
+            dtype: inner.dtype,
+            dims,
+        });
         for is_sequence in wrappers.into_iter().rev() {
-            mapped = if is_sequence { Self::Sequence(Box::new(mapped)) } else { Self::Optional(Box::new(mapped)) };
+            mapped = if is_sequence {
+                Self::Sequence(Box::new(mapped))
+            } else {
+                Self::Optional(Box::new(mapped))
+            };
         }
         Ok(mapped)
     }
@@ -114,7 +131,12 @@ impl fmt::Display for TypeDisplay<'_> {
         loop {
             match ty {
                 Type::Tensor(tensor) => {
-                    write!(f, "{}{}", tensor.dtype, self.dims.display_shape(&tensor.dims))?;
+                    write!(
+                        f,
+                        "{}{}",
+                        tensor.dtype,
+                        self.dims.display_shape(&tensor.dims)
+                    )?;
                     break;
                 }
                 Type::Sequence(item) => {

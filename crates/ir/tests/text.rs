@@ -67,7 +67,24 @@ graph @all(%x: f32[A, 4], %y: f32[B, 4], %0 "weird name:0": i64[3]) -> (f32[bcas
   return "out:0" = %2, %5
 }
 "#;
-    assert_snapshot!(reprint(source), @"");
+    assert_snapshot!(reprint(source), @r#"
+    graph @all(%x: f32[A, 4], %y: f32[B, 4], %0 "weird name:0": i64[3]) -> (f32[A, 4], bool[A, 4]) where n >= -9223372036854775808, A <= 512
+      let t = A*B + 1
+      requires 4*A == 4*B by "reshape \"r\""
+      plan A == B by "add"
+      likely A == 7
+      meta "key" = "two\nlines \u{1b}"
+    {
+      %1: f32[A, 4] = add %x, %y from "node/one"
+      %2: f32[A, 4] = leaky_relu %1 {alpha = 0.1}
+      %c: f32[5] = constant [1.0, -0.0, inf, nan, 1e-45]
+      %3: i64[2] = dims {sizes = [t, (A + 2) / 3]}
+      bind %0 -> (n, m, k)
+      %4: f32[A, 1] = reduce %2 {function = mean, axes = [1], keep_dims}
+      %5: bool[A, 4] = lt %2, %1
+      return "out:0" = %2, %5
+    }
+    "#);
 }
 
 #[test]
@@ -85,7 +102,25 @@ graph @powers(%trips: i64[], %x: f32[N]) -> (f32[N], f32[t, N]) {
     } from \"loop\"
   return %last, %all
 }";
-    assert_snapshot!(reprint(source), @"");
+    assert_snapshot!(reprint(source), @r#"
+    graph @powers(%trips: i64[], %x: f32[N]) -> (f32[N], f32[t, N]) {
+      %on: bool[] = constant [true]
+      %last: f32[N], %all: f32[t, N] = loop %trips, %on, %x, %x {carried = 1} -> (t)
+        region(%i: i64[], %acc: f32[N], %factor: f32[N]) {
+          %more: bool[] = constant [true]
+          %next: f32[N] = if %more, %acc, %factor
+            region(%a: f32[N], %b: f32[N]) {
+              %m: f32[N] = mul %a, %b
+              yield %m
+            }
+            region(%0: f32[N], %1: f32[N]) {
+              yield %0
+            }
+          yield %more, %next, %next
+        } from "loop"
+      return %last, %all
+    }
+    "#);
 }
 
 #[test]
@@ -162,7 +197,71 @@ fn errors_name_the_place() {
     ]
     .map(rejected)
     .join("\n\n");
-    assert_snapshot!(messages, @"");
+    assert_snapshot!(messages, @"
+    error[E0111]: unknown op frobnicate
+     --> 2:16
+    2 |   %0: f32[B] = frobnicate %x
+      |                ^^^^^^^^^^^^^
+
+    error[E0120]: %y is not defined before this point in this region
+     --> 2:21
+    2 |   %0: f32[B] = relu %y
+      |                     ^^
+
+    error[E0112]: expected a type on every result; read with shape inference to fill types in
+     --> 2:8
+    2 |   %0 = relu %x
+      |        ^^^^^^^
+
+    error[E0124]: transpose needs attribute permutation
+     --> 3:3
+    3 |   return %0
+      |   ^
+
+    error[E0204]: op0 (transpose, %1): attribute permutation: expected each of 1 axes once, found [1]
+
+    error[E0113]: expected an output of type f32[2] as the header says, found f32[B]
+     --> 3:2
+    3 | }
+      |  ^
+
+    error[E0304]: B <= 1 contradicts what is known: B is in 2..
+     --> 1:46
+    1 | graph @g(%x: f32[B]) -> f32[B] where B >= 2, B <= 1 {
+      |                                              ^^^^^^
+
+    error[E0119]: dtype `string` is reserved for a later version
+     --> 1:14
+    1 | graph @g(%x: string[B]) -> f32[B] { return %x }
+      |              ^^^^^^
+
+    error[E0121]: %x is defined twice in this region
+     --> 1:32
+    1 | graph @g(%x: f32[B], %x: f32[B]) -> f32[B] { return %x }
+      |                                ^
+
+    error[E0117]: expected an element of f32, found zwei
+     --> 1:46
+    1 | graph @g() -> f32[2] { %0: f32[2] = constant [1.0, zwei] return %0 }
+      |                                              ^^^^^^^^^^^
+
+    error[E0117]: expected an element of i8, found 300
+     --> 1:44
+    1 | graph @g() -> i8[1] { %0: i8[1] = constant [300] return %0 }
+      |                                            ^^^^^
+
+    error[E0210]: op0 (relu, %1): symbol n has no value here; an input, region parameter or op must give it one first
+
+    error[E0101]: expected the end of the text, found `trailing`
+     --> 1:46
+    1 | graph @g(%x: f32[B]) -> f32[B] { return %x } trailing
+      |                                              ^^^^^^^^
+
+    error[E0101]: expected `graph`, found the end of the text
+     --> 1:1
+    1 | 
+      | ^
+    ");
 }
 
 #[test]

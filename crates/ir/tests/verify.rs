@@ -1,5 +1,11 @@
 //! The verifier: each rule broken once, on purpose, and everything said at once.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on panics"
+)]
+
 use insta::assert_snapshot;
 use kiln_ir::{
     BlobMap, Combine, Constant, Graph, Indices, NewOp, Op, OpId, REGION_DEPTH_LIMIT,
@@ -34,7 +40,7 @@ fn errors(graph: &Graph) -> String {
 /// What the verifier says of a text that reads but for it.
 fn rejected(source: &str) -> String {
     match text::read(source, &BlobMap::new()) {
-        Ok(_) => panic!("expected an error"),
+        Ok(_) => panic!("expected an error from {source}"),
         Err(errors) => errors.to_string(),
     }
 }
@@ -51,7 +57,11 @@ fn ids_of_no_graph_are_named() {
     new.symbols = smallvec![SymbolId::from_u32(9)];
     append(&mut graph, new);
     graph.set_outputs([("y", x)]);
-    assert_snapshot!(errors(&graph), @"");
+    assert_snapshot!(errors(&graph), @"
+    [E0201] op0 (relu, %1): value %77 is not of this graph
+    [E0201] op0 (relu, %1): region region5 is not of this graph
+    [E0201] op0 (relu, %1): symbol s9 is not of this graph
+    ");
 
     let (mut graph, x, _) = one_input();
     append(
@@ -63,7 +73,7 @@ fn ids_of_no_graph_are_named() {
         ),
     );
     graph.set_outputs([("y", ValueId::from_u32(44))]);
-    assert_snapshot!(errors(&graph), @"");
+    assert_snapshot!(errors(&graph), @"[E0201] region0: value %44 is not of this graph");
 }
 
 #[test]
@@ -77,7 +87,7 @@ fn values_are_defined_before_they_are_read() {
     );
     append(&mut graph, NewOp::new(relu(), [x], [ty]));
     graph.set_outputs([("y", x)]);
-    assert_snapshot!(errors(&graph), @"");
+    assert_snapshot!(errors(&graph), @"[E0202] op0 (relu, %1): %2 is not defined before this point in this region; pass it in as an operand");
 }
 
 #[test]
@@ -94,7 +104,10 @@ fn a_region_sees_nothing_from_outside() {
     let id = append(&mut graph, new);
     let result = graph.op(id).results[0];
     graph.set_outputs([("y", result)]);
-    assert_snapshot!(errors(&graph), @"");
+    assert_snapshot!(errors(&graph), @"
+    [E0202] region1: %0 is not defined before this point in this region; pass it in as an operand
+    [E0202] region2: %0 is not defined before this point in this region; pass it in as an operand
+    ");
 }
 
 #[test]
@@ -110,7 +123,10 @@ fn regions_and_ops_stand_in_one_place() {
     let id = append(&mut graph, new);
     let result = graph.op(id).results[0];
     graph.set_outputs([("y", result)]);
-    assert_snapshot!(errors(&graph), @"");
+    assert_snapshot!(errors(&graph), @"
+    [E0211] region1: region region1 stands in 2 places, expected one
+    [E0211] region2: region region2 stands in 0 places, expected one
+    ");
 }
 
 #[test]
@@ -167,7 +183,20 @@ fn counts_and_kinds_of_operands() {
     ]
     .map(rejected)
     .join("\n");
-    assert_snapshot!(messages, @"");
+    assert_snapshot!(messages, @"
+    [E0203] op0 (add, %1): expected 2 operands, found 1
+    [E0214] op0 (add, %2): `add` expects two numbers of one dtype, found f32, i64: convert with `cast`
+    [E0206] op0 (gather, %2): operand 1: expected a tensor of integers, found f32[B]
+    [E0206] op0 (if, %4): operand 0: expected a tensor of bool, found f32[]
+    [E0207] op0 (if, %4): parameter 0: expected f32[B], found i64[B]
+    [E0207] op0 (if, %4): result 0: expected f32[B], found i64[B]
+    [E0203] op0 (loop, %5): expected 0 results, found 1
+    [E0117] expected a constant of known sizes
+    [E0206] op0 (bind): operand 0: expected a tensor of integers, found f32[B]
+    [E0206] op0 (matmul, %2): operand 0: expected a tensor of f32, found a tensor of i8
+    [E0206] op0 (matmul, %2): operand 1: expected a tensor of f32, found a tensor of i8
+    [E0206] op0 (pad, %2): operand 1: expected a scalar, found a tensor of rank 1
+    ");
 }
 
 #[test]
@@ -196,7 +225,24 @@ fn attributes_fit_the_operands() {
     ]
     .map(rejected)
     .join("\n");
-    assert_snapshot!(messages, @"");
+    assert_snapshot!(messages, @"
+    [E0204] op0 (transpose, %1): attribute permutation: expected each of 2 axes once, found [0, 0]
+    [E0204] op0 (reduce, %1): attribute axes: expected ascending axes, found [1, 1]
+    [E0204] op0 (reduce, %1): attribute axes: axis 2 of a tensor of rank 2
+    [E0204] op0 (slice, %1): attribute steps: expected steps that are not 0
+    [E0204] op0 (slice, %1): attribute starts: expected 1 entries, found 0
+    [E0204] op0 (broadcast, %1): attribute dims: expected at least 2 sizes, found 1
+    [E0204] op0 (concat, %2): attribute axis: operands have ranks 1 and 2
+    [E0204] op0 (matmul, %2): attribute out: expected operands of rank 2 or more, found 1 and 1
+    [E0204] op0 (conv, %2): attribute strides: expected strides of at least 1
+    [E0204] op0 (conv, %2): attribute groups: expected at least 1
+    [E0204] op0 (pool, %1): attribute size: expected sizes of at least 1
+    [E0204] op0 (resize, %1): attribute scales: expected finite scales of at least 0 (0: the quotient of the sizes)
+    [E0210] op0 (resize, %1): symbol M has no value here; an input, region parameter or op must give it one first
+    [E0204] op0 (cast, %1): attribute to: differs from the result's dtype
+    [E0204] op0 (bind): attribute symbols: expected an operand of rank 0 or 1, found 2
+    [E0204] op0 (scatter_nd, %3): attribute combine: expected indices of rank 1 or more, found a scalar
+    ");
 }
 
 #[test]
@@ -208,7 +254,12 @@ fn symbols_have_one_value_before_they_are_read() {
     ]
     .map(rejected)
     .join("\n");
-    assert_snapshot!(messages, @"");
+    assert_snapshot!(messages, @"
+    [E0210] %0: symbol B has no value here; an input, region parameter or op must give it one first
+    [E0209] op0 (bind): symbol B gets a value twice
+    [E0210] op0 (dims, %2): symbol m has no value here; an input, region parameter or op must give it one first
+    [E0209] op1 (bind): symbol m gets a value twice
+    ");
 }
 
 #[test]
@@ -216,7 +267,10 @@ fn names_and_constants() {
     let (mut graph, x, size) = one_input();
     graph.add_input("x", Type::tensor(DType::F32, [size]));
     graph.set_outputs([("y", x), ("y", x)]);
-    assert_snapshot!(errors(&graph), @"");
+    assert_snapshot!(errors(&graph), @r#"
+    [E0212] graph: two inputs are named "x"
+    [E0212] graph: two outputs are named "y"
+    "#);
 
     let (mut graph, x, size) = one_input();
     let constant = Constant::new(Tensor::from_vec(&[2], vec![1_i32, 2]).unwrap()).unwrap();
@@ -229,7 +283,7 @@ fn names_and_constants() {
         ),
     );
     graph.set_outputs([("y", x)]);
-    assert_snapshot!(errors(&graph), @"");
+    assert_snapshot!(errors(&graph), @"[E0213] op0 (constant, %1): the constant is i32[2], its result i32[B]");
 }
 
 #[test]
@@ -243,7 +297,10 @@ fn limits_are_typed() {
     }
     graph.add_input("s", deep);
     graph.set_outputs([("y", x)]);
-    assert_snapshot!(errors(&graph), @"");
+    assert_snapshot!(errors(&graph), @"
+    [E0205] %0: rank: 33 exceeds the limit of 32
+    [E0205] %1: type nesting: 9 exceeds the limit of 8
+    ");
 }
 
 #[test]

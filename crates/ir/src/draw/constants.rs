@@ -10,7 +10,11 @@ const ELEMENT_LIMIT: usize = 4;
 /// A short text: `0.5`, `[1, 2, 3]` or `f32[64, 3, 3, 3]`.
 pub(super) fn summary(constant: &Constant) -> String {
     let tensor = constant.tensor();
-    let elements = if tensor.len() <= ELEMENT_LIMIT { elements(tensor) } else { None };
+    let elements = if tensor.len() <= ELEMENT_LIMIT {
+        elements(tensor)
+    } else {
+        None
+    };
     match elements {
         Some(elements) if tensor.rank() == 0 => elements.concat(),
         Some(elements) if tensor.rank() == 1 => format!("[{}]", elements.join(", ")),
@@ -23,7 +27,14 @@ pub(super) fn summary(constant: &Constant) -> String {
 
 fn elements(tensor: &Tensor) -> Option<Vec<String>> {
     fn texts<T: Element + Display>(tensor: &Tensor) -> Option<Vec<String>> {
-        Some(tensor.to_vec::<T>().ok()?.iter().map(ToString::to_string).collect())
+        Some(
+            tensor
+                .to_vec::<T>()
+                .ok()?
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        )
     }
     match tensor.dtype() {
         DType::F64 => texts::<f64>(tensor),
@@ -52,17 +63,34 @@ mod tests {
         let text = |tensor: Tensor| summary(&Constant::new(tensor).unwrap());
         assert_eq!(text(Tensor::scalar(0.5_f32)), "0.5");
         assert_eq!(text(Tensor::scalar(true)), "true");
-        assert_eq!(text(Tensor::from_slice(&[3], &[1_i64, 2, 3]).unwrap()), "[1, 2, 3]");
+        assert_eq!(
+            text(Tensor::from_slice(&[3], &[1_i64, 2, 3]).unwrap()),
+            "[1, 2, 3]"
+        );
         assert_eq!(text(Tensor::zeros(DType::BF16, &[0]).unwrap()), "[]");
-        assert_eq!(text(Tensor::zeros(DType::F32, &[2, 2]).unwrap()), "f32[2, 2]");
+        assert_eq!(
+            text(Tensor::zeros(DType::F32, &[2, 2]).unwrap()),
+            "f32[2, 2]"
+        );
         assert_eq!(text(Tensor::zeros(DType::U8, &[5]).unwrap()), "u8[5]");
     }
 
     #[test]
     fn every_dtype_has_elements() {
         for dtype in [
-            DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I16,
-            DType::I8, DType::U64, DType::U32, DType::U16, DType::U8, DType::Bool,
+            DType::F64,
+            DType::F32,
+            DType::F16,
+            DType::BF16,
+            DType::I64,
+            DType::I32,
+            DType::I16,
+            DType::I8,
+            DType::U64,
+            DType::U32,
+            DType::U16,
+            DType::U8,
+            DType::Bool,
         ] {
             let zero = Constant::new(Tensor::zeros(dtype, &[]).unwrap()).unwrap();
             let expected = if dtype == DType::Bool { "false" } else { "0" };

@@ -14,10 +14,19 @@ use std::fmt::Write;
 /// assert!(kiln_ir::draw::dot(&graph).starts_with("digraph \"empty\" {"));
 /// ```
 pub fn dot(graph: &Graph) -> String {
-    let mut writer = Writer { out: String::new(), next_cluster: 0 };
+    let mut writer = Writer {
+        out: String::new(),
+        next_cluster: 0,
+    };
     writer.line(0, &format!("digraph {} {{", quote(graph.name())));
-    writer.line(1, "node [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\", fontsize=11];");
-    writer.line(1, "edge [fontname=\"sans-serif\", fontsize=9, color=\"#666666\"];");
+    writer.line(
+        1,
+        "node [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\", fontsize=11];",
+    );
+    writer.line(
+        1,
+        "edge [fontname=\"sans-serif\", fontsize=9, color=\"#666666\"];",
+    );
     writer.scene(&scene(graph), "n", 1);
     writer.line(0, "}");
     writer.out
@@ -38,8 +47,15 @@ impl Writer {
     fn scene(&mut self, scene: &Scene, prefix: &str, depth: usize) {
         for (index, node) in scene.nodes.iter().enumerate() {
             let id = format!("{prefix}{index}");
-            let tooltip = node.origin.as_ref().map(|origin| format!(", tooltip={}", quote(origin)));
-            let style = format!("fillcolor=\"{}\"{}", node.kind.fill(), tooltip.unwrap_or_default());
+            let tooltip = node
+                .origin
+                .as_ref()
+                .map(|origin| format!(", tooltip={}", quote(origin)));
+            let style = format!(
+                "fillcolor=\"{}\"{}",
+                node.kind.fill(),
+                tooltip.unwrap_or_default()
+            );
             self.line(depth, &format!("{id} [label={}, {style}];", label(node)));
             for (position, (role, inner)) in node.inner.iter().enumerate() {
                 self.cluster(inner, role, &id, &format!("{id}_{position}_"), depth);
@@ -54,11 +70,20 @@ impl Writer {
     fn cluster(&mut self, scene: &Scene, role: &str, owner: &str, prefix: &str, depth: usize) {
         self.line(depth, &format!("subgraph cluster_{} {{", self.next_cluster));
         self.next_cluster += 1;
-        self.line(depth + 1, &format!("label={}; style=\"rounded,dashed\"; fontname=\"sans-serif\";", quote(role)));
+        self.line(
+            depth + 1,
+            &format!(
+                "label={}; style=\"rounded,dashed\"; fontname=\"sans-serif\";",
+                quote(role)
+            ),
+        );
         self.scene(scene, prefix, depth + 1);
         self.line(depth, "}");
         if !scene.nodes.is_empty() {
-            self.line(depth, &format!("{owner} -> {prefix}0 [style=dashed, arrowhead=none];"));
+            self.line(
+                depth,
+                &format!("{owner} -> {prefix}0 [style=dashed, arrowhead=none];"),
+            );
         }
     }
 }
@@ -86,10 +111,12 @@ fn quote(text: &str) -> String {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
-            control if control.is_control() => quoted.extend(control.escape_default().flat_map(|c| {
-                // The escape's own backslash is text to graphviz.
-                if c == '\\' { vec!['\\', '\\'] } else { vec![c] }
-            })),
+            control if control.is_control() => {
+                quoted.extend(control.escape_default().flat_map(|c| {
+                    // The escape's own backslash is text to graphviz.
+                    if c == '\\' { vec!['\\', '\\'] } else { vec![c] }
+                }))
+            }
             other => quoted.push(other),
         }
     }

@@ -15,7 +15,10 @@ const TEXT_LIMIT: usize = 48;
 
 /// The op's attributes, one text each.
 pub(super) fn attributes(graph: &Graph, op: &Op) -> Vec<String> {
-    let mut labels = Labels { graph, rows: Vec::new() };
+    let mut labels = Labels {
+        graph,
+        rows: Vec::new(),
+    };
     // Visitors may write, so the visit works on a copy.
     op.clone().visit_fields(&mut labels);
     labels.rows

@@ -4,9 +4,9 @@
 //! row in the boxes that read it. Invariants: an edge runs from an earlier box to a later one; all
 //! scenes together have at most [`NODE_LIMIT`] boxes and a few notes.
 
+use super::NODE_LIMIT;
 use super::constants::summary;
 use super::labels::{attributes, shorten};
-use super::NODE_LIMIT;
 use crate::graph::{Graph, OpData, REGION_DEPTH_LIMIT};
 use crate::ids::{RegionId, ValueId};
 use crate::op::Op;
@@ -72,7 +72,9 @@ pub(super) struct Edge {
 impl NodeKind {
     fn of(op: &Op) -> Self {
         match op {
-            Op::Constant(_) | Op::Iota { .. } | Op::Dims { .. } | Op::RandomBits { .. } => Self::Constant,
+            Op::Constant(_) | Op::Iota { .. } | Op::Dims { .. } | Op::RandomBits { .. } => {
+                Self::Constant
+            }
             Op::Map { .. } | Op::Cast { .. } => Self::ElementWise,
             Op::Matmul { .. } | Op::Conv { .. } | Op::ConvTranspose { .. } => Self::Contraction,
             Op::Reduce { .. }
@@ -121,7 +123,13 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(graph: &'a Graph, budget: &'a mut usize, depth: usize) -> Self {
-        Self { graph, budget, depth, scene: Scene::default(), sources: BTreeMap::new() }
+        Self {
+            graph,
+            budget,
+            depth,
+            scene: Scene::default(),
+            sources: BTreeMap::new(),
+        }
     }
 
     fn region(mut self, region: RegionId) -> Scene {
@@ -139,9 +147,15 @@ impl<'a> Builder<'a> {
         for &op in &data.ops {
             let op = graph.op(op);
             match &op.op {
-                Op::Constant(constant) if !op.results.iter().any(|value| yielded.contains(value)) => {
+                Op::Constant(constant)
+                    if !op.results.iter().any(|value| yielded.contains(value)) =>
+                {
                     let text = summary(constant);
-                    self.sources.extend(op.results.iter().map(|&value| (value, Source::Constant(text.clone()))));
+                    self.sources.extend(
+                        op.results
+                            .iter()
+                            .map(|&value| (value, Source::Constant(text.clone()))),
+                    );
                 }
                 _ if self.spend() => self.op(op),
                 _ => left_out += 1,
@@ -149,7 +163,9 @@ impl<'a> Builder<'a> {
         }
         self.results(region);
         if left_out > 0 {
-            self.scene.nodes.push(Node::new(NodeKind::Note, format!("… and {left_out} more")));
+            self.scene
+                .nodes
+                .push(Node::new(NodeKind::Note, format!("… and {left_out} more")));
         }
         self.scene
     }
@@ -163,19 +179,36 @@ impl<'a> Builder<'a> {
     fn parameter(&mut self, value: ValueId, index: usize) {
         let name = self.graph.value(value).name.as_deref();
         let title = name.map_or_else(|| format!("parameter {index}"), shorten);
-        self.add(Node { n_results: 1, ..Node::new(NodeKind::Input, title) }, &[], &[value]);
+        self.add(
+            Node {
+                n_results: 1,
+                ..Node::new(NodeKind::Input, title)
+            },
+            &[],
+            &[value],
+        );
     }
 
     fn op(&mut self, data: &OpData) {
         let mut node = Node::new(NodeKind::of(&data.op), data.op.mnemonic().to_owned());
-        node.rows = attributes(self.graph, &data.op).into_iter().map(Row::Attribute).collect();
+        node.rows = attributes(self.graph, &data.op)
+            .into_iter()
+            .map(Row::Attribute)
+            .collect();
         if let Op::Constant(constant) = &data.op {
             node.rows.push(Row::Constant(summary(constant)));
         }
         if !data.symbols.is_empty() {
             let dims = self.graph.dims();
-            let names: Vec<_> = data.symbols.iter().map(|&id| dims.symbol_info(id).name()).collect();
-            node.rows.push(Row::Attribute(shorten(&format!("-> ({})", names.join(", ")))));
+            let names: Vec<_> = data
+                .symbols
+                .iter()
+                .map(|&id| dims.symbol_info(id).name())
+                .collect();
+            node.rows.push(Row::Attribute(shorten(&format!(
+                "-> ({})",
+                names.join(", ")
+            ))));
         }
         node.origin = data.origin.as_deref().map(shorten);
         node.n_results = data.results.len();
@@ -194,7 +227,10 @@ impl<'a> Builder<'a> {
     fn nested(&mut self, region: RegionId) -> Scene {
         if self.depth >= REGION_DEPTH_LIMIT {
             let nodes = vec![Node::new(NodeKind::Note, "… nested deeper".to_owned())];
-            return Scene { nodes, edges: Vec::new() };
+            return Scene {
+                nodes,
+                edges: Vec::new(),
+            };
         }
         Builder::new(self.graph, self.budget, self.depth + 1).region(region)
     }
@@ -204,12 +240,23 @@ impl<'a> Builder<'a> {
         let graph = self.graph;
         let results = &graph.region(region).results;
         if region != graph.body() {
-            self.add(Node::new(NodeKind::Output, "yield".to_owned()), results, &[]);
+            self.add(
+                Node::new(NodeKind::Output, "yield".to_owned()),
+                results,
+                &[],
+            );
             return;
         }
         for (index, value) in results.iter().enumerate().take(NODE_LIMIT) {
-            let title = graph.output_names().get(index).map_or_else(|| format!("output {index}"), |name| shorten(name));
-            self.add(Node::new(NodeKind::Output, title), std::slice::from_ref(value), &[]);
+            let title = graph
+                .output_names()
+                .get(index)
+                .map_or_else(|| format!("output {index}"), |name| shorten(name));
+            self.add(
+                Node::new(NodeKind::Output, title),
+                std::slice::from_ref(value),
+                &[],
+            );
         }
     }
 
@@ -221,15 +268,25 @@ impl<'a> Builder<'a> {
             match self.sources.get(value) {
                 Some(Source::Constant(text)) => node.rows.push(Row::Constant(text.clone())),
                 Some(&Source::Node { node: from, result }) => {
-                    let label = shorten(&self.graph.ty(*value).display(self.graph.dims()).to_string());
-                    self.scene.edges.push(Edge { from, result, to, operand, label });
+                    let label =
+                        shorten(&self.graph.ty(*value).display(self.graph.dims()).to_string());
+                    self.scene.edges.push(Edge {
+                        from,
+                        result,
+                        to,
+                        operand,
+                        label,
+                    });
                 }
                 // Its op was left out.
                 None => {}
             }
         }
         self.sources.extend(
-            results.iter().enumerate().map(|(result, &value)| (value, Source::Node { node: to, result })),
+            results
+                .iter()
+                .enumerate()
+                .map(|(result, &value)| (value, Source::Node { node: to, result })),
         );
         self.scene.nodes.push(node);
     }
@@ -237,6 +294,14 @@ impl<'a> Builder<'a> {
 
 impl Node {
     fn new(kind: NodeKind, title: String) -> Self {
-        Self { kind, title, rows: Vec::new(), origin: None, n_results: 0, n_operands: 0, inner: Vec::new() }
+        Self {
+            kind,
+            title,
+            rows: Vec::new(),
+            origin: None,
+            n_results: 0,
+            n_operands: 0,
+            inner: Vec::new(),
+        }
     }
 }

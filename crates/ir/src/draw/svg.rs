@@ -23,15 +23,24 @@ pub fn svg(graph: &Graph) -> String {
     let scene = scene(graph);
     let picture = place(&scene);
     let name = shorten(graph.name());
-    let width = picture.width.max(160.0).max(name.chars().count() as f64 * 10.0 + 2.0 * PADDING).ceil();
+    let width = picture
+        .width
+        .max(160.0)
+        .max(name.chars().count() as f64 * 10.0 + 2.0 * PADDING)
+        .ceil();
     let height = (picture.height + HEADER).ceil();
     let mut writer = Writer { out: String::new() };
     writer.line(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">"
     ));
     writer.styles();
-    writer.line(&format!("<rect class=\"ground\" width=\"{width}\" height=\"{height}\"/>"));
-    writer.line(&format!("<text class=\"name\" x=\"{PADDING}\" y=\"22\">{}</text>", escape(&name)));
+    writer.line(&format!(
+        "<rect class=\"ground\" width=\"{width}\" height=\"{height}\"/>"
+    ));
+    writer.line(&format!(
+        "<text class=\"name\" x=\"{PADDING}\" y=\"22\">{}</text>",
+        escape(&name)
+    ));
     writer.line(&format!("<g transform=\"translate(0 {HEADER})\">"));
     writer.scene(&scene, &picture);
     writer.line("</g>");
@@ -70,14 +79,21 @@ impl Writer {
             self.wire(points);
         }
         for (node, placed) in scene.nodes.iter().zip(&picture.boxes) {
-            let _infallible =
-                writeln!(self.out, "<g transform=\"translate({:.1} {:.1})\">", placed.x, placed.y);
+            let _infallible = writeln!(
+                self.out,
+                "<g transform=\"translate({:.1} {:.1})\">",
+                placed.x, placed.y
+            );
             self.node(node, placed.width, placed.height);
             for ((role, inner), (x, y, picture)) in node.inner.iter().zip(&placed.inner) {
                 let _infallible = writeln!(self.out, "<g transform=\"translate({x:.1} {y:.1})\">");
-                self.line(&format!("<text class=\"role\" x=\"4\" y=\"-4\">{role}</text>"));
+                self.line(&format!(
+                    "<text class=\"role\" x=\"4\" y=\"-4\">{role}</text>"
+                ));
                 let (width, height) = (picture.width, picture.height);
-                self.line(&format!("<rect class=\"region\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"4\"/>"));
+                self.line(&format!(
+                    "<rect class=\"region\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"4\"/>"
+                ));
                 self.scene(inner, picture);
                 self.line("</g>");
             }
@@ -91,11 +107,16 @@ impl Writer {
             self.line(&format!("<title>{}</title>", escape(origin)));
         }
         let word = node.kind.word();
-        self.line(&format!("<rect class=\"box {word}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"5\"/>"));
+        self.line(&format!(
+            "<rect class=\"box {word}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"5\"/>"
+        ));
         let middle = width / 2.0;
         let text = |class: &str, line: usize, text: &str| {
             let y = LINE * (line as f64 + 1.0) - 1.0;
-            format!("<text class=\"{class}\" x=\"{middle:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escape(text))
+            format!(
+                "<text class=\"{class}\" x=\"{middle:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
+                escape(text)
+            )
         };
         self.line(&text("title", 0, &node.title));
         for (index, row) in node.rows.iter().enumerate() {
@@ -116,24 +137,34 @@ impl Writer {
                 Some(&(before_x, _)) if before_x == x => write!(path, "V{y:.1}"),
                 Some(&(before_x, before_y)) => {
                     let middle = (before_y + y) / 2.0;
-                    write!(path, "C{before_x:.1} {middle:.1} {x:.1} {middle:.1} {x:.1} {y:.1}")
+                    write!(
+                        path,
+                        "C{before_x:.1} {middle:.1} {x:.1} {middle:.1} {x:.1} {y:.1}"
+                    )
                 }
             };
         }
-        self.line(&format!("<path class=\"wire\" d=\"{path}\" marker-end=\"url(#tip)\"/>"));
+        self.line(&format!(
+            "<path class=\"wire\" d=\"{path}\" marker-end=\"url(#tip)\"/>"
+        ));
     }
 
     /// The type of each value, once, under the box it comes from.
     fn labels(&mut self, scene: &Scene, picture: &Picture) {
         let mut done = BTreeSet::new();
         for edge in &scene.edges {
-            let (Some(placed), Some(node)) = (picture.boxes.get(edge.from), scene.nodes.get(edge.from)) else {
+            let (Some(placed), Some(node)) =
+                (picture.boxes.get(edge.from), scene.nodes.get(edge.from))
+            else {
                 continue;
             };
             if done.insert((edge.from, edge.result)) {
                 let x = placed.x + port(placed.width, edge.result, node.n_results);
                 let y = placed.y + placed.height + 14.0;
-                self.line(&format!("<text class=\"label\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(&edge.label)));
+                self.line(&format!(
+                    "<text class=\"label\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
+                    escape(&edge.label)
+                ));
             }
         }
     }

@@ -198,7 +198,12 @@ pub struct Window {
 impl Window {
     /// A window of nothing, to be filled in.
     pub(crate) fn empty() -> Self {
-        Self { strides: Integers::new(), dilations: Integers::new(), low: Dims::new(), high: Dims::new() }
+        Self {
+            strides: Integers::new(),
+            dilations: Integers::new(),
+            low: Dims::new(),
+            high: Dims::new(),
+        }
     }
 
     /// The number of spatial axes.

@@ -3,10 +3,11 @@
 //! Element-wise ops go by the name of their scalar function, so the core mnemonics and the function
 //! names are disjoint (a test keeps them so).
 
-use super::attributes::{
-    Combine, CumulateFunction, Extremum, Indices, Integers, PadMode, PoolFunction, ReduceFunction, Resize, Window,
-};
 use super::Op;
+use super::attributes::{
+    Combine, CumulateFunction, Extremum, Indices, Integers, PadMode, PoolFunction, ReduceFunction,
+    Resize, Window,
+};
 use crate::constant::Constant;
 use crate::ty::Dims;
 use kiln_scalar::Function;
@@ -54,47 +55,96 @@ impl Op {
     /// The op of a mnemonic with attributes still to be filled in through
     /// [`visit_fields`](Self::visit_fields); `dim` and `constant` stand in for sizes and tensors until then,
     /// and results have dtype `out` unless the attributes say otherwise.
-    pub(crate) fn of_mnemonic(mnemonic: &str, dim: DimId, constant: &Constant, out: DType) -> Option<Self> {
+    pub(crate) fn of_mnemonic(
+        mnemonic: &str,
+        dim: DimId,
+        constant: &Constant,
+        out: DType,
+    ) -> Option<Self> {
         let dims = Dims::new();
         Some(match mnemonic {
             "constant" => Self::Constant(constant.clone()),
-            "iota" => Self::Iota { dims, axis: 0, dtype: DType::I64 },
+            "iota" => Self::Iota {
+                dims,
+                axis: 0,
+                dtype: DType::I64,
+            },
             "dims" => Self::Dims { sizes: dims },
             "random_bits" => Self::RandomBits { dims },
             "cast" => Self::Cast { to: DType::F32 },
             "reshape" => Self::Reshape { dims },
             "broadcast" => Self::Broadcast { dims },
-            "transpose" => Self::Transpose { permutation: Indices::new() },
-            "slice" => Self::Slice { starts: dims.clone(), sizes: dims, steps: Integers::new() },
-            "pad" => Self::Pad { low: dims.clone(), high: dims, mode: PadMode::Constant },
+            "transpose" => Self::Transpose {
+                permutation: Indices::new(),
+            },
+            "slice" => Self::Slice {
+                starts: dims.clone(),
+                sizes: dims,
+                steps: Integers::new(),
+            },
+            "pad" => Self::Pad {
+                low: dims.clone(),
+                high: dims,
+                mode: PadMode::Constant,
+            },
             "concat" => Self::Concat { axis: 0 },
             "gather" => Self::Gather { axis: 0 },
             "gather_elements" => Self::GatherElements { axis: 0 },
             "gather_nd" => Self::GatherNd { batch_axes: 0 },
-            "scatter_elements" => Self::ScatterElements { axis: 0, combine: Combine::Set },
-            "scatter_nd" => Self::ScatterNd { combine: Combine::Set },
+            "scatter_elements" => Self::ScatterElements {
+                axis: 0,
+                combine: Combine::Set,
+            },
+            "scatter_nd" => Self::ScatterNd {
+                combine: Combine::Set,
+            },
             "matmul" => Self::Matmul { out },
-            "conv" => Self::Conv { window: Window::empty(), groups: 1, out },
-            "conv_transpose" => {
-                Self::ConvTranspose { window: Window::empty(), output_padding: Integers::new(), groups: 1 }
-            }
-            "reduce" => {
-                Self::Reduce { function: ReduceFunction::Sum, axes: Indices::new(), keep_dims: false }
-            }
-            "arg_reduce" => Self::ArgReduce { extremum: Extremum::Max, axis: 0, keep_dims: false, last: false },
-            "cumulate" => {
-                Self::Cumulate { function: CumulateFunction::Sum, axis: 0, exclusive: false, reverse: false }
-            }
-            "pool" => {
-                Self::Pool { function: PoolFunction::Max, size: Integers::new(), window: Window::empty() }
-            }
+            "conv" => Self::Conv {
+                window: Window::empty(),
+                groups: 1,
+                out,
+            },
+            "conv_transpose" => Self::ConvTranspose {
+                window: Window::empty(),
+                output_padding: Integers::new(),
+                groups: 1,
+            },
+            "reduce" => Self::Reduce {
+                function: ReduceFunction::Sum,
+                axes: Indices::new(),
+                keep_dims: false,
+            },
+            "arg_reduce" => Self::ArgReduce {
+                extremum: Extremum::Max,
+                axis: 0,
+                keep_dims: false,
+                last: false,
+            },
+            "cumulate" => Self::Cumulate {
+                function: CumulateFunction::Sum,
+                axis: 0,
+                exclusive: false,
+                reverse: false,
+            },
+            "pool" => Self::Pool {
+                function: PoolFunction::Max,
+                size: Integers::new(),
+                window: Window::empty(),
+            },
             "resize" => Self::Resize(Resize::empty()),
             "bind" => Self::Bind,
             "non_zero" => Self::NonZero,
-            "top_k" => Self::TopK { k: dim, axis: 0, extremum: Extremum::Max },
+            "top_k" => Self::TopK {
+                k: dim,
+                axis: 0,
+                extremum: Extremum::Max,
+            },
             "if" => Self::If,
             "loop" => Self::Loop { carried: 0 },
-            "custom" => Self::Custom { name: String::new(), arguments: String::new() },
+            "custom" => Self::Custom {
+                name: String::new(),
+                arguments: String::new(),
+            },
             name => Self::map(Function::by_name(name)?),
         })
     }
@@ -106,14 +156,43 @@ mod tests {
 
     /// Every mnemonic that is not a scalar function's name.
     const CORE_MNEMONICS: &[&str] = &[
-        "constant", "iota", "dims", "random_bits", "cast", "reshape", "broadcast", "transpose", "slice", "pad", "concat",
-        "gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "matmul", "conv", "conv_transpose",
-        "reduce", "arg_reduce", "cumulate", "pool", "resize", "bind", "non_zero", "top_k", "if", "loop", "custom",
+        "constant",
+        "iota",
+        "dims",
+        "random_bits",
+        "cast",
+        "reshape",
+        "broadcast",
+        "transpose",
+        "slice",
+        "pad",
+        "concat",
+        "gather",
+        "gather_elements",
+        "gather_nd",
+        "scatter_elements",
+        "scatter_nd",
+        "matmul",
+        "conv",
+        "conv_transpose",
+        "reduce",
+        "arg_reduce",
+        "cumulate",
+        "pool",
+        "resize",
+        "bind",
+        "non_zero",
+        "top_k",
+        "if",
+        "loop",
+        "custom",
     ];
 
     #[test]
     fn every_core_mnemonic_is_the_one_its_op_prints() {
-        let constant = kiln_tensor::Tensor::zeros(DType::Bool, &[]).and_then(Constant::new).unwrap();
+        let constant = kiln_tensor::Tensor::zeros(DType::Bool, &[])
+            .and_then(Constant::new)
+            .unwrap();
         for &mnemonic in CORE_MNEMONICS {
             let op = Op::of_mnemonic(mnemonic, DimId::from_u32(0), &constant, DType::F32);
             assert_eq!(op.map(|op| op.mnemonic()), Some(mnemonic));
@@ -123,7 +202,11 @@ mod tests {
     #[test]
     fn no_scalar_function_is_named_like_a_core_op() {
         for function in Function::all() {
-            assert!(!CORE_MNEMONICS.contains(&function.name()), "{}", function.name());
+            assert!(
+                !CORE_MNEMONICS.contains(&function.name()),
+                "{}",
+                function.name()
+            );
         }
     }
 }

@@ -9,8 +9,8 @@ mod fields;
 mod mnemonic;
 
 pub use attributes::{
-    Combine, Coordinates, CumulateFunction, Extremum, Indices, Integers, NearestRounding, PadMode, PoolFunction,
-    ReduceFunction, Resize, ResizeMode, Window, Word,
+    Combine, Coordinates, CumulateFunction, Extremum, Indices, Integers, NearestRounding, PadMode,
+    PoolFunction, ReduceFunction, Resize, ResizeMode, Window, Word,
 };
 pub use fields::FieldVisitor;
 
@@ -245,7 +245,14 @@ pub enum Op {
 impl Op {
     /// An element-wise function without parameters, or with their defaults.
     pub fn map(function: Function) -> Self {
-        Self::Map { function, parameters: function.parameters().iter().map(|parameter| parameter.default).collect() }
+        Self::Map {
+            function,
+            parameters: function
+                .parameters()
+                .iter()
+                .map(|parameter| parameter.default)
+                .collect(),
+        }
     }
 
     /// Visits the attributes, in a fixed order: the one description from which printing, reading,
@@ -259,15 +266,24 @@ impl Op {
                 visitor.dtype("dtype", dtype);
             }
             Self::Dims { sizes } => visitor.dims("sizes", sizes),
-            Self::RandomBits { dims } | Self::Reshape { dims } | Self::Broadcast { dims } => visitor.dims("dims", dims),
-            Self::Map { function, parameters } => {
+            Self::RandomBits { dims } | Self::Reshape { dims } | Self::Broadcast { dims } => {
+                visitor.dims("dims", dims)
+            }
+            Self::Map {
+                function,
+                parameters,
+            } => {
                 for (parameter, value) in function.parameters().iter().zip(parameters) {
                     visitor.float(parameter.name, value);
                 }
             }
             Self::Cast { to } => visitor.dtype("to", to),
             Self::Transpose { permutation } => visitor.indices("permutation", permutation),
-            Self::Slice { starts, sizes, steps } => {
+            Self::Slice {
+                starts,
+                sizes,
+                steps,
+            } => {
                 visitor.dims("starts", starts);
                 visitor.dims("sizes", sizes);
                 visitor.integers("steps", steps);
@@ -277,7 +293,9 @@ impl Op {
                 visitor.dims("high", high);
                 visitor.word("mode", mode);
             }
-            Self::Concat { axis } | Self::Gather { axis } | Self::GatherElements { axis } => visitor.index("axis", axis),
+            Self::Concat { axis } | Self::Gather { axis } | Self::GatherElements { axis } => {
+                visitor.index("axis", axis)
+            }
             Self::GatherNd { batch_axes } => visitor.index("batch_axes", batch_axes),
             Self::ScatterElements { axis, combine } => {
                 visitor.index("axis", axis);
@@ -285,34 +303,60 @@ impl Op {
             }
             Self::ScatterNd { combine } => visitor.word("combine", combine),
             Self::Matmul { out } => visitor.result_dtype("out", out),
-            Self::Conv { window, groups, out } => {
+            Self::Conv {
+                window,
+                groups,
+                out,
+            } => {
                 window.visit_fields(visitor);
                 visitor.index("groups", groups);
                 visitor.result_dtype("out", out);
             }
-            Self::ConvTranspose { window, output_padding, groups } => {
+            Self::ConvTranspose {
+                window,
+                output_padding,
+                groups,
+            } => {
                 window.visit_fields(visitor);
                 visitor.integers("output_padding", output_padding);
                 visitor.index("groups", groups);
             }
-            Self::Reduce { function, axes, keep_dims } => {
+            Self::Reduce {
+                function,
+                axes,
+                keep_dims,
+            } => {
                 visitor.word("function", function);
                 visitor.indices("axes", axes);
                 visitor.flag("keep_dims", keep_dims);
             }
-            Self::ArgReduce { extremum, axis, keep_dims, last } => {
+            Self::ArgReduce {
+                extremum,
+                axis,
+                keep_dims,
+                last,
+            } => {
                 visitor.word("extremum", extremum);
                 visitor.index("axis", axis);
                 visitor.flag("keep_dims", keep_dims);
                 visitor.flag("last", last);
             }
-            Self::Cumulate { function, axis, exclusive, reverse } => {
+            Self::Cumulate {
+                function,
+                axis,
+                exclusive,
+                reverse,
+            } => {
                 visitor.word("function", function);
                 visitor.index("axis", axis);
                 visitor.flag("exclusive", exclusive);
                 visitor.flag("reverse", reverse);
             }
-            Self::Pool { function, size, window } => {
+            Self::Pool {
+                function,
+                size,
+                window,
+            } => {
                 visitor.word("function", function);
                 visitor.integers("size", size);
                 window.visit_fields(visitor);
@@ -336,7 +380,10 @@ impl Op {
     ///
     /// # Errors
     /// The first error of `map`; the sizes visited before it are already replaced.
-    pub fn try_map_dims<E>(&mut self, map: &mut dyn FnMut(DimId) -> Result<DimId, E>) -> Result<(), E> {
+    pub fn try_map_dims<E>(
+        &mut self,
+        map: &mut dyn FnMut(DimId) -> Result<DimId, E>,
+    ) -> Result<(), E> {
         let mut mapper = DimMapper { map, failed: None };
         self.visit_fields(&mut mapper);
         mapper.failed.map_or(Ok(()), Err)
@@ -354,7 +401,10 @@ impl Op {
     /// Whether equal operands give equal results and nothing else happens, so that equal ops may be merged
     /// and unused ones dropped. False for control flow (its regions decide) and for ops that define symbols.
     pub fn is_pure(&self) -> bool {
-        !matches!(self, Self::Bind | Self::If | Self::Loop { .. } | Self::Custom { .. })
+        !matches!(
+            self,
+            Self::Bind | Self::If | Self::Loop { .. } | Self::Custom { .. }
+        )
     }
 }
 

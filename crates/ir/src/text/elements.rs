@@ -4,8 +4,8 @@
 //! are `inf`, the quiet NaN of the standard bit pattern is `nan`; any other NaN has no element
 //! text, so its constant prints as a digest.
 
-use kiln_tensor::{DType, Element, Tensor, TensorError};
 use half::{bf16, f16};
+use kiln_tensor::{DType, Element, Tensor, TensorError};
 use std::fmt::Write;
 
 /// The elements in row-major order, comma separated; none when some element has no text.
@@ -35,7 +35,9 @@ pub(super) fn elements_text(tensor: &Tensor) -> Option<String> {
                     return false;
                 }
                 write_float(text, f64::from(value), &|shorter| {
-                    shorter.parse::<$ty>().is_ok_and(|read| read.to_bits() == value.to_bits())
+                    shorter
+                        .parse::<$ty>()
+                        .is_ok_and(|read| read.to_bits() == value.to_bits())
                 });
                 true
             })
@@ -79,7 +81,11 @@ pub(super) fn write_float(text: &mut String, value: f64, reads_back: &dyn Fn(&st
 /// Builds the tensor from one word per element.
 ///
 /// Answers the first word that is no element of the dtype.
-pub(super) fn tensor_of_words(dtype: DType, shape: &[usize], words: &[String]) -> Result<Tensor, ElementsError> {
+pub(super) fn tensor_of_words(
+    dtype: DType,
+    shape: &[usize],
+    words: &[String],
+) -> Result<Tensor, ElementsError> {
     fn build<T: Element>(
         shape: &[usize],
         words: &[String],

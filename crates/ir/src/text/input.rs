@@ -14,7 +14,9 @@ pub(super) struct Input<'a> {
 
 impl<'a> Input<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { cursor: Cursor::new(text) }
+        Self {
+            cursor: Cursor::new(text),
+        }
     }
 
     /// The tokens, for the parsers of `symbolic-shape`.
@@ -36,7 +38,10 @@ impl<'a> Input<'a> {
 
     /// Skips to the first of the words outside brackets, or to `{`.
     pub(super) fn skip_to_word(&mut self, words: &[&'static str]) {
-        let mut stops: Vec<TokenKind<'static>> = words.iter().map(|word| TokenKind::Identifier(word)).collect();
+        let mut stops: Vec<TokenKind<'static>> = words
+            .iter()
+            .map(|word| TokenKind::Identifier(word))
+            .collect();
         stops.push(TokenKind::OpenBrace);
         self.cursor.recover_to(&stops);
     }
@@ -47,7 +52,12 @@ impl<'a> Input<'a> {
     }
 
     /// An error from `start` to the last token read.
-    pub(super) fn error_at(&self, start: Span, code: &'static str, message: impl Into<String>) -> Diagnostic {
+    pub(super) fn error_at(
+        &self,
+        start: Span,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> Diagnostic {
         Diagnostic::new(code, message, start.to(self.cursor.previous_span()))
     }
 
@@ -72,7 +82,11 @@ impl<'a> Input<'a> {
     }
 
     pub(super) fn expect_end(&self) -> Read<()> {
-        if self.cursor.at_end() { Ok(()) } else { Err(self.cursor.unexpected("the end of the text")) }
+        if self.cursor.at_end() {
+            Ok(())
+        } else {
+            Err(self.cursor.unexpected("the end of the text"))
+        }
     }
 
     /// A name; `what` it names is for the error.
@@ -114,25 +128,43 @@ impl<'a> Input<'a> {
     pub(super) fn index(&mut self) -> Read<usize> {
         let start = self.span();
         let value = self.cursor.unsigned()?;
-        usize::try_from(value).map_err(|_| self.error_at(start, Diagnostic::NUMBER_OUT_OF_RANGE, format!("{value} is too large")))
+        usize::try_from(value).map_err(|_| {
+            self.error_at(
+                start,
+                Diagnostic::NUMBER_OUT_OF_RANGE,
+                format!("{value} is too large"),
+            )
+        })
     }
 
     pub(super) fn float(&mut self) -> Read<f64> {
         let start = self.span();
         let word = self.element()?;
-        let value = if word == "nan" { Some(f64::NAN) } else { word.parse().ok() };
-        value.ok_or_else(|| self.error_at(start, "E0117", format!("expected a number, found {word}")))
+        let value = if word == "nan" {
+            Some(f64::NAN)
+        } else {
+            word.parse().ok()
+        };
+        value.ok_or_else(|| {
+            self.error_at(start, "E0117", format!("expected a number, found {word}"))
+        })
     }
 
     pub(super) fn dtype(&mut self) -> Read<DType> {
         let start = self.span();
         let word = self.identifier("a dtype")?;
-        word.parse().map_err(|error: kiln_tensor::TensorError| self.error_at(start, "E0119", error.to_string()))
+        word.parse().map_err(|error: kiln_tensor::TensorError| {
+            self.error_at(start, "E0119", error.to_string())
+        })
     }
 
     /// The word of one element: a number with its sign, `inf`, `nan`, `true` or `false`.
     pub(super) fn element(&mut self) -> Read<String> {
-        let sign = if self.cursor.eat(&TokenKind::Minus) { "-" } else { "" };
+        let sign = if self.cursor.eat(&TokenKind::Minus) {
+            "-"
+        } else {
+            ""
+        };
         match self.cursor.peek() {
             TokenKind::Integer(_) | TokenKind::Float(_) | TokenKind::Identifier(_) => {
                 let token = self.cursor.bump();
@@ -143,7 +175,10 @@ impl<'a> Input<'a> {
     }
 
     /// `[item, ..]`.
-    pub(super) fn list<T, L: FromIterator<T>>(&mut self, item: impl Fn(&mut Self) -> Read<T>) -> Read<L> {
+    pub(super) fn list<T, L: FromIterator<T>>(
+        &mut self,
+        item: impl Fn(&mut Self) -> Read<T>,
+    ) -> Read<L> {
         self.expect(&TokenKind::OpenBracket)?;
         self.items(&TokenKind::CloseBracket, item)
     }

@@ -30,12 +30,20 @@ pub struct PrintOptions {
 impl PrintOptions {
     /// Everything: what [`print`] uses.
     pub fn full() -> Self {
-        Self { names: true, origins: true, metadata: true }
+        Self {
+            names: true,
+            origins: true,
+            metadata: true,
+        }
     }
 
     /// Only what decides what is computed: the text that hashes are taken of.
     pub fn canonical() -> Self {
-        Self { names: false, origins: false, metadata: false }
+        Self {
+            names: false,
+            origins: false,
+            metadata: false,
+        }
     }
 }
 
@@ -47,7 +55,12 @@ pub fn print(graph: &Graph) -> String {
 /// Prints a graph as the options say.
 pub fn print_with(graph: &Graph, options: PrintOptions) -> String {
     let names = value_names(graph, options);
-    let mut printer = Printer { graph, options, names, out: String::new() };
+    let mut printer = Printer {
+        graph,
+        options,
+        names,
+        out: String::new(),
+    };
     printer.header();
     printer.region_body(graph.body(), 1, "return");
     printer.out.push_str("}\n");
@@ -62,7 +75,11 @@ fn value_names(graph: &Graph, options: PrintOptions) -> SecondaryMap<ValueId, St
     let mut next = 0_usize;
     let mut regions = vec![(graph.body(), 0)];
     let mut name_value = |value: ValueId| {
-        let name = graph.value(value).name.as_deref().filter(|name| options.names && is_identifier(name));
+        let name = graph
+            .value(value)
+            .name
+            .as_deref()
+            .filter(|name| options.names && is_identifier(name));
         names[value] = match name {
             Some(name) if taken.insert(name) => format!("%{name}"),
             _ => {
@@ -71,10 +88,16 @@ fn value_names(graph: &Graph, options: PrintOptions) -> SecondaryMap<ValueId, St
             }
         };
     };
-    graph.region(graph.body()).parameters.iter().for_each(|&value| name_value(value));
+    graph
+        .region(graph.body())
+        .parameters
+        .iter()
+        .for_each(|&value| name_value(value));
     // Depth first in program order, with an explicit stack: results, then the op's regions.
     while let Some((region, position)) = regions.pop() {
-        let Some(&op) = graph.region(region).ops.get(position) else { continue };
+        let Some(&op) = graph.region(region).ops.get(position) else {
+            continue;
+        };
         regions.push((region, position + 1));
         let data = graph.op(op);
         data.results.iter().for_each(|&value| name_value(value));
@@ -82,7 +105,11 @@ fn value_names(graph: &Graph, options: PrintOptions) -> SecondaryMap<ValueId, St
             regions.push((inner, 0));
         }
         for &inner in &data.regions {
-            graph.region(inner).parameters.iter().for_each(|&value| name_value(value));
+            graph
+                .region(inner)
+                .parameters
+                .iter()
+                .for_each(|&value| name_value(value));
         }
     }
     names
@@ -123,7 +150,11 @@ macro_rules! put {
 impl Printer<'_> {
     fn header(&mut self) {
         let graph = self.graph;
-        let name = if self.options.names && is_identifier(graph.name()) { graph.name() } else { "main" };
+        let name = if self.options.names && is_identifier(graph.name()) {
+            graph.name()
+        } else {
+            "main"
+        };
         put!(self.out, "graph @{name}(");
         for (index, &input) in graph.inputs().iter().enumerate() {
             if index > 0 {
@@ -143,17 +174,20 @@ impl Printer<'_> {
         match outputs {
             [only] => put!(self.out, "{}", graph.ty(*only).display(graph.dims())),
             _ => {
-                let types: Vec<_> =
-                    outputs.iter().map(|&value| graph.ty(value).display(graph.dims()).to_string()).collect();
+                let types: Vec<_> = outputs
+                    .iter()
+                    .map(|&value| graph.ty(value).display(graph.dims()).to_string())
+                    .collect();
                 put!(self.out, "({})", types.join(", "));
             }
         }
-        self.facts();
-        self.out.push_str(" {\n");
+        let own_lines = self.facts();
+        self.out.push_str(if own_lines { "\n{\n" } else { " {\n" });
     }
 
     /// What is known of sizes: declared facts on the first line, then the others, one per line.
-    fn facts(&mut self) {
+    /// Answers whether there were others.
+    fn facts(&mut self) -> bool {
         let dims = self.graph.dims();
         let mut declared = self.negative_symbols();
         let mut lines = self.definitions();
@@ -161,7 +195,9 @@ impl Printer<'_> {
             let predicate = dims.display_predicate(&fact.predicate).to_string();
             match &fact.origin {
                 FactOrigin::Declared => declared.push(predicate),
-                FactOrigin::Required(by) => lines.push(format!("requires {predicate} by {}", quote(by))),
+                FactOrigin::Required(by) => {
+                    lines.push(format!("requires {predicate} by {}", quote(by)))
+                }
             }
         }
         for fact in dims.plan_facts() {
@@ -169,7 +205,11 @@ impl Printer<'_> {
             lines.push(format!("plan {left} == {right} by {}", quote(&fact.origin)));
         }
         for hint in dims.hints() {
-            lines.push(format!("likely {} == {}", dims.symbol_info(hint.symbol).name(), hint.likely));
+            lines.push(format!(
+                "likely {} == {}",
+                dims.symbol_info(hint.symbol).name(),
+                hint.likely
+            ));
         }
         if self.options.metadata {
             for (key, value) in self.graph.metadata() {
@@ -179,9 +219,11 @@ impl Printer<'_> {
         if !declared.is_empty() {
             put!(self.out, " where {}", declared.join(", "));
         }
+        let own_lines = !lines.is_empty();
         for line in lines {
             put!(self.out, "\n  {line}");
         }
+        own_lines
     }
 
     /// Symbols that carry data rather than sizes are declared with a lower bound below 0.
@@ -200,7 +242,11 @@ impl Printer<'_> {
         let dims = self.graph.dims();
         let clause = |symbol| {
             let value = dims.definition(symbol)?;
-            Some(format!("let {} = {}", dims.symbol_name(symbol), dims.display(value)))
+            Some(format!(
+                "let {} = {}",
+                dims.symbol_name(symbol),
+                dims.display(value)
+            ))
         };
         dims.symbols().filter_map(clause).collect()
     }
@@ -235,7 +281,12 @@ impl Printer<'_> {
             if index > 0 {
                 self.out.push_str(", ");
             }
-            put!(self.out, "{}: {}", self.names[result], graph.ty(result).display(graph.dims()));
+            put!(
+                self.out,
+                "{}: {}",
+                self.names[result],
+                graph.ty(result).display(graph.dims())
+            );
         }
         if !data.results.is_empty() {
             self.out.push_str(" = ");
@@ -276,7 +327,12 @@ impl Printer<'_> {
             if index > 0 {
                 self.out.push_str(", ");
             }
-            put!(self.out, "{}: {}", self.names[parameter], graph.ty(parameter).display(graph.dims()));
+            put!(
+                self.out,
+                "{}: {}",
+                self.names[parameter],
+                graph.ty(parameter).display(graph.dims())
+            );
         }
         self.out.push(')');
         if !data.symbols.is_empty() {
@@ -289,7 +345,10 @@ impl Printer<'_> {
     }
 
     fn symbols(&self, symbols: &[kiln_symbolic_shape::SymbolId]) -> String {
-        let names: Vec<_> = symbols.iter().map(|&symbol| self.graph.dims().symbol_info(symbol).name()).collect();
+        let names: Vec<_> = symbols
+            .iter()
+            .map(|&symbol| self.graph.dims().symbol_info(symbol).name())
+            .collect();
         names.join(", ")
     }
 
@@ -317,8 +376,15 @@ struct FieldPrinter<'a> {
 
 impl<'a> FieldPrinter<'a> {
     fn print(graph: &'a Graph, data: &OpData) -> Vec<String> {
-        let first = data.operands.first().and_then(|&value| graph.tensor_ty(value));
-        let mut printer = Self { graph, usual: first.map(|ty| ty.dtype), fields: Vec::new() };
+        let first = data
+            .operands
+            .first()
+            .and_then(|&value| graph.tensor_ty(value));
+        let mut printer = Self {
+            graph,
+            usual: first.map(|ty| ty.dtype),
+            fields: Vec::new(),
+        };
         // Visitors may write, so the visit works on a copy.
         data.op.clone().visit_fields(&mut printer);
         printer.fields
@@ -358,7 +424,8 @@ impl FieldVisitor for FieldPrinter<'_> {
     }
 
     fn dim(&mut self, name: &'static str, value: &mut DimId) {
-        self.fields.push(format!("{name} = {}", self.graph.dims().display(*value)));
+        self.fields
+            .push(format!("{name} = {}", self.graph.dims().display(*value)));
     }
 
     fn dims(&mut self, name: &'static str, value: &mut Dims) {

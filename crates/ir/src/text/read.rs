@@ -27,7 +27,11 @@ pub trait ResultTypes {
     ///
     /// # Errors
     /// A message about the op; the reader adds the place.
-    fn result_types(&mut self, graph: &mut Graph, new: &NewResults<'_>) -> Result<SmallVec<[Type; 1]>, String>;
+    fn result_types(
+        &mut self,
+        graph: &mut Graph,
+        new: &NewResults<'_>,
+    ) -> Result<SmallVec<[Type; 1]>, String>;
 
     /// Tells that the op now stands in the graph.
     fn appended(&mut self, _graph: &Graph, _op: OpId) {}
@@ -57,9 +61,19 @@ pub struct NewResults<'a> {
 pub struct AnnotatedTypes;
 
 impl ResultTypes for AnnotatedTypes {
-    fn result_types(&mut self, _graph: &mut Graph, new: &NewResults<'_>) -> Result<SmallVec<[Type; 1]>, String> {
-        let missing = || "expected a type on every result; read with shape inference to fill types in".to_owned();
-        new.annotated.iter().cloned().collect::<Option<_>>().ok_or_else(missing)
+    fn result_types(
+        &mut self,
+        _graph: &mut Graph,
+        new: &NewResults<'_>,
+    ) -> Result<SmallVec<[Type; 1]>, String> {
+        let missing = || {
+            "expected a type on every result; read with shape inference to fill types in".to_owned()
+        };
+        new.annotated
+            .iter()
+            .cloned()
+            .collect::<Option<_>>()
+            .ok_or_else(missing)
     }
 }
 
@@ -75,7 +89,11 @@ pub fn read(text: &str, blobs: &BlobMap) -> Result<Graph, Diagnostics> {
 ///
 /// # Errors
 /// E01xx for the text, E02xx when the verifier rejects the graph.
-pub fn read_with(text: &str, blobs: &BlobMap, types: &mut dyn ResultTypes) -> Result<Graph, Diagnostics> {
+pub fn read_with(
+    text: &str,
+    blobs: &BlobMap,
+    types: &mut dyn ResultTypes,
+) -> Result<Graph, Diagnostics> {
     let graph = Reader::read(text, blobs, types).map_err(Diagnostics::from)?;
     verify(&graph).map_err(|errors| {
         let mut diagnostics = Diagnostics::new();
@@ -103,7 +121,8 @@ pub(super) type Read<T> = Result<T, Diagnostic>;
 impl<'a> Reader<'a> {
     fn read(text: &'a str, blobs: &'a BlobMap, types: &'a mut dyn ResultTypes) -> Read<Graph> {
         let placeholder = Tensor::zeros(DType::Bool, &[]).and_then(Constant::new);
-        let placeholder = placeholder.map_err(|error| Diagnostic::new("E0117", error.to_string(), None))?;
+        let placeholder =
+            placeholder.map_err(|error| Diagnostic::new("E0117", error.to_string(), None))?;
         let mut reader = Self {
             input: Input::new(text),
             graph: Graph::new("main"),
@@ -120,26 +139,41 @@ impl<'a> Reader<'a> {
         Ok(reader.graph)
     }
 
-    fn check_outputs(&mut self, declared: &[Type], outputs: &[(Option<String>, String, ValueId)]) -> Read<()> {
+    fn check_outputs(
+        &mut self,
+        declared: &[Type],
+        outputs: &[(Option<String>, String, ValueId)],
+    ) -> Read<()> {
         if declared.len() != outputs.len() {
             let (expected, found) = (declared.len(), outputs.len());
-            return Err(self.input.error("E0113", format!("expected {expected} outputs as the header says, found {found}")));
+            return Err(self.input.error(
+                "E0113",
+                format!("expected {expected} outputs as the header says, found {found}"),
+            ));
         }
         for (ty, (_, _, value)) in declared.iter().zip(outputs) {
             if ty != self.graph.ty(*value) {
                 let expected = ty.display(self.graph.dims()).to_string();
                 let found = self.graph.ty(*value).display(self.graph.dims()).to_string();
-                let message = format!("expected an output of type {expected} as the header says, found {found}");
+                let message = format!(
+                    "expected an output of type {expected} as the header says, found {found}"
+                );
                 return Err(self.input.error("E0113", message));
             }
         }
-        let named = outputs.iter().map(|(name, text_name, value)| (name.as_ref().unwrap_or(text_name), *value));
+        let named = outputs
+            .iter()
+            .map(|(name, text_name, value)| (name.as_ref().unwrap_or(text_name), *value));
         self.graph.set_outputs(named);
         Ok(())
     }
 
     /// Reads ops to the closing brace; answers what is returned: given name, name in the text, value.
-    fn region_body(&mut self, region: RegionId, last: &str) -> Read<Vec<(Option<String>, String, ValueId)>> {
+    fn region_body(
+        &mut self,
+        region: RegionId,
+        last: &str,
+    ) -> Read<Vec<(Option<String>, String, ValueId)>> {
         self.input.expect(&TokenKind::OpenBrace)?;
         while !self.input.accept_word(last) {
             self.op(region)?;
@@ -159,7 +193,8 @@ impl<'a> Reader<'a> {
             }
         }
         self.input.expect(&TokenKind::CloseBrace)?;
-        self.graph.set_results(region, results.iter().map(|&(_, _, value)| value));
+        self.graph
+            .set_results(region, results.iter().map(|&(_, _, value)| value));
         Ok(results)
     }
 
@@ -176,17 +211,30 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        let out = operands.first().and_then(|&value| self.graph.tensor_ty(value)).map_or(DType::F32, |ty| ty.dtype);
+        let out = operands
+            .first()
+            .and_then(|&value| self.graph.tensor_ty(value))
+            .map_or(DType::F32, |ty| ty.dtype);
         let filler = self.graph.dims_mut().constant(0);
-        let mut op = Op::of_mnemonic(&mnemonic, filler, &self.placeholder, out)
-            .ok_or_else(|| self.input.error_at(start, "E0111", format!("unknown op {mnemonic}")))?;
+        let mut op =
+            Op::of_mnemonic(&mnemonic, filler, &self.placeholder, out).ok_or_else(|| {
+                self.input
+                    .error_at(start, "E0111", format!("unknown op {mnemonic}"))
+            })?;
         if let Op::Constant(constant) = &mut op {
-            let ty = results.first().and_then(|(_, ty)| ty.as_ref()).and_then(Type::as_tensor);
+            let ty = results
+                .first()
+                .and_then(|(_, ty)| ty.as_ref())
+                .and_then(Type::as_tensor);
             *constant = self.constant(ty)?;
         } else {
             read_attributes::read(&mut self.input, self.graph.dims_mut(), &mut op)?;
         }
-        let symbols: SmallVec<[SymbolId; 2]> = if self.input.at(&TokenKind::Arrow) { self.symbol_list()? } else { SmallVec::new() };
+        let symbols: SmallVec<[SymbolId; 2]> = if self.input.at(&TokenKind::Arrow) {
+            self.symbol_list()?
+        } else {
+            SmallVec::new()
+        };
         let mut regions = SmallVec::new();
         while self.input.accept_word("region") {
             regions.push(self.region()?);
@@ -206,8 +254,19 @@ impl<'a> Reader<'a> {
             origin: origin.as_deref(),
         };
         let result_types = self.types.result_types(&mut self.graph, &new);
-        let result_types = result_types.map_err(|message| self.input.error_at(start, "E0112", message))?;
-        let id = self.graph.append(region, NewOp { op, operands, result_types, regions, symbols, origin });
+        let result_types =
+            result_types.map_err(|message| self.input.error_at(start, "E0112", message))?;
+        let id = self.graph.append(
+            region,
+            NewOp {
+                op,
+                operands,
+                result_types,
+                regions,
+                symbols,
+                origin,
+            },
+        );
         let values = self.graph.op(id).results.clone();
         if values.len() != names.len() {
             let message = format!("expected {} results, found {}", values.len(), names.len());
@@ -226,7 +285,11 @@ impl<'a> Reader<'a> {
         if self.input.at_value() {
             loop {
                 let name = self.input.value_name()?;
-                let ty = if self.input.accept(&TokenKind::Colon) { Some(self.ty()?) } else { None };
+                let ty = if self.input.accept(&TokenKind::Colon) {
+                    Some(self.ty()?)
+                } else {
+                    None
+                };
                 results.push((name, ty));
                 if !self.input.accept(&TokenKind::Comma) {
                     break;
@@ -277,7 +340,11 @@ impl<'a> Reader<'a> {
             let declared = dims.symbol(&name).map(|_| dims.symbol_named(&name));
             match declared {
                 Ok(Some(symbol)) => symbols.push(symbol),
-                Ok(None) => return Err(self.input.error("E0115", format!("cannot declare symbol {name}"))),
+                Ok(None) => {
+                    return Err(self
+                        .input
+                        .error("E0115", format!("cannot declare symbol {name}")));
+                }
                 Err(error) => return Err(self.input.error(error.code(), error.to_string())),
             }
             if !self.input.accept(&TokenKind::Comma) {
@@ -296,7 +363,9 @@ impl<'a> Reader<'a> {
                 self.input.error_at(start, "E0118", error.to_string())
             })?;
             return self.blobs.get(digest).cloned().ok_or_else(|| {
-                let message = format!("no constant of digest {digest} is in the blob map that came with the text");
+                let message = format!(
+                    "no constant of digest {digest} is in the blob map that came with the text"
+                );
                 self.input.error_at(start, "E0118", message)
             });
         }
@@ -310,17 +379,32 @@ impl<'a> Reader<'a> {
         }
         self.input.expect(&TokenKind::CloseBracket)?;
         let Some(ty) = ty else {
-            return Err(self.input.error_at(start, "E0117", "expected a type on the result of a constant".to_owned()));
+            return Err(self.input.error_at(
+                start,
+                "E0117",
+                "expected a type on the result of a constant".to_owned(),
+            ));
         };
-        let sizes = ty.dims.iter().map(|&dim| self.graph.dims().as_constant(dim).and_then(|size| usize::try_from(size).ok()));
+        let sizes = ty.dims.iter().map(|&dim| {
+            self.graph
+                .dims()
+                .as_constant(dim)
+                .and_then(|size| usize::try_from(size).ok())
+        });
         let Some(shape) = sizes.collect::<Option<Vec<usize>>>() else {
-            return Err(self.input.error_at(start, "E0117", "expected a constant of known sizes".to_owned()));
+            return Err(self.input.error_at(
+                start,
+                "E0117",
+                "expected a constant of known sizes".to_owned(),
+            ));
         };
         tensor_of_words(ty.dtype, &shape, &words)
             .and_then(|tensor| Constant::new(tensor).map_err(ElementsError::Tensor))
             .map_err(|error| {
                 let message = match error {
-                    ElementsError::Word(word) => format!("expected an element of {}, found {word}", ty.dtype),
+                    ElementsError::Word(word) => {
+                        format!("expected an element of {}, found {word}", ty.dtype)
+                    }
                     ElementsError::Dtype => format!("{} has no text for its elements", ty.dtype),
                     ElementsError::Tensor(error) => error.to_string(),
                 };
@@ -339,13 +423,16 @@ impl<'a> Reader<'a> {
                     wrappers.push(word == "seq");
                     self.input.expect(&TokenKind::Less)?;
                     if wrappers.len() > TYPE_DEPTH_LIMIT {
-                        let message = format!("types nest deeper than the limit of {TYPE_DEPTH_LIMIT}");
+                        let message =
+                            format!("types nest deeper than the limit of {TYPE_DEPTH_LIMIT}");
                         return Err(self.input.error_at(start, "E0116", message));
                     }
                 }
                 name => match name.parse::<DType>() {
                     Ok(dtype) => break dtype,
-                    Err(error) => return Err(self.input.error_at(start, "E0119", error.to_string())),
+                    Err(error) => {
+                        return Err(self.input.error_at(start, "E0119", error.to_string()));
+                    }
                 },
             }
         };
@@ -353,7 +440,11 @@ impl<'a> Reader<'a> {
         let mut ty = Type::Tensor(TensorType { dtype: inner, dims });
         for is_sequence in wrappers.into_iter().rev() {
             self.input.expect(&TokenKind::Greater)?;
-            ty = if is_sequence { Type::Sequence(Box::new(ty)) } else { Type::Optional(Box::new(ty)) };
+            ty = if is_sequence {
+                Type::Sequence(Box::new(ty))
+            } else {
+                Type::Optional(Box::new(ty))
+            };
         }
         Ok(ty)
     }
@@ -373,12 +464,20 @@ impl<'a> Reader<'a> {
 
     /// Enters a value under its name; a number is no name of its own.
     pub(super) fn define(&mut self, name: &str, value: ValueId) -> Read<()> {
-        if !name.starts_with(|first: char| first.is_ascii_digit()) && self.graph.value(value).name.is_none() {
+        if !name.starts_with(|first: char| first.is_ascii_digit())
+            && self.graph.value(value).name.is_none()
+        {
             self.graph.set_value_name(value, Some(name));
         }
-        match self.scopes.last_mut().and_then(|scope| scope.insert(name.to_owned(), value)) {
+        match self
+            .scopes
+            .last_mut()
+            .and_then(|scope| scope.insert(name.to_owned(), value))
+        {
             None => Ok(()),
-            Some(_) => Err(self.input.error("E0121", format!("%{name} is defined twice in this region"))),
+            Some(_) => Err(self
+                .input
+                .error("E0121", format!("%{name} is defined twice in this region"))),
         }
     }
 }

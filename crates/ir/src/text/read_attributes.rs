@@ -20,17 +20,31 @@ pub(super) fn read(input: &mut Input<'_>, dims: &mut DimTable, op: &mut Op) -> R
             let start = input.span();
             let name = input.identifier("the name of an attribute")?;
             let mnemonic = op.mnemonic();
-            let mut field = OneField { input: &mut *input, dims: &mut *dims, name: &name, found: false, failed: None };
+            let mut field = OneField {
+                input: &mut *input,
+                dims: &mut *dims,
+                name: &name,
+                found: false,
+                failed: None,
+            };
             op.visit_fields(&mut field);
             let (found, failed) = (field.found, field.failed);
             if let Some(error) = failed {
                 return Err(error);
             }
             if !found {
-                return Err(input.error_at(start, "E0124", format!("{mnemonic} has no attribute {name}")));
+                return Err(input.error_at(
+                    start,
+                    "E0124",
+                    format!("{mnemonic} has no attribute {name}"),
+                ));
             }
             if !seen.insert(name.clone()) {
-                return Err(input.error_at(start, "E0124", format!("attribute {name} is given twice")));
+                return Err(input.error_at(
+                    start,
+                    "E0124",
+                    format!("attribute {name} is given twice"),
+                ));
             }
             if !input.accept(&TokenKind::Comma) {
                 break;
@@ -42,10 +56,17 @@ pub(super) fn read(input: &mut Input<'_>, dims: &mut DimTable, op: &mut Op) -> R
     if matches!(op, Op::Map { .. }) {
         return Ok(());
     }
-    let mut missing = Missing { seen: &seen, missing: None };
+    let mut missing = Missing {
+        seen: &seen,
+        missing: None,
+    };
     op.visit_fields(&mut missing);
     match missing.missing {
-        Some(name) => Err(input.error_at(before, "E0124", format!("{} needs attribute {name}", op.mnemonic()))),
+        Some(name) => Err(input.error_at(
+            before,
+            "E0124",
+            format!("{} needs attribute {name}", op.mnemonic()),
+        )),
         None => Ok(()),
     }
 }
@@ -70,7 +91,10 @@ impl<'text> OneField<'_, 'text> {
             return;
         }
         self.found = true;
-        let taken = self.input.expect(&TokenKind::Equal).and_then(|()| read(self.input, self.dims));
+        let taken = self
+            .input
+            .expect(&TokenKind::Equal)
+            .and_then(|()| read(self.input, self.dims));
         match taken {
             Ok(taken) => *value = taken,
             Err(error) => self.failed = Some(error),

@@ -27,7 +27,10 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Vec<Type>> {
     reader.input.expect(&TokenKind::Arrow)?;
     let outputs = output_types(reader)?;
     if reader.input.position() != clauses {
-        return Err(reader.input.cursor().unexpected("let, where, requires, plan, likely, meta or the body"));
+        return Err(reader
+            .input
+            .cursor()
+            .unexpected("let, where, requires, plan, likely, meta or the body"));
     }
     reader.input.rewind(body);
     Ok(outputs)
@@ -71,22 +74,35 @@ fn output_types(reader: &mut Reader<'_>) -> Read<Vec<Type>> {
 
 fn clause(reader: &mut Reader<'_>) -> Read<()> {
     let start = reader.input.span();
-    let word = reader.input.identifier("let, where, requires, plan, likely, meta or the body")?;
+    let word = reader
+        .input
+        .identifier("let, where, requires, plan, likely, meta or the body")?;
     match word.as_str() {
         "let" => definition(reader),
         "where" => parse_where(reader.input.cursor(), reader.graph.dims_mut()),
         "requires" => {
             let predicate = parse_predicate(reader.input.cursor(), reader.graph.dims_mut())?;
             let origin = FactOrigin::Required(origin(reader)?);
-            let assumed = reader.graph.dims_mut().assume(ContractFact { predicate, origin });
-            assumed.map_err(|error| reader.input.error_at(start, error.code(), error.to_string()))
+            let assumed = reader
+                .graph
+                .dims_mut()
+                .assume(ContractFact { predicate, origin });
+            assumed.map_err(|error| {
+                reader
+                    .input
+                    .error_at(start, error.code(), error.to_string())
+            })
         }
         "plan" => {
             let left = parse_dim(reader.input.cursor(), reader.graph.dims_mut())?;
             reader.input.expect(&TokenKind::EqualEqual)?;
             let right = parse_dim(reader.input.cursor(), reader.graph.dims_mut())?;
             let origin = origin(reader)?;
-            reader.graph.dims_mut().expect(PlanFact { left, right, origin });
+            reader.graph.dims_mut().expect(PlanFact {
+                left,
+                right,
+                origin,
+            });
             Ok(())
         }
         "likely" => likely(reader),
@@ -98,7 +114,9 @@ fn clause(reader: &mut Reader<'_>) -> Read<()> {
             Ok(())
         }
         _ => {
-            let message = format!("expected let, where, requires, plan, likely, meta or the body, found {word}");
+            let message = format!(
+                "expected let, where, requires, plan, likely, meta or the body, found {word}"
+            );
             Err(reader.input.error_at(start, "E0122", message))
         }
     }
@@ -131,7 +149,9 @@ fn likely(reader: &mut Reader<'_>) -> Read<()> {
             Ok(())
         }
         Ok(None) => unreachable!("a symbol's expression is the symbol"),
-        Err(error) => Err(reader.input.error_at(start, error.code(), error.to_string())),
+        Err(error) => Err(reader
+            .input
+            .error_at(start, error.code(), error.to_string())),
     }
 }
 

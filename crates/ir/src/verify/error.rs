@@ -22,7 +22,11 @@ impl Location {
     pub(super) fn op(graph: &Graph, id: OpId) -> Self {
         let data = graph.op(id);
         let first = data.results.first().map(|value| value.to_string());
-        let origin = data.origin.as_deref().map(|origin| origin.escape_debug().to_string()).or(first);
+        let origin = data
+            .origin
+            .as_deref()
+            .map(|origin| origin.escape_debug().to_string())
+            .or(first);
         Self::Op(id, data.op.mnemonic(), origin)
     }
 }
@@ -105,6 +109,9 @@ pub enum VerifyErrorKind {
         /// What it got.
         found: String,
     },
+    /// E0214: operands that the scalar function does not take.
+    #[error("{0}")]
+    ScalarOperands(String),
     /// E0207: the types at a region's edge differ.
     #[error("{what} {index}: expected {expected}, found {found}")]
     EdgeType {
@@ -130,7 +137,9 @@ pub enum VerifyErrorKind {
         symbol: String,
     },
     /// E0210: a symbol that is read where it has no value.
-    #[error("symbol {symbol} has no value here; an input, region parameter or op must give it one first")]
+    #[error(
+        "symbol {symbol} has no value here; an input, region parameter or op must give it one first"
+    )]
     SymbolUndefined {
         /// Its name.
         symbol: String,
@@ -173,6 +182,7 @@ impl VerifyErrorKind {
             Self::Attribute { .. } => "E0204",
             Self::Limit { .. } => "E0205",
             Self::OperandKind { .. } => "E0206",
+            Self::ScalarOperands(_) => "E0214",
             Self::EdgeType { .. } => "E0207",
             Self::UnknownDim { .. } => "E0208",
             Self::SymbolTwice { .. } => "E0209",
@@ -201,7 +211,11 @@ impl VerifyErrors {
     }
 
     fn summary(&self) -> String {
-        let lines: Vec<_> = self.0.iter().map(|error| format!("[{}] {error}", error.kind.code())).collect();
+        let lines: Vec<_> = self
+            .0
+            .iter()
+            .map(|error| format!("[{}] {error}", error.kind.code()))
+            .collect();
         lines.join("\n")
     }
 }
@@ -222,6 +236,10 @@ impl Report {
     }
 
     pub(super) fn finish(self) -> Result<(), VerifyErrors> {
-        if self.0.is_empty() { Ok(()) } else { Err(VerifyErrors(self.0)) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(VerifyErrors(self.0))
+        }
     }
 }

@@ -5,7 +5,6 @@ use crate::graph::{Graph, OpData};
 use crate::ids::{OpId, RegionId};
 use crate::op::{Op, PadMode, ReduceFunction};
 use crate::ty::{TensorType, Type};
-use kiln_scalar::ScalarError;
 use kiln_tensor::DType;
 
 pub(super) fn check(graph: &Graph, id: OpId, data: &OpData, report: &mut Report) {
@@ -14,7 +13,14 @@ pub(super) fn check(graph: &Graph, id: OpId, data: &OpData, report: &mut Report)
     let mut count = |what, range: Range, found: usize| {
         if found < range.0 || found > range.1 {
             let expected = range.to_string();
-            report.add(Location::op(graph, id), VerifyErrorKind::Count { what, expected, found });
+            report.add(
+                Location::op(graph, id),
+                VerifyErrorKind::Count {
+                    what,
+                    expected,
+                    found,
+                },
+            );
         }
     };
     count("operands", counts.operands, data.operands.len());
@@ -53,22 +59,52 @@ struct Counts {
 impl Counts {
     fn of(graph: &Graph, data: &OpData) -> Self {
         let exactly = |n| Range(n, n);
-        let plain = |n| Self { operands: exactly(n), results: exactly(1), regions: exactly(0), symbols: exactly(0) };
+        let plain = |n| Self {
+            operands: exactly(n),
+            results: exactly(1),
+            regions: exactly(0),
+            symbols: exactly(0),
+        };
         match &data.op {
             Op::Constant(_) | Op::Iota { .. } | Op::Dims { .. } => plain(0),
-            Op::RandomBits { .. } | Op::Cast { .. } | Op::Reshape { .. } | Op::Broadcast { .. } => plain(1),
-            Op::Transpose { .. } | Op::Slice { .. } | Op::Reduce { .. } | Op::ArgReduce { .. } => plain(1),
+            Op::RandomBits { .. } | Op::Cast { .. } | Op::Reshape { .. } | Op::Broadcast { .. } => {
+                plain(1)
+            }
+            Op::Transpose { .. } | Op::Slice { .. } | Op::Reduce { .. } | Op::ArgReduce { .. } => {
+                plain(1)
+            }
             Op::Cumulate { .. } | Op::Pool { .. } | Op::Resize(_) => plain(1),
             Op::Map { function, .. } => plain(function.arity()),
-            Op::Pad { .. } | Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => plain(2),
+            Op::Pad { .. }
+            | Op::Gather { .. }
+            | Op::GatherElements { .. }
+            | Op::GatherNd { .. } => plain(2),
             Op::Matmul { .. } | Op::Conv { .. } | Op::ConvTranspose { .. } => plain(2),
             Op::ScatterElements { .. } | Op::ScatterNd { .. } => plain(3),
-            Op::Concat { .. } => Self { operands: Range(1, usize::MAX), ..plain(1) },
-            Op::Bind => Self { results: exactly(0), symbols: ANY, ..plain(1) },
-            Op::NonZero | Op::TopK { .. } => Self { results: exactly(2), ..plain(1) },
-            Op::If => Self { operands: Range(1, usize::MAX), results: ANY, regions: exactly(2), symbols: ANY },
+            Op::Concat { .. } => Self {
+                operands: Range(1, usize::MAX),
+                ..plain(1)
+            },
+            Op::Bind => Self {
+                results: exactly(0),
+                symbols: ANY,
+                ..plain(1)
+            },
+            Op::NonZero | Op::TopK { .. } => Self {
+                results: exactly(2),
+                ..plain(1)
+            },
+            Op::If => Self {
+                operands: Range(1, usize::MAX),
+                results: ANY,
+                regions: exactly(2),
+                symbols: ANY,
+            },
             Op::Loop { carried } => {
-                let yielded = data.regions.first().map_or(0, |&region| graph.region(region).results.len());
+                let yielded = data
+                    .regions
+                    .first()
+                    .map_or(0, |&region| graph.region(region).results.len());
                 Self {
                     operands: Range(carried.saturating_add(2), usize::MAX),
                     results: exactly(yielded.saturating_sub(1)),
@@ -76,7 +112,12 @@ impl Counts {
                     symbols: ANY,
                 }
             }
-            Op::Custom { .. } => Self { operands: ANY, results: ANY, regions: exactly(0), symbols: ANY },
+            Op::Custom { .. } => Self {
+                operands: ANY,
+                results: ANY,
+                regions: exactly(0),
+                symbols: ANY,
+            },
         }
     }
 }
@@ -125,11 +166,28 @@ fn kind_of(op: &Op, index: usize) -> Option<Kind> {
         (Op::ScatterElements { .. } | Op::ScatterNd { .. }, 1) => Kind::Integer,
         (Op::Matmul { .. } | Op::Conv { .. }, _) => Kind::Number,
         (Op::ConvTranspose { .. } | Op::Resize(_), _) => Kind::Float,
-        (Op::Reduce { function: ReduceFunction::Any | ReduceFunction::All, .. }, _) => Kind::Exactly(DType::Bool),
-        (Op::Reduce { function: ReduceFunction::Mean, .. }, _) => Kind::Float,
-        (Op::Pool { .. } | Op::Reduce { .. } | Op::ArgReduce { .. } | Op::Cumulate { .. } | Op::TopK { .. }, _) => {
-            Kind::Number
-        }
+        (
+            Op::Reduce {
+                function: ReduceFunction::Any | ReduceFunction::All,
+                ..
+            },
+            _,
+        ) => Kind::Exactly(DType::Bool),
+        (
+            Op::Reduce {
+                function: ReduceFunction::Mean,
+                ..
+            },
+            _,
+        ) => Kind::Float,
+        (
+            Op::Pool { .. }
+            | Op::Reduce { .. }
+            | Op::ArgReduce { .. }
+            | Op::Cumulate { .. }
+            | Op::TopK { .. },
+            _,
+        ) => Kind::Number,
         _ => Kind::AnyTensor,
     })
 }
@@ -137,13 +195,19 @@ fn kind_of(op: &Op, index: usize) -> Option<Kind> {
 fn check_kinds(graph: &Graph, id: OpId, data: &OpData, report: &mut Report) {
     let mut types: Vec<&TensorType> = Vec::with_capacity(data.operands.len());
     for (index, &value) in data.operands.iter().enumerate() {
-        let Some(kind) = kind_of(&data.op, index) else { continue };
+        let Some(kind) = kind_of(&data.op, index) else {
+            continue;
+        };
         let ty = graph.ty(value);
         match ty.as_tensor() {
             Some(tensor) if kind.admits(tensor.dtype) => types.push(tensor),
             _ => {
                 let found = ty.display(graph.dims()).to_string();
-                let kind = VerifyErrorKind::OperandKind { index, expected: kind.describe(), found };
+                let kind = VerifyErrorKind::OperandKind {
+                    index,
+                    expected: kind.describe(),
+                    found,
+                };
                 report.add(Location::op(graph, id), kind);
                 return;
             }
@@ -170,9 +234,19 @@ fn check_kinds(graph: &Graph, id: OpId, data: &OpData, report: &mut Report) {
 }
 
 /// Operands whose dtypes must be one: there is no implicit promotion.
-fn check_dtypes(graph: &Graph, id: OpId, data: &OpData, types: &[&TensorType], report: &mut Report) {
+fn check_dtypes(
+    graph: &Graph,
+    id: OpId,
+    data: &OpData,
+    types: &[&TensorType],
+    report: &mut Report,
+) {
     let same: &[usize] = match data.op {
-        Op::Pad { mode: PadMode::Constant, .. } | Op::Conv { .. } | Op::ConvTranspose { .. } => &[0, 1],
+        Op::Pad {
+            mode: PadMode::Constant,
+            ..
+        }
+        | Op::ConvTranspose { .. } => &[0, 1],
         Op::ScatterElements { .. } | Op::ScatterNd { .. } => &[0, 2],
         _ => &[],
     };
@@ -193,7 +267,8 @@ fn check_dtypes(graph: &Graph, id: OpId, data: &OpData, types: &[&TensorType], r
         }
         Op::Matmul { out } | Op::Conv { out, .. } => {
             let narrow = |dtype: DType| dtype.is_integer() && dtype.bits() <= 16;
-            let widened = matches!(out, DType::I32 | DType::I64) && dtypes.iter().all(|&dtype| narrow(dtype));
+            let widened =
+                matches!(out, DType::I32 | DType::I64) && dtypes.iter().all(|&dtype| narrow(dtype));
             if !widened {
                 for index in (0..dtypes.len()).filter(|&index| dtypes[index] != *out) {
                     differ(index, *out);
@@ -202,7 +277,10 @@ fn check_dtypes(graph: &Graph, id: OpId, data: &OpData, types: &[&TensorType], r
         }
         Op::Map { function, .. } => {
             if let Err(error) = function.result_type(&dtypes) {
-                report.add(Location::op(graph, id), scalar_error(&error));
+                report.add(
+                    Location::op(graph, id),
+                    VerifyErrorKind::ScalarOperands(error.to_string()),
+                );
             }
         }
         _ => {
@@ -215,43 +293,84 @@ fn check_dtypes(graph: &Graph, id: OpId, data: &OpData, types: &[&TensorType], r
     }
 }
 
-fn scalar_error(error: &ScalarError) -> VerifyErrorKind {
-    VerifyErrorKind::OperandKind { index: 0, expected: "operands of the function".to_owned(), found: error.to_string() }
-}
-
 /// A region's parameters and results against the op's operands and results. Sizes may differ where
 /// the region or the op gives them a symbol of its own, so dtypes and ranks are compared here.
 fn check_regions(graph: &Graph, id: OpId, data: &OpData, report: &mut Report) {
     match data.op {
         Op::If => {
             for &region in &data.regions {
-                check_edge(graph, id, "parameter", &data.operands[1..], &graph.region(region).parameters, report);
-                check_edge(graph, id, "result", &data.results, &graph.region(region).results, report);
+                check_edge(
+                    graph,
+                    id,
+                    "parameter",
+                    &data.operands[1..],
+                    &graph.region(region).parameters,
+                    report,
+                );
+                check_edge(
+                    graph,
+                    id,
+                    "result",
+                    &data.results,
+                    &graph.region(region).results,
+                    report,
+                );
             }
         }
         Op::Loop { carried } => {
-            let Some(&region) = data.regions.first() else { return };
+            let Some(&region) = data.regions.first() else {
+                return;
+            };
             check_loop(graph, id, data, region, carried, report);
         }
         _ => {}
     }
 }
 
-fn check_loop(graph: &Graph, id: OpId, data: &OpData, region: RegionId, carried: usize, report: &mut Report) {
+fn check_loop(
+    graph: &Graph,
+    id: OpId,
+    data: &OpData,
+    region: RegionId,
+    carried: usize,
+    report: &mut Report,
+) {
     let inner = graph.region(region);
     let trips = &data.operands[..1];
     let outside: Vec<_> = trips.iter().chain(&data.operands[2..]).copied().collect();
     check_edge(graph, id, "parameter", &outside, &inner.parameters, report);
     if inner.results.len() <= carried {
         let expected = format!("at least {}", carried + 1);
-        let kind = VerifyErrorKind::Count { what: "region results", expected, found: inner.results.len() };
+        let kind = VerifyErrorKind::Count {
+            what: "region results",
+            expected,
+            found: inner.results.len(),
+        };
         report.add(Location::op(graph, id), kind);
         return;
     }
     let outside: Vec<_> = data.operands[1..2 + carried].to_vec();
-    check_edge(graph, id, "result", &outside, &inner.results[..=carried], report);
-    check_edge(graph, id, "result", &data.results[..carried], &inner.results[1..=carried], report);
-    for (index, (&stacked, &each)) in data.results[carried..].iter().zip(&inner.results[1 + carried..]).enumerate() {
+    check_edge(
+        graph,
+        id,
+        "result",
+        &outside,
+        &inner.results[..=carried],
+        report,
+    );
+    check_edge(
+        graph,
+        id,
+        "result",
+        &data.results[..carried],
+        &inner.results[1..=carried],
+        report,
+    );
+    for (index, (&stacked, &each)) in data.results[carried..]
+        .iter()
+        .zip(&inner.results[1 + carried..])
+        .enumerate()
+    {
         let fits = match (graph.ty(stacked), graph.ty(each)) {
             (Type::Tensor(stacked), Type::Tensor(each)) => {
                 stacked.dtype == each.dtype && stacked.rank() == each.rank() + 1
@@ -259,9 +378,17 @@ fn check_loop(graph: &Graph, id: OpId, data: &OpData, region: RegionId, carried:
             _ => false,
         };
         if !fits {
-            let expected = format!("{} without its outermost axis", graph.ty(stacked).display(graph.dims()));
+            let expected = format!(
+                "{} without its outermost axis",
+                graph.ty(stacked).display(graph.dims())
+            );
             let found = graph.ty(each).display(graph.dims()).to_string();
-            let kind = VerifyErrorKind::EdgeType { what: "stacked result", index, expected, found };
+            let kind = VerifyErrorKind::EdgeType {
+                what: "stacked result",
+                index,
+                expected,
+                found,
+            };
             report.add(Location::op(graph, id), kind);
         }
     }
@@ -276,8 +403,16 @@ fn check_edge(
     report: &mut Report,
 ) {
     if outside.len() != inside.len() {
-        let what = if what == "parameter" { "region parameters" } else { "region results" };
-        let kind = VerifyErrorKind::Count { what, expected: outside.len().to_string(), found: inside.len() };
+        let what = if what == "parameter" {
+            "region parameters"
+        } else {
+            "region results"
+        };
+        let kind = VerifyErrorKind::Count {
+            what,
+            expected: outside.len().to_string(),
+            found: inside.len(),
+        };
         report.add(Location::op(graph, id), kind);
         return;
     }
@@ -285,7 +420,15 @@ fn check_edge(
         if !same_kind(graph.ty(outer), graph.ty(inner)) {
             let expected = graph.ty(outer).display(graph.dims()).to_string();
             let found = graph.ty(inner).display(graph.dims()).to_string();
-            report.add(Location::op(graph, id), VerifyErrorKind::EdgeType { what, index, expected, found });
+            report.add(
+                Location::op(graph, id),
+                VerifyErrorKind::EdgeType {
+                    what,
+                    index,
+                    expected,
+                    found,
+                },
+            );
         }
     }
 }
@@ -297,7 +440,9 @@ fn same_kind(left: &Type, right: &Type) -> bool {
             (Type::Tensor(left), Type::Tensor(right)) => {
                 return left.dtype == right.dtype && left.rank() == right.rank();
             }
-            (Type::Sequence(l), Type::Sequence(r)) | (Type::Optional(l), Type::Optional(r)) => (left, right) = (l, r),
+            (Type::Sequence(l), Type::Sequence(r)) | (Type::Optional(l), Type::Optional(r)) => {
+                (left, right) = (l, r)
+            }
             _ => return false,
         }
     }

@@ -12,7 +12,11 @@ use cranelift_entity::SecondaryMap;
 use kiln_symbolic_shape::{DimId, SymbolId};
 
 pub(super) fn check(graph: &Graph, report: &mut Report) {
-    let mut scope = Scope { graph, known: SecondaryMap::new(), report };
+    let mut scope = Scope {
+        graph,
+        known: SecondaryMap::new(),
+        report,
+    };
     for &input in graph.inputs() {
         for &dim in &graph.ty(input).innermost().dims {
             if let Some(symbol) = graph.dims().as_symbol(dim) {
@@ -78,7 +82,8 @@ impl Scope<'_> {
     fn define(&mut self, at: &Location, symbol: SymbolId) {
         if self.known[symbol] || self.graph.dims().definition(symbol).is_some() {
             let symbol = self.graph.dims().symbol_info(symbol).name().to_owned();
-            self.report.add(at.clone(), VerifyErrorKind::SymbolTwice { symbol });
+            self.report
+                .add(at.clone(), VerifyErrorKind::SymbolTwice { symbol });
         }
         self.known[symbol] = true;
     }
@@ -101,7 +106,8 @@ impl Scope<'_> {
                 Some(definition) => unseen.extend(self.graph.dims().symbols_in(definition)),
                 None => {
                     let symbol = self.graph.dims().symbol_info(symbol).name().to_owned();
-                    self.report.add(at.clone(), VerifyErrorKind::SymbolUndefined { symbol });
+                    self.report
+                        .add(at.clone(), VerifyErrorKind::SymbolUndefined { symbol });
                 }
             }
         }

@@ -8,7 +8,7 @@ mod layers;
 mod order;
 mod position;
 
-use super::scene::{Node, Row, Scene};
+use super::scene::{Edge, Node, Row, Scene};
 use std::collections::BTreeMap;
 
 /// Bends of long edges, in all; edges beyond run straight.
@@ -72,9 +72,13 @@ pub(super) fn place(scene: &Scene) -> Picture {
     let mut vertices: Vec<Vertex> = widths
         .into_iter()
         .zip(&layers)
-        .map(|(width, &layer)| Vertex { layer, width, is_bend: false })
+        .map(|(width, &layer)| Vertex {
+            layer,
+            width,
+            is_bend: false,
+        })
         .collect();
-    let (segments, bends) = route(scene, &boxes, &mut vertices);
+    let (segments, routes) = route(scene, &boxes, &mut vertices);
     let n_layers = layers.iter().max().map_or(0, |&last| last + 1);
     let mut rows: Vec<Vec<usize>> = vec![Vec::new(); n_layers];
     for (id, vertex) in vertices.iter().enumerate() {
@@ -87,7 +91,11 @@ pub(super) fn place(scene: &Scene) -> Picture {
     let mut bottoms = Vec::with_capacity(n_layers);
     let mut y = PADDING;
     for row in &rows {
-        let height = row.iter().filter_map(|&id| boxes.get(id)).map(|placed| placed.height).fold(LINE, f64::max);
+        let height = row
+            .iter()
+            .filter_map(|&id| boxes.get(id))
+            .map(|placed| placed.height)
+            .fold(LINE, f64::max);
         tops.push(y);
         bottoms.push(y + height);
         y += height + LAYER_GAP;
@@ -96,12 +104,22 @@ pub(super) fn place(scene: &Scene) -> Picture {
         placed.x = middle - placed.width / 2.0;
         placed.y = tops[layer];
     }
-    let wires = wires(scene, &boxes, &bends, |bend| {
+    let wires = wires(scene, &boxes, &routes, |bend| {
         let layer = vertices[bend].layer;
-        [(middles[bend], tops[layer]), (middles[bend], bottoms[layer])]
+        [
+            (middles[bend], tops[layer]),
+            (middles[bend], bottoms[layer]),
+        ]
     });
-    let height = bottoms.last().map_or(0.0, |bottom| bottom + LAYER_GAP / 2.0);
-    Picture { width, height, boxes, wires }
+    let height = bottoms
+        .last()
+        .map_or(0.0, |bottom| bottom + LAYER_GAP / 2.0);
+    Picture {
+        width,
+        height,
+        boxes,
+        wires,
+    }
 }
 
 /// The width of `text` as an edge's label.
@@ -123,7 +141,11 @@ fn sized(node: &Node) -> Placed {
     let rows = node.rows.iter().map(|row| match row {
         Row::Attribute(text) | Row::Constant(text) => text,
     });
-    let longest = rows.chain([&node.title]).map(|text| text.chars().count()).max().unwrap_or(0);
+    let longest = rows
+        .chain([&node.title])
+        .map(|text| text.chars().count())
+        .max()
+        .unwrap_or(0);
     let mut width = longest as f64 * CHARACTER + 2.0 * PADDING;
     let mut height = text_height(node);
     let mut inner = Vec::new();
@@ -136,7 +158,13 @@ fn sized(node: &Node) -> Placed {
         x += room;
     }
     width = width.max(x);
-    Placed { x: 0.0, y: 0.0, width, height, inner }
+    Placed {
+        x: 0.0,
+        y: 0.0,
+        width,
+        height,
+        inner,
+    }
 }
 
 /// The room each box takes with its labels; boxes of several results grow so that the labels fit
@@ -146,65 +174,114 @@ fn widths_with_labels(scene: &Scene, boxes: &mut [Placed]) -> Vec<f64> {
     for edge in &scene.edges {
         labels[edge.from].insert(edge.result, label_width(&edge.label));
     }
-    let rooms = boxes.iter_mut().zip(labels).zip(&scene.nodes).map(|((placed, labels), node)| {
-        let widest = labels.values().copied().fold(0.0, f64::max);
-        if node.n_results > 1 {
-            placed.width = placed.width.max((widest + PADDING) * (node.n_results + 1) as f64 / 2.0);
-        }
-        placed.width.max(widest)
-    });
+    let rooms = boxes
+        .iter_mut()
+        .zip(labels)
+        .zip(&scene.nodes)
+        .map(|((placed, labels), node)| {
+            let widest = labels.values().copied().fold(0.0, f64::max);
+            if node.n_results > 1 {
+                placed.width = placed
+                    .width
+                    .max((widest + PADDING) * (node.n_results + 1) as f64 / 2.0);
+            }
+            placed.width.max(widest)
+        });
     rooms.collect()
 }
 
-/// Splits edges at the layers they pass. Edges of one value share their bends.
-///
-/// Gives the segments, and per edge the bends it runs through.
-fn route(scene: &Scene, boxes: &[Placed], vertices: &mut Vec<Vertex>) -> (Vec<Segment>, Vec<Vec<usize>>) {
+/// The bends of one edge.
+struct Route {
+    /// Where it leaves an edge of the same value that is drawn already; none at its box.
+    branch: Option<usize>,
+    /// The bends of its own.
+    bends: Vec<usize>,
+}
+
+/// Splits edges at the layers they pass. Edges of one value share their bends, and each is drawn
+/// from where it leaves the others, so a value with many readers costs no more than its longest
+/// edge.
+fn route(
+    scene: &Scene,
+    boxes: &[Placed],
+    vertices: &mut Vec<Vertex>,
+) -> (Vec<Segment>, Vec<Route>) {
     let mut trunks: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
     let mut segments = Vec::new();
-    let mut bends = Vec::with_capacity(scene.edges.len());
+    let mut routes = Vec::with_capacity(scene.edges.len());
     let n_boxes = vertices.len();
     for edge in &scene.edges {
         let (from, to) = (&boxes[edge.from], &boxes[edge.to]);
-        let from_offset = port(from.width, edge.result, scene.nodes[edge.from].n_results) - from.width / 2.0;
-        let to_offset = port(to.width, edge.operand, scene.nodes[edge.to].n_operands) - to.width / 2.0;
+        let from_offset =
+            port(from.width, edge.result, scene.nodes[edge.from].n_results) - from.width / 2.0;
+        let to_offset =
+            port(to.width, edge.operand, scene.nodes[edge.to].n_operands) - to.width / 2.0;
         let first = vertices[edge.from].layer + 1;
         let n_bends = vertices[edge.to].layer.saturating_sub(first);
         let trunk = trunks.entry((edge.from, edge.result)).or_default();
-        let missing = n_bends.saturating_sub(trunk.len());
-        if vertices.len() - n_boxes + missing > BEND_LIMIT {
-            bends.push(Vec::new());
+        let shared = trunk.len().min(n_bends);
+        if vertices.len() - n_boxes + (n_bends - shared) > BEND_LIMIT {
+            routes.push(Route {
+                branch: None,
+                bends: Vec::new(),
+            });
             continue;
         }
+        let before = |trunk: &[usize]| {
+            trunk
+                .last()
+                .map_or((edge.from, from_offset), |&bend| (bend, 0.0))
+        };
         while trunk.len() < n_bends {
             let bend = vertices.len();
-            vertices.push(Vertex { layer: first + trunk.len(), width: 0.0, is_bend: true });
-            let (before, offset) = trunk.last().map_or((edge.from, from_offset), |&last| (last, 0.0));
-            segments.push(Segment { from: before, from_offset: offset, to: bend, to_offset: 0.0 });
+            vertices.push(Vertex {
+                layer: first + trunk.len(),
+                width: 0.0,
+                is_bend: true,
+            });
+            let (from, from_offset) = before(trunk);
+            segments.push(Segment {
+                from,
+                from_offset,
+                to: bend,
+                to_offset: 0.0,
+            });
             trunk.push(bend);
         }
-        let path = trunk[..n_bends].to_vec();
-        let (before, offset) = path.last().map_or((edge.from, from_offset), |&last| (last, 0.0));
-        segments.push(Segment { from: before, from_offset: offset, to: edge.to, to_offset });
-        bends.push(path);
+        let (from, from_offset) = before(&trunk[..n_bends]);
+        segments.push(Segment {
+            from,
+            from_offset,
+            to: edge.to,
+            to_offset,
+        });
+        let branch = trunk[..shared].last().copied();
+        routes.push(Route {
+            branch,
+            bends: trunk[shared..n_bends].to_vec(),
+        });
     }
-    (segments, bends)
+    (segments, routes)
 }
 
+/// The points of every edge; `through` says where a bend enters and leaves its layer.
 fn wires(
     scene: &Scene,
     boxes: &[Placed],
-    bends: &[Vec<usize>],
+    routes: &[Route],
     through: impl Fn(usize) -> [(f64, f64); 2],
 ) -> Vec<Vec<(f64, f64)>> {
-    let wire = |(edge, bends): (&super::scene::Edge, &Vec<usize>)| {
+    let wire = |(edge, route): (&Edge, &Route)| {
         let (from, to) = (&boxes[edge.from], &boxes[edge.to]);
         let start = port(from.width, edge.result, scene.nodes[edge.from].n_results);
         let end = port(to.width, edge.operand, scene.nodes[edge.to].n_operands);
-        let mut points = vec![(from.x + start, from.y + from.height)];
-        points.extend(bends.iter().flat_map(|&bend| through(bend)));
+        let mut points = match route.branch {
+            None => vec![(from.x + start, from.y + from.height)],
+            Some(bend) => vec![through(bend)[1]],
+        };
+        points.extend(route.bends.iter().flat_map(|&bend| through(bend)));
         points.push((to.x + end, to.y));
         points
     };
-    scene.edges.iter().zip(bends).map(wire).collect()
+    scene.edges.iter().zip(routes).map(wire).collect()
 }

@@ -6,7 +6,11 @@ use super::Segment;
 const SWEEPS: usize = 10;
 
 /// Reorders every row so that few segments cross.
-pub(super) fn minimise_crossings(rows: &mut Vec<Vec<usize>>, n_vertices: usize, segments: &[Segment]) {
+pub(super) fn minimise_crossings(
+    rows: &mut Vec<Vec<usize>>,
+    n_vertices: usize,
+    segments: &[Segment],
+) {
     let mut above = vec![Vec::new(); n_vertices];
     let mut below = vec![Vec::new(); n_vertices];
     for segment in segments {
@@ -21,11 +25,17 @@ pub(super) fn minimise_crossings(rows: &mut Vec<Vec<usize>>, n_vertices: usize, 
         if fewest == 0 {
             break;
         }
-        let (neighbours, down) = if sweep % 2 == 0 { (&above, true) } else { (&below, false) };
+        let (neighbours, down) = if sweep % 2 == 0 {
+            (&above, true)
+        } else {
+            (&below, false)
+        };
         for step in 0..rows.len() {
             let row = if down { step } else { rows.len() - 1 - step };
-            let keys: Vec<(f64, usize)> =
-                rows[row].iter().map(|&id| (barycentre(id, neighbours, &positions), id)).collect();
+            let keys: Vec<(f64, usize)> = rows[row]
+                .iter()
+                .map(|&id| (barycentre(id, neighbours, &positions), id))
+                .collect();
             let mut keys = keys;
             keys.sort_by(|a, b| a.0.total_cmp(&b.0));
             rows[row] = keys.into_iter().map(|(_, id)| id).collect();
@@ -98,7 +108,12 @@ mod tests {
     use super::*;
 
     fn segment(from: usize, to: usize) -> Segment {
-        Segment { from, from_offset: 0.0, to, to_offset: 0.0 }
+        Segment {
+            from,
+            from_offset: 0.0,
+            to,
+            to_offset: 0.0,
+        }
     }
 
     #[test]
@@ -111,7 +126,14 @@ mod tests {
 
     #[test]
     fn crossings_are_counted_once_each() {
-        let below = vec![vec![3, 4, 5], vec![3, 4, 5], vec![3, 4, 5], vec![], vec![], vec![]];
+        let below = vec![
+            vec![3, 4, 5],
+            vec![3, 4, 5],
+            vec![3, 4, 5],
+            vec![],
+            vec![],
+            vec![],
+        ];
         let rows = [vec![0, 1, 2], vec![3, 4, 5]];
         assert_eq!(crossings(&rows, &below, &[0, 1, 2, 0, 1, 2]), 9);
     }

@@ -12,11 +12,19 @@ const SWEEPS: usize = 8;
 type Wish = (usize, f64, f64);
 
 /// The middles of all vertices, and the width of the whole.
-pub(super) fn assign(rows: &[Vec<usize>], vertices: &[Vertex], segments: &[Segment], gap: f64) -> (Vec<f64>, f64) {
+pub(super) fn assign(
+    rows: &[Vec<usize>],
+    vertices: &[Vertex],
+    segments: &[Segment],
+    gap: f64,
+) -> (Vec<f64>, f64) {
     let mut above: Vec<Vec<Wish>> = vec![Vec::new(); vertices.len()];
     let mut below: Vec<Vec<Wish>> = vec![Vec::new(); vertices.len()];
     for segment in segments {
-        let bends = [segment.from, segment.to].into_iter().filter(|&id| vertices[id].is_bend).count();
+        let bends = [segment.from, segment.to]
+            .into_iter()
+            .filter(|&id| vertices[id].is_bend)
+            .count();
         // Long edges should run straight: their inner parts weigh most.
         let weight = [1.0, 2.0, 8.0][bends];
         let shift = segment.from_offset - segment.to_offset;
@@ -38,15 +46,23 @@ pub(super) fn assign(rows: &[Vec<usize>], vertices: &[Vertex], segments: &[Segme
                 .map(|&id| {
                     let near = if down { &above[id] } else { &below[id] };
                     let far = if down { &below[id] } else { &above[id] };
-                    let far = if both || near.is_empty() { far.as_slice() } else { &[] };
+                    let far = if both || near.is_empty() {
+                        far.as_slice()
+                    } else {
+                        &[]
+                    };
                     wish(id, near.iter().chain(far), &middles)
                 })
                 .collect();
             settle(row, vertices, gap, &wishes, &mut middles);
         }
     }
-    let left = (0..vertices.len()).map(|id| middles[id] - vertices[id].width / 2.0).fold(f64::INFINITY, f64::min);
-    let right = (0..vertices.len()).map(|id| middles[id] + vertices[id].width / 2.0).fold(f64::NEG_INFINITY, f64::max);
+    let left = (0..vertices.len())
+        .map(|id| middles[id] - vertices[id].width / 2.0)
+        .fold(f64::INFINITY, f64::min);
+    let right = (0..vertices.len())
+        .map(|id| middles[id] + vertices[id].width / 2.0)
+        .fold(f64::NEG_INFINITY, f64::max);
     if vertices.is_empty() {
         return (middles, 2.0 * PADDING);
     }
@@ -63,11 +79,21 @@ fn wish<'a>(id: usize, neighbours: impl Iterator<Item = &'a Wish>, middles: &[f6
         sum += weight * (middles[neighbour] + shift);
         total += weight;
     }
-    if total > 0.0 { (sum / total, total) } else { (middles[id], 0.1) }
+    if total > 0.0 {
+        (sum / total, total)
+    } else {
+        (middles[id], 0.1)
+    }
 }
 
 /// Places a row: nearest to the wishes, in order, without overlap.
-fn settle(row: &[usize], vertices: &[Vertex], gap: f64, wishes: &[(f64, f64)], middles: &mut [f64]) {
+fn settle(
+    row: &[usize],
+    vertices: &[Vertex],
+    gap: f64,
+    wishes: &[(f64, f64)],
+    middles: &mut [f64],
+) {
     // Blocks of vertices that touch: (place of the first without its offset, weight, how many).
     let mut blocks: Vec<(f64, f64, usize)> = Vec::with_capacity(row.len());
     let mut offsets = Vec::with_capacity(row.len());
@@ -84,11 +110,17 @@ fn settle(row: &[usize], vertices: &[Vertex], gap: f64, wishes: &[(f64, f64)], m
         {
             blocks.pop();
             let weight = before_weight + block.1;
-            block = ((before * before_weight + block.0 * block.1) / weight, weight, count + block.2);
+            block = (
+                (before * before_weight + block.0 * block.1) / weight,
+                weight,
+                count + block.2,
+            );
         }
         blocks.push(block);
     }
-    let places = blocks.iter().flat_map(|&(place, _, count)| std::iter::repeat_n(place, count));
+    let places = blocks
+        .iter()
+        .flat_map(|&(place, _, count)| std::iter::repeat_n(place, count));
     for ((&id, offset), place) in row.iter().zip(offsets).zip(places) {
         middles[id] = place + offset;
     }
@@ -99,14 +131,24 @@ mod tests {
     use super::*;
 
     fn vertex(layer: usize) -> Vertex {
-        Vertex { layer, width: 10.0, is_bend: false }
+        Vertex {
+            layer,
+            width: 10.0,
+            is_bend: false,
+        }
     }
 
     #[test]
     fn rows_keep_their_order_and_their_distance() {
         let vertices = [vertex(0), vertex(0), vertex(0)];
         let mut middles = [0.0; 3];
-        settle(&[0, 1, 2], &vertices, 2.0, &[(50.0, 1.0), (0.0, 1.0), (100.0, 1.0)], &mut middles);
+        settle(
+            &[0, 1, 2],
+            &vertices,
+            2.0,
+            &[(50.0, 1.0), (0.0, 1.0), (100.0, 1.0)],
+            &mut middles,
+        );
         assert!((middles[1] - middles[0] - 12.0).abs() < 1e-9, "{middles:?}");
         assert!((middles[0] + middles[1] - 50.0).abs() < 1e-9, "{middles:?}");
         assert_eq!(middles[2], 100.0);
@@ -115,8 +157,12 @@ mod tests {
     #[test]
     fn a_chain_is_straight() {
         let vertices = [vertex(0), vertex(1), vertex(2)];
-        let segments = [(0, 1), (1, 2)]
-            .map(|(from, to)| Segment { from, from_offset: 0.0, to, to_offset: 0.0 });
+        let segments = [(0, 1), (1, 2)].map(|(from, to)| Segment {
+            from,
+            from_offset: 0.0,
+            to,
+            to_offset: 0.0,
+        });
         let (middles, width) = assign(&[vec![0], vec![1], vec![2]], &vertices, &segments, 2.0);
         assert!(middles.iter().all(|&middle| middle == middles[0]));
         assert_eq!(width, 10.0 + 2.0 * PADDING);
