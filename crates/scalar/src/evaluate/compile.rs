@@ -5,7 +5,7 @@
 //! typed; its sources were written by an earlier step, or hold constants, or are inputs; it
 //! never writes a buffer that it reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use kiln_tensor::DType;
 use smallvec::SmallVec;
@@ -66,6 +66,7 @@ impl BlockEvaluator {
             last_use: last_uses(expr),
             places: vec![None; types.len()],
             buffers: Vec::new(),
+            constants: HashMap::new(),
             free: BTreeMap::new(),
         };
         let mut steps = Vec::new();
@@ -148,6 +149,8 @@ struct Compiler {
     /// Where each node's values are.
     places: Vec<Option<Source>>,
     buffers: Vec<ScalarValue>,
+    /// The buffer of each constant.
+    constants: HashMap<ScalarValue, usize>,
     /// Buffers that nobody needs any more, by dtype.
     free: BTreeMap<DType, Vec<usize>>,
 }
@@ -159,8 +162,12 @@ impl Compiler {
     }
 
     fn constant(&mut self, value: ScalarValue) -> Source {
-        self.buffers.push(value);
-        Source::Buffer(self.buffers.len() - 1)
+        let buffers = &mut self.buffers;
+        let buffer = *self.constants.entry(value).or_insert_with(|| {
+            buffers.push(value);
+            buffers.len() - 1
+        });
+        Source::Buffer(buffer)
     }
 
     fn target(&mut self, dtype: DType) -> Target {

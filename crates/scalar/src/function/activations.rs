@@ -42,8 +42,8 @@ pub(super) fn table() -> Vec<NamedFunction> {
             "`x` above `alpha`, else 0; slope 0 at alpha.",
             |b, x, p| {
                 let (alpha, zero) = (b.literal(p[0], x), b.literal(0.0, x));
-                let above = b.gt(x, alpha);
-                b.select(above, x, zero)
+                let below = b.le(x, alpha);
+                b.select(below, zero, x)
             },
         )
         .with([parameter("alpha", 1.0)]),
