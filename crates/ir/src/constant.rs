@@ -144,3 +144,56 @@ impl BlobMap {
         self.0.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn constant(shape: &[usize], values: &[f32]) -> Constant {
+        Constant::new(Tensor::from_slice(shape, values).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_digest_covers_dtype_shape_and_elements() {
+        let base = constant(&[2, 2], &[1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(base, constant(&[2, 2], &[1.0, 2.0, 3.0, 4.0]));
+        assert_ne!(base, constant(&[4], &[1.0, 2.0, 3.0, 4.0]));
+        assert_ne!(base, constant(&[2, 2], &[1.0, 2.0, 3.0, 5.0]));
+        let bits = [1.0_f32, 2.0, 3.0, 4.0].map(f32::to_bits);
+        let other_dtype = Constant::new(Tensor::from_slice(&[2, 2], &bits).unwrap()).unwrap();
+        assert_ne!(base, other_dtype);
+    }
+
+    #[test]
+    fn a_view_is_the_constant_that_it_shows() {
+        let tensor = Tensor::from_slice(&[2, 2], &[1.0_f32, 2.0, 3.0, 4.0]).unwrap();
+        let transposed = Constant::new(tensor.transpose(&[1, 0]).unwrap()).unwrap();
+        assert_eq!(transposed, constant(&[2, 2], &[1.0, 3.0, 2.0, 4.0]));
+    }
+
+    #[test]
+    fn digests_round_trip_as_text() {
+        let digest = Digest::of_text("kiln");
+        assert_eq!(digest.to_string().parse(), Ok(digest));
+        assert_eq!(format!("{digest:?}"), digest.to_string());
+        assert_eq!("12".parse::<Digest>(), Err(ParseDigestError));
+        assert_eq!(digest.as_bytes().len(), 32);
+    }
+
+    #[test]
+    fn a_blob_map_is_ordered_by_digest() {
+        let mut blobs = BlobMap::new();
+        assert!(blobs.is_empty());
+        for value in 0..5_u8 {
+            blobs.insert(constant(&[1], &[f32::from(value)]));
+        }
+        blobs.insert(constant(&[1], &[0.0]));
+        assert_eq!(blobs.len(), 5);
+        assert!(blobs.iter().map(|(digest, _)| digest).is_sorted());
+        assert!(
+            blobs
+                .iter()
+                .all(|(digest, constant)| blobs.get(digest) == Some(constant))
+        );
+    }
+}

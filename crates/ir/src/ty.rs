@@ -156,3 +156,34 @@ impl fmt::Display for TypeDisplay<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    #[test]
+    fn nested_types_print_and_map() {
+        let mut dims = DimTable::new();
+        let (b, four) = (dims.symbol("B").unwrap(), dims.constant(4));
+        let tensor = Type::tensor(DType::F32, [b, four]);
+        let nested = Type::Optional(Box::new(Type::Sequence(Box::new(tensor.clone()))));
+        assert_eq!(
+            nested.display(&dims).to_string(),
+            "optional<seq<f32[B, 4]>>"
+        );
+        assert_eq!(nested.innermost().rank(), 2);
+        assert_eq!(
+            (nested.as_tensor(), tensor.as_tensor().is_some()),
+            (None, true)
+        );
+        let mapped = nested
+            .try_map_dims::<Infallible>(&mut |_| Ok(four))
+            .unwrap();
+        assert_eq!(
+            mapped.display(&dims).to_string(),
+            "optional<seq<f32[4, 4]>>"
+        );
+        assert_eq!(nested.try_map_dims(&mut |dim| Err(dim)), Err(b));
+    }
+}
