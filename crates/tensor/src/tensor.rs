@@ -215,18 +215,7 @@ impl Tensor {
             })?;
         match self.as_slice::<T>() {
             Ok(slice) => elements.extend_from_slice(slice),
-            Err(_) => {
-                let (bytes, size) = (self.storage.bytes(), size_of::<T>());
-                for offset in self.offsets() {
-                    let element = bytes
-                        .get(offset * size..(offset + 1) * size)
-                        .unwrap_or_default();
-                    elements.push(
-                        bytemuck::checked::try_pod_read_unaligned(element)
-                            .map_err(cast_error::<T>)?,
-                    );
-                }
-            }
+            Err(_) => elements.extend_from_slice(self.copied()?.as_slice::<T>()?),
         }
         Ok(elements)
     }
