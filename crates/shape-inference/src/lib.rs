@@ -1,1 +1,53 @@
-//! Shape inference for Kiln: rules per operation, the graph builder, the reader that fills in types.
+//! Shape inference for Kiln: what types an op's results have, over symbolic sizes.
+//!
+//! A [`ShapeInferenceRule`] says for a family of ops how result types follow from operand types; the
+//! [`ShapeInferenceEngine`] holds the rules, those of users' own ops among them. On top of it stand
+//! [`GraphBuilder`], which infers while a graph is built and reports the caller's mistakes where they
+//! are made; [`read_graph`], which fills in the types that a text leaves out; [`check_types`], which
+//! verifies types by proof; and [`infer_types`], which computes them anew.
+//!
+//! Inference also carries the elements of small integer tensors as expressions ([`KnownValue`]), so
+//! that sizes which travel as data become sizes again without a run-time detour.
+//!
+//! ```
+//! use kiln_shape_inference::GraphBuilder;
+//! use kiln_tensor::DType;
+//!
+//! let mut builder = GraphBuilder::new("mlp");
+//! let (batch, features) = (builder.symbol("B")?, builder.size(128));
+//! let x = builder.input("x", DType::F32, &[batch, features]);
+//! let units = builder.symbol("N")?;
+//! let w = builder.input("w", DType::F32, &[features, units]);
+//! let product = builder.matmul(x, w)?;
+//! let y = builder.relu(product)?;
+//! assert_eq!(builder.describe(y), "%3: f32[B, N]");
+//! let wrong = builder.matmul(w, x).unwrap_err();
+//! assert_eq!(wrong.code(), "E0331");
+//! let graph = builder.finish(&[("y", y)])?;
+//! # Ok::<(), kiln_shape_inference::InferError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod context;
+mod engine;
+mod error;
+mod known;
+mod node;
+mod rule;
+mod rules;
+mod values;
+
+mod builder;
+mod check;
+mod read;
+
+pub use builder::{Disagreement, GraphBuilder, LoopBody};
+pub use check::{check_types, check_types_with, infer_types, infer_types_with};
+pub use context::{Agreement, InferenceContext, InferenceState, Mode};
+pub use engine::ShapeInferenceEngine;
+pub use error::{InferError, InferErrorKind, InferErrors};
+pub use known::{Element, KNOWN_LIMIT, KnownValue, Ratio};
+pub use node::Node;
+pub use read::{InferredTypes, read_graph, read_graph_with};
+pub use rule::{Inferred, ShapeInferenceRule};

@@ -1,0 +1,163 @@
+//! Types that a model states for its values, against the inferred ones.
+
+use super::GraphBuilder;
+use crate::context::Mode;
+use crate::error::{InferError, InferErrorKind};
+use kiln_ir::{Type, ValueId};
+use kiln_symbolic_shape::{ContractFact, DimError, DimId, FactOrigin, Predicate, Proof};
+use kiln_tensor::DType;
+use std::collections::BTreeSet;
+
+/// A stated type that is proved wrong and was dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// The value.
+    pub value: ValueId,
+    /// The inferred type, in the text form.
+    pub inferred: String,
+    /// What was stated, in the text form; `?` where nothing was.
+    pub stated: String,
+}
+
+impl GraphBuilder {
+    /// States what a value's type is; `None` where nothing is known. Where it is proved, the stated
+    /// size is taken as it reads better; sizes with symbols that have no value here are passed over.
+    ///
+    /// # Errors
+    /// In strict mode, when the statement is not proved to be what was inferred. In lenient mode, an
+    /// unproved size becomes a run-time check and a wrong statement a [`Disagreement`].
+    pub fn annotate(
+        &mut self,
+        value: ValueId,
+        dtype: Option<DType>,
+        dims: &[Option<DimId>],
+    ) -> Result<(), InferError> {
+        let ty = self.tensor(value)?;
+        let proofs: Vec<Proof> =
+            match dtype.is_some_and(|dtype| dtype != ty.dtype) || dims.len() != ty.rank() {
+                true => vec![Proof::Disproved],
+                false => ty
+                    .dims
+                    .iter()
+                    .zip(dims)
+                    .map(|(&dim, &stated)| self.agreement(dim, stated))
+                    .collect(),
+            };
+        if proofs.contains(&Proof::Disproved) {
+            return self.disagree(value, dtype, dims, true);
+        }
+        if proofs.contains(&Proof::Unknown) && self.mode == Mode::Strict {
+            return self.disagree(value, dtype, dims, false);
+        }
+        let mut refined = ty.clone();
+        for ((dim, &stated), proof) in refined.dims.iter_mut().zip(dims).zip(proofs) {
+            let Some(stated) = stated else { continue };
+            if proof == Proof::Unknown && !self.require_stated(value, *dim, stated)? {
+                return self.disagree(value, dtype, dims, true);
+            }
+            let nested = self.region != self.graph.body();
+            if (proof == Proof::Proved || !nested) && self.reads_better(stated, *dim) {
+                *dim = stated;
+            }
+        }
+        self.graph.set_ty(value, Type::Tensor(refined));
+        Ok(())
+    }
+
+    /// The statements that were proved wrong and dropped, in order.
+    pub fn disagreements(&self) -> &[Disagreement] {
+        &self.disagreements
+    }
+
+    /// Whether every symbol in the size has a value here.
+    pub fn is_defined(&self, dim: DimId) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut unseen = self.dims().symbols_in(dim);
+        while let Some(symbol) = unseen.pop() {
+            if self.defined.contains(&symbol) || !seen.insert(symbol) {
+                continue;
+            }
+            match self.dims().definition(symbol) {
+                Some(definition) => unseen.extend(self.dims().symbols_in(definition)),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn agreement(&self, dim: DimId, stated: Option<DimId>) -> Proof {
+        match stated {
+            Some(stated) if stated != dim && self.is_defined(stated) => {
+                self.dims().equal(dim, stated)
+            }
+            _ => Proof::Proved,
+        }
+    }
+
+    /// Has the run time check a stated size; false when it never holds. Regions may never run, so nothing is checked there.
+    fn require_stated(
+        &mut self,
+        value: ValueId,
+        dim: DimId,
+        stated: DimId,
+    ) -> Result<bool, InferError> {
+        if self.region != self.graph.body() {
+            return Ok(true);
+        }
+        let origin = FactOrigin::Required(format!("stated type of {}", self.describe(value)));
+        let predicate = Predicate::Equal(dim, stated);
+        match self.dims_mut().assume(ContractFact { predicate, origin }) {
+            Ok(()) => Ok(true),
+            Err(DimError::Contradiction { .. }) => Ok(false),
+            Err(cause) => Err(self.mistake(InferErrorKind::Size(cause))),
+        }
+    }
+
+    fn reads_better(&self, stated: DimId, inferred: DimId) -> bool {
+        let weight = |dim: DimId| match (self.dims().as_constant(dim), self.dims().as_symbol(dim)) {
+            (Some(_), _) => 0,
+            (None, Some(_)) => 1,
+            (None, None) => 2,
+        };
+        weight(stated) < weight(inferred) && self.is_defined(stated)
+    }
+
+    fn disagree(
+        &mut self,
+        value: ValueId,
+        dtype: Option<DType>,
+        dims: &[Option<DimId>],
+        disproved: bool,
+    ) -> Result<(), InferError> {
+        let sizes: Vec<String> = dims
+            .iter()
+            .map(|dim| {
+                dim.map_or_else(
+                    || "?".to_owned(),
+                    |dim| self.dims().display(dim).to_string(),
+                )
+            })
+            .collect();
+        let dtype = dtype.map_or_else(|| "?".to_owned(), |dtype| dtype.to_string());
+        let stated = format!("{dtype}[{}]", sizes.join(", "));
+        let inferred = self.ty(value).display(self.dims()).to_string();
+        if self.mode == Mode::Lenient {
+            self.disagreements.push(Disagreement {
+                value,
+                inferred,
+                stated,
+            });
+            return Ok(());
+        }
+        let what = self.graph.value(value).name.as_deref().map_or_else(
+            || value.to_string(),
+            |name| format!("%{}", name.escape_debug()),
+        );
+        Err(self.mistake(InferErrorKind::Annotation {
+            what,
+            expected: inferred,
+            found: stated,
+            disproved,
+        }))
+    }
+}

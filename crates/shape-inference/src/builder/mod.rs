@@ -1,0 +1,383 @@
+//! The builder: adds ops to a graph and infers their types on the way.
+//!
+//! An op that does not fit is an error at once and leaves the graph as it was (an error inside a
+//! region's closure leaves that region open: drop the builder). The files add methods by family;
+//! composites such as softmax decompose into core ops.
+//!
+//! Invariant: every value of the graph has the type that inference gave it, and every operand is
+//! defined in the region in which it is read.
+
+mod annotate;
+mod contraction;
+mod control;
+mod elementwise;
+mod movement;
+mod normalize;
+mod reduction;
+mod sizes;
+mod slices;
+
+pub use annotate::Disagreement;
+pub use control::LoopBody;
+
+use crate::context::{InferenceContext, InferenceState, Mode};
+use crate::engine::ShapeInferenceEngine;
+use crate::error::{InferError, InferErrorKind};
+use crate::known::KnownValue;
+use crate::node::Node;
+use crate::rule::Inferred;
+use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
+use kiln_ir::{Constant, Dims, Graph, NewOp, Op, RegionId, TensorType, Type, ValueId, verify};
+use kiln_symbolic_shape::{DimError, DimId, DimTable, SymbolId};
+use kiln_tensor::{DType, Tensor};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Builds a graph op by op, with inferred types.
+#[derive(Clone, Debug)]
+pub struct GraphBuilder {
+    graph: Graph,
+    state: InferenceState,
+    engine: ShapeInferenceEngine,
+    mode: Mode,
+    origin: Option<Arc<str>>,
+    /// The region being filled.
+    region: RegionId,
+    /// The region that defines each value.
+    places: SecondaryMap<ValueId, PackedOption<RegionId>>,
+    /// Symbols that have a value at this point.
+    defined: BTreeSet<SymbolId>,
+    disagreements: Vec<Disagreement>,
+    /// How many more loop bodies may be built again.
+    rebuilds_left: u32,
+    /// The number of symbols made by `bind`, for their names.
+    n_bound: u64,
+}
+
+impl GraphBuilder {
+    /// A builder of an empty graph, with the rules of the core ops.
+    pub fn new(name: &str) -> Self {
+        Self::with_engine(name, ShapeInferenceEngine::new())
+    }
+
+    /// A builder with other rules.
+    pub fn with_engine(name: &str, engine: ShapeInferenceEngine) -> Self {
+        let graph = Graph::new(name);
+        let region = graph.body();
+        Self {
+            graph,
+            state: InferenceState::default(),
+            engine,
+            mode: Mode::Strict,
+            origin: None,
+            region,
+            places: SecondaryMap::new(),
+            defined: BTreeSet::new(),
+            disagreements: Vec::new(),
+            rebuilds_left: control::REBUILD_LIMIT,
+            n_bound: 0,
+        }
+    }
+
+    /// Says what [`annotate`](Self::annotate) does where a stated type is not proved.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
+    /// Says which node of the source program the following ops come from.
+    pub fn origin(&mut self, path: &str) {
+        self.origin = Some(path.into());
+    }
+
+    /// Says that the following ops come from no node.
+    pub fn clear_origin(&mut self) {
+        self.origin = None;
+    }
+
+    /// The graph so far.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Facts about the source program, to add to.
+    pub fn metadata_mut(&mut self) -> &mut std::collections::BTreeMap<String, String> {
+        self.graph.metadata_mut()
+    }
+
+    /// The graph's sizes and facts.
+    pub fn dims(&self) -> &DimTable {
+        self.graph.dims()
+    }
+
+    /// The graph's sizes and facts, to add to.
+    pub fn dims_mut(&mut self) -> &mut DimTable {
+        self.graph.dims_mut()
+    }
+
+    /// The symbol `name` as a size, declared if it is new: any size of 0 or more.
+    ///
+    /// # Errors
+    /// When the name is no identifier.
+    pub fn symbol(&mut self, name: &str) -> Result<DimId, InferError> {
+        let symbol = self.dims_mut().symbol(name);
+        self.place(symbol)
+    }
+
+    /// A known size.
+    pub fn size(&mut self, size: i64) -> DimId {
+        self.dims_mut().constant(size)
+    }
+
+    /// Known sizes.
+    pub fn sizes(&mut self, sizes: &[i64]) -> Dims {
+        sizes.iter().map(|&size| self.size(size)).collect()
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, value: ValueId) -> &Type {
+        self.graph.ty(value)
+    }
+
+    /// The tensor type of a value.
+    ///
+    /// # Errors
+    /// When it is a sequence or an optional.
+    pub fn tensor(&self, value: ValueId) -> Result<TensorType, InferError> {
+        match self.graph.tensor_ty(value) {
+            Some(ty) => Ok(ty.clone()),
+            None => Err(self.mistake(InferErrorKind::Operand {
+                index: 0,
+                expected: "a tensor".to_owned(),
+                found: self.describe(value),
+            })),
+        }
+    }
+
+    /// The sizes of a tensor.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub fn shape(&self, value: ValueId) -> Result<Dims, InferError> {
+        self.tensor(value).map(|ty| ty.dims)
+    }
+
+    /// The element type of a tensor.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub fn dtype(&self, value: ValueId) -> Result<DType, InferError> {
+        self.tensor(value).map(|ty| ty.dtype)
+    }
+
+    /// The number of axes of a tensor.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub fn rank(&self, value: ValueId) -> Result<usize, InferError> {
+        self.tensor(value).map(|ty| ty.rank())
+    }
+
+    /// An axis that may count from the end, as one that counts from the start.
+    ///
+    /// # Errors
+    /// When it is not in `[-rank, rank)`.
+    pub fn axis(&self, value: ValueId, axis: i64) -> Result<usize, InferError> {
+        let rank = self.rank(value)?;
+        self.axis_of_rank(axis, rank)
+    }
+
+    /// As [`axis`](Self::axis), for a rank.
+    ///
+    /// # Errors
+    /// When it is not in `[-rank, rank)`.
+    pub fn axis_of_rank(&self, axis: i64, rank: usize) -> Result<usize, InferError> {
+        let from_start = if axis < 0 {
+            i64::try_from(rank)
+                .ok()
+                .and_then(|rank| axis.checked_add(rank))
+        } else {
+            Some(axis)
+        };
+        from_start
+            .and_then(|axis| usize::try_from(axis).ok())
+            .filter(|&axis| axis < rank)
+            .ok_or_else(|| {
+                let expected = format!("an axis in -{rank} to {rank} - 1");
+                self.mistake(InferErrorKind::Attribute {
+                    name: "axis",
+                    expected,
+                    found: axis.to_string(),
+                })
+            })
+    }
+
+    /// A value with its type, as messages show it.
+    pub fn describe(&self, value: ValueId) -> String {
+        let ty = self.graph.ty(value).display(self.dims());
+        match self.graph.value(value).name.as_deref() {
+            Some(name) => format!("%{}: {ty}", name.escape_debug()),
+            None => format!("{value}: {ty}"),
+        }
+    }
+
+    /// Names a value.
+    pub fn name(&mut self, value: ValueId, name: &str) {
+        self.graph.set_value_name(value, Some(name));
+    }
+
+    /// Adds an input. Symbols that stand bare among its sizes get their value from it.
+    pub fn input(&mut self, name: &str, dtype: DType, dims: &[DimId]) -> ValueId {
+        self.input_of_type(name, Type::tensor(dtype, dims.iter().copied()))
+    }
+
+    /// Adds an input of any type.
+    pub fn input_of_type(&mut self, name: &str, ty: Type) -> ValueId {
+        let bare: Vec<SymbolId> = ty
+            .innermost()
+            .dims
+            .iter()
+            .filter_map(|&dim| self.dims().as_symbol(dim))
+            .collect();
+        self.defined.extend(bare);
+        let value = self.graph.add_input(name, ty);
+        self.places[value] = self.graph.body().into();
+        value
+    }
+
+    /// Adds a constant.
+    ///
+    /// # Errors
+    /// When a strided tensor cannot be made contiguous for want of memory.
+    pub fn constant(&mut self, tensor: Tensor) -> Result<ValueId, InferError> {
+        let constant =
+            Constant::new(tensor).map_err(|cause| self.mistake(InferErrorKind::Tensor(cause)))?;
+        self.op1(Op::Constant(constant), &[])
+    }
+
+    /// Adds an op; answers its results.
+    ///
+    /// # Errors
+    /// When the operands do not fit the op; the graph is then as it was.
+    pub fn op(
+        &mut self,
+        op: Op,
+        operands: &[ValueId],
+    ) -> Result<SmallVec<[ValueId; 1]>, InferError> {
+        self.append(op, operands, &[], &[])
+    }
+
+    /// Adds an op; answers its first result.
+    ///
+    /// # Errors
+    /// As [`op`](Self::op), and when the op has no result.
+    pub fn op1(&mut self, op: Op, operands: &[ValueId]) -> Result<ValueId, InferError> {
+        let results = self.op(op, operands)?;
+        results.first().copied().ok_or_else(|| {
+            self.mistake(InferErrorKind::Region {
+                what: "results".to_owned(),
+                expected: "1".to_owned(),
+                found: "0".to_owned(),
+            })
+        })
+    }
+
+    /// What is known of a value's elements.
+    pub fn known(&self, value: ValueId) -> Option<&KnownValue> {
+        self.state.known(&self.graph, value)
+    }
+
+    /// The elements of a small integer or bool tensor as expressions, if all are known.
+    pub fn known_values(&self, value: ValueId) -> Option<&[DimId]> {
+        self.known(value)?.as_dims()
+    }
+
+    /// Says what the graph gives and checks it.
+    ///
+    /// # Errors
+    /// When an output is not defined in the body, or the graph breaks a rule of structure.
+    pub fn finish<N: AsRef<str>>(mut self, outputs: &[(N, ValueId)]) -> Result<Graph, InferError> {
+        self.clear_origin();
+        let values: Vec<ValueId> = outputs.iter().map(|&(_, value)| value).collect();
+        self.check_places("return", &values)?;
+        self.graph
+            .set_outputs(outputs.iter().map(|(name, value)| (name, *value)));
+        match verify(&self.graph) {
+            Ok(()) => Ok(self.graph),
+            Err(errors) => Err(InferError::new("graph", InferErrorKind::Structure(errors))),
+        }
+    }
+
+    fn append(
+        &mut self,
+        op: Op,
+        operands: &[ValueId],
+        regions: &[RegionId],
+        symbols: &[SymbolId],
+    ) -> Result<SmallVec<[ValueId; 1]>, InferError> {
+        let origin = self.origin.clone();
+        let node = Node {
+            op: &op,
+            operands,
+            regions,
+            symbols,
+            origin: origin.as_deref().map(Cow::Borrowed),
+        };
+        self.check_places(&node.label(), operands)?;
+        let mut ctx = InferenceContext::new(&mut self.graph, &mut self.state);
+        let inferred = self.engine.infer(&mut ctx, &node)?;
+        let new = NewOp {
+            op,
+            operands: operands.into(),
+            result_types: inferred.types.clone(),
+            regions: regions.into(),
+            symbols: symbols.into(),
+            origin,
+        };
+        Ok(self.add_op(new, inferred))
+    }
+
+    fn add_op(&mut self, new: NewOp, inferred: Inferred) -> SmallVec<[ValueId; 1]> {
+        self.defined.extend(new.symbols.iter().copied());
+        let op = self.graph.append(self.region, new);
+        self.state.remember(op, inferred);
+        let results = self.graph.op(op).results.clone();
+        for &result in &results {
+            self.places[result] = self.region.into();
+        }
+        results
+    }
+
+    /// Every value must be of this graph and defined in the region being filled.
+    fn check_places(&self, label: &str, values: &[ValueId]) -> Result<(), InferError> {
+        let here = Some(self.region);
+        match values
+            .iter()
+            .position(|&value| self.places[value].expand() != here)
+        {
+            None => Ok(()),
+            Some(index) => {
+                let value = values[index].to_string();
+                Err(InferError::new(
+                    label,
+                    InferErrorKind::NotDefined { index, value },
+                ))
+            }
+        }
+    }
+
+    /// An error that is not about one core op: about the source node, or the call.
+    fn mistake(&self, kind: InferErrorKind) -> InferError {
+        match &self.origin {
+            Some(origin) => InferError::new(origin.escape_debug().to_string(), kind),
+            None => InferError::new("builder", kind),
+        }
+    }
+
+    /// Places an error of computing sizes.
+    fn place<T>(&self, result: Result<T, DimError>) -> Result<T, InferError> {
+        result.map_err(|cause| self.mistake(InferErrorKind::Size(cause)))
+    }
+}

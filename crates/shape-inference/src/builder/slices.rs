@@ -1,0 +1,206 @@
+//! Slices: whole ranges of axes, with the clamping that Python and ONNX have.
+
+use super::GraphBuilder;
+use crate::error::{InferError, InferErrorKind};
+use kiln_ir::{Dims, Integers, Op, ValueId};
+use kiln_symbolic_shape::{DimError, DimId, DimTable, Predicate, Proof};
+
+/// Ends at or beyond this mean the end of the axis, whatever its size: how exporters write it.
+const END: i64 = i32::MAX as i64;
+
+impl GraphBuilder {
+    /// `result[i..] = x[starts + steps * i]`, per axis; in bounds, or a fault at run time.
+    ///
+    /// # Errors
+    /// When there is not one entry per axis, a step is 0, or an index is always out of bounds.
+    pub fn slice(
+        &mut self,
+        x: ValueId,
+        starts: &[DimId],
+        sizes: &[DimId],
+        steps: &[i64],
+    ) -> Result<ValueId, InferError> {
+        let steps = steps.iter().copied().collect();
+        self.op1(
+            Op::Slice {
+                starts: starts.into(),
+                sizes: sizes.into(),
+                steps,
+            },
+            &[x],
+        )
+    }
+
+    /// `size` elements of one axis from `start` on.
+    ///
+    /// # Errors
+    /// When the axis is not there, or an index is always out of bounds.
+    pub fn slice_axis(
+        &mut self,
+        x: ValueId,
+        axis: usize,
+        start: DimId,
+        size: DimId,
+    ) -> Result<ValueId, InferError> {
+        self.slice_one(x, axis, start, size, 1)
+    }
+
+    /// Elements of one axis from `start` to before `end`, `step` apart, as Python and ONNX read them:
+    /// negative positions count from the end, and what lies outside is cut off.
+    ///
+    /// # Errors
+    /// When the axis is not there, or `step` is 0.
+    pub fn slice_range(
+        &mut self,
+        x: ValueId,
+        axis: usize,
+        start: DimId,
+        end: DimId,
+        step: i64,
+    ) -> Result<ValueId, InferError> {
+        let own = self.shape(x)?;
+        self.expect_axis(axis, own.len())?;
+        if step == 0 || step == i64::MIN {
+            let expected = "a step that is not 0".to_owned();
+            return Err(self.mistake(InferErrorKind::Attribute {
+                name: "steps",
+                expected,
+                found: step.to_string(),
+            }));
+        }
+        let resolved = range(self.dims_mut(), own[axis], start, end, step);
+        let (start, size) = self.place(resolved)?;
+        self.slice_one(x, axis, start, size, step)
+    }
+
+    /// One axis run backwards.
+    ///
+    /// # Errors
+    /// When the axis is not there.
+    pub fn reverse(&mut self, x: ValueId, axis: usize) -> Result<ValueId, InferError> {
+        let own = self.shape(x)?;
+        self.expect_axis(axis, own.len())?;
+        let one = self.size(1);
+        let last = self.dims_mut().sub(own[axis], one);
+        let last = self.place(last)?;
+        self.slice_one(x, axis, last, own[axis], -1)
+    }
+
+    /// Consecutive parts of one axis, which together are all of it.
+    ///
+    /// # Errors
+    /// When the axis is not there, or the sizes never add up to its size.
+    pub fn split(
+        &mut self,
+        x: ValueId,
+        axis: usize,
+        sizes: &[DimId],
+    ) -> Result<Vec<ValueId>, InferError> {
+        let own = self.shape(x)?;
+        self.expect_axis(axis, own.len())?;
+        let total = self.dims_mut().sum(sizes);
+        let total = self.place(total)?;
+        if self.dims().equal(total, own[axis]) == Proof::Disproved {
+            return Err(self.mistake(InferErrorKind::SizeConflict {
+                what: "total sizes of a split".to_owned(),
+                left: self.describe(x),
+                right: self.dims().display_shape(sizes).to_string(),
+                expected: self.dims().display(own[axis]).to_string(),
+                found: self.dims().display(total).to_string(),
+            }));
+        }
+        let mut parts = Vec::with_capacity(sizes.len());
+        let mut start = self.size(0);
+        for &size in sizes {
+            parts.push(self.slice_axis(x, axis, start, size)?);
+            let next = self.dims_mut().add(start, size);
+            start = self.place(next)?;
+        }
+        Ok(parts)
+    }
+
+    fn slice_one(
+        &mut self,
+        x: ValueId,
+        axis: usize,
+        start: DimId,
+        size: DimId,
+        step: i64,
+    ) -> Result<ValueId, InferError> {
+        let own = self.shape(x)?;
+        self.expect_axis(axis, own.len())?;
+        let zero = self.size(0);
+        if start == zero && size == own[axis] && step == 1 {
+            return Ok(x);
+        }
+        let mut starts: Dims = own.iter().map(|_| zero).collect();
+        let mut sizes = own.clone();
+        let mut steps: Integers = own.iter().map(|_| 1).collect();
+        (starts[axis], sizes[axis], steps[axis]) = (start, size, step);
+        self.slice(x, &starts, &sizes, &steps)
+    }
+}
+
+/// First index and number of elements of a range, cut off at the axis of size `size`.
+fn range(
+    dims: &mut DimTable,
+    size: DimId,
+    start: DimId,
+    end: DimId,
+    step: i64,
+) -> Result<(DimId, DimId), DimError> {
+    let (zero, one) = (dims.constant(0), dims.constant(1));
+    let distance = if step > 0 {
+        let start = position(dims, size, start, zero, size)?;
+        let end = position(dims, size, end, zero, size)?;
+        (start, dims.sub(end, start)?)
+    } else {
+        // Backwards the positions are -1 (before the first) to size - 1.
+        let (first, last) = (dims.constant(-1), dims.sub(size, one)?);
+        let start = position(dims, size, start, first, last)?;
+        let end = position(dims, size, end, first, last)?;
+        (start, dims.sub(start, end)?)
+    };
+    let (start, distance) = distance;
+    let distance = dims.max(distance, zero)?;
+    let stride = dims.constant(step.abs());
+    let count = dims.ceil_div(distance, stride)?;
+    Ok((start, count))
+}
+
+/// A position that may count from the end, cut off to `low` and `high`.
+fn position(
+    dims: &mut DimTable,
+    size: DimId,
+    position: DimId,
+    low: DimId,
+    high: DimId,
+) -> Result<DimId, DimError> {
+    let zero = dims.constant(0);
+    match dims.as_constant(position) {
+        Some(at) if at >= END => return Ok(high),
+        Some(at) if at <= -END => return Ok(low),
+        _ => {}
+    }
+    let range = dims.range(position);
+    let from_start = if range.min.is_some_and(|min| min >= 0) {
+        position
+    } else if range.max.is_some_and(|max| max < 0) {
+        dims.add(position, size)?
+    } else {
+        // -1 for negative positions, 0 for others; so size is added to negative ones alone.
+        let minus_one = dims.constant(-1);
+        let sign = dims.min(position, zero)?;
+        let sign = dims.max(sign, minus_one)?;
+        let added = dims.mul(size, sign)?;
+        dims.sub(position, added)?
+    };
+    let raised = match dims.prove(&Predicate::LessEqual(low, from_start)) {
+        Proof::Proved => from_start,
+        _ => dims.max(from_start, low)?,
+    };
+    match dims.prove(&Predicate::LessEqual(raised, high)) {
+        Proof::Proved => Ok(raised),
+        _ => dims.min(raised, high),
+    }
+}

@@ -1,0 +1,262 @@
+//! Types of a whole graph: checked by proof, or computed anew.
+//!
+//! Both take a graph that `kiln_ir::verify` accepts, and visit its ops in program order, those of
+//! regions before the op that holds them, with what is known of captures.
+
+use crate::context::{Agreement, InferenceContext, InferenceState};
+use crate::engine::ShapeInferenceEngine;
+use crate::error::{InferError, InferErrorKind, InferErrors};
+use crate::node::Node;
+use crate::rule::Inferred;
+use kiln_ir::{Graph, Op, OpData, OpId, REGION_DEPTH_LIMIT, RegionId, Type, ValueId};
+use kiln_symbolic_shape::Predicate;
+
+/// The number of errors after which a check stops collecting.
+const ERROR_LIMIT: usize = 100;
+
+/// Checks by proof that every op of a verified graph gives the types that its results have.
+///
+/// # Errors
+/// Every op whose operands do not fit, or whose types are not proved, up to a hundred.
+pub fn check_types(graph: &Graph) -> Result<(), InferErrors> {
+    check_types_with(graph, &ShapeInferenceEngine::new())
+}
+
+/// As [`check_types`], with other rules.
+///
+/// # Errors
+/// As [`check_types`].
+pub fn check_types_with(graph: &Graph, engine: &ShapeInferenceEngine) -> Result<(), InferErrors> {
+    // Rules may add sizes and facts; those are not for the graph that is only checked.
+    let mut graph = graph.clone();
+    let mut state = InferenceState::default();
+    let mut errors = Vec::new();
+    for visit in visits(&graph) {
+        let Visit::Infer { op, depth } = visit else {
+            capture(&graph, &mut state, visit);
+            continue;
+        };
+        let data = graph.op(op).clone();
+        let stated = stated_types(&graph, &data);
+        state.depth = depth;
+        let mut ctx = InferenceContext::new(&mut graph, &mut state);
+        match engine.validate(&mut ctx, &Node::of_op(&data), &stated) {
+            Ok(inferred) => state.remember(op, inferred),
+            Err(error) => errors.push(error),
+        }
+        if errors.len() == ERROR_LIMIT {
+            break;
+        }
+    }
+    InferErrors::check(errors)
+}
+
+/// Computes every type of a verified graph anew, for instance after facts were added. What the types
+/// were stays as a check: where it is not proved to be what they are now, as a contract fact.
+///
+/// # Errors
+/// When an op's operands do not fit, or a type can no longer be what it was.
+pub fn infer_types(graph: Graph) -> Result<Graph, InferErrors> {
+    infer_types_with(graph, &ShapeInferenceEngine::new())
+}
+
+/// As [`infer_types`], with other rules.
+///
+/// # Errors
+/// As [`infer_types`].
+pub fn infer_types_with(
+    mut graph: Graph,
+    engine: &ShapeInferenceEngine,
+) -> Result<Graph, InferErrors> {
+    let mut state = InferenceState::default();
+    for visit in visits(&graph) {
+        let Visit::Infer { op, depth } = visit else {
+            if let Visit::Enter { op } = visit {
+                retype_parameters(&mut graph, op);
+            }
+            capture(&graph, &mut state, visit);
+            continue;
+        };
+        let data = graph.op(op).clone();
+        let stated = stated_types(&graph, &data);
+        state.depth = depth;
+        let mut ctx = InferenceContext::new(&mut graph, &mut state);
+        let inferred = retype(&mut ctx, engine, &data, &stated)?;
+        for (&result, ty) in data.results.iter().zip(&inferred.types) {
+            graph.set_ty(result, ty.clone());
+        }
+        state.remember(op, inferred);
+    }
+    Ok(graph)
+}
+
+/// The types an op's results are to have.
+fn retype(
+    ctx: &mut InferenceContext<'_>,
+    engine: &ShapeInferenceEngine,
+    data: &OpData,
+    stated: &[Type],
+) -> Result<Inferred, InferError> {
+    let node = Node::of_op(data);
+    if matches!(data.op, Op::If | Op::Loop { .. }) {
+        // Their symbols are tied to the sizes that the types state.
+        return engine.validate(ctx, &node, stated);
+    }
+    let inferred = engine.infer(ctx, &node)?;
+    if inferred.types.len() != stated.len() {
+        ctx.check_types(&node, &inferred.types, stated)?;
+    }
+    for (index, (ty, before)) in inferred.types.iter().zip(stated).enumerate() {
+        let what = format!("result {index}");
+        if ctx.compare(ty, before) == Agreement::Different {
+            ctx.check_type(&node, &what, ty, before)?;
+        }
+        for (&dim, &before) in ty.innermost().dims.iter().zip(&before.innermost().dims) {
+            if !ctx.require(&node, Predicate::Equal(dim, before), "stated type")? {
+                let (expected, found) = (ctx.show(dim), ctx.show(before));
+                return Err(node.error(InferErrorKind::Annotation {
+                    what,
+                    expected,
+                    found,
+                    disproved: true,
+                }));
+            }
+        }
+    }
+    Ok(inferred)
+}
+
+/// One thing to do on the way through a graph.
+#[derive(Clone, Copy)]
+enum Visit {
+    /// The regions of an op are about to be visited.
+    Enter { op: OpId },
+    /// An op, its regions done.
+    Infer { op: OpId, depth: usize },
+}
+
+fn visits(graph: &Graph) -> Vec<Visit> {
+    enum Work {
+        Region {
+            region: RegionId,
+            next: usize,
+            depth: usize,
+        },
+        Finish {
+            op: OpId,
+            depth: usize,
+        },
+    }
+    let mut visits = Vec::with_capacity(graph.n_ops());
+    let mut work = vec![Work::Region {
+        region: graph.body(),
+        next: 0,
+        depth: 0,
+    }];
+    while let Some(item) = work.pop() {
+        match item {
+            Work::Finish { op, depth } => visits.push(Visit::Infer { op, depth }),
+            Work::Region {
+                region,
+                next,
+                depth,
+            } => {
+                let Some(&op) = graph.region(region).ops.get(next) else {
+                    continue;
+                };
+                work.push(Work::Region {
+                    region,
+                    next: next + 1,
+                    depth,
+                });
+                let regions = &graph.op(op).regions;
+                if !regions.is_empty() {
+                    visits.push(Visit::Enter { op });
+                }
+                work.push(Work::Finish { op, depth });
+                if depth < REGION_DEPTH_LIMIT {
+                    let inner = regions.iter().rev();
+                    work.extend(inner.map(|&region| Work::Region {
+                        region,
+                        next: 0,
+                        depth: depth + 1,
+                    }));
+                }
+            }
+        }
+    }
+    visits
+}
+
+/// Lets the parameters that stand for captures know what is known of them.
+fn capture(graph: &Graph, state: &mut InferenceState, visit: Visit) {
+    let Visit::Enter { op } = visit else { return };
+    for (_, operand, parameter) in captures(graph, op) {
+        let known = state.known(graph, operand).cloned();
+        state.remember_parameter(parameter, known);
+    }
+}
+
+/// The operands of a control op with the parameters that stand for them, captures alone.
+fn captures(graph: &Graph, op: OpId) -> Vec<(RegionId, ValueId, ValueId)> {
+    let data = graph.op(op);
+    let (operands, parameters) = match data.op {
+        Op::Loop { carried } => (2 + carried, 1 + carried),
+        _ => (1, 0),
+    };
+    let mut pairs = Vec::new();
+    for &region in &data.regions {
+        let inside = graph.region(region).parameters.iter().skip(parameters);
+        pairs.extend(
+            data.operands
+                .iter()
+                .skip(operands)
+                .zip(inside)
+                .map(|(&operand, &inside)| (region, operand, inside)),
+        );
+    }
+    pairs
+}
+
+/// Gives parameters the types of what they stand for; sizes with a symbol of their own per iteration stay.
+fn retype_parameters(graph: &mut Graph, op: OpId) {
+    for (_, operand, parameter) in captures(graph, op) {
+        let ty = graph.ty(operand).clone();
+        graph.set_ty(parameter, ty);
+    }
+    let data = graph.op(op);
+    let (Op::Loop { carried }, Some(&region)) = (&data.op, data.regions.first()) else {
+        return;
+    };
+    let carried: Vec<(ValueId, ValueId)> = data
+        .operands
+        .iter()
+        .skip(2)
+        .zip(graph.region(region).parameters.iter().skip(1))
+        .take(*carried)
+        .map(|(&operand, &parameter)| (operand, parameter))
+        .collect();
+    let own = graph.region(region).symbols.clone();
+    for (operand, parameter) in carried {
+        let outside = graph.ty(operand).innermost().dims.clone();
+        let mut outside = outside.into_iter();
+        let ty = graph.ty(parameter).clone();
+        let dims = graph.dims();
+        let retyped: Result<Type, std::convert::Infallible> = ty.try_map_dims(&mut |dim| {
+            let initial = outside.next().unwrap_or(dim);
+            let changes = dims
+                .as_symbol(dim)
+                .is_some_and(|symbol| own.contains(&symbol));
+            Ok(if changes { dim } else { initial })
+        });
+        let Ok(retyped) = retyped;
+        graph.set_ty(parameter, retyped);
+    }
+}
+
+fn stated_types(graph: &Graph, data: &OpData) -> Vec<Type> {
+    data.results
+        .iter()
+        .map(|&value| graph.ty(value).clone())
+        .collect()
+}

@@ -1,0 +1,148 @@
+//! An op as a rule sees it: the op, what it reads, and where it came from.
+//!
+//! A node may stand in a graph already or be about to be added; its results are not part of it.
+
+use crate::error::{InferError, InferErrorKind};
+use kiln_ir::{Op, OpData, RegionId, ValueId};
+use kiln_symbolic_shape::{DimError, SymbolId};
+use kiln_tensor::TensorError;
+use std::borrow::Cow;
+
+/// An op with its operands, regions and symbols.
+#[derive(Clone, Debug)]
+pub struct Node<'a> {
+    /// The operation and its attributes.
+    pub op: &'a Op,
+    /// What it reads.
+    pub operands: &'a [ValueId],
+    /// The regions of control ops.
+    pub regions: &'a [RegionId],
+    /// The symbols it gives a value.
+    pub symbols: &'a [SymbolId],
+    /// What messages call it besides its mnemonic: the path of the source node, or a result's id.
+    pub origin: Option<Cow<'a, str>>,
+}
+
+impl<'a> Node<'a> {
+    /// The node of an op that stands in a graph.
+    pub fn of_op(data: &'a OpData) -> Self {
+        let origin = match &data.origin {
+            Some(origin) => Some(Cow::Borrowed(&**origin)),
+            None => data
+                .results
+                .first()
+                .map(|value| Cow::Owned(value.to_string())),
+        };
+        Self {
+            op: &data.op,
+            operands: &data.operands,
+            regions: &data.regions,
+            symbols: &data.symbols,
+            origin,
+        }
+    }
+
+    /// What messages call the op, such as `matmul (encoder/MatMul_3)`; safe to print.
+    pub fn label(&self) -> String {
+        let mnemonic = match self.op {
+            Op::Custom { name, .. } => format!("custom {:?}", name),
+            op => op.mnemonic().to_owned(),
+        };
+        match &self.origin {
+            Some(origin) => format!("{mnemonic} ({})", origin.escape_debug()),
+            None => mnemonic,
+        }
+    }
+
+    /// An error about this op.
+    pub fn error(&self, kind: InferErrorKind) -> InferError {
+        InferError::new(self.label(), kind)
+    }
+
+    /// An error about an attribute of this op.
+    pub fn attribute_error(
+        &self,
+        name: &'static str,
+        expected: impl Into<String>,
+        found: impl ToString,
+    ) -> InferError {
+        let (expected, found) = (expected.into(), found.to_string());
+        self.error(InferErrorKind::Attribute {
+            name,
+            expected,
+            found,
+        })
+    }
+
+    /// Places an error of computing sizes at this op.
+    pub fn size<T>(&self, result: Result<T, DimError>) -> Result<T, InferError> {
+        result.map_err(|cause| self.error(InferErrorKind::Size(cause)))
+    }
+
+    /// Places an error of making a tensor at this op.
+    pub fn tensor<T>(&self, result: Result<T, TensorError>) -> Result<T, InferError> {
+        result.map_err(|cause| self.error(InferErrorKind::Tensor(cause)))
+    }
+
+    /// Operand `index`.
+    ///
+    /// # Errors
+    /// When the op has fewer operands.
+    pub fn operand(&self, index: usize) -> Result<ValueId, InferError> {
+        self.operands.get(index).copied().ok_or_else(|| {
+            self.error(InferErrorKind::Operand {
+                index,
+                expected: "an operand".to_owned(),
+                found: format!("{} operands", self.operands.len()),
+            })
+        })
+    }
+
+    /// Checks the number of operands.
+    ///
+    /// # Errors
+    /// When it is not `expected`.
+    pub fn expect_operands(&self, expected: usize) -> Result<(), InferError> {
+        let found = self.operands.len();
+        if found == expected {
+            return Ok(());
+        }
+        Err(self.error(InferErrorKind::Operand {
+            index: found.min(expected),
+            expected: format!("{expected} operands"),
+            found: format!("{found}"),
+        }))
+    }
+
+    /// Checks that an axis attribute is below `rank`.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn expect_axis(
+        &self,
+        name: &'static str,
+        axis: usize,
+        rank: usize,
+    ) -> Result<(), InferError> {
+        if axis < rank {
+            return Ok(());
+        }
+        Err(self.attribute_error(name, format!("an axis below the rank, {rank}"), axis))
+    }
+
+    /// Checks the length of a list attribute.
+    ///
+    /// # Errors
+    /// When it is not `expected`.
+    pub fn expect_length(
+        &self,
+        name: &'static str,
+        found: usize,
+        expected: usize,
+    ) -> Result<(), InferError> {
+        if found == expected {
+            return Ok(());
+        }
+        Err(self.attribute_error(name, format!("{expected} entries"), found))
+    }
+}

@@ -1,0 +1,78 @@
+//! Data that become sizes: `bind`, the indices of non-zero elements, the k largest.
+
+use crate::context::InferenceContext;
+use crate::error::{InferError, InferErrorKind};
+use crate::node::Node;
+use crate::rule::{Inferred, ShapeInferenceRule};
+use kiln_ir::{Op, Type};
+use kiln_symbolic_shape::{Predicate, Proof};
+use kiln_tensor::DType;
+
+#[derive(Debug)]
+pub(super) struct DataDependentRule;
+
+impl ShapeInferenceRule for DataDependentRule {
+    fn name(&self) -> &str {
+        "data_dependent"
+    }
+
+    fn can_infer(&self, op: &Op) -> bool {
+        matches!(op, Op::Bind | Op::NonZero | Op::TopK { .. })
+    }
+
+    fn infer(
+        &self,
+        ctx: &mut InferenceContext<'_>,
+        node: &Node<'_>,
+    ) -> Result<Inferred, InferError> {
+        node.expect_operands(1)?;
+        let operand = ctx.tensor(node, 0)?;
+        match node.op {
+            Op::Bind => {
+                let length = match operand.dims.as_slice() {
+                    [] => Some(1),
+                    [length] => ctx.dims().as_constant(*length),
+                    _ => None,
+                };
+                let fits =
+                    length.is_some_and(|length| usize::try_from(length) == Ok(node.symbols.len()));
+                if operand.dtype.is_integer() && fits {
+                    return Ok(Inferred::default());
+                }
+                Err(node.error(InferErrorKind::Operand {
+                    index: 0,
+                    expected: format!("an integer for each of {} symbols", node.symbols.len()),
+                    found: ctx.describe(node.operand(0)?),
+                }))
+            }
+            Op::NonZero => {
+                let rank = ctx.dims_mut().constant(operand.rank() as i64);
+                let elements = node.size(ctx.dims_mut().product(&operand.dims))?;
+                Ok(Inferred::all([
+                    Type::tensor(DType::I64, [rank, elements]),
+                    Type::tensor(DType::I64, []),
+                ]))
+            }
+            Op::TopK { k, axis, .. } => {
+                node.expect_axis("axis", *axis, operand.rank())?;
+                ctx.check_size(node, "k", *k)?;
+                let size = operand.dims[*axis];
+                if ctx.prove(&Predicate::LessEqual(*k, size)) == Proof::Disproved {
+                    return Err(node.error(InferErrorKind::OutOfBounds {
+                        what: "k".to_owned(),
+                        operand: ctx.describe(node.operand(0)?),
+                        expected: format!("at most {}", ctx.show(size)),
+                        found: ctx.show(*k),
+                    }));
+                }
+                let mut dims = operand.dims;
+                dims[*axis] = *k;
+                Ok(Inferred::all([
+                    Type::tensor(operand.dtype, dims.clone()),
+                    Type::tensor(DType::I64, dims),
+                ]))
+            }
+            _ => unreachable!("`can_infer` lists the ops"),
+        }
+    }
+}
