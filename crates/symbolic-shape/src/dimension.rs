@@ -195,6 +195,14 @@ impl SymbolicDimension {
         }
     }
 
+    /// The bounds and the multiple in words, for messages.
+    pub(crate) fn requirement(&self) -> String {
+        match self.multiple {
+            1 => self.bounds().to_string(),
+            multiple => format!("{} in multiples of {multiple}", self.bounds()),
+        }
+    }
+
     pub(crate) fn residues(&self) -> Congruence {
         self.value()
             .map_or(Congruence::new(self.multiple, 0), Congruence::exactly)
@@ -255,7 +263,7 @@ mod tests {
     #[test]
     fn impossible_constraints_are_rejected() {
         assert_eq!(
-            SymbolicDimension::range("B", 5..=4).unwrap_err().code(),
+            SymbolicDimension::range("B", 5..5).unwrap_err().code(),
             "E0307"
         );
         assert_eq!(

@@ -1,26 +1,68 @@
-//! Symbolic dimensions: expressions over sizes that are not known yet, what is known about them, and proofs.
+//! Symbolic dimensions: sizes that are not known yet, what is known about them, and proofs about them.
+//!
+//! A compiler for tensors of changing shape must answer questions such as "are these two sizes always equal?" and "is this
+//! one a multiple of 8?" without ever seeing a concrete size. This crate is a small prover for such questions, no algebra
+//! system:
+//!
+//! - [`DimTable`] holds the expressions of one graph, hash-consed in a normal form: equal ids are equal expressions. A
+//!   symbol ranges over every integer from 0 up unless it is declared otherwise; 0 and 1 are never special.
+//! - Three kinds of knowledge are three types: a [`ContractFact`] holds or the call is rejected, a [`PlanFact`] selects
+//!   between plans, a [`Hint`] changes speed alone.
+//! - [`DimTable::prove`] answers [`Proof::Proved`], [`Proof::Disproved`] or [`Proof::Unknown`] within a limit of steps.
+//! - [`DimTable::evaluate`] computes concrete sizes with checks.
+//! - [`SymbolicDimension`] and [`SymbolicShape`] describe sizes at the API's edge, where there is no table.
+//! - [`text`] has the lexer and the diagnostics that all of Kiln's text forms share.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use kiln_symbolic_shape::{Binding, DimTable, Predicate, SymbolicDimension};
+//!
+//! let mut table = DimTable::new();
+//! let height = table.declare(SymbolicDimension::named("H").multiple_of(32)?)?;
+//! let h = table.dim(height);
+//! let (two, sixteen, thirty_two) = (table.constant(2), table.constant(16), table.constant(32));
+//! let coarse = table.ceil_div(h, thirty_two)?;
+//! let doubled = table.mul(two, coarse)?;
+//! let fine = table.ceil_div(h, sixteen)?;
+//! assert!(table.prove(&Predicate::Equal(doubled, fine)).is_proved());
+//!
+//! let mut sizes = Binding::new();
+//! sizes.set(height, 640)?;
+//! assert_eq!(table.evaluate(fine, &sizes)?, 40);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod text;
 
 mod binding;
 mod congruence;
+mod constraint;
 mod dimension;
 mod error;
 mod fact;
+mod guard;
 mod ids;
 mod limits;
 mod polynomial;
 mod prove;
 mod range;
+mod shape;
 mod table;
 
+#[cfg(test)]
+mod tests;
+
 pub use binding::Binding;
+pub use constraint::{Constraint, ConstraintSet, Extent};
 pub use dimension::SymbolicDimension;
 pub use error::{DimError, EvaluateError};
 pub use fact::{ContractFact, FactOrigin, Hint, PlanFact, Predicate};
+pub use guard::{Guard, GuardSet};
 pub use ids::{DimId, SymbolId};
 pub use limits::DimLimits;
 pub use prove::{Fuel, Proof};
 pub use range::DimRange;
+pub use shape::{SymbolicShape, Unification};
 pub use table::{DimDisplay, DimImport, DimTable, PredicateDisplay, ShapeDisplay};

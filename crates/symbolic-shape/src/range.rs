@@ -134,7 +134,7 @@ impl DimRange {
     /// The range of the `n`-th power.
     pub(crate) fn power(&self, n: usize) -> DimRange {
         let result = (1..n).fold(*self, |acc, _| acc.mul(self));
-        if n % 2 == 0 {
+        if n.is_multiple_of(2) {
             result.intersect(&DimRange::SIZE)
         } else {
             result

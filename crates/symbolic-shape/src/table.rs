@@ -57,6 +57,8 @@ pub struct DimTable {
     knowledge: Knowledge,
     /// How many canonical forms are being built inside each other.
     canonicalizing: usize,
+    /// How many consequences of a fact are being drawn inside each other.
+    learning: usize,
     facts: Vec<ContractFact>,
     known_facts: HashSet<Predicate>,
     plan_facts: Vec<PlanFact>,

@@ -4,7 +4,7 @@ use super::{Fuel, Proof, order};
 use crate::fact::Predicate;
 use crate::ids::DimId;
 use crate::polynomial::{Polynomial, difference};
-use crate::table::DimTable;
+use crate::table::{Atom, DimTable};
 
 /// Whether `polynomial` is zero for all allowed sizes, or for none.
 pub(super) fn is_zero(table: &DimTable, polynomial: Polynomial, fuel: &mut Fuel) -> Option<Proof> {
@@ -85,6 +85,11 @@ pub(super) fn reduce(
     fuel: &mut Fuel,
 ) -> Option<Polynomial> {
     'again: loop {
+        fuel.take(&polynomial)?;
+        if let Some(simpler) = undo_exact_division(table, &polynomial) {
+            polynomial = simpler;
+            continue;
+        }
         for zero in &table.knowledge().zero {
             fuel.take(&polynomial)?;
             let (factors, coefficient) = zero.leading();
@@ -102,6 +107,37 @@ pub(super) fn reduce(
         }
         return Some(polynomial);
     }
+}
+
+/// Replaces `c * (e / c)` in one term by `e - r`, where `e` is known to be `r` modulo `c`.
+fn undo_exact_division(table: &DimTable, polynomial: &Polynomial) -> Option<Polynomial> {
+    for term in &polynomial.terms {
+        for (place, &factor) in term.factors.iter().enumerate() {
+            let Atom::FloorDiv(dividend, divisor) = table.atom(factor).atom else {
+                continue;
+            };
+            let Some(divisor) = table
+                .as_constant(divisor)
+                .filter(|divisor| term.coefficient % divisor == 0)
+            else {
+                continue;
+            };
+            let (step, residue) = table.values(dividend).congruence.common(divisor);
+            if step != divisor {
+                continue;
+            }
+            let exact = table
+                .polynomial(table.canonical(dividend))
+                .sub(&Polynomial::constant(residue))
+                .ok()?;
+            let mut others = term.factors.clone();
+            others.remove(place);
+            let replacement = exact.times_term(&others, term.coefficient / divisor).ok()?;
+            let removed = Polynomial::term(term.factors.clone(), term.coefficient);
+            return polynomial.sub(&removed).ok()?.add(&replacement).ok();
+        }
+    }
+    None
 }
 
 fn by_values(table: &DimTable, polynomial: &Polynomial, fuel: &mut Fuel) -> Option<Option<Proof>> {

@@ -69,7 +69,8 @@ impl DimTable {
             }
         }
         args.retain(|&dim| self.range(dim).as_point() != Some(1));
-        args.sort_unstable();
+        // Constants first: they stay when a symbol is known to have the same value.
+        args.sort_unstable_by_key(|&dim| (self.as_constant(dim).is_none(), dim));
         args.dedup();
         if args.len() > self.limits.max_terms {
             return Err(BuildError::TooLarge);
@@ -90,6 +91,7 @@ impl DimTable {
             }
             kept.push(dim);
         }
+        kept.sort_unstable();
         match kept.as_slice() {
             [] => Ok(self.constant(1)),
             [only] => Ok(*only),

@@ -26,15 +26,17 @@ impl DimTable {
     }
 
     /// Sets the canonical form of an atom from those of its operands and from the rules.
-    pub(super) fn canonicalize_atom(&mut self, id: AtomId) {
+    ///
+    /// `rebuild` says that values inside were narrowed, so that building it again may give something simpler.
+    pub(super) fn canonicalize_atom(&mut self, id: AtomId, rebuild: bool) {
         if self.canonicalizing < MAX_NESTED {
             self.canonicalizing += 1;
-            self.renew_atom(id);
+            self.renew_atom(id, rebuild);
             self.canonicalizing -= 1;
         }
     }
 
-    fn renew_atom(&mut self, id: AtomId) {
+    fn renew_atom(&mut self, id: AtomId, rebuild: bool) {
         let info = &self.atoms[id];
         let (own, value) = (info.dim, info.values.range.as_point());
         if let Some(value) = value {
@@ -45,7 +47,7 @@ impl DimTable {
         let operands = atom.operands();
         let renewed: Vec<DimId> = operands.iter().map(|&dim| self.canonical(dim)).collect();
         let mut result = own;
-        if renewed != operands {
+        if renewed != operands || (rebuild && !operands.is_empty()) {
             result = match self.apply(&atom, &renewed) {
                 Ok(dim) => self.canonical(dim),
                 Err(_) => own,
@@ -106,7 +108,7 @@ impl DimTable {
                 for &atom in polynomial.terms.iter().flat_map(|term| &term.factors) {
                     if self.atoms[atom].measure.symbols & symbols == symbols && done.insert(atom) {
                         self.refresh_atom(atom);
-                        self.canonicalize_atom(atom);
+                        self.canonicalize_atom(atom, true);
                     }
                 }
                 self.refresh_dim(dim);

@@ -12,14 +12,9 @@ impl DimTable {
         for (symbol, value) in binding.iter() {
             let info = self.symbol_info(symbol);
             if !info.allows(value) {
-                let multiple = if info.multiple() > 1 {
-                    format!(" in multiples of {}", info.multiple())
-                } else {
-                    String::new()
-                };
                 return Err(EvaluateError::GuardFailed {
                     symbol: info.name().to_string(),
-                    expected: format!("{}{multiple}", info.bounds()),
+                    expected: info.requirement(),
                     given: value.to_string(),
                     origin: "declared".to_string(),
                 });

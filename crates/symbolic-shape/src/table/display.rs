@@ -174,7 +174,8 @@ impl fmt::Display for PredicateDisplay<'_> {
         match self.predicate {
             Predicate::Equal(a, b) => {
                 // Without the parentheses this would read back as divisibility.
-                let is_remainder = matches!(self.table.lone_atom(*a), Some(Atom::Mod(..)));
+                let is_remainder = self.table.as_constant(*b) == Some(0)
+                    && matches!(self.table.lone_atom(*a), Some(Atom::Mod(..)));
                 let left = if is_remainder {
                     enclosed(&text(a))
                 } else {

@@ -1,13 +1,13 @@
 //! Division rounded down and remainder.
 //!
 //! Constant divisors: multiples are pulled out, common factors cancelled, nested divisions merged, and constants reduced by
-//! what is known modulo the divisor, so that `(8*a + b) / 8` is `a + b / 8` and `(N + 7) / 8` is `N / 8` for `N % 8 == 0`.
+//! what is known modulo the divisor, so that `(8*a + b) / 8` is `a + b / 8` and `(N + 7) / 8` is `N / 8` for `N % 8 == 0`. An exact division is by the greatest number known to divide.
 //! Other divisors stay unless the quotient is exact and the divisor is known to be positive.
 
 use super::intern::BuildError;
 use super::{Atom, DimTable};
 use crate::DimError;
-use crate::congruence::gcd;
+use crate::congruence::{Congruence, gcd};
 use crate::ids::DimId;
 use crate::polynomial::{Polynomial, Term};
 
@@ -98,11 +98,21 @@ impl DimTable {
                 None => break,
             }
         }
+        // An exact division is a multiple of the coarsest one: H / 16 is 2*(H / 32) for H % 32 == 0, as an upsampled size is.
+        let known = self
+            .values_of(&rest.0)
+            .map_or(Congruence::ANY, |values| values.congruence);
+        let exact = gcd(known.modulus, known.residue);
+        let coarse = if exact % divisor == 0 {
+            exact.max(divisor)
+        } else {
+            divisor
+        };
         let dividend = self.finish(rest.0)?;
-        let divisor = self.constant(divisor);
-        let atom = self.intern_atom(Atom::FloorDiv(dividend, divisor))?;
-        let atom = quotient.add(self.polynomial(atom))?;
-        self.finish(atom)
+        let coarse_dim = self.constant(coarse);
+        let atom = self.intern_atom(Atom::FloorDiv(dividend, coarse_dim))?;
+        let scaled = quotient.add_scaled(self.polynomial(atom), coarse / divisor)?;
+        self.finish(scaled)
     }
 
     pub(super) fn modulo_by_constant(
@@ -110,19 +120,19 @@ impl DimTable {
         a: DimId,
         divisor: i64,
     ) -> Result<DimId, BuildError> {
-        let (mut rest, _) = self.reduce_remainders(a, divisor)?;
-        (_, rest) = split(&rest, divisor)?;
-        // a mod c is (a - r) mod c + r when a is known to be r modulo a divisor of c.
+        let (_, rest) = split(self.polynomial(a), divisor)?;
+        let (_, mut rest) = split(&self.strip_remainders(&rest, divisor)?, divisor)?;
         let (step, residue) = self.known_residue(&rest, divisor);
         if step == divisor {
             return Ok(self.constant(residue));
         }
-        (_, rest) = split(&rest.add(&Polynomial::constant(-residue))?, divisor)?;
+        // Lowering the constant within a block of the known step lowers the remainder by as much.
+        let lowered = self.align_constant(&rest, divisor)?;
+        let offset = rest.constant - lowered.constant;
+        (_, rest) = split(&lowered, divisor)?;
         if let Some(quotient) = self.constant_quotient(&rest, divisor) {
-            let offset = quotient
-                .checked_mul(divisor)
-                .and_then(|whole| residue.checked_sub(whole))
-                .ok_or(BuildError::Overflow)?;
+            let whole = quotient.checked_mul(divisor).ok_or(BuildError::Overflow)?;
+            let offset = offset.checked_sub(whole).ok_or(BuildError::Overflow)?;
             return self.finish(rest.add(&Polynomial::constant(offset))?);
         }
         // (g*x + k) mod g*c is g * (x mod c) when g divides k too, which the step above made likely.
@@ -138,7 +148,7 @@ impl DimTable {
         let scaled = self
             .polynomial(remainder)
             .scale(common)?
-            .add(&Polynomial::constant(residue))?;
+            .add(&Polynomial::constant(offset))?;
         self.finish(scaled)
     }
 
@@ -190,31 +200,16 @@ impl DimTable {
     ) -> Result<(Polynomial, Polynomial), BuildError> {
         let mut rest = self.polynomial(a).clone();
         let mut quotient = Polynomial::default();
-        for Term {
-            factors,
-            coefficient,
-        } in self.shared_polynomial(a).terms.iter()
-        {
-            let &[factor] = factors.as_slice() else {
-                continue;
-            };
-            let Atom::Mod(inner, modulus) = self.atom(factor).atom else {
-                continue;
-            };
-            let Some(modulus) = self.as_constant(modulus) else {
-                continue;
-            };
-            let Some(whole) = coefficient
-                .checked_mul(modulus)
-                .filter(|whole| whole % divisor == 0)
+        for term in &self.shared_polynomial(a).terms {
+            let Some(Remainder {
+                inner,
+                modulus,
+                whole,
+            }) = self.as_remainder(term, divisor)
             else {
                 continue;
             };
-            let without = rest.add_scaled(
-                &Polynomial::atom(factor),
-                coefficient.checked_neg().ok_or(BuildError::Overflow)?,
-            )?;
-            let reduced = without.add_scaled(self.polynomial(inner), *coefficient)?;
+            let reduced = self.without_remainder(&rest, term, inner)?;
             if split(&reduced, divisor)?.1.terms.len() < split(&rest, divisor)?.1.terms.len() {
                 let division = self.floor_div_by_constant(inner, modulus)?;
                 quotient = quotient.add_scaled(self.polynomial(division), -(whole / divisor))?;
@@ -224,24 +219,78 @@ impl DimTable {
         Ok((rest, quotient))
     }
 
+    /// `polynomial` with `k * e` in place of `k * (e % d)` wherever `divisor` divides `k*d`: the same modulo `divisor`.
+    fn strip_remainders(
+        &self,
+        polynomial: &Polynomial,
+        divisor: i64,
+    ) -> Result<Polynomial, BuildError> {
+        let mut rest = polynomial.clone();
+        loop {
+            let found = rest
+                .terms
+                .iter()
+                .find_map(|term| Some((term.clone(), self.as_remainder(term, divisor)?.inner)));
+            let Some((term, inner)) = found else {
+                return Ok(rest);
+            };
+            rest = self.without_remainder(&rest, &term, inner)?;
+        }
+    }
+
+    /// The parts of `k * (e % d)` when `divisor` divides `k*d`.
+    fn as_remainder(&self, term: &Term, divisor: i64) -> Option<Remainder> {
+        let &[factor] = term.factors.as_slice() else {
+            return None;
+        };
+        let Atom::Mod(inner, modulus) = self.atom(factor).atom else {
+            return None;
+        };
+        let modulus = self.as_constant(modulus)?;
+        let whole = term
+            .coefficient
+            .checked_mul(modulus)
+            .filter(|whole| whole % divisor == 0)?;
+        Some(Remainder {
+            inner,
+            modulus,
+            whole,
+        })
+    }
+
+    /// `polynomial` with `k * inner` in place of its term `k * atom`.
+    fn without_remainder(
+        &self,
+        polynomial: &Polynomial,
+        term: &Term,
+        inner: DimId,
+    ) -> Result<Polynomial, BuildError> {
+        let removed = Polynomial::term(term.factors.clone(), term.coefficient);
+        Ok(polynomial
+            .sub(&removed)?
+            .add_scaled(self.polynomial(inner), term.coefficient)?)
+    }
+
     /// The greatest known step that divides `divisor`, and the residue modulo that step.
     fn known_residue(&self, polynomial: &Polynomial, divisor: i64) -> (i64, i64) {
         let congruence = self
             .values_of(polynomial)
-            .map_or(crate::congruence::Congruence::ANY, |values| {
-                values.congruence
-            });
+            .map_or(Congruence::ANY, |values| values.congruence);
         congruence.common(divisor)
     }
 
-    /// Lowers the constant to where the dividend is a multiple of the greatest known step; the quotient stays the same.
+    /// Moves the constant within the block in which the quotient is known not to change.
+    ///
+    /// With the rest `t` known to be `r` modulo a step that divides `divisor`, values of `t + k` jump from block to block of
+    /// that length, so that `k` may become the multiple of the step that keeps `t + k` in its block.
     fn align_constant(
         &self,
         polynomial: &Polynomial,
         divisor: i64,
     ) -> Result<Polynomial, BuildError> {
-        let (_, residue) = self.known_residue(polynomial, divisor);
-        Ok(polynomial.add(&Polynomial::constant(-residue))?)
+        let (step, residue) = self.known_residue(polynomial, divisor);
+        let of_rest = (residue - polynomial.constant.rem_euclid(step)).rem_euclid(step);
+        Ok(polynomial.add(&Polynomial::constant(of_rest - residue))?)
     }
 
     /// The quotient, when it is the same for every value in range.
@@ -266,6 +315,13 @@ impl DimTable {
             inner_divisor.checked_mul(divisor)?,
         ))
     }
+}
+
+/// `inner % modulus` times a coefficient; `whole` is the modulus times the coefficient.
+struct Remainder {
+    inner: DimId,
+    modulus: i64,
+    whole: i64,
 }
 
 /// The whole multiples of `divisor` in `polynomial`, divided by it, and the rest, whose constant lies in `0..divisor`.

@@ -11,6 +11,9 @@ use crate::ids::{AtomId, DimId};
 use crate::polynomial::{ArithmeticFault, Polynomial};
 use crate::range::DimRange;
 
+/// How far consequences of consequences are drawn; one fact may otherwise go round through equalities.
+const MAX_CONSEQUENCES: usize = 8;
+
 impl DimTable {
     /// Draws the consequences of a predicate that is neither proved nor disproved.
     pub(super) fn learn(&mut self, predicate: &Predicate) -> Result<(), DimError> {
@@ -283,9 +286,89 @@ impl DimTable {
         let info = &mut self.atoms[id];
         info.assumed = assumed;
         info.values = narrowed;
-        let symbols = info.measure.symbols;
+        let (symbols, atom) = (info.measure.symbols, info.atom.clone());
         self.refresh(symbols);
+        if self.learning >= MAX_CONSEQUENCES {
+            return Ok(());
+        }
+        self.learning += 1;
+        let result = self.learn_operands(&atom, &values, predicate);
+        self.learning -= 1;
+        result
+    }
+
+    /// What new knowledge about a division, a remainder or an extremum says about its operands.
+    fn learn_operands(
+        &mut self,
+        atom: &Atom,
+        values: &Values,
+        predicate: &Predicate,
+    ) -> Result<(), BuildError> {
+        let DimRange { min, max } = values.range;
+        match atom {
+            Atom::FloorDiv(a, b) => {
+                let Some(divisor) = self.as_constant(*b) else {
+                    return Ok(());
+                };
+                let least = min.and_then(|min| min.checked_mul(divisor));
+                let most = max.and_then(|max| max.checked_mul(divisor)?.checked_add(divisor - 1));
+                self.learn_range(
+                    *a,
+                    DimRange {
+                        min: least,
+                        max: most,
+                    },
+                    predicate,
+                )
+            }
+            Atom::Mod(a, b) => match (self.as_constant(*b), values.range.as_point()) {
+                (Some(divisor), Some(residue)) => {
+                    let offset = Polynomial::constant(residue);
+                    let exact = self.polynomial(self.canonical(*a)).sub(&offset)?;
+                    let exact = self.finish(exact)?;
+                    self.learn_multiple(exact, divisor, predicate)
+                }
+                _ => Ok(()),
+            },
+            Atom::Min(args) if min.is_some() => args
+                .iter()
+                .try_for_each(|&dim| self.learn_range(dim, DimRange { min, max: None }, predicate)),
+            Atom::Max(args) if max.is_some() => args
+                .iter()
+                .try_for_each(|&dim| self.learn_range(dim, DimRange { min: None, max }, predicate)),
+            _ => Ok(()),
+        }
+    }
+
+    fn learn_range(
+        &mut self,
+        dim: DimId,
+        range: DimRange,
+        predicate: &Predicate,
+    ) -> Result<(), BuildError> {
+        let known = self.range(dim);
+        if let Some(min) = range.min.filter(|&min| !known.at_least(min)) {
+            let above = self
+                .polynomial(self.canonical(dim))
+                .sub(&Polynomial::constant(min))?;
+            self.learn_non_negative(above, predicate)?;
+        }
+        if let Some(max) = range.max.filter(|&max| !known.at_most(max)) {
+            let below = Polynomial::constant(max).sub(self.polynomial(self.canonical(dim)))?;
+            self.learn_non_negative(below, predicate)?;
+        }
         Ok(())
+    }
+
+    /// Whether `inner` is `outer` or a part of it, definitions of derived symbols included.
+    fn occurs_in(&self, inner: AtomId, outer: AtomId) -> bool {
+        let needle = &self.atoms[inner];
+        let symbols = needle.measure.symbols;
+        inner == outer
+            || (self.atoms[outer].measure.symbols & symbols == symbols
+                && self
+                    .parts_of(&[self.atoms[outer].dim], &|_| true)
+                    .contains(&needle.dim))
     }
 
     /// An atom that stands alone in a term with coefficient 1 or -1, occurs nowhere else, and what it equals.
@@ -297,20 +380,15 @@ impl DimTable {
             let (&[atom], 1 | -1) = (term.factors.as_slice(), term.coefficient) else {
                 continue;
             };
-            let own = self.atoms[atom].measure.symbols;
-            let mut others = zero
+            let is_symbol = matches!(self.atoms[atom].atom, Atom::Symbol(_));
+            let others = zero
                 .terms
                 .iter()
                 .enumerate()
-                .filter(|(other, _)| *other != place)
-                .flat_map(|(_, term)| &term.factors);
-            let is_symbol = matches!(self.atoms[atom].atom, Atom::Symbol(_));
-            let occurs = others.any(|&other| {
-                let measure = &self.atoms[other].measure;
-                other == atom
-                    || ((is_symbol || measure.depth > self.atoms[atom].measure.depth)
-                        && measure.symbols & own == own)
-            });
+                .filter(|(other, _)| *other != place);
+            let occurs = others
+                .flat_map(|(_, term)| &term.factors)
+                .any(|&other| self.occurs_in(atom, other));
             if !occurs && best.is_none_or(|(symbol, id, _)| (is_symbol, atom) > (symbol, id)) {
                 best = Some((is_symbol, atom, term.coefficient));
             }

@@ -1,10 +1,8 @@
 //! Normal forms keep values: every rule, by enumeration over small sizes, with and without facts.
 
-mod common;
-
-use common::{Expr, NAMES, all_sizes, binding, broadcasts, expr, facts};
-use kiln_symbolic_shape::text::{Cursor, parse_dim, parse_where};
-use kiln_symbolic_shape::{DimTable, SymbolicDimension};
+use super::{Expr, NAMES, all_sizes, binding, broadcasts, config, expr, facts};
+use crate::text::{Cursor, parse_dim, parse_where};
+use crate::{DimTable, SymbolicDimension};
 use proptest::prelude::*;
 
 /// A table with the symbols, and those of `facts` that do not contradict each other.
@@ -85,7 +83,7 @@ fn agrees(expr: &Expr, table: &mut DimTable) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(common::config())]
+    #![proptest_config(config())]
 
     #[test]
     fn without_facts(expr in expr()) {

@@ -1,10 +1,8 @@
 //! Proofs are sound: what is proved holds for all allowed sizes, what is disproved for none.
 
-mod common;
-
-use common::{NAMES, all_sizes, binding, expr, facts};
-use kiln_symbolic_shape::text::{Cursor, parse_predicate, parse_where};
-use kiln_symbolic_shape::{DimId, DimTable, Predicate, Proof, SymbolicDimension};
+use super::{NAMES, all_sizes, binding, config, expr, facts};
+use crate::text::{Cursor, parse_predicate, parse_where};
+use crate::{DimId, DimTable, Predicate, Proof, SymbolicDimension};
 use proptest::prelude::*;
 
 fn predicate(kind: usize, dims: [DimId; 4]) -> Predicate {
@@ -30,13 +28,13 @@ fn sound(table: &DimTable, predicate: &Predicate) -> Result<(), TestCaseError> {
         if let Ok(holds) = table.holds(predicate, &binding) {
             let text = table.display_predicate(predicate);
             prop_assert!(
-                !(proof == Proof::Proved && !holds),
+                proof != Proof::Proved || holds,
                 "proved {} but not at {:?}",
                 text,
                 sizes
             );
             prop_assert!(
-                !(proof == Proof::Disproved && holds),
+                proof != Proof::Disproved || !holds,
                 "disproved {} but not at {:?}",
                 text,
                 sizes
@@ -47,7 +45,7 @@ fn sound(table: &DimTable, predicate: &Predicate) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(common::config())]
+    #![proptest_config(config())]
 
     #[test]
     fn answers_are_sound(exprs in [expr(), expr(), expr(), expr()], facts in facts(), kind in 0..7_usize, early in any::<bool>()) {

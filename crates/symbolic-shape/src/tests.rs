@@ -1,19 +1,22 @@
 //! Expressions as plain trees with the obvious meaning, to compare the table against.
 
-#![allow(dead_code, reason = "each test file uses a part")]
+mod hostile;
+mod normal_form;
+mod proofs;
+mod prover;
+mod simplifier;
+mod tables;
 
-use std::collections::BTreeMap;
-
-use kiln_symbolic_shape::{Binding, DimError, DimId, DimTable};
+use crate::{Binding, DimError, DimId, DimTable};
 use proptest::prelude::*;
 
 /// The symbols of every generated expression.
-pub const NAMES: [&str; 3] = ["A", "B", "C"];
+pub(crate) const NAMES: [&str; 3] = ["A", "B", "C"];
 /// The values that symbols take: 0 and 1, neighbours, multiples and others.
-pub const VALUES: [i64; 6] = [0, 1, 2, 3, 4, 8];
+pub(crate) const VALUES: [i64; 6] = [0, 1, 2, 3, 4, 8];
 
 /// As many cases as usual (the environment may ask for more); nothing is written beside the tests.
-pub fn config() -> ProptestConfig {
+pub(crate) fn config() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -21,7 +24,7 @@ pub fn config() -> ProptestConfig {
 }
 
 #[derive(Clone, Debug)]
-pub enum Expr {
+pub(crate) enum Expr {
     Constant(i64),
     Symbol(usize),
     Add(Box<Expr>, Box<Expr>),
@@ -37,7 +40,7 @@ pub enum Expr {
 
 impl Expr {
     /// The value, or none where a divisor is not positive or a broadcast fails.
-    pub fn value(&self, sizes: &[i64; 3]) -> Option<i64> {
+    pub(crate) fn value(&self, sizes: &[i64; 3]) -> Option<i64> {
         let both = |a: &Expr, b: &Expr| Some((a.value(sizes)?, b.value(sizes)?));
         let divided = |a: &Expr, b: &Expr| both(a, b).filter(|(_, divisor)| *divisor > 0);
         match self {
@@ -59,7 +62,7 @@ impl Expr {
         }
     }
 
-    pub fn build(&self, table: &mut DimTable) -> Result<DimId, DimError> {
+    pub(crate) fn build(&self, table: &mut DimTable) -> Result<DimId, DimError> {
         let mut both = |a: &Expr, b: &Expr| Ok((a.build(table)?, b.build(table)?));
         match self {
             Expr::Constant(value) => Ok(table.constant(*value)),
@@ -92,7 +95,7 @@ fn divisor() -> impl Strategy<Value = Expr> + Clone {
 }
 
 /// Any expression.
-pub fn expr() -> impl Strategy<Value = Expr> {
+pub(crate) fn expr() -> impl Strategy<Value = Expr> {
     leaf().prop_recursive(4, 24, 2, |inner| {
         let pair = (inner.clone(), inner.clone()).prop_map(|(a, b)| (Box::new(a), Box::new(b)));
         let division = (inner, divisor()).prop_map(|(a, b)| (Box::new(a), Box::new(b)));
@@ -111,14 +114,14 @@ pub fn expr() -> impl Strategy<Value = Expr> {
 }
 
 /// An expression of broadcasts over symbols and constants alone, which loses no error.
-pub fn broadcasts() -> impl Strategy<Value = Expr> {
+pub(crate) fn broadcasts() -> impl Strategy<Value = Expr> {
     leaf().prop_recursive(4, 16, 2, |inner| {
         (inner.clone(), inner).prop_map(|(a, b)| Expr::Bcast(Box::new(a), Box::new(b)))
     })
 }
 
 /// Every combination of values.
-pub fn all_sizes() -> impl Iterator<Item = [i64; 3]> {
+pub(crate) fn all_sizes() -> impl Iterator<Item = [i64; 3]> {
     VALUES.into_iter().flat_map(|a| {
         VALUES
             .into_iter()
@@ -127,7 +130,7 @@ pub fn all_sizes() -> impl Iterator<Item = [i64; 3]> {
 }
 
 /// The binding of the table's symbols to sizes; a symbol that the table does not know is left out.
-pub fn binding(table: &DimTable, sizes: &[i64; 3]) -> Binding {
+pub(crate) fn binding(table: &DimTable, sizes: &[i64; 3]) -> Binding {
     NAMES
         .iter()
         .zip(sizes)
@@ -136,7 +139,7 @@ pub fn binding(table: &DimTable, sizes: &[i64; 3]) -> Binding {
 }
 
 /// Facts to assume about the symbols of a table, as text.
-pub fn facts() -> impl Strategy<Value = Vec<&'static str>> {
+pub(crate) fn facts() -> impl Strategy<Value = Vec<&'static str>> {
     let all = vec![
         "A >= 1",
         "B >= 2",
@@ -162,11 +165,4 @@ pub fn facts() -> impl Strategy<Value = Vec<&'static str>> {
         "(C + 1) % 4 == 0",
     ];
     prop::collection::vec(prop::sample::select(all), 0..4)
-}
-
-pub fn names_to_ids(table: &DimTable) -> BTreeMap<&'static str, DimId> {
-    NAMES
-        .iter()
-        .filter_map(|&name| Some((name, table.dim(table.symbol_named(name)?))))
-        .collect()
 }
