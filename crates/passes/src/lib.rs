@@ -1,1 +1,76 @@
-//! Graph passes for Kiln: canonicalise, fold, eliminate, simplify, freeze.
+//! Graph passes: what is known before a program runs is done before it runs.
+//!
+//! A pass is a function from a graph to a graph that computes the same. [`optimize`] runs them all,
+//! in one fixed list, until nothing changes; each can be called alone.
+//!
+//! | pass | what it does |
+//! |---|---|
+//! | [`canonicalize`] | one spelling for each thing; data movement that moves nothing goes |
+//! | [`simplify_algebra`] | laws of arithmetic that hold for every bit |
+//! | [`fold_constants`] | ops on constants, within a budget of bytes |
+//! | [`freeze_constants`] | layout of weights; batch norms into weights |
+//! | [`resolve_bindings`] | data that become sizes, where the data are known |
+//! | [`inline_control_flow`] | branches and loops whose course is known |
+//! | [`sink_constants`] | constants captured by regions |
+//! | [`eliminate_common_subexpressions`] | what is computed twice |
+//! | [`eliminate_dead_ops`] | what nobody reads |
+//!
+//! Sizes stay symbols throughout: a rule that needs two sizes to be equal asks the prover, and a
+//! proof that fails leaves the op as it is. Passes use contract facts, never plan facts or hints.
+//!
+//! ```
+//! use kiln_ir::{BlobMap, text};
+//! use kiln_passes::{PassOptions, optimize};
+//!
+//! let graph = text::read("
+//! graph @main(%x: f32[B, 8]) -> f32[B, 8] {
+//!   %1: f32[8, B] = transpose %x {permutation = [1, 0]}
+//!   %2: f32[B, 8] = transpose %1 {permutation = [1, 0]}
+//!   %3: f32[B, 8] = relu %2
+//!   return %3
+//! }", &BlobMap::new()).expect("the text is a graph");
+//! let (graph, report) = optimize(graph, &mut PassOptions::default())?;
+//! assert_eq!(graph.n_ops(), 1);
+//! assert!(report.converged);
+//! # Ok::<(), kiln_passes::PassError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod pipeline;
+
+mod canonicalize;
+mod eliminate_common_subexpressions;
+mod eliminate_dead_ops;
+mod fold_constants;
+mod freeze_constants;
+mod inline_control_flow;
+mod resolve_bindings;
+mod simplify_algebra;
+mod sink_constants;
+
+mod constants;
+mod context;
+mod error;
+mod fold;
+mod op_key;
+mod peephole;
+mod rebuild;
+mod replace_symbols;
+mod report;
+
+#[cfg(test)]
+mod testing;
+
+pub use canonicalize::canonicalize;
+pub use context::{Changed, DEFAULT_FOLD_BUDGET, PassContext};
+pub use eliminate_common_subexpressions::eliminate_common_subexpressions;
+pub use eliminate_dead_ops::eliminate_dead_ops;
+pub use error::PassError;
+pub use fold_constants::{EXPANSION_LIMIT, WORK_LIMIT, fold_constants};
+pub use freeze_constants::{GROWTH_LIMIT, freeze_constants};
+pub use inline_control_flow::inline_control_flow;
+pub use pipeline::{PassOptions, ROUND_LIMIT, optimize, pass_names};
+pub use report::{PassRun, Report};
+pub use resolve_bindings::resolve_bindings;
+pub use simplify_algebra::simplify_algebra;
+pub use sink_constants::sink_constants;

@@ -1,0 +1,104 @@
+//! `canonicalize`: one spelling for each thing, so that later passes have fewer forms to know.
+//!
+//! Operands of commutative functions in one order, constants last; data movement that moves nothing
+//! removed; movement of movement joined; a transpose that moves only axes of size 1 is a reshape.
+//! Every rule keeps every element bit for bit. A slice of a slice is joined only where both are
+//! proved in bounds, so no fault is lost.
+
+mod broadcast;
+mod operands;
+mod reshape;
+mod slice;
+mod transpose;
+mod trivial;
+
+use crate::context::{Changed, PassContext};
+use crate::error::PassError;
+use crate::peephole::{Rule, rewrite_ops};
+use kiln_ir::Graph;
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "order_operands",
+        apply: operands::order_operands,
+    },
+    Rule {
+        name: "drop_cast",
+        apply: trivial::drop_cast,
+    },
+    Rule {
+        name: "drop_reshape",
+        apply: reshape::drop_reshape,
+    },
+    Rule {
+        name: "join_reshapes",
+        apply: reshape::join_reshapes,
+    },
+    Rule {
+        name: "drop_transpose",
+        apply: transpose::drop_transpose,
+    },
+    Rule {
+        name: "join_transposes",
+        apply: transpose::join_transposes,
+    },
+    Rule {
+        name: "transpose_to_reshape",
+        apply: transpose::transpose_to_reshape,
+    },
+    Rule {
+        name: "drop_broadcast",
+        apply: broadcast::drop_broadcast,
+    },
+    Rule {
+        name: "join_broadcasts",
+        apply: broadcast::join_broadcasts,
+    },
+    Rule {
+        name: "broadcast_to_reshape",
+        apply: broadcast::broadcast_to_reshape,
+    },
+    Rule {
+        name: "drop_slice",
+        apply: slice::drop_slice,
+    },
+    Rule {
+        name: "join_slices",
+        apply: slice::join_slices,
+    },
+    Rule {
+        name: "drop_pad",
+        apply: trivial::drop_pad,
+    },
+    Rule {
+        name: "drop_concat_operands",
+        apply: trivial::drop_concat_operands,
+    },
+    Rule {
+        name: "drop_reduce",
+        apply: trivial::drop_reduce,
+    },
+    Rule {
+        name: "drop_pool",
+        apply: trivial::drop_pool,
+    },
+    Rule {
+        name: "drop_resize",
+        apply: trivial::drop_resize,
+    },
+    Rule {
+        name: "dims_to_constant",
+        apply: trivial::dims_to_constant,
+    },
+];
+
+/// Brings a graph into canonical form.
+///
+/// # Errors
+/// When sizes or constants cannot be made for want of memory or beyond a limit.
+pub fn canonicalize(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
+    Ok(rewrite_ops("canonicalize", graph, ctx, RULES))
+}
+
+#[cfg(test)]
+mod tests;

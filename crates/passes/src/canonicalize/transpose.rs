@@ -1,0 +1,50 @@
+//! Transposes that move nothing, transposes of transposes, and those that are reshapes.
+
+use crate::peephole::{Rewrite, Site};
+use kiln_ir::{Indices, Op};
+
+/// Every axis where it was: nothing to do.
+pub(super) fn drop_transpose(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::Transpose { permutation }, Some(operand)) = (site.op(), site.operand()) else {
+        return None;
+    };
+    let identity = permutation
+        .iter()
+        .enumerate()
+        .all(|(axis, &from)| axis == from);
+    identity
+        .then(|| site.like_result(operand))
+        .flatten()
+        .map(Rewrite::Value)
+}
+
+/// Of a transpose: one transpose.
+pub(super) fn join_transposes(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::Transpose { permutation: outer }, Some(operand)) = (site.op(), site.operand()) else {
+        return None;
+    };
+    let Some((Op::Transpose { permutation: inner }, source)) = site.through(operand) else {
+        return None;
+    };
+    let joined: Option<Indices> = outer.iter().map(|&axis| inner.get(axis).copied()).collect();
+    joined.map(|permutation| Rewrite::op(Op::Transpose { permutation }, [source]))
+}
+
+/// The axes that are not of size 1 keep their order: a reshape.
+pub(super) fn transpose_to_reshape(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::Transpose { permutation }, Some(operand)) = (site.op(), site.operand()) else {
+        return None;
+    };
+    let Some(from) = site.dims_of(operand) else {
+        return None;
+    };
+    let moving: Vec<usize> = permutation
+        .iter()
+        .copied()
+        .filter(|&axis| from.get(axis).is_some_and(|&dim| !site.is(dim, 1)))
+        .collect();
+    moving.is_sorted().then(|| {
+        let dims = site.ty().dims.clone();
+        Rewrite::op(Op::Reshape { dims }, [operand])
+    })
+}

@@ -1,0 +1,119 @@
+//! Other ops that do nothing, or nothing to some of their operands.
+
+use crate::peephole::{Rewrite, Site};
+use kiln_ir::{Coordinates, Op, PoolFunction, ResizeMode};
+use kiln_tensor::Tensor;
+use smallvec::SmallVec;
+
+/// A cast to the dtype there is.
+pub(super) fn drop_cast(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::Cast { .. }, Some(operand)) = (site.op(), site.operand()) else {
+        return None;
+    };
+    site.like_result(operand).map(Rewrite::Value)
+}
+
+/// A border of nothing.
+pub(super) fn drop_pad(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::Pad { low, high, .. }, &[operand, _]) = (site.op(), site.operands()) else {
+        return None;
+    };
+    let nothing = low.iter().chain(high).all(|&dim| site.is(dim, 0));
+    nothing
+        .then(|| site.like_result(operand))
+        .flatten()
+        .map(Rewrite::Value)
+}
+
+/// A concat of one operand, and operands of size 0 along the axis.
+pub(super) fn drop_concat_operands(site: &mut Site<'_>) -> Option<Rewrite> {
+    let Op::Concat { axis } = *site.op() else {
+        return None;
+    };
+    if let Some(operand) = site.operand() {
+        return site.like_result(operand).map(Rewrite::Value);
+    }
+    let kept: SmallVec<[_; 4]> = site
+        .operands()
+        .iter()
+        .copied()
+        .filter(|&operand| {
+            !site
+                .size(operand, axis)
+                .is_some_and(|size| site.is(size, 0))
+        })
+        .collect();
+    let dropped = kept.len() < site.operands().len() && !kept.is_empty();
+    dropped.then(|| Rewrite::Op(site.op().clone(), kept))
+}
+
+/// A reduction over no axes.
+pub(super) fn drop_reduce(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::Reduce { axes, .. }, Some(operand)) = (site.op(), site.operand()) else {
+        return None;
+    };
+    axes.is_empty()
+        .then(|| site.like_result(operand))
+        .flatten()
+        .map(Rewrite::Value)
+}
+
+/// The largest of a window of one element.
+pub(super) fn drop_pool(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (
+        Op::Pool {
+            function,
+            size,
+            window,
+        },
+        Some(operand),
+    ) = (site.op(), site.operand())
+    else {
+        return None;
+    };
+    let one = size.iter().chain(&window.strides).all(|&n| n == 1)
+        && window
+            .low
+            .iter()
+            .chain(&window.high)
+            .all(|&dim| site.is(dim, 0));
+    // A sum may start from 0.0 and so lose the sign of -0.0.
+    let exact = *function == PoolFunction::Max;
+    (one && exact)
+        .then(|| site.like_result(operand))
+        .flatten()
+        .map(Rewrite::Value)
+}
+
+/// A nearest resize to the sizes there are.
+///
+/// Linear and cubic ones multiply neighbours by 0, which makes NaN of infinities, so they stay;
+/// aligned corners divide 0 by 0 on an axis of size 1.
+pub(super) fn drop_resize(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::Resize(resize), Some(operand)) = (site.op(), site.operand()) else {
+        return None;
+    };
+    let trivial = resize.mode == ResizeMode::Nearest
+        && resize.coordinates != Coordinates::AlignCorners
+        && resize.coordinates != Coordinates::PytorchHalfPixel
+        && resize
+            .scales
+            .iter()
+            .all(|&scale| scale == 0.0 || scale == 1.0);
+    trivial
+        .then(|| site.like_result(operand))
+        .flatten()
+        .map(Rewrite::Value)
+}
+
+/// Sizes as data that are all known.
+pub(super) fn dims_to_constant(site: &mut Site<'_>) -> Option<Rewrite> {
+    let Op::Dims { sizes } = site.op() else {
+        return None;
+    };
+    let Some(numbers) = site.constant_dims(sizes) else {
+        return None;
+    };
+    let tensor = Tensor::from_slice(&[numbers.len()], &numbers).ok()?;
+    Some(Rewrite::op(site.constant_op(tensor)?, []))
+}

@@ -1,0 +1,136 @@
+//! What the passes of one pipeline share: how many rewrites and how many new bytes they may still make.
+//!
+//! Invariant: a pass asks [`PassContext::may_rewrite`] before each rewrite and counts it with
+//! [`PassContext::count_rewrite`] after it, one at a time. So stopping a pipeline after `n` rewrites
+//! gives the same graph every time, and halving `n` finds the rewrite that broke one.
+
+/// Bytes of constants that [`fold_constants`](crate::fold_constants) may make per graph unless told
+/// otherwise: 4 MiB.
+pub const DEFAULT_FOLD_BUDGET: usize = 4 << 20;
+
+/// Shared counters of the passes that work on one graph.
+#[derive(Clone, Debug)]
+pub struct PassContext {
+    rewrites: usize,
+    rewrite_limit: Option<usize>,
+    fold_bytes: usize,
+    fold_work: u64,
+    freeze_bytes: Option<usize>,
+}
+
+impl PassContext {
+    /// No limit on rewrites, and the default budget for folding.
+    pub fn new() -> Self {
+        Self {
+            rewrites: 0,
+            rewrite_limit: None,
+            fold_bytes: DEFAULT_FOLD_BUDGET,
+            fold_work: crate::fold_constants::WORK_LIMIT,
+            freeze_bytes: None,
+        }
+    }
+
+    /// At most `limit` rewrites in all.
+    pub fn with_rewrite_limit(self, limit: Option<usize>) -> Self {
+        Self {
+            rewrite_limit: limit,
+            ..self
+        }
+    }
+
+    /// At most `bytes` of constants made by folding in all.
+    pub fn with_fold_budget(self, bytes: usize) -> Self {
+        Self {
+            fold_bytes: bytes,
+            ..self
+        }
+    }
+
+    /// The rewrites made so far.
+    pub fn rewrites(&self) -> usize {
+        self.rewrites
+    }
+
+    /// Whether one more rewrite is allowed.
+    pub fn may_rewrite(&self) -> bool {
+        self.rewrite_limit.is_none_or(|limit| self.rewrites < limit)
+    }
+
+    /// Counts a rewrite that was made.
+    pub fn count_rewrite(&mut self, pass: &'static str, rule: &'static str) {
+        self.rewrites += 1;
+        tracing::trace!(pass, rule, count = self.rewrites, "rewrite");
+    }
+
+    /// Counts rewrites that can only be made together, if all of them are allowed; otherwise no
+    /// more are.
+    pub fn count_rewrites(&mut self, pass: &'static str, rule: &'static str, n: usize) -> bool {
+        if let Some(limit) = self.rewrite_limit
+            && limit.saturating_sub(self.rewrites) < n
+        {
+            self.rewrite_limit = Some(self.rewrites);
+            return false;
+        }
+        self.rewrites = self.rewrites.saturating_add(n);
+        tracing::trace!(pass, rule, n, count = self.rewrites, "rewrites");
+        true
+    }
+
+    /// Takes bytes and steps from what folding may still make, if there is as much.
+    pub(crate) fn spend_on_folding(&mut self, bytes: usize, work: u64) -> bool {
+        match (
+            self.fold_bytes.checked_sub(bytes),
+            self.fold_work.checked_sub(work),
+        ) {
+            (Some(bytes), Some(work)) => {
+                (self.fold_bytes, self.fold_work) = (bytes, work);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes bytes from what freezing may still make, if there is as much; `initial` says how much
+    /// that is when nobody has asked yet.
+    pub(crate) fn spend_on_freezing(
+        &mut self,
+        bytes: usize,
+        initial: impl FnOnce() -> usize,
+    ) -> bool {
+        let left = self.freeze_bytes.get_or_insert_with(initial);
+        match left.checked_sub(bytes) {
+            Some(rest) => {
+                *left = rest;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Default for PassContext {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a pass answers.
+#[derive(Clone, Debug)]
+pub struct Changed<T> {
+    /// The graph, as it is now.
+    pub graph: T,
+    /// How many rewrites were made; 0 means that the graph is the one that was given.
+    pub rewrites: usize,
+}
+
+impl<T> Changed<T> {
+    /// The graph as it was.
+    pub fn unchanged(graph: T) -> Self {
+        Self { graph, rewrites: 0 }
+    }
+
+    /// Whether anything changed.
+    pub fn is_changed(&self) -> bool {
+        self.rewrites > 0
+    }
+}

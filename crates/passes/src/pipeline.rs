@@ -1,0 +1,164 @@
+//! `optimize`: the one list of passes, and the driver that runs it.
+//!
+//! The list is run again until a whole round changes nothing, at most [`ROUND_LIMIT`] times; what is
+//! left then is missed improvement, never a wrong graph. Each pass is a span, says when it changed
+//! nothing, and is followed by the verifier and a check of types when asked for (in debug builds,
+//! unless told otherwise).
+
+use crate::context::{Changed, DEFAULT_FOLD_BUDGET, PassContext};
+use crate::error::PassError;
+use crate::report::{PassRun, Report};
+use crate::{
+    canonicalize, eliminate_common_subexpressions, eliminate_dead_ops, fold_constants,
+    freeze_constants, inline_control_flow, resolve_bindings, simplify_algebra, sink_constants,
+};
+use kiln_ir::{Graph, verify};
+use kiln_shape_inference::check_types;
+use std::fmt;
+
+/// How often the list of passes is run at most.
+pub const ROUND_LIMIT: usize = 8;
+
+/// A pass: a function from graph to graph.
+type Pass = fn(Graph, &mut PassContext) -> Result<Changed<Graph>, PassError>;
+
+/// The passes in the order in which they run.
+const PIPELINE: &[(&str, Pass)] = &[
+    ("canonicalize", canonicalize),
+    ("simplify_algebra", simplify_algebra),
+    ("fold_constants", fold_constants),
+    ("freeze_constants", freeze_constants),
+    ("resolve_bindings", resolve_bindings),
+    ("inline_control_flow", inline_control_flow),
+    ("sink_constants", sink_constants),
+    (
+        "eliminate_common_subexpressions",
+        eliminate_common_subexpressions,
+    ),
+    ("eliminate_dead_ops", eliminate_dead_ops),
+];
+
+/// What to do, and who watches.
+pub struct PassOptions<'a> {
+    /// Whether constant parameters are frozen: off when their gradients are wanted.
+    pub freeze: bool,
+    /// Bytes of constants that folding may make.
+    pub fold_budget: usize,
+    /// Called after each pass with its name and the graph, changed or not.
+    pub dump: Option<&'a mut dyn FnMut(&str, &Graph)>,
+    /// How many rewrites to make in all; the graph is then what it was at that point of a full run.
+    pub stop_after_rewrites: Option<usize>,
+    /// Whether the graph is verified before the first pass and after each.
+    pub verify: bool,
+}
+
+impl Default for PassOptions<'_> {
+    fn default() -> Self {
+        Self {
+            freeze: true,
+            fold_budget: DEFAULT_FOLD_BUDGET,
+            dump: None,
+            stop_after_rewrites: None,
+            verify: cfg!(debug_assertions),
+        }
+    }
+}
+
+impl fmt::Debug for PassOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PassOptions")
+            .field("freeze", &self.freeze)
+            .field("fold_budget", &self.fold_budget)
+            .field("dump", &self.dump.is_some())
+            .field("stop_after_rewrites", &self.stop_after_rewrites)
+            .field("verify", &self.verify)
+            .finish()
+    }
+}
+
+/// The names of the passes, in the order in which they run.
+pub fn pass_names() -> impl Iterator<Item = &'static str> {
+    PIPELINE.iter().map(|&(name, _)| name)
+}
+
+/// Runs the passes over a verified graph.
+///
+/// The result computes what the graph computed, bit for bit, but for what the passes' pages say of
+/// rounding (`simplify_algebra`, `freeze_constants`).
+///
+/// # Errors
+/// When the graph is broken before or after a pass and `verify` is on.
+pub fn optimize(
+    mut graph: Graph,
+    options: &mut PassOptions<'_>,
+) -> Result<(Graph, Report), PassError> {
+    let mut ctx = PassContext::new()
+        .with_fold_budget(options.fold_budget)
+        .with_rewrite_limit(options.stop_after_rewrites);
+    let mut report = Report::default();
+    if options.verify {
+        check(&graph, || "before the passes".to_owned())?;
+    }
+    while report.rounds < ROUND_LIMIT && !report.converged && ctx.may_rewrite() {
+        report.rounds += 1;
+        let before = ctx.rewrites();
+        for &(name, pass) in PIPELINE {
+            if name == "freeze_constants" && !options.freeze {
+                continue;
+            }
+            let changed = run_pass(name, pass, graph, &mut ctx, options.verify)?;
+            graph = changed.graph;
+            let (round, rewrites, ops) = (report.rounds, changed.rewrites, graph.n_ops());
+            report.runs.push(PassRun {
+                pass: name,
+                round,
+                rewrites,
+                ops,
+            });
+            if let Some(dump) = &mut options.dump {
+                dump(name, &graph);
+            }
+        }
+        report.converged = ctx.rewrites() == before && ctx.may_rewrite();
+    }
+    Ok((graph, report))
+}
+
+fn run_pass(
+    name: &'static str,
+    pass: Pass,
+    graph: Graph,
+    ctx: &mut PassContext,
+    verified: bool,
+) -> Result<Changed<Graph>, PassError> {
+    let span = tracing::debug_span!("passes.run", pass = name);
+    let _entered = span.enter();
+    let changed = pass(graph, ctx)?;
+    match changed.rewrites {
+        0 => tracing::debug!(pass = name, "unchanged"),
+        rewrites => tracing::debug!(
+            pass = name,
+            rewrites,
+            ops = changed.graph.n_ops(),
+            "changed"
+        ),
+    }
+    if verified && changed.is_changed() {
+        check(&changed.graph, || format!("after {name}"))?;
+    }
+    Ok(changed)
+}
+
+fn check(graph: &Graph, when: impl Fn() -> String) -> Result<(), PassError> {
+    verify(graph).map_err(|source| PassError::Verify {
+        when: when(),
+        source,
+    })?;
+    check_types(graph).map_err(|source| PassError::Types {
+        when: when(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;

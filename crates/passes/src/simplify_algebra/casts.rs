@@ -1,0 +1,86 @@
+//! Casts of casts.
+
+use crate::peephole::{Rewrite, Site};
+use kiln_ir::Op;
+use kiln_tensor::DType;
+
+/// Through a dtype that holds every value of the first: straight to the last.
+pub(super) fn join_casts(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::Cast { .. }, Some(operand)) = (site.op(), site.operand()) else {
+        return None;
+    };
+    let Some((Op::Cast { .. }, source)) = site.through(operand) else {
+        return None;
+    };
+    let (Some(first), Some(middle)) = (site.dtype(source), site.dtype(operand)) else {
+        return None;
+    };
+    holds(middle, first).then(|| Rewrite::op(site.op().clone(), [source]))
+}
+
+/// Whether every value of `narrow` is a value of `wide`.
+fn holds(wide: DType, narrow: DType) -> bool {
+    if wide == narrow || narrow == DType::Bool {
+        return true;
+    }
+    // Bits of a number without its sign, and the largest exponent of two.
+    let reach = |dtype| match dtype {
+        DType::F64 => (53, 1023),
+        DType::F32 => (24, 127),
+        DType::F16 => (11, 15),
+        DType::BF16 => (8, 127),
+        integer => {
+            let digits = integer.bits() - u32::from(integer.is_signed());
+            (digits, digits)
+        }
+    };
+    if wide == DType::Bool || (narrow.is_float() && !wide.is_float()) {
+        return false;
+    }
+    if narrow.is_signed() && !wide.is_signed() {
+        return false;
+    }
+    let (wide, narrow) = (reach(wide), reach(narrow));
+    // An integer of n digits reaches below 2^n, so an exponent of n is more than enough.
+    wide.0 >= narrow.0 && wide.1 >= narrow.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dtype_holds_another_exactly_when_no_value_is_lost() {
+        use DType::*;
+        let yes = [
+            (F64, F32),
+            (F32, F16),
+            (F32, BF16),
+            (F64, I32),
+            (F32, I16),
+            (I64, U32),
+            (I16, U8),
+            (F16, Bool),
+            (U8, Bool),
+        ];
+        let no = [
+            (F16, BF16),
+            (BF16, F16),
+            (F64, I64),
+            (F32, I32),
+            (I64, U64),
+            (U64, I8),
+            (I64, F16),
+            (I32, U32),
+            (Bool, U8),
+        ];
+        assert!(yes.iter().all(|&(wide, narrow)| holds(wide, narrow)));
+        assert!(
+            no.iter().all(|&(wide, narrow)| !holds(wide, narrow)),
+            "{no:?}"
+        );
+        for dtype in DType::ALL {
+            assert!(holds(dtype, dtype));
+        }
+    }
+}

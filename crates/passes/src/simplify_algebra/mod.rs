@@ -1,0 +1,107 @@
+//! `simplify_algebra`: laws of arithmetic that hold for every bit, under the proofs they need.
+//!
+//! Floats are not real numbers. What is *not* here, because some input tells the difference:
+//! - `x + 0.0` is not `x` (it makes +0.0 of -0.0; `x + -0.0` and `x - 0.0` are `x`);
+//! - `x * 0.0` is not 0, `x - x` is not 0, `x / x` is not 1 (NaN, infinities);
+//! - `pow(x, 0.5)` is `sqrt(x)` only where `x` is proved to be neither below zero nor -0.0;
+//! - a float sum over an axis of size 1 is not a reshape (it makes +0.0 of -0.0);
+//! - sums and products of floats are not reassociated.
+//!
+//! Two rules may differ in the last bit, towards the correctly rounded value: `pow(x, 2)` is
+//! `square(x)`, and `pow(x, -1)` is `reciprocal(x)`.
+
+mod broadcasts;
+mod casts;
+mod choices;
+mod gathers;
+mod identities;
+mod powers;
+mod reductions;
+mod sign;
+
+use crate::context::{Changed, PassContext};
+use crate::error::PassError;
+use crate::peephole::{Rule, rewrite_ops};
+use kiln_ir::Graph;
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "drop_neutral_operand",
+        apply: identities::drop_neutral_operand,
+    },
+    Rule {
+        name: "multiply_by_zero",
+        apply: identities::multiply_by_zero,
+    },
+    Rule {
+        name: "subtract_itself",
+        apply: identities::subtract_itself,
+    },
+    Rule {
+        name: "undo_twice",
+        apply: identities::undo_twice,
+    },
+    Rule {
+        name: "apply_once",
+        apply: identities::apply_once,
+    },
+    Rule {
+        name: "same_operands",
+        apply: identities::same_operands,
+    },
+    Rule {
+        name: "join_negation",
+        apply: identities::join_negation,
+    },
+    Rule {
+        name: "join_integer_constants",
+        apply: identities::join_integer_constants,
+    },
+    Rule {
+        name: "divide_by_power_of_two",
+        apply: identities::divide_by_power_of_two,
+    },
+    Rule {
+        name: "expand_power",
+        apply: powers::expand_power,
+    },
+    Rule {
+        name: "choose_branch",
+        apply: choices::choose_branch,
+    },
+    Rule {
+        name: "decide_comparison",
+        apply: choices::decide_comparison,
+    },
+    Rule {
+        name: "join_casts",
+        apply: casts::join_casts,
+    },
+    Rule {
+        name: "drop_operand_broadcast",
+        apply: broadcasts::drop_operand_broadcast,
+    },
+    Rule {
+        name: "map_before_broadcast",
+        apply: broadcasts::map_before_broadcast,
+    },
+    Rule {
+        name: "gather_to_slice",
+        apply: gathers::gather_to_slice,
+    },
+    Rule {
+        name: "reduce_to_reshape",
+        apply: reductions::reduce_to_reshape,
+    },
+];
+
+/// Simplifies arithmetic.
+///
+/// # Errors
+/// When sizes or constants cannot be made for want of memory or beyond a limit.
+pub fn simplify_algebra(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
+    Ok(rewrite_ops("simplify_algebra", graph, ctx, RULES))
+}
+
+#[cfg(test)]
+mod tests;
