@@ -73,7 +73,7 @@ pub enum TensorError {
         rank: usize,
     },
 
-    /// E0345: a slice that leaves its axis, or an axis sliced twice.
+    /// E0345: a slice that leaves its axis.
     #[error("slice of {len} from {start} by step {step} leaves axis {axis} of size {size}")]
     SliceOutOfRange {
         /// The axis.

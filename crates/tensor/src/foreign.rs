@@ -4,6 +4,8 @@
 //! the creator makes, and the one place that reads the pointer. The memory may be unaligned and is
 //! never written through a tensor.
 
+#![allow(unsafe_code, reason = "somebody else's memory can only be vouched for")]
+
 use std::ptr::NonNull;
 use std::slice;
 

@@ -26,6 +26,8 @@
 //! larger shape is refused even when another dim is zero. So any product of some of a tensor's
 //! dims can be computed without a check.
 
+#![deny(unsafe_code)]
+
 #[cfg(target_endian = "big")]
 compile_error!("elements are kept in little-endian order: big-endian hosts are not supported");
 

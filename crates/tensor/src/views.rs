@@ -68,10 +68,9 @@ impl Tensor {
         }))
     }
 
-    /// A part of some axes, each named at most once; the other axes stay whole.
+    /// A part of some axes; the other axes stay whole. An axis named twice is sliced twice.
     pub fn slice(&self, slices: &[AxisSlice]) -> Result<Tensor, TensorError> {
         let mut layout = self.layout().clone();
-        let mut seen: SmallVec<[bool; 6]> = SmallVec::from_elem(false, self.rank());
         let mut offset = layout.offset as isize;
         for &AxisSlice {
             axis,
@@ -80,11 +79,9 @@ impl Tensor {
             step,
         } in slices
         {
-            let (Some(dim), Some(stride), Some(seen)) = (
-                layout.shape.get_mut(axis),
-                layout.strides.get_mut(axis),
-                seen.get_mut(axis),
-            ) else {
+            let (Some(dim), Some(stride)) =
+                (layout.shape.get_mut(axis), layout.strides.get_mut(axis))
+            else {
                 return Err(TensorError::AxisOutOfRange {
                     axis,
                     rank: self.rank(),
@@ -92,8 +89,7 @@ impl Tensor {
             };
             let size = *dim;
             let last = start as i128 + (len as i128 - 1) * step as i128;
-            let inside = len == 0 || (start < size && (0..size as i128).contains(&last));
-            if !inside || std::mem::replace(seen, true) {
+            if len > 0 && (start >= size || !(0..size as i128).contains(&last)) {
                 return Err(TensorError::SliceOutOfRange {
                     axis,
                     start,

@@ -64,6 +64,11 @@ impl ExprBuilder {
 
     /// A number in the dtype of `like`.
     pub fn literal(&mut self, number: f64, like: NodeId) -> NodeId {
+        // A literal is no model itself: its own model is.
+        let like = match self.nodes.get(like.index()) {
+            Some(Node::Literal { like, .. }) => *like,
+            _ => like,
+        };
         self.push(Node::Literal { number, like })
     }
 

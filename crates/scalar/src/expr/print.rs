@@ -59,7 +59,11 @@ fn printed_references(expr: &Expr, node: &Node) -> Vec<NodeId> {
     for (position, &id) in operands.iter().enumerate() {
         match expr.nodes.get(id.index()) {
             Some(Node::Literal { like, .. }) if !is_plain(expr, *op, operands, position) => {
-                references.push(*like);
+                let mut model = *like;
+                while let Some(Node::Literal { like, .. }) = expr.nodes.get(model.index()) {
+                    model = *like;
+                }
+                references.push(model);
             }
             _ => references.push(id),
         }
