@@ -1,0 +1,73 @@
+//! Getting at elements and making room for them, with memory that cannot be had as an error.
+
+use kiln_tensor::{Tensor, TensorError, match_dtype};
+
+/// The tensor itself, or a copy of it whose elements lie in row-major order, aligned.
+pub(crate) fn dense(tensor: &Tensor) -> Result<Tensor, TensorError> {
+    let tensor = tensor.contiguous()?;
+    let unaligned = match_dtype!(tensor.dtype(), T => {
+        matches!(tensor.as_slice::<T>(), Err(TensorError::Unaligned { .. }))
+    });
+    if unaligned {
+        tensor.copied()
+    } else {
+        Ok(tensor)
+    }
+}
+
+/// A vector of `len` times `value`.
+pub(crate) fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, TensorError> {
+    let mut buffer = reserved(len)?;
+    buffer.resize(len, value);
+    Ok(buffer)
+}
+
+/// A vector of `len` items of an iterator.
+pub(crate) fn collect<T>(
+    len: usize,
+    items: impl IntoIterator<Item = T>,
+) -> Result<Vec<T>, TensorError> {
+    let mut buffer = reserved(len)?;
+    buffer.extend(items.into_iter().take(len));
+    Ok(buffer)
+}
+
+/// An empty vector with room for `len` items.
+fn reserved<T>(len: usize) -> Result<Vec<T>, TensorError> {
+    let mut buffer = Vec::new();
+    let bytes = len.saturating_mul(size_of::<T>());
+    buffer
+        .try_reserve_exact(len)
+        .map_err(|_| TensorError::Allocation { bytes })?;
+    Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strided_tensors_are_copied_and_others_shared() {
+        let x = Tensor::from_slice(&[2, 2], &[1i32, 2, 3, 4]).unwrap();
+        let start = |x: &Tensor| x.as_slice::<i32>().unwrap().as_ptr();
+        assert_eq!(start(&dense(&x).unwrap()), start(&x));
+        let columns = x.transpose(&[1, 0]).unwrap();
+        assert_eq!(
+            dense(&columns).unwrap().as_slice::<i32>().unwrap(),
+            [1, 3, 2, 4]
+        );
+    }
+
+    #[test]
+    fn room_that_cannot_be_had_is_an_error() {
+        assert!(matches!(
+            filled(usize::MAX / 4, 0u64),
+            Err(TensorError::Allocation { bytes: usize::MAX })
+        ));
+        assert!(matches!(
+            filled(isize::MAX as usize, 0u8),
+            Err(TensorError::Allocation { .. })
+        ));
+        assert_eq!(collect(2, 0..9).unwrap(), [0, 1]);
+    }
+}

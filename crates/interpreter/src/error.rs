@@ -1,0 +1,229 @@
+//! What can go wrong with a run: its inputs, its limits, and any of its ops.
+
+use crate::fault::OpFault;
+use kiln_symbolic_shape::EvaluateError;
+use kiln_tensor::{DType, TensorError};
+use std::fmt;
+
+/// An error of this crate. Each variant names its code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterpretError {
+    /// E0810: another number of inputs than the graph has.
+    #[error("expected {expected} inputs, found {found}")]
+    InputCount {
+        /// How many the graph has.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
+
+    /// E0811: an input of another element type.
+    #[error("input {input}: expected {ty}, found elements of {found}")]
+    InputDType {
+        /// The input's name.
+        input: String,
+        /// Its type in the graph.
+        ty: String,
+        /// The element type given.
+        found: DType,
+    },
+
+    /// E0812: an input of another rank.
+    #[error("input {input}: expected {ty}, found shape {found:?}")]
+    InputRank {
+        /// The input's name.
+        input: String,
+        /// Its type in the graph.
+        ty: String,
+        /// The shape given.
+        found: Vec<usize>,
+    },
+
+    /// E0813: a size of an input differs from what its type says.
+    #[error("{axis}: expected size {expression}{}, found {found}", value_of(.expression, .expected))]
+    InputSize {
+        /// Which axis.
+        axis: InputAxis,
+        /// The size as the type writes it.
+        expression: String,
+        /// Its value for the other sizes given.
+        expected: i64,
+        /// The size given.
+        found: usize,
+    },
+
+    /// E0814: two axes give one symbol two values.
+    #[error(
+        "{symbol} is {first_size} from {first}, {second_size} from {second}: expected equal sizes"
+    )]
+    SymbolConflict {
+        /// The symbol.
+        symbol: String,
+        /// The axis that was read first.
+        first: InputAxis,
+        /// Its size.
+        first_size: i64,
+        /// The axis that disagrees.
+        second: InputAxis,
+        /// Its size.
+        second_size: i64,
+    },
+
+    /// E0815: a symbol's value is outside its declared bounds or no multiple of what it must be.
+    #[error("expected {symbol} {expected}, found {given} from {source_of_value}")]
+    SymbolBounds {
+        /// The symbol.
+        symbol: String,
+        /// Its bounds, such as `in 1..=512` or `to be a multiple of 8`.
+        expected: String,
+        /// Its value.
+        given: i64,
+        /// Where the value comes from: an input's axis, or an op.
+        source_of_value: String,
+    },
+
+    /// E0816: sizes violate a fact that the program relies on.
+    #[error("expected {fact} ({origin}), found {given}")]
+    FactViolated {
+        /// The fact, in the text form.
+        fact: String,
+        /// Who asks for it.
+        origin: String,
+        /// The values of the symbols in it, and where they come from.
+        given: String,
+    },
+
+    /// E0817: a value that is no tensor, which the interpreter has no representation for.
+    #[error("{value}: expected a tensor, found {ty}: the interpreter runs tensors alone")]
+    NotATensor {
+        /// The value.
+        value: String,
+        /// Its type.
+        ty: String,
+    },
+
+    /// E0827: a size in an input's type or a fact cannot be evaluated.
+    #[error("{what}: {error}")]
+    Size {
+        /// What was evaluated.
+        what: String,
+        /// Why it has no value.
+        error: EvaluateError,
+    },
+
+    /// An input or an output could not be copied; has the code of the cause.
+    #[error("{value}: {error}")]
+    Tensor {
+        /// Which one.
+        value: String,
+        /// What is wrong.
+        error: TensorError,
+    },
+
+    /// E0832: the values alive at once would take more memory than allowed.
+    #[error(
+        "expected at most {limit} bytes of live values, found {given} at {at}: raise the limit or use smaller shapes"
+    )]
+    LiveBytes {
+        /// The op whose results exceed it.
+        at: OpSite,
+        /// How much there would be.
+        given: u64,
+        /// How much is allowed.
+        limit: u64,
+    },
+
+    /// E0833: more iterations of loops than allowed.
+    #[error("expected at most {limit} loop iterations, found more at {at}: raise the limit")]
+    Iterations {
+        /// The loop.
+        at: OpSite,
+        /// How many are allowed in one run.
+        limit: u64,
+    },
+
+    /// E0834: regions nested deeper than allowed.
+    #[error("expected at most {limit} nested regions, found more at {at}")]
+    RegionDepth {
+        /// The op whose region is one too deep.
+        at: OpSite,
+        /// How many are allowed.
+        limit: usize,
+    },
+
+    /// E0835: the caller asked to stop.
+    #[error("cancelled")]
+    Cancelled,
+
+    /// An op could not be computed; has the code of the fault.
+    #[error("{fault} in {at}")]
+    Op {
+        /// The op.
+        at: OpSite,
+        /// What went wrong.
+        fault: OpFault,
+    },
+}
+
+impl InterpretError {
+    /// The error's stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::InputCount { .. } => "E0810",
+            Self::InputDType { .. } => "E0811",
+            Self::InputRank { .. } => "E0812",
+            Self::InputSize { .. } => "E0813",
+            Self::SymbolConflict { .. } => "E0814",
+            Self::SymbolBounds { .. } => "E0815",
+            Self::FactViolated { .. } => "E0816",
+            Self::NotATensor { .. } => "E0817",
+            Self::Size { .. } => "E0827",
+            Self::Tensor { error, .. } => error.code(),
+            Self::LiveBytes { .. } => "E0832",
+            Self::Iterations { .. } => "E0833",
+            Self::RegionDepth { .. } => "E0834",
+            Self::Cancelled => "E0835",
+            Self::Op { fault, .. } => fault.code(),
+        }
+    }
+}
+
+/// An axis of an input, as messages show it: `input ids axis 1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputAxis {
+    /// The input's name.
+    pub input: String,
+    /// The axis.
+    pub axis: usize,
+}
+
+impl fmt::Display for InputAxis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "input {} axis {}", self.input.escape_debug(), self.axis)
+    }
+}
+
+/// An op, as messages show it: `add (p2o.Add.12)`, by its path in the source or else its first result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpSite {
+    /// The op's mnemonic.
+    pub op: &'static str,
+    /// Where it comes from, or what it defines.
+    pub origin: String,
+}
+
+impl fmt::Display for OpSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.op, self.origin.escape_debug())
+    }
+}
+
+/// ` = value`, unless the expression is the value.
+fn value_of(expression: &str, value: &i64) -> String {
+    if expression.parse() == Ok(*value) {
+        String::new()
+    } else {
+        format!(" = {value}")
+    }
+}

@@ -1,0 +1,254 @@
+//! One op on tensors: the entry that constant folding shares with the interpreter.
+//!
+//! Every op but control flow and `bind`, which need the graph around them. Each family of ops has
+//! a file under `ops`; what they all get is an [`EvaluateContext`].
+
+use crate::buffer::{collect, dense};
+use crate::element::Number;
+use crate::fault::{OpFault, Operand};
+use crate::ops;
+use crate::options::CustomOps;
+use kiln_ir::{Dims, Op};
+use kiln_scalar::{Mode, ScalarValue};
+use kiln_symbolic_shape::{Binding, DimId, DimTable};
+use kiln_tensor::{DType, Tensor, TensorError, match_dtype};
+use smallvec::SmallVec;
+
+/// The sizes of a tensor.
+pub(crate) type Shape = SmallVec<[usize; 6]>;
+
+/// What an op is computed under: the values of sizes, and how to round.
+#[derive(Clone, Copy)]
+pub struct EvaluateContext<'a> {
+    dims: &'a DimTable,
+    binding: &'a Binding,
+    mode: Mode,
+    custom_ops: Option<&'a CustomOps>,
+    operand_name: Option<&'a dyn Fn(usize) -> String>,
+}
+
+impl<'a> EvaluateContext<'a> {
+    /// Sizes of `dims` valued by `binding`, rounding as dtypes say.
+    pub fn new(dims: &'a DimTable, binding: &'a Binding) -> Self {
+        Self {
+            dims,
+            binding,
+            mode: Mode::Declared,
+            custom_ops: None,
+            operand_name: None,
+        }
+    }
+
+    /// With another mode. In [`Mode::Promoted`] operands are `f64` where the graph has floats.
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// With custom ops.
+    pub fn with_custom_ops(self, custom_ops: Option<&'a CustomOps>) -> Self {
+        Self { custom_ops, ..self }
+    }
+
+    /// With a way to name operands in messages.
+    pub(crate) fn with_operand_names(self, operand_name: &'a dyn Fn(usize) -> String) -> Self {
+        Self {
+            operand_name: Some(operand_name),
+            ..self
+        }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The dtype that values of a declared dtype have in this mode.
+    pub(crate) fn dtype(&self, declared: DType) -> DType {
+        self.mode.stored(declared)
+    }
+
+    /// The value of a size that may be any integer.
+    pub(crate) fn integer(&self, dim: DimId) -> Result<i64, OpFault> {
+        Ok(self.dims.evaluate(dim, self.binding)?)
+    }
+
+    /// The value of a size.
+    pub(crate) fn size(&self, what: &'static str, dim: DimId) -> Result<usize, OpFault> {
+        let value = self.integer(dim)?;
+        usize::try_from(value).map_err(|_| OpFault::Negative {
+            what,
+            value: value.into(),
+        })
+    }
+
+    /// The values of sizes.
+    pub(crate) fn sizes(&self, what: &'static str, dims: &Dims) -> Result<Shape, OpFault> {
+        dims.iter().map(|&dim| self.size(what, dim)).collect()
+    }
+
+    /// An operand for a message.
+    pub(crate) fn describe(&self, index: usize, tensor: &Tensor) -> Operand {
+        let name = self
+            .operand_name
+            .map_or_else(|| format!("operand {index}"), |name| name(index));
+        Operand::new(name, tensor)
+    }
+}
+
+/// Computes one op: its results for these operands.
+///
+/// The op is taken as verified; what the verifier would refuse is an [`OpFault::Malformed`] here.
+///
+/// # Errors
+/// A fault of the op itself (an index out of range, a division by zero), a size without a value,
+/// or memory that cannot be had. Control flow and `bind` are refused.
+pub fn evaluate_op(
+    ctx: &EvaluateContext<'_>,
+    op: &Op,
+    operands: &[Tensor],
+) -> Result<Vec<Tensor>, OpFault> {
+    let one = |index: usize| {
+        operands.get(index).ok_or_else(|| {
+            let found = operands.len();
+            OpFault::malformed(format!(
+                "expected more than {index} operands of {}, found {found}",
+                op.mnemonic()
+            ))
+        })
+    };
+    let result = match op {
+        Op::Constant(constant) => promote(ctx, constant.tensor())?,
+        Op::Iota { dims, axis, dtype } => ops::source::iota(ctx, dims, *axis, *dtype)?,
+        Op::Dims { sizes } => ops::source::dims(ctx, sizes)?,
+        Op::RandomBits { dims } => ops::random::random_bits(ctx, one(0)?, dims)?,
+        Op::Map {
+            function,
+            parameters,
+        } => ops::elementwise::map(ctx, *function, parameters, operands)?,
+        Op::Cast { to } => ops::elementwise::cast(ctx, one(0)?, *to)?,
+        Op::Reshape { dims } => one(0)?.reshape(&ctx.sizes("a size", dims)?)?,
+        Op::Broadcast { dims } => one(0)?.broadcast_to(&ctx.sizes("a size", dims)?)?,
+        Op::Transpose { permutation } => one(0)?.transpose(permutation)?,
+        Op::Slice {
+            starts,
+            sizes,
+            steps,
+        } => ops::movement::slice(ctx, one(0)?, starts, sizes, steps)?,
+        Op::Pad { low, high, mode } => ops::pad::pad(ctx, one(0)?, one(1)?, low, high, *mode)?,
+        Op::Concat { axis } => ops::movement::concat(ctx, operands, *axis)?,
+        Op::Gather { axis } => ops::gather::gather(one(0)?, one(1)?, *axis)?,
+        Op::GatherElements { axis } => ops::gather::gather_elements(ctx, one(0)?, one(1)?, *axis)?,
+        Op::GatherNd { batch_axes } => ops::gather::gather_nd(ctx, one(0)?, one(1)?, *batch_axes)?,
+        Op::ScatterElements { axis, combine } => {
+            ops::scatter::scatter_elements(ctx, one(0)?, one(1)?, one(2)?, *axis, *combine)?
+        }
+        Op::ScatterNd { combine } => {
+            ops::scatter::scatter_nd(ctx, one(0)?, one(1)?, one(2)?, *combine)?
+        }
+        Op::Matmul { out } => ops::matmul::matmul(ctx, one(0)?, one(1)?, *out)?,
+        Op::Conv {
+            window,
+            groups,
+            out,
+        } => ops::conv::conv(ctx, one(0)?, one(1)?, window, *groups, *out)?,
+        Op::ConvTranspose {
+            window,
+            output_padding,
+            groups,
+        } => ops::conv_transpose::conv_transpose(
+            ctx,
+            one(0)?,
+            one(1)?,
+            window,
+            output_padding,
+            *groups,
+        )?,
+        Op::Reduce {
+            function,
+            axes,
+            keep_dims,
+        } => ops::reduce::reduce(one(0)?, *function, axes, *keep_dims)?,
+        Op::ArgReduce {
+            extremum,
+            axis,
+            keep_dims,
+            last,
+        } => ops::arg_reduce::arg_reduce(ctx, one(0)?, *extremum, *axis, *keep_dims, *last)?,
+        Op::Cumulate {
+            function,
+            axis,
+            exclusive,
+            reverse,
+        } => ops::cumulate::cumulate(one(0)?, *function, *axis, *exclusive, *reverse)?,
+        Op::Pool {
+            function,
+            size,
+            window,
+        } => ops::pool::pool(ctx, one(0)?, *function, size, window)?,
+        Op::Resize(resize) => ops::resize::resize(ctx, one(0)?, resize)?,
+        Op::NonZero => return ops::non_zero::non_zero(one(0)?),
+        Op::TopK { k, axis, extremum } => {
+            return ops::top_k::top_k(ctx, one(0)?, *k, *axis, *extremum);
+        }
+        Op::Custom { name, arguments } => return custom(ctx, name, arguments, operands),
+        Op::Bind | Op::If | Op::Loop { .. } => {
+            return Err(OpFault::malformed(format!(
+                "{} cannot be computed on its own",
+                op.mnemonic()
+            )));
+        }
+    };
+    Ok(vec![result])
+}
+
+/// A tensor as this mode has it: floats widened in [`Mode::Promoted`].
+pub(crate) fn promote(ctx: &EvaluateContext<'_>, tensor: &Tensor) -> Result<Tensor, TensorError> {
+    convert(tensor, ctx.dtype(tensor.dtype()))
+}
+
+/// A float tensor in another float dtype, each element rounded once; any other as it is.
+pub(crate) fn convert(tensor: &Tensor, to: DType) -> Result<Tensor, TensorError> {
+    if tensor.dtype() == to || !tensor.dtype().is_float() || !to.is_float() {
+        return Ok(tensor.clone());
+    }
+    let wide = widened_floats(tensor)?;
+    match to {
+        DType::F64 => Tensor::from_vec(tensor.shape(), wide),
+        DType::F32 => narrowed::<f32>(tensor.shape(), &wide),
+        DType::F16 => narrowed::<kiln_tensor::f16>(tensor.shape(), &wide),
+        _ => narrowed::<kiln_tensor::bf16>(tensor.shape(), &wide),
+    }
+}
+
+/// The elements of a tensor of floats; of other dtypes, their number, `true` being 1.
+pub(crate) fn widened_floats(tensor: &Tensor) -> Result<Vec<f64>, TensorError> {
+    let tensor = dense(tensor)?;
+    match_dtype!(tensor.dtype(), T => {
+        let elements = tensor.as_slice::<T>()?;
+        collect(elements.len(), elements.iter().map(|&x| ScalarValue::from(x).to_f64()))
+    })
+}
+
+fn narrowed<T: Number<Wide = f64>>(shape: &[usize], wide: &[f64]) -> Result<Tensor, TensorError> {
+    let mut result = Tensor::zeros(T::DTYPE, shape)?;
+    for (to, &from) in result.as_mut_slice::<T>()?.iter_mut().zip(wide) {
+        *to = T::narrow(from);
+    }
+    Ok(result)
+}
+
+fn custom(
+    ctx: &EvaluateContext<'_>,
+    name: &str,
+    arguments: &str,
+    operands: &[Tensor],
+) -> Result<Vec<Tensor>, OpFault> {
+    let op = ctx.custom_ops.and_then(|ops| ops.get(name));
+    let op = op.ok_or_else(|| OpFault::UnknownCustomOp {
+        name: name.to_owned(),
+    })?;
+    op.evaluate(arguments, operands)
+        .map_err(|message| OpFault::CustomOp {
+            name: name.to_owned(),
+            message,
+        })
+}

@@ -1,0 +1,184 @@
+//! What can go wrong while one op computes, before anybody says which op it was.
+
+use kiln_scalar::ScalarError;
+use kiln_symbolic_shape::EvaluateError;
+use kiln_tensor::{DType, Tensor, TensorError};
+use std::fmt;
+
+/// A fault of one op. [`InterpretError::Op`](crate::InterpretError::Op) adds where it happened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpFault {
+    /// E0820: two sizes meet that differ, and neither is 1.
+    #[error("cannot broadcast {left} with {right}")]
+    Broadcast {
+        /// One operand.
+        left: Operand,
+        /// The other.
+        right: Operand,
+    },
+
+    /// E0821: two sizes that must be equal are not.
+    #[error(
+        "expected {what} of equal size, found {left_size} in {left} and {right_size} in {right}"
+    )]
+    SizeMismatch {
+        /// Which axes.
+        what: &'static str,
+        /// One operand.
+        left: Operand,
+        /// Its size.
+        left_size: usize,
+        /// The other operand.
+        right: Operand,
+        /// Its size.
+        right_size: usize,
+    },
+
+    /// E0822: an index outside the axis it addresses.
+    #[error(
+        "expected an index in -{size}..{size}, found {index} at position {position} of the indices"
+    )]
+    IndexOutOfRange {
+        /// The index.
+        index: i64,
+        /// Where it stands among the indices, counted in row-major order.
+        position: usize,
+        /// The size of the axis.
+        size: usize,
+    },
+
+    /// E0823: a size or a padding that came out negative.
+    #[error("expected {what} of at least 0, found {value}")]
+    Negative {
+        /// What it is.
+        what: &'static str,
+        /// Its value.
+        value: i128,
+    },
+
+    /// E0824: something that only an axis with elements has was asked of an empty one.
+    #[error("expected an axis with elements for {what}, found an empty one in {operand}")]
+    EmptyAxis {
+        /// What was asked.
+        what: &'static str,
+        /// The operand.
+        operand: Operand,
+    },
+
+    /// E0825: more was asked for than there is, or than is allowed.
+    #[error("expected at most {limit} {what}, found {given}")]
+    Limit {
+        /// What is counted.
+        what: &'static str,
+        /// How many.
+        given: u64,
+        /// How many are possible.
+        limit: u64,
+    },
+
+    /// An element-wise function that has no value for some operand (a division by zero), or that
+    /// does not take operands of these dtypes; has the code of the cause.
+    #[error(transparent)]
+    Scalar(#[from] ScalarError),
+
+    /// E0827: a size among the attributes has no value for these inputs.
+    #[error(transparent)]
+    Size(#[from] EvaluateError),
+
+    /// A tensor could not be made or viewed; has the code of the cause.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+
+    /// E0828: a result is not of the type the graph gives it.
+    #[error("expected a result of {expected}, found {found}: the graph's types do not fit its ops")]
+    ResultMismatch {
+        /// The declared type, its sizes evaluated.
+        expected: String,
+        /// What was computed.
+        found: String,
+    },
+
+    /// E0829: attributes or operands that the verifier refuses.
+    #[error("{problem}: verify the graph before it runs")]
+    Malformed {
+        /// What is wrong.
+        problem: String,
+    },
+
+    /// E0830: no op is registered under this name.
+    #[error("no custom op is registered as {}: register it in the options", .name.escape_debug())]
+    UnknownCustomOp {
+        /// The name.
+        name: String,
+    },
+
+    /// E0831: a custom op reported an error.
+    #[error("custom op {} failed: {message}", .name.escape_debug())]
+    CustomOp {
+        /// The op's name.
+        name: String,
+        /// What it said.
+        message: String,
+    },
+}
+
+impl OpFault {
+    /// The fault's stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Broadcast { .. } => "E0820",
+            Self::SizeMismatch { .. } => "E0821",
+            Self::IndexOutOfRange { .. } => "E0822",
+            Self::Negative { .. } => "E0823",
+            Self::EmptyAxis { .. } => "E0824",
+            Self::Limit { .. } => "E0825",
+            Self::Scalar(error) => error.code(),
+            Self::Size(_) => "E0827",
+            Self::Tensor(error) => error.code(),
+            Self::ResultMismatch { .. } => "E0828",
+            Self::Malformed { .. } => "E0829",
+            Self::UnknownCustomOp { .. } => "E0830",
+            Self::CustomOp { .. } => "E0831",
+        }
+    }
+
+    pub(crate) fn malformed(problem: impl Into<String>) -> Self {
+        Self::Malformed {
+            problem: problem.into(),
+        }
+    }
+}
+
+/// An operand as messages show it: `%a f32[1, 8, 2, 2]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// The value's name.
+    pub name: String,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its sizes.
+    pub shape: Vec<usize>,
+}
+
+impl Operand {
+    pub(crate) fn new(name: String, tensor: &Tensor) -> Self {
+        Self {
+            name,
+            dtype: tensor.dtype(),
+            shape: tensor.shape().to_vec(),
+        }
+    }
+}
+
+impl fmt::Display for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}{:?}",
+            self.name.escape_debug(),
+            self.dtype,
+            self.shape
+        )
+    }
+}

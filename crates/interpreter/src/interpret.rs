@@ -1,0 +1,408 @@
+//! Running a graph: its regions in order, each value dropped after its last use.
+//!
+//! After every op its results are compared with the types the graph declares. Recursion is over
+//! nested regions alone, and limited.
+
+mod control;
+mod inputs;
+
+use crate::bind::Contract;
+use crate::error::{InterpretError, OpSite};
+use crate::evaluate::{EvaluateContext, convert, evaluate_op, promote};
+use crate::fault::OpFault;
+use crate::liveness::Liveness;
+use crate::options::{InterpretOptions, TraceEvent};
+use kiln_ir::{Graph, Op, OpData, OpId, REGION_DEPTH_LIMIT, RegionId, TensorType, Type, ValueId};
+use kiln_symbolic_shape::Binding;
+use kiln_tensor::Tensor;
+use std::collections::HashMap;
+
+/// The outputs of a graph for these inputs.
+///
+/// The graph is taken as verified, and its types as checked. Outputs are contiguous; in
+/// [`Mode::Promoted`](kiln_scalar::Mode) every float output is `f64`.
+///
+/// # Errors
+/// Inputs that do not fit the graph, a fault of an op, a limit of the options, memory that cannot
+/// be had, or a stop that the caller asked for.
+pub fn interpret(
+    graph: &Graph,
+    inputs: &[Tensor],
+    options: &InterpretOptions<'_>,
+) -> Result<Vec<Tensor>, InterpretError> {
+    let mut machine = Machine {
+        graph,
+        options,
+        contract: Contract::of(graph),
+        liveness: Liveness::of(graph),
+        live_bytes: 0,
+        iterations: 0,
+        depth: 0,
+    };
+    let mut binding = Binding::new();
+    let arguments = inputs::accept(graph, inputs, options.mode)?;
+    machine.contract.bind_inputs(
+        &mut binding,
+        &arguments.iter().map(Tensor::shape).collect::<Vec<_>>(),
+    )?;
+    let outputs = machine.run_region(graph.body(), arguments, &mut binding)?;
+    inputs::deliver(graph, outputs)
+}
+
+/// The state of one run.
+struct Machine<'g, 'o> {
+    graph: &'g Graph,
+    options: &'o InterpretOptions<'o>,
+    contract: Contract<'g>,
+    liveness: Liveness,
+    /// Bytes of all values held by regions, parameters and constants not counted.
+    live_bytes: u64,
+    iterations: u64,
+    depth: usize,
+}
+
+/// The values of a region that are still needed, with the bytes counted for each.
+type Values = HashMap<ValueId, (Tensor, u64)>;
+
+impl<'g> Machine<'g, '_> {
+    /// Runs the ops of a region whose symbols are bound; answers with what it yields.
+    fn run_region(
+        &mut self,
+        region: RegionId,
+        arguments: Vec<Tensor>,
+        binding: &mut Binding,
+    ) -> Result<Vec<Tensor>, InterpretError> {
+        let graph = self.graph;
+        let body = graph.region(region);
+        let mut values: Values = body
+            .parameters
+            .iter()
+            .copied()
+            .zip(arguments.into_iter().map(|tensor| (tensor, 0)))
+            .collect();
+        for (position, &op) in body.ops.iter().enumerate() {
+            self.run_op(op, &mut values, binding)?;
+            for value in self.liveness.dead_after(region, position) {
+                if let Some((_, bytes)) = values.remove(value) {
+                    self.live_bytes -= bytes;
+                }
+            }
+        }
+        let results = body
+            .results
+            .iter()
+            .map(|value| values.get(value).map(|(tensor, _)| tensor.clone()));
+        let results: Option<Vec<Tensor>> = results.collect();
+        self.live_bytes -= values.values().map(|(_, bytes)| bytes).sum::<u64>();
+        results.ok_or_else(|| {
+            let problem = format!("{region} yields a value that it does not have");
+            InterpretError::Op {
+                at: OpSite {
+                    op: "region",
+                    origin: region.to_string(),
+                },
+                fault: OpFault::malformed(problem),
+            }
+        })
+    }
+
+    fn run_op(
+        &mut self,
+        id: OpId,
+        values: &mut Values,
+        binding: &mut Binding,
+    ) -> Result<(), InterpretError> {
+        self.check_cancelled()?;
+        let op = self.graph.op(id);
+        let results = {
+            let operands = op
+                .operands
+                .iter()
+                .map(|value| values.get(value).map(|(tensor, _)| tensor.clone()));
+            let operands: Option<Vec<Tensor>> = operands.collect();
+            let operands = operands
+                .ok_or_else(|| self.fault(id, OpFault::malformed("an operand has no value")))?;
+            self.reserve(id, binding)?;
+            match &op.op {
+                Op::If => self.run_if(id, &operands, binding)?,
+                Op::Loop { carried } => self.run_loop(id, *carried, &operands, binding)?,
+                Op::Bind => self.run_bind(id, &operands, binding)?,
+                _ => self.evaluate(id, &operands, binding)?,
+            }
+        };
+        self.bind_results(id, &results, binding)?;
+        self.check_types(id, &op.results, &results, binding)?;
+        for (&value, tensor) in op.results.iter().zip(results) {
+            if let Some(trace) = self.options.trace {
+                let name = self.graph.value(value).name.as_deref();
+                trace(TraceEvent {
+                    value,
+                    name,
+                    tensor: &tensor,
+                    op,
+                });
+            }
+            let bytes = if matches!(op.op, Op::Constant(_)) {
+                0
+            } else {
+                bytes_of(&tensor)
+            };
+            self.hold(id, bytes)?;
+            values.insert(value, (tensor, bytes));
+        }
+        Ok(())
+    }
+
+    /// An op that computes from its operands alone.
+    fn evaluate(
+        &self,
+        id: OpId,
+        operands: &[Tensor],
+        binding: &Binding,
+    ) -> Result<Vec<Tensor>, InterpretError> {
+        let op = self.graph.op(id);
+        let operand_name = |index: usize| {
+            op.operands
+                .get(index)
+                .map_or_else(String::new, |&value| self.name_of(value))
+        };
+        let ctx = EvaluateContext::new(self.graph.dims(), binding)
+            .with_mode(self.options.mode)
+            .with_custom_ops(self.options.custom_ops)
+            .with_operand_names(&operand_name);
+        let results = if matches!(op.op, Op::Custom { .. }) {
+            self.evaluate_custom(&ctx, op, operands)
+        } else {
+            evaluate_op(&ctx, &op.op, operands)
+        };
+        results.map_err(|fault| self.fault(id, fault))
+    }
+
+    /// A custom op sees the types that the graph declares, whatever the mode.
+    fn evaluate_custom(
+        &self,
+        ctx: &EvaluateContext<'_>,
+        op: &OpData,
+        operands: &[Tensor],
+    ) -> Result<Vec<Tensor>, OpFault> {
+        let declared = op.operands.iter().zip(operands).map(|(&value, tensor)| {
+            let dtype = self
+                .graph
+                .tensor_ty(value)
+                .map_or(tensor.dtype(), |ty| ty.dtype);
+            convert(tensor, dtype)
+        });
+        let results = evaluate_op(ctx, &op.op, &declared.collect::<Result<Vec<_>, _>>()?)?;
+        Ok(results
+            .iter()
+            .map(|result| promote(ctx, result))
+            .collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// Gives values to the symbols that an op defines as sizes of its results.
+    fn bind_results(
+        &mut self,
+        id: OpId,
+        results: &[Tensor],
+        binding: &mut Binding,
+    ) -> Result<(), InterpretError> {
+        let (graph, op) = (self.graph, self.graph.op(id));
+        if op.symbols.is_empty() || matches!(op.op, Op::Bind) {
+            return Ok(());
+        }
+        for (&value, tensor) in op.results.iter().zip(results) {
+            let Some(ty) = graph.tensor_ty(value) else {
+                continue;
+            };
+            self.bind_sizes(id, ty, &op.symbols, tensor, binding)?;
+        }
+        Ok(())
+    }
+
+    /// Gives values to those of `symbols` that stand bare in a type.
+    fn bind_sizes(
+        &mut self,
+        id: OpId,
+        ty: &TensorType,
+        symbols: &[kiln_symbolic_shape::SymbolId],
+        tensor: &Tensor,
+        binding: &mut Binding,
+    ) -> Result<(), InterpretError> {
+        let graph = self.graph;
+        for (&dim, &size) in ty.dims.iter().zip(tensor.shape()) {
+            match graph.dims().as_symbol(dim) {
+                // A second axis of the same symbol is compared with the first when types are checked.
+                Some(symbol) if symbols.contains(&symbol) && binding.get(symbol).is_none() => {
+                    let size = i64::try_from(size).unwrap_or(i64::MAX);
+                    self.contract
+                        .bind(binding, symbol, size, || site_of(graph, id).to_string())?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares values with the types that the graph gives them.
+    fn check_types(
+        &self,
+        id: OpId,
+        values: &[ValueId],
+        tensors: &[Tensor],
+        binding: &Binding,
+    ) -> Result<(), InterpretError> {
+        if values.len() != tensors.len() {
+            let problem = format!("expected {} results, found {}", values.len(), tensors.len());
+            return Err(self.fault(id, OpFault::malformed(problem)));
+        }
+        for (&value, tensor) in values.iter().zip(tensors) {
+            let ty = self.graph.ty(value);
+            let Type::Tensor(tensor_ty) = ty else {
+                let ty = ty.display(self.graph.dims()).to_string();
+                return Err(InterpretError::NotATensor {
+                    value: self.name_of(value),
+                    ty,
+                });
+            };
+            let sizes = tensor_ty
+                .dims
+                .iter()
+                .map(|&dim| self.graph.dims().evaluate(dim, binding));
+            let sizes: Vec<i64> = sizes
+                .collect::<Result<_, _>>()
+                .map_err(|error| self.fault(id, OpFault::Size(error)))?;
+            let same = sizes.len() == tensor.rank()
+                && sizes
+                    .iter()
+                    .zip(tensor.shape())
+                    .all(|(&size, &found)| usize::try_from(size) == Ok(found));
+            let dtype = self.options.mode.stored(tensor_ty.dtype);
+            if !same || dtype != tensor.dtype() {
+                let expected = format!("{} = {dtype}{sizes:?}", ty.display(self.graph.dims()));
+                let found = format!("{}{:?}", tensor.dtype(), tensor.shape());
+                return Err(self.fault(id, OpFault::ResultMismatch { expected, found }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses results that would exceed the limit before memory is asked for.
+    fn reserve(&self, id: OpId, binding: &Binding) -> Result<(), InterpretError> {
+        let op = self.graph.op(id);
+        let shares = matches!(
+            op.op,
+            Op::Constant(_)
+                | Op::Iota { .. }
+                | Op::Reshape { .. }
+                | Op::Broadcast { .. }
+                | Op::Transpose { .. }
+                | Op::Slice { .. }
+                | Op::If
+                | Op::Loop { .. }
+                | Op::Bind
+        );
+        if shares {
+            return Ok(());
+        }
+        let mut bytes = 0u64;
+        for ty in op
+            .results
+            .iter()
+            .filter_map(|&value| self.graph.tensor_ty(value))
+        {
+            let dtype = self.options.mode.stored(ty.dtype);
+            // A size without a value is reported by the op itself, with more to say.
+            let sizes = ty
+                .dims
+                .iter()
+                .map(|&dim| self.graph.dims().evaluate(dim, binding).ok());
+            let product = sizes.map(|size| size.map_or(0, |size| u64::try_from(size).unwrap_or(0)));
+            let product = product.fold(1u64, u64::saturating_mul);
+            bytes = bytes.saturating_add(product.saturating_mul(dtype.size_in_bytes() as u64));
+        }
+        self.check_live(id, bytes)
+    }
+
+    /// Counts bytes as live.
+    fn hold(&mut self, id: OpId, bytes: u64) -> Result<(), InterpretError> {
+        self.check_live(id, bytes)?;
+        self.live_bytes += bytes;
+        Ok(())
+    }
+
+    fn check_live(&self, id: OpId, more: u64) -> Result<(), InterpretError> {
+        let (given, limit) = (
+            self.live_bytes.saturating_add(more),
+            self.options.limits.live_bytes,
+        );
+        if given > limit {
+            return Err(InterpretError::LiveBytes {
+                at: site_of(self.graph, id),
+                given,
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_cancelled(&self) -> Result<(), InterpretError> {
+        match self.options.cancelled {
+            Some(cancelled) if cancelled() => Err(InterpretError::Cancelled),
+            _ => Ok(()),
+        }
+    }
+
+    /// Enters a region below the current one, or says that it is too deep.
+    fn descend<R>(
+        &mut self,
+        id: OpId,
+        run: impl FnOnce(&mut Self) -> Result<R, InterpretError>,
+    ) -> Result<R, InterpretError> {
+        if self.depth >= REGION_DEPTH_LIMIT {
+            return Err(InterpretError::RegionDepth {
+                at: site_of(self.graph, id),
+                limit: REGION_DEPTH_LIMIT,
+            });
+        }
+        self.depth += 1;
+        let result = run(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn fault(&self, id: OpId, fault: OpFault) -> InterpretError {
+        InterpretError::Op {
+            at: site_of(self.graph, id),
+            fault,
+        }
+    }
+
+    fn name_of(&self, value: ValueId) -> String {
+        match &self.graph.value(value).name {
+            Some(name) => format!("%{name}"),
+            None => value.to_string(),
+        }
+    }
+}
+
+/// An op for messages: by its origin, or else by its first result.
+fn site_of(graph: &Graph, id: OpId) -> OpSite {
+    let op = graph.op(id);
+    let origin = match (&op.origin, op.results.first()) {
+        (Some(origin), _) => origin.to_string(),
+        (None, Some(result)) => result.to_string(),
+        (None, None) => id.to_string(),
+    };
+    OpSite {
+        op: op.op.mnemonic(),
+        origin,
+    }
+}
+
+/// The bytes of the distinct elements of a tensor: an axis that repeats counts once.
+fn bytes_of(tensor: &Tensor) -> u64 {
+    let sizes = tensor.shape().iter().zip(tensor.strides());
+    let elements =
+        sizes.map(|(&size, &stride)| if stride == 0 { size.min(1) } else { size } as u64);
+    elements.product::<u64>() * tensor.dtype().size_in_bytes() as u64
+}

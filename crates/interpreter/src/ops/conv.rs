@@ -1,0 +1,222 @@
+//! Convolutions (cross-correlations with zero padding): floats in `f64`, rounded once; integers
+//! exactly, wrapping in the result's dtype.
+//!
+//! Each group is a product of its weights with columns that hold what each output position reads
+//! ("im2col"), made for a bounded number of positions at a time. A group with one input channel
+//! (a depthwise convolution) is summed tap by tap instead.
+
+use super::contraction::Product;
+use super::elementwise::cast;
+use super::geometry::{Geometry, check_window};
+use super::matmul::widened;
+use crate::buffer::{dense, filled};
+use crate::element::{Accumulator, Number};
+use crate::evaluate::{EvaluateContext, Shape};
+use crate::fault::OpFault;
+use kiln_ir::Window;
+use kiln_tensor::{DType, Tensor, match_dtype};
+use std::ops::Range;
+
+/// About how many elements a tile of columns has.
+const TILE: usize = 1 << 18;
+
+/// `x: [N, C, spatial..], w: [O, C / groups, kernel..] -> [N, O, spatial..]`.
+pub(crate) fn conv(
+    ctx: &EvaluateContext<'_>,
+    x: &Tensor,
+    w: &Tensor,
+    window: &Window,
+    groups: usize,
+    out: DType,
+) -> Result<Tensor, OpFault> {
+    let ([n, channels, input @ ..], [out_channels, group_channels, kernel @ ..]) =
+        (x.shape(), w.shape())
+    else {
+        return Err(OpFault::malformed(format!(
+            "operands of ranks {} and {}",
+            x.rank(),
+            w.rank()
+        )));
+    };
+    check_window(window, input.len())?;
+    check_groups(groups, *out_channels, w.rank() == x.rank())?;
+    if group_channels.checked_mul(groups) != Some(*channels) {
+        return Err(OpFault::SizeMismatch {
+            what: "input channels (those of the weights times the groups)",
+            left: ctx.describe(0, x),
+            left_size: *channels,
+            right: ctx.describe(1, w),
+            right_size: group_channels.saturating_mul(groups),
+        });
+    }
+    let geometry = Geometry::forward(ctx, input, kernel, window)?;
+    let shape: Shape = [*n, *out_channels]
+        .into_iter()
+        .chain(geometry.output_shape(input.len()))
+        .collect();
+    let mut result = Tensor::zeros(ctx.dtype(out), &shape)?;
+    if result.is_empty() || x.is_empty() || w.is_empty() {
+        return Ok(result);
+    }
+    let (x, w) = (dense(&cast(ctx, x, out)?)?, dense(&cast(ctx, w, out)?)?);
+    let sizes = Group {
+        channels: *group_channels,
+        out_channels: out_channels / groups,
+    };
+    match_dtype!(result.dtype(), T => {
+        let w = widened(w.as_slice::<T>()?)?;
+        let inputs = x.as_slice::<T>()?.chunks_exact(sizes.channels * geometry.n_inputs());
+        let outputs = result.as_mut_slice::<T>()?.chunks_exact_mut(sizes.out_channels * geometry.n_outputs());
+        let weights = w.chunks_exact(sizes.out_channels * sizes.channels * geometry.n_taps()).cycle();
+        for ((x, w), y) in inputs.zip(weights).zip(outputs) {
+            if sizes.channels == 1 {
+                convolve_channel::<T>(&geometry, x, w, y)?;
+            } else {
+                convolve_group::<T>(&geometry, sizes, x, w, y)?;
+            }
+        }
+    });
+    Ok(result)
+}
+
+/// Refuses groups that do not divide the output channels.
+pub(crate) fn check_groups(
+    groups: usize,
+    out_channels: usize,
+    same_rank: bool,
+) -> Result<(), OpFault> {
+    if groups == 0 || !out_channels.is_multiple_of(groups) || !same_rank {
+        return Err(OpFault::malformed(format!(
+            "{groups} groups of {out_channels} channels"
+        )));
+    }
+    Ok(())
+}
+
+/// The channels of one group.
+#[derive(Clone, Copy)]
+struct Group {
+    channels: usize,
+    out_channels: usize,
+}
+
+/// One group of one image, as products with tiles of columns.
+fn convolve_group<T: Number>(
+    geometry: &Geometry,
+    group: Group,
+    x: &[T],
+    w: &[T::Wide],
+    y: &mut [T],
+) -> Result<(), OpFault> {
+    let depth = group.channels * geometry.n_taps();
+    let positions = geometry.n_outputs();
+    let tile = (TILE / depth).clamp(16, positions.max(16)).min(positions);
+    let mut columns = filled(depth * tile, T::Wide::ZERO)?;
+    let mut sums = filled(group.out_channels * tile, T::Wide::ZERO)?;
+    for start in (0..positions).step_by(tile) {
+        let range = start..(start + tile).min(positions);
+        let product = Product {
+            m: group.out_channels,
+            k: depth,
+            n: range.len(),
+        };
+        fill_columns(geometry, x, range.clone(), &mut columns);
+        T::Wide::product(product, w, &columns, &mut sums);
+        for (y, sums) in y
+            .chunks_exact_mut(positions)
+            .zip(sums.chunks_exact(product.n))
+        {
+            for (element, &sum) in y[range.clone()].iter_mut().zip(sums) {
+                *element = T::narrow(sum);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Row `channel * taps + tap` of the columns: what the output positions of a range read there.
+fn fill_columns<T: Number>(
+    geometry: &Geometry,
+    x: &[T],
+    range: Range<usize>,
+    columns: &mut [T::Wide],
+) {
+    let taps = geometry.n_taps();
+    let width = range.len();
+    columns.fill(T::Wide::ZERO);
+    for (channel, x) in x.chunks_exact(geometry.n_inputs()).enumerate() {
+        for tap in 0..taps {
+            let line = (channel * taps + tap) * width;
+            let line = &mut columns[line..line + width];
+            for (row, cut, at) in rows_of(geometry, range.clone()) {
+                let Some(reads) = geometry.reads(row, cut, tap) else {
+                    continue;
+                };
+                let to = &mut line[at + reads.columns.start..at + reads.columns.end];
+                for (to, from) in to
+                    .iter_mut()
+                    .zip(x[reads.first..].iter().step_by(reads.step))
+                {
+                    *to = from.widen();
+                }
+            }
+        }
+    }
+}
+
+/// The rows that a range of flat positions touches: the row, its columns, where they start in the range.
+pub(crate) fn rows_of(
+    geometry: &Geometry,
+    range: Range<usize>,
+) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
+    let columns = geometry.n_columns().max(1);
+    let rows = range.start / columns..range.end.div_ceil(columns);
+    rows.map(move |row| {
+        let start = range.start.max(row * columns);
+        let end = range.end.min((row + 1) * columns);
+        (
+            row,
+            start - row * columns..end - row * columns,
+            start - range.start,
+        )
+    })
+}
+
+/// All output channels of a group with one input channel, tap by tap.
+fn convolve_channel<T: Number>(
+    geometry: &Geometry,
+    x: &[T],
+    w: &[T::Wide],
+    y: &mut [T],
+) -> Result<(), OpFault> {
+    let mut sums = filled(geometry.n_columns(), T::Wide::ZERO)?;
+    let weights = w.chunks_exact(geometry.n_taps());
+    for (weights, y) in weights.zip(y.chunks_exact_mut(geometry.n_outputs())) {
+        for (row, y) in y.chunks_exact_mut(geometry.n_columns()).enumerate() {
+            sums.fill(T::Wide::ZERO);
+            for (tap, &weight) in weights.iter().enumerate() {
+                let Some(reads) = geometry.reads(row, 0..geometry.n_columns(), tap) else {
+                    continue;
+                };
+                let sums = sums[reads.columns.clone()].iter_mut();
+                if reads.step == 1 {
+                    // The same loop over a plain slice, which the compiler can vectorise.
+                    for (sum, from) in sums.zip(&x[reads.first..]) {
+                        *sum = sum.plus(weight.times(from.widen()));
+                    }
+                } else {
+                    for (sum, from) in sums.zip(x[reads.first..].iter().step_by(reads.step)) {
+                        *sum = sum.plus(weight.times(from.widen()));
+                    }
+                }
+            }
+            for (element, &sum) in y.iter_mut().zip(&sums) {
+                *element = T::narrow(sum);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

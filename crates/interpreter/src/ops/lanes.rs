@@ -1,0 +1,44 @@
+//! Walking along one axis: every other axis aside, the axis itself as a contiguous lane.
+
+use crate::buffer::dense;
+use crate::fault::OpFault;
+use kiln_tensor::{Tensor, TensorError};
+
+/// A tensor with `axis` moved to the end, its elements in row-major order.
+pub(crate) fn lanes_along(x: &Tensor, axis: usize) -> Result<Tensor, OpFault> {
+    if axis >= x.rank() {
+        return Err(OpFault::malformed(format!(
+            "axis {axis} of a tensor of rank {}",
+            x.rank()
+        )));
+    }
+    let permutation: Vec<usize> = (0..x.rank())
+        .filter(|&at| at != axis)
+        .chain([axis])
+        .collect();
+    Ok(dense(&x.transpose(&permutation)?)?)
+}
+
+/// The tensor whose lanes these are: the last axis moved back to `axis`.
+pub(crate) fn from_lanes(lanes: &Tensor, axis: usize) -> Result<Tensor, TensorError> {
+    let last = lanes.rank().saturating_sub(1);
+    let permutation: Vec<usize> = (0..axis).chain([last]).chain(axis..last).collect();
+    lanes.transpose(&permutation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::counting;
+
+    #[test]
+    fn lanes_go_there_and_back() {
+        let x = counting(&[2, 3, 4, 5]);
+        for axis in 0..4 {
+            let lanes = lanes_along(&x, axis).unwrap();
+            assert_eq!(lanes.shape()[3], x.shape()[axis]);
+            assert!(from_lanes(&lanes, axis).unwrap().bit_equal(&x));
+        }
+        assert_eq!(lanes_along(&x, 4).unwrap_err().code(), "E0829");
+    }
+}

@@ -1,0 +1,34 @@
+//! What each op computes, in files by family as the ops are grouped in the graph.
+//!
+//! Invariant: an op here answers with a result or a fault for any operands; it never panics.
+
+pub(crate) mod random;
+pub(crate) mod source;
+
+pub(crate) mod elementwise;
+
+pub(crate) mod movement;
+pub(crate) mod pad;
+
+pub(crate) mod gather;
+pub(crate) mod scatter;
+
+pub(crate) mod contraction;
+pub(crate) mod conv;
+pub(crate) mod conv_transpose;
+pub(crate) mod geometry;
+pub(crate) mod matmul;
+
+pub(crate) mod arg_reduce;
+pub(crate) mod cumulate;
+pub(crate) mod lanes;
+pub(crate) mod reduce;
+
+pub(crate) mod pool;
+pub(crate) mod resize;
+
+pub(crate) mod non_zero;
+pub(crate) mod top_k;
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,0 +1,187 @@
+//! Which input elements an output index reads, and with what weights.
+//!
+//! Formulas: the ONNX operator `Resize`, version 19, and its reference implementation.
+
+use crate::buffer::collect;
+use crate::fault::OpFault;
+use kiln_ir::{Coordinates, NearestRounding, Resize, ResizeMode};
+
+/// More taps than this for one output index are refused.
+const TAP_LIMIT: f64 = (1 << 24) as f64;
+
+/// An input element and its weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tap {
+    pub(super) index: usize,
+    pub(super) weight: f64,
+}
+
+/// The taps of every output index of an axis with `input` elements, at least one.
+pub(super) fn taps_of(
+    resize: &Resize,
+    input: usize,
+    output: usize,
+    scale: f64,
+) -> Result<Vec<Vec<Tap>>, OpFault> {
+    let scale = if scale > 0.0 {
+        scale
+    } else {
+        output as f64 / input as f64
+    };
+    let filter = Filter::new(resize, scale);
+    if !(filter.reach <= TAP_LIMIT) {
+        return Err(OpFault::Limit {
+            what: "elements under a filter",
+            given: u64::MAX,
+            limit: TAP_LIMIT as u64,
+        });
+    }
+    let axis = AxisSizes {
+        input,
+        output,
+        scale,
+    };
+    Ok(collect(
+        output,
+        (0..output).map(|x| filter.taps(resize, input, coordinate(resize.coordinates, axis, x))),
+    )?)
+}
+
+#[derive(Clone, Copy)]
+struct AxisSizes {
+    input: usize,
+    output: usize,
+    scale: f64,
+}
+
+/// Where an output index lies on the input axis.
+fn coordinate(
+    coordinates: Coordinates,
+    AxisSizes {
+        input,
+        output,
+        scale,
+    }: AxisSizes,
+    x: usize,
+) -> f64 {
+    let (x, input_size, output_size) = (x as f64, input as f64, output as f64);
+    match coordinates {
+        Coordinates::HalfPixel => (x + 0.5) / scale - 0.5,
+        Coordinates::HalfPixelSymmetric => {
+            let adjustment = output_size / (scale * input_size);
+            input_size / 2.0 * (1.0 - adjustment) + (x + 0.5) / scale - 0.5
+        }
+        Coordinates::PytorchHalfPixel => {
+            if output > 1 {
+                (x + 0.5) / scale - 0.5
+            } else {
+                0.0
+            }
+        }
+        Coordinates::AlignCorners => {
+            if output > 1 {
+                x * (input_size - 1.0) / (output_size - 1.0)
+            } else {
+                0.0
+            }
+        }
+        Coordinates::Asymmetric => x / scale,
+    }
+}
+
+/// A kernel function and how far it reaches to either side of a coordinate.
+struct Filter {
+    mode: ResizeMode,
+    coefficient: f64,
+    /// Input steps are shrunk by this where the filter is widened.
+    shrink: f64,
+    /// Elements it may reach, to the left and to the right.
+    reach: f64,
+}
+
+impl Filter {
+    fn new(resize: &Resize, scale: f64) -> Self {
+        let shrink = if resize.antialias {
+            scale.min(1.0)
+        } else {
+            1.0
+        };
+        let radius = match resize.mode {
+            ResizeMode::Nearest | ResizeMode::Linear => 1.0,
+            ResizeMode::Cubic => 2.0,
+        };
+        Self {
+            mode: resize.mode,
+            coefficient: resize.cubic_coefficient,
+            shrink,
+            reach: (radius / shrink).ceil(),
+        }
+    }
+
+    fn taps(&self, resize: &Resize, input: usize, at: f64) -> Vec<Tap> {
+        let last = input as f64 - 1.0;
+        if self.mode == ResizeMode::Nearest {
+            return vec![Tap {
+                index: round(resize.rounding, at).clamp(0.0, last) as usize,
+                weight: 1.0,
+            }];
+        }
+        let base = at.floor();
+        let reach = self.reach as i64;
+        let mut taps: Vec<Tap> = Vec::new();
+        let mut total = 0.0;
+        for step in 1 - reach..=reach {
+            let position = base + step as f64;
+            let weight = self.weight((position - at) * self.shrink);
+            let outside = position < 0.0 || position > last;
+            if weight == 0.0 || (outside && resize.exclude_outside) {
+                continue;
+            }
+            total += weight;
+            let index = position.clamp(0.0, last) as usize;
+            match taps.last_mut() {
+                Some(tap) if tap.index == index => tap.weight += weight,
+                _ => taps.push(Tap { index, weight }),
+            }
+        }
+        // The plain kernels sum to 1 as they are; dividing by a sum that is 1 but for rounding would only add error.
+        if resize.exclude_outside || resize.antialias {
+            taps.iter_mut().for_each(|tap| tap.weight /= total);
+        }
+        taps
+    }
+
+    /// The kernel function: a tent, or Keys' cubic convolution.
+    fn weight(&self, distance: f64) -> f64 {
+        let (x, a) = (distance.abs(), self.coefficient);
+        match self.mode {
+            ResizeMode::Nearest | ResizeMode::Linear => (1.0 - x).max(0.0),
+            ResizeMode::Cubic if x <= 1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
+            ResizeMode::Cubic if x < 2.0 => ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a,
+            ResizeMode::Cubic => 0.0,
+        }
+    }
+}
+
+/// A coordinate rounded to an index.
+fn round(rounding: NearestRounding, at: f64) -> f64 {
+    let below = at.floor();
+    match rounding {
+        NearestRounding::Floor => below,
+        NearestRounding::Ceil => at.ceil(),
+        NearestRounding::PreferFloor => {
+            if at - below <= 0.5 {
+                below
+            } else {
+                below + 1.0
+            }
+        }
+        NearestRounding::PreferCeil => {
+            if at - below < 0.5 {
+                below
+            } else {
+                below + 1.0
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What a caller may ask of a run, beside the inputs.
+
+use kiln_ir::{OpData, ValueId};
+use kiln_scalar::Mode;
+use kiln_tensor::Tensor;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// How to run. The default is [`Mode::Declared`] with default limits and nobody watching.
+#[derive(Clone, Copy)]
+pub struct InterpretOptions<'a> {
+    /// Whether results are rounded as their dtypes say, or every float is an `f64`.
+    pub mode: Mode,
+    /// When to give up.
+    pub limits: InterpretLimits,
+    /// Called with every intermediate, in order of execution; an op in a loop, once per iteration.
+    pub trace: Option<&'a dyn Fn(TraceEvent<'_>)>,
+    /// Asked before every op whether to stop.
+    pub cancelled: Option<&'a dyn Fn() -> bool>,
+    /// What custom ops compute.
+    pub custom_ops: Option<&'a CustomOps>,
+}
+
+impl Default for InterpretOptions<'_> {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Declared,
+            limits: InterpretLimits::default(),
+            trace: None,
+            cancelled: None,
+            custom_ops: None,
+        }
+    }
+}
+
+impl fmt::Debug for InterpretOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InterpretOptions")
+            .field("mode", &self.mode)
+            .field("limits", &self.limits)
+            .field("trace", &self.trace.is_some())
+            .field("cancelled", &self.cancelled.is_some())
+            .field("custom_ops", &self.custom_ops)
+            .finish()
+    }
+}
+
+/// Limits of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterpretLimits {
+    /// Bytes of the values alive at once, inputs and constants not counted. A view counts as if it
+    /// were a copy, a broadcast as what it repeats. An op may need as much again while it runs.
+    pub live_bytes: u64,
+    /// Iterations of all loops together.
+    pub iterations: u64,
+}
+
+impl Default for InterpretLimits {
+    /// 64 GiB, and 2^32 iterations.
+    fn default() -> Self {
+        Self {
+            live_bytes: 64 << 30,
+            iterations: 1 << 32,
+        }
+    }
+}
+
+/// An intermediate, just computed.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceEvent<'a> {
+    /// The value.
+    pub value: ValueId,
+    /// Its name, if it has one.
+    pub name: Option<&'a str>,
+    /// What it is.
+    pub tensor: &'a Tensor,
+    /// The op that gave it.
+    pub op: &'a OpData,
+}
+
+/// What an op registered by the user computes.
+pub trait CustomOp: Send + Sync {
+    /// The results, of the types the graph declares, for operands of the types it declares: in
+    /// [`Mode::Promoted`] too, where they are rounded before and widened after.
+    ///
+    /// # Errors
+    /// A message for the user.
+    fn evaluate(&self, arguments: &str, operands: &[Tensor]) -> Result<Vec<Tensor>, String>;
+}
+
+/// Custom ops by name.
+#[derive(Clone, Default)]
+pub struct CustomOps(BTreeMap<String, Arc<dyn CustomOp>>);
+
+impl CustomOps {
+    /// No ops.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers an op, and gives back the one that had the name before.
+    pub fn register(
+        &mut self,
+        name: impl Into<String>,
+        op: Arc<dyn CustomOp>,
+    ) -> Option<Arc<dyn CustomOp>> {
+        self.0.insert(name.into(), op)
+    }
+
+    /// The op of that name.
+    pub fn get(&self, name: &str) -> Option<&dyn CustomOp> {
+        self.0.get(name).map(AsRef::as_ref)
+    }
+}
+
+impl fmt::Debug for CustomOps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
