@@ -19,6 +19,7 @@ mod extremum;
 mod import;
 mod intern;
 mod learn;
+mod narrow;
 mod substitute;
 mod symbols;
 

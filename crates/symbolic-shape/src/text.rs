@@ -11,3 +11,6 @@ pub use diagnostic::{Diagnostic, Diagnostics};
 pub use dim::{display_where, parse_dim, parse_predicate, parse_shape, parse_where};
 pub use lexer::{Lexer, is_identifier};
 pub use token::{Span, Token, TokenKind};
+
+#[cfg(test)]
+mod tests;

@@ -11,9 +11,6 @@ use crate::ids::{AtomId, DimId};
 use crate::polynomial::{ArithmeticFault, Polynomial};
 use crate::range::DimRange;
 
-/// How far consequences of consequences are drawn; one fact may otherwise go round through equalities.
-const MAX_CONSEQUENCES: usize = 8;
-
 impl DimTable {
     /// Draws the consequences of a predicate that is neither proved nor disproved.
     pub(super) fn learn(&mut self, predicate: &Predicate) -> Result<(), DimError> {
@@ -72,7 +69,7 @@ impl DimTable {
         })
     }
 
-    fn learn_non_negative(
+    pub(super) fn learn_non_negative(
         &mut self,
         polynomial: Polynomial,
         predicate: &Predicate,
@@ -150,7 +147,7 @@ impl DimTable {
         Ok(())
     }
 
-    fn learn_multiple(
+    pub(super) fn learn_multiple(
         &mut self,
         dim: DimId,
         divisor: i64,
@@ -266,98 +263,6 @@ impl DimTable {
                     .map(|p| (p, values.congruence.modulus)),
             );
         }
-    }
-
-    fn narrow_atom(
-        &mut self,
-        id: AtomId,
-        values: Values,
-        predicate: &Predicate,
-    ) -> Result<(), BuildError> {
-        let info = &self.atoms[id];
-        let (Some(assumed), Some(narrowed)) =
-            (info.assumed.meet(&values), info.values.meet(&values))
-        else {
-            return Err(self.contradiction(predicate).into());
-        };
-        if let Atom::Symbol(symbol) = info.atom {
-            self.narrow_symbol(symbol, &narrowed)?;
-        }
-        let info = &mut self.atoms[id];
-        info.assumed = assumed;
-        info.values = narrowed;
-        let (symbols, atom) = (info.measure.symbols, info.atom.clone());
-        self.refresh(symbols);
-        if self.learning >= MAX_CONSEQUENCES {
-            return Ok(());
-        }
-        self.learning += 1;
-        let result = self.learn_operands(&atom, &values, predicate);
-        self.learning -= 1;
-        result
-    }
-
-    /// What new knowledge about a division, a remainder or an extremum says about its operands.
-    fn learn_operands(
-        &mut self,
-        atom: &Atom,
-        values: &Values,
-        predicate: &Predicate,
-    ) -> Result<(), BuildError> {
-        let DimRange { min, max } = values.range;
-        match atom {
-            Atom::FloorDiv(a, b) => {
-                let Some(divisor) = self.as_constant(*b) else {
-                    return Ok(());
-                };
-                let least = min.and_then(|min| min.checked_mul(divisor));
-                let most = max.and_then(|max| max.checked_mul(divisor)?.checked_add(divisor - 1));
-                self.learn_range(
-                    *a,
-                    DimRange {
-                        min: least,
-                        max: most,
-                    },
-                    predicate,
-                )
-            }
-            Atom::Mod(a, b) => match (self.as_constant(*b), values.range.as_point()) {
-                (Some(divisor), Some(residue)) => {
-                    let offset = Polynomial::constant(residue);
-                    let exact = self.polynomial(self.canonical(*a)).sub(&offset)?;
-                    let exact = self.finish(exact)?;
-                    self.learn_multiple(exact, divisor, predicate)
-                }
-                _ => Ok(()),
-            },
-            Atom::Min(args) if min.is_some() => args
-                .iter()
-                .try_for_each(|&dim| self.learn_range(dim, DimRange { min, max: None }, predicate)),
-            Atom::Max(args) if max.is_some() => args
-                .iter()
-                .try_for_each(|&dim| self.learn_range(dim, DimRange { min: None, max }, predicate)),
-            _ => Ok(()),
-        }
-    }
-
-    fn learn_range(
-        &mut self,
-        dim: DimId,
-        range: DimRange,
-        predicate: &Predicate,
-    ) -> Result<(), BuildError> {
-        let known = self.range(dim);
-        if let Some(min) = range.min.filter(|&min| !known.at_least(min)) {
-            let above = self
-                .polynomial(self.canonical(dim))
-                .sub(&Polynomial::constant(min))?;
-            self.learn_non_negative(above, predicate)?;
-        }
-        if let Some(max) = range.max.filter(|&max| !known.at_most(max)) {
-            let below = Polynomial::constant(max).sub(self.polynomial(self.canonical(dim)))?;
-            self.learn_non_negative(below, predicate)?;
-        }
-        Ok(())
     }
 
     /// Whether `inner` is `outer` or a part of it, definitions of derived symbols included.
