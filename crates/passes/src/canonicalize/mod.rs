@@ -75,10 +75,6 @@ const RULES: &[Rule] = &[
         apply: trivial::drop_concat_operands,
     },
     Rule {
-        name: "drop_reduce",
-        apply: trivial::drop_reduce,
-    },
-    Rule {
         name: "drop_pool",
         apply: trivial::drop_pool,
     },

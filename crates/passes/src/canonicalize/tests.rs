@@ -1,1 +1,267 @@
+use super::canonicalize;
+use crate::eliminate_dead_ops;
+use crate::testing::{after, is_unchanged, ramp, same_results};
+use insta::assert_snapshot;
 
+fn canonical(source: &str) -> String {
+    after(&[canonicalize, eliminate_dead_ops], source)
+}
+
+#[test]
+fn constants_come_last_and_operands_in_order() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B]) {
+  %c: f32[] = constant [2.0]
+  %1: f32[B] = mul %c, %x
+  %2: f32[B] = add %y, %x
+  return %1, %2
+}"), @r#"
+    graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B]) {
+      %c: f32[] = constant [2.0]
+      %0: f32[B] = mul %x, %c
+      %1: f32[B] = add %x, %y
+      return "1" = %0, "2" = %1
+    }
+    "#);
+}
+
+#[test]
+fn functions_that_do_not_commute_keep_their_order() {
+    assert!(is_unchanged(canonicalize, "
+graph @main(%x: f32[B]) -> f32[B] {
+  %c: f32[] = constant [2.0]
+  %1: f32[B] = sub %c, %x
+  %2: f32[B] = div %c, %1
+  return %2
+}"));
+}
+
+#[test]
+fn movement_that_moves_nothing_goes() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[B, 4, 6], %zero: f32[]) -> f32[B, 4, 6] {
+  %1: f32[B, 4, 6] = reshape %x {dims = [B, 4, 6]}
+  %2: f32[B, 4, 6] = transpose %1 {permutation = [0, 1, 2]}
+  %3: f32[B, 4, 6] = broadcast %2 {dims = [B, 4, 6]}
+  %4: f32[B, 4, 6] = slice %3 {starts = [0, 0, 0], sizes = [B, 4, 6], steps = [1, 1, 1]}
+  %5: f32[B, 4, 6] = pad %4, %zero {low = [0, 0, 0], high = [0, 0, 0], mode = edge}
+  %6: f32[B, 4, 6] = concat %5 {axis = 1}
+  %7: f32[B, 4, 6] = cast %6 {to = f32}
+  %8: f32[B, 4, 6] = relu %7
+  return %8
+}"), @r#"
+    graph @main(%x: f32[B, 4, 6], %zero: f32[]) -> f32[B, 4, 6] {
+      %0: f32[B, 4, 6] = relu %x
+      return "8" = %0
+    }
+    "#);
+}
+
+#[test]
+fn windows_that_move_nothing_go() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[N, 4, H, W]) -> f32[N, 4, H, W] {
+  %1: f32[N, 4, H, W] = pool %x {function = max, size = [1, 1], strides = [1, 1], dilations = [1, 1], low = [0, 0], high = [0, 0]}
+  %2: f32[N, 4, H, W] = resize %1 {axes = [2, 3], sizes = [H, W], scales = [1.0, 0.0], mode = nearest, coordinates = asymmetric, rounding = floor, cubic_coefficient = -0.75}
+  %3: f32[N, 4, H, W] = relu %2
+  return %3
+}"), @r#"
+    graph @main(%x: f32[N, 4, H, W]) -> f32[N, 4, H, W] {
+      %0: f32[N, 4, H, W] = relu %x
+      return "3" = %0
+    }
+    "#);
+}
+
+#[test]
+fn a_linear_resize_to_the_same_size_stays() {
+    assert!(is_unchanged(canonicalize, "
+graph @main(%x: f32[N, 4, H, W]) -> f32[N, 4, H, W] {
+  %1: f32[N, 4, H, W] = resize %x {axes = [2, 3], sizes = [H, W], scales = [1.0, 1.0], mode = linear, coordinates = half_pixel, rounding = floor, cubic_coefficient = -0.75}
+  return %1
+}"));
+}
+
+#[test]
+fn movement_of_movement_is_one_movement() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[B, 4, 6], %s: f32[6]) -> (f32[24, B], f32[6, B, 4], f32[B, 4, 6]) {
+  %1: f32[4*B, 6] = reshape %x {dims = [4*B, 6]}
+  %2: f32[24, B] = reshape %1 {dims = [24, B]}
+  %3: f32[6, 4, B] = transpose %x {permutation = [2, 1, 0]}
+  %4: f32[6, B, 4] = transpose %3 {permutation = [0, 2, 1]}
+  %5: f32[4, 6] = broadcast %s {dims = [4, 6]}
+  %6: f32[B, 4, 6] = broadcast %5 {dims = [B, 4, 6]}
+  return %2, %4, %6
+}"), @r#"
+    graph @main(%x: f32[B, 4, 6], %s: f32[6]) -> (f32[24, B], f32[6, B, 4], f32[B, 4, 6]) {
+      %0: f32[24, B] = reshape %x {dims = [24, B]}
+      %1: f32[6, B, 4] = transpose %x {permutation = [2, 0, 1]}
+      %2: f32[B, 4, 6] = broadcast %s {dims = [B, 4, 6]}
+      return "2" = %0, "4" = %1, "6" = %2
+    }
+    "#);
+}
+
+#[test]
+fn two_transposes_that_undo_each_other_vanish() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[A, B, C]) -> f32[A, B, C] {
+  %1: f32[B, C, A] = transpose %x {permutation = [1, 2, 0]}
+  %2: f32[A, B, C] = transpose %1 {permutation = [2, 0, 1]}
+  %3: f32[A, B, C] = neg %2
+  return %3
+}"), @r#"
+    graph @main(%x: f32[A, B, C]) -> f32[A, B, C] {
+      %0: f32[A, B, C] = neg %x
+      return "3" = %0
+    }
+    "#);
+}
+
+#[test]
+fn a_transpose_of_axes_of_size_one_is_a_reshape() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[B, 1, S, 1]) -> (f32[1, B, 1, S], f32[S, B, 1, 1]) {
+  %1: f32[1, B, 1, S] = transpose %x {permutation = [1, 0, 3, 2]}
+  %2: f32[S, B, 1, 1] = transpose %x {permutation = [2, 0, 1, 3]}
+  return %1, %2
+}"), @r#"
+    graph @main(%x: f32[B, 1, S, 1]) -> (f32[1, B, 1, S], f32[S, B, 1, 1]) {
+      %0: f32[1, B, 1, S] = reshape %x {dims = [1, B, 1, S]}
+      %1: f32[S, B, 1, 1] = transpose %x {permutation = [2, 0, 1, 3]}
+      return "1" = %0, "2" = %1
+    }
+    "#);
+}
+
+#[test]
+fn a_broadcast_in_front_is_a_reshape() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[S, 4]) -> f32[1, 1, S, 4] {
+  %1: f32[1, 1, S, 4] = broadcast %x {dims = [1, 1, S, 4]}
+  return %1
+}"), @r#"
+    graph @main(%x: f32[S, 4]) -> f32[1, 1, S, 4] {
+      %0: f32[1, 1, S, 4] = reshape %x {dims = [1, 1, S, 4]}
+      return "1" = %0
+    }
+    "#);
+}
+
+#[test]
+fn slices_in_bounds_are_joined() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[20, S]) -> f32[3, S] {
+  %1: f32[8, S] = slice %x {starts = [2, 0], sizes = [8, S], steps = [2, 1]}
+  %2: f32[3, S] = slice %1 {starts = [6, 0], sizes = [3, S], steps = [-3, 1]}
+  return %2
+}"), @r#"
+    graph @main(%x: f32[20, S]) -> f32[3, S] {
+      %0: f32[3, S] = slice %x {starts = [14, 0], sizes = [3, S], steps = [-6, 1]}
+      return "2" = %0
+    }
+    "#);
+}
+
+#[test]
+fn a_slice_that_may_fault_is_not_joined() {
+    assert!(is_unchanged(canonicalize, "
+graph @main(%x: f32[N]) -> f32[2] {
+  %1: f32[8] = slice %x {starts = [0], sizes = [8], steps = [1]}
+  %2: f32[2] = slice %1 {starts = [0], sizes = [2], steps = [1]}
+  return %2
+}"));
+}
+
+#[test]
+fn sizes_that_are_known_are_a_constant() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[N]) -> (i64[2], i64[2]) {
+  %1: i64[2] = dims {sizes = [3, 4]}
+  %2: i64[2] = dims {sizes = [3, N]}
+  return %1, %2
+}"), @r#"
+    graph @main(%x: f32[N]) -> (i64[2], i64[2]) {
+      %0: i64[2] = constant [3, 4]
+      %1: i64[2] = dims {sizes = [3, N]}
+      return "1" = %0, "2" = %1
+    }
+    "#);
+}
+
+#[test]
+fn operands_of_a_concat_without_elements_go() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[N, 2], %e: f32[0, 2], %y: f32[M, 2]) -> (f32[M + N, 2], f32[N, 2]) {
+  %1: f32[M + N, 2] = concat %x, %e, %y {axis = 0}
+  %2: f32[N, 2] = concat %e, %x {axis = 0}
+  return %1, %2
+}"), @r#"
+    graph @main(%x: f32[N, 2], %e: f32[0, 2], %y: f32[M, 2]) -> (f32[M + N, 2], f32[N, 2]) {
+      %0: f32[M + N, 2] = concat %x, %y {axis = 0}
+      return "1" = %0, "2" = %x
+    }
+    "#);
+}
+
+#[test]
+fn sizes_equal_by_a_fact_count_as_equal() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[N, 4], %y: f32[M, 4]) -> f32[M, 4] where N == M {
+  %1: f32[M, 4] = reshape %x {dims = [M, 4]}
+  %2: f32[M, 4] = add %1, %y
+  return %2
+}"), @r#"
+    graph @main(%x: f32[N, 4], %y: f32[M, 4]) -> f32[M, 4] where N == M {
+      %0: f32[M, 4] = add %x, %y
+      return "2" = %0
+    }
+    "#);
+}
+
+#[test]
+fn regions_are_rewritten_too() {
+    assert_snapshot!(canonical("
+graph @main(%c: bool[], %x: f32[B]) -> f32[B] {
+  %1: f32[B] = if %c, %x
+    region(%a: f32[B]) {
+      %2: f32[B] = reshape %a {dims = [B]}
+      %3: f32[B] = neg %2
+      yield %3
+    }
+    region(%b: f32[B]) {
+      yield %b
+    }
+  return %1
+}"), @r#"
+    graph @main(%c: bool[], %x: f32[B]) -> f32[B] {
+      %0: f32[B] = if %c, %x
+        region(%a: f32[B]) {
+          %1: f32[B] = neg %a
+          yield %1
+        }
+        region(%b: f32[B]) {
+          yield %b
+        }
+      return "1" = %0
+    }
+    "#);
+}
+
+#[test]
+fn results_stay_the_same_on_sizes_zero_and_one() {
+    for b in [0, 1, 3] {
+        same_results("
+graph @main(%x: f32[B, 1, 4], %k: f32[]) -> (f32[4, B], f32[1, B, 4], f32[B, 2]) {
+  %1: f32[1, B, 4] = transpose %x {permutation = [1, 0, 2]}
+  %2: f32[B, 4] = reshape %1 {dims = [B, 4]}
+  %3: f32[4, B] = transpose %2 {permutation = [1, 0]}
+  %4: f32[1, B, 4] = broadcast %2 {dims = [1, B, 4]}
+  %5: f32[B, 4] = slice %2 {starts = [0, 3], sizes = [B, 4], steps = [1, -1]}
+  %6: f32[B, 2] = slice %5 {starts = [0, 1], sizes = [B, 2], steps = [1, 2]}
+  %7: f32[B, 2] = pad %6, %k {low = [0, 0], high = [0, 0], mode = constant}
+  return %3, %4, %7
+}", &[ramp(&[b, 1, 4]), ramp(&[])]);
+    }
+}

@@ -47,17 +47,6 @@ pub(super) fn drop_concat_operands(site: &mut Site<'_>) -> Option<Rewrite> {
     dropped.then(|| Rewrite::Op(site.op().clone(), kept))
 }
 
-/// A reduction over no axes.
-pub(super) fn drop_reduce(site: &mut Site<'_>) -> Option<Rewrite> {
-    let (Op::Reduce { axes, .. }, Some(operand)) = (site.op(), site.operand()) else {
-        return None;
-    };
-    axes.is_empty()
-        .then(|| site.like_result(operand))
-        .flatten()
-        .map(Rewrite::Value)
-}
-
 /// The largest of a window of one element.
 pub(super) fn drop_pool(site: &mut Site<'_>) -> Option<Rewrite> {
     let (

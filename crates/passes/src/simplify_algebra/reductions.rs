@@ -1,4 +1,4 @@
-//! Reductions over axes of size 1.
+//! Reductions over axes of size 1, or over none.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Op, ReduceFunction};
