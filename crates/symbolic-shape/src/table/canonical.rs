@@ -157,8 +157,10 @@ impl DimTable {
         polynomial: &Polynomial,
         atoms: &HashMap<AtomId, DimId>,
     ) -> Result<DimId, DimError> {
-        let replace =
-            |table: &Self, atom: AtomId| atoms.get(&atom).copied().unwrap_or(table.atoms[atom].dim);
+        // When importing, an atom is of another table and may have no counterpart here.
+        let replace = |table: &Self, atom: AtomId| {
+            atoms.get(&atom).copied().unwrap_or_else(|| table.atoms[atom].dim)
+        };
         if let Ok(dim) = self
             .assemble(polynomial, replace)
             .and_then(|renewed| self.finish(renewed))
