@@ -27,13 +27,16 @@ graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B]) {
 
 #[test]
 fn functions_that_do_not_commute_keep_their_order() {
-    assert!(is_unchanged(canonicalize, "
+    assert!(is_unchanged(
+        canonicalize,
+        "
 graph @main(%x: f32[B]) -> f32[B] {
   %c: f32[] = constant [2.0]
   %1: f32[B] = sub %c, %x
   %2: f32[B] = div %c, %1
   return %2
-}"));
+}"
+    ));
 }
 
 #[test]
@@ -166,12 +169,15 @@ graph @main(%x: f32[20, S]) -> f32[3, S] {
 
 #[test]
 fn a_slice_that_may_fault_is_not_joined() {
-    assert!(is_unchanged(canonicalize, "
+    assert!(is_unchanged(
+        canonicalize,
+        "
 graph @main(%x: f32[N]) -> f32[2] {
   %1: f32[8] = slice %x {starts = [0], sizes = [8], steps = [1]}
   %2: f32[2] = slice %1 {starts = [0], sizes = [2], steps = [1]}
   return %2
-}"));
+}"
+    ));
 }
 
 #[test]
@@ -252,7 +258,8 @@ graph @main(%c: bool[], %x: f32[B]) -> f32[B] {
 #[test]
 fn results_stay_the_same_on_sizes_zero_and_one() {
     for b in [0, 1, 3] {
-        same_results("
+        same_results(
+            "
 graph @main(%x: f32[B, 1, 4], %k: f32[]) -> (f32[4, B], f32[1, B, 4], f32[B, 2]) {
   %1: f32[1, B, 4] = transpose %x {permutation = [1, 0, 2]}
   %2: f32[B, 4] = reshape %1 {dims = [B, 4]}
@@ -262,6 +269,8 @@ graph @main(%x: f32[B, 1, 4], %k: f32[]) -> (f32[4, B], f32[1, B, 4], f32[B, 2])
   %6: f32[B, 2] = slice %5 {starts = [0, 1], sizes = [B, 2], steps = [1, 2]}
   %7: f32[B, 2] = pad %6, %k {low = [0, 0], high = [0, 0], mode = constant}
   return %3, %4, %7
-}", &[ramp(&[b, 1, 4]), ramp(&[])]);
+}",
+            &[ramp(&[b, 1, 4]), ramp(&[])],
+        );
     }
 }

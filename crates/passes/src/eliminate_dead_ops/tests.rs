@@ -1,1 +1,177 @@
+use super::eliminate_dead_ops;
+use crate::PassContext;
+use crate::testing::{after, graph, is_unchanged};
+use insta::assert_snapshot;
 
+fn trimmed(source: &str) -> String {
+    after(&[eliminate_dead_ops], source)
+}
+
+#[test]
+fn what_nobody_reads_goes() {
+    assert_snapshot!(trimmed("
+graph @main(%x: f32[B], %unread: f32[C]) -> f32[B] {
+  %1: f32[B] = neg %x
+  %2: f32[B] = exp %1
+  %3: f32[B] = relu %x
+  %4: f32[C] = sqrt %unread
+  return %3
+}"), @r#"
+    graph @main(%x: f32[B], %unread: f32[C]) -> f32[B] {
+      %0: f32[B] = relu %x
+      return "3" = %0
+    }
+    "#);
+}
+
+#[test]
+fn parts_of_an_if_go() {
+    assert_snapshot!(trimmed("
+graph @main(%c: bool[], %x: f32[B], %y: f32[B], %z: f32[B]) -> f32[B] {
+  %1: f32[B], %2: f32[B] = if %c, %x, %y, %z
+    region(%a: f32[B], %b: f32[B], %d: f32[B]) {
+      %3: f32[B] = neg %a
+      %4: f32[B] = exp %d
+      yield %3, %4
+    }
+    region(%a2: f32[B], %b2: f32[B], %d2: f32[B]) {
+      yield %b2, %d2
+    }
+  return %1
+}"), @r#"
+    graph @main(%c: bool[], %x: f32[B], %y: f32[B], %z: f32[B]) -> f32[B] {
+      %0: f32[B] = if %c, %x, %y
+        region(%a: f32[B], %b: f32[B]) {
+          %1: f32[B] = neg %a
+          yield %1
+        }
+        region(%a2: f32[B], %b2: f32[B]) {
+          yield %b2
+        }
+      return "1" = %0
+    }
+    "#);
+}
+
+/// `%q` only feeds itself; `%r` is not a result of the graph, but decides `%p`.
+#[test]
+fn carried_values_that_only_feed_themselves_go() {
+    assert_snapshot!(trimmed("
+graph @main(%n: i64[], %x: f32[B], %y: f32[C]) -> f32[B] {
+  %go: bool[] = constant [true]
+  %one: i64[] = constant [1]
+  %1: f32[B], %2: f32[C], %3: i64[], %4: f32[?, C] = loop %n, %go, %x, %y, %one, %y {carried = 3} -> (T)
+    region(%i: i64[], %p: f32[B], %q: f32[C], %r: i64[], %k: f32[C]) {
+      %stay: bool[] = constant [true]
+      %5: f32[] = cast %r {to = f32}
+      %6: f32[B] = mul %p, %5
+      %7: f32[C] = exp %q
+      %8: i64[] = add %r, %i
+      yield %stay, %6, %7, %8, %k
+    }
+  return %1
+}".replace("f32[?, C]", "f32[T, C]").as_str()), @r#"
+    graph @main(%n: i64[], %x: f32[B], %y: f32[C]) -> f32[B] {
+      %go: bool[] = constant [true]
+      %one: i64[] = constant [1]
+      %0: f32[B], %1: i64[] = loop %n, %go, %x, %one {carried = 2}
+        region(%i: i64[], %p: f32[B], %r: i64[]) {
+          %stay: bool[] = constant [true]
+          %2: f32[] = cast %r {to = f32}
+          %3: f32[B] = mul %p, %2
+          %4: i64[] = add %r, %i
+          yield %stay, %3, %4
+        }
+      return "1" = %0
+    }
+    "#);
+}
+
+#[test]
+fn sizes_keep_what_they_come_from() {
+    assert!(is_unchanged(
+        eliminate_dead_ops,
+        "
+graph @main(%n: i64[1]) -> i64[2*m] {
+  bind %n -> (m)
+  %1: i64[2*m] = iota {dims = [2*m], axis = 0, dtype = i64}
+  return %1
+}"
+    ));
+    assert_snapshot!(trimmed("
+graph @main(%n: i64[1], %x: f32[B]) -> f32[B] {
+  bind %n -> (m)
+  %1: i64[m] = iota {dims = [m], axis = 0, dtype = i64}
+  %2: f32[B] = neg %x
+  return %2
+}"), @r#"
+    graph @main(%n: i64[1], %x: f32[B]) -> f32[B] {
+      %0: f32[B] = neg %x
+      return "2" = %0
+    }
+    "#);
+}
+
+/// A proof may rest on `m == B`, which the `bind` checks.
+#[test]
+fn a_bind_that_a_fact_relates_to_other_sizes_stays() {
+    assert!(is_unchanged(
+        eliminate_dead_ops,
+        r#"
+graph @main(%n: i64[1], %x: f32[B]) -> f32[B]
+  requires B == m by "reshape"
+{
+  bind %n -> (m)
+  %2: f32[B] = neg %x
+  return %2
+}"#
+    ));
+}
+
+#[test]
+fn foreign_ops_stay_even_in_regions() {
+    let source = r#"
+graph @main(%c: bool[], %x: f32[B]) -> f32[B] {
+  %1: f32[B] = if %c, %x
+    region(%a: f32[B]) {
+      %2: f32[B] = custom %a {name = "log", arguments = ""}
+      yield %a
+    }
+    region(%b: f32[B]) {
+      yield %b
+    }
+  return %x
+}"#;
+    let graph = kiln_ir::text::read(source, &kiln_ir::BlobMap::new()).unwrap();
+    assert!(
+        !eliminate_dead_ops(graph, &mut PassContext::new())
+            .unwrap()
+            .graph
+            .ops()
+            .all(|(_, data)| data.regions.is_empty())
+    );
+}
+
+#[test]
+fn all_goes_or_nothing() {
+    let source = "
+graph @main(%x: f32[B]) -> f32[B] {
+  %1: f32[B] = neg %x
+  %2: f32[B] = exp %1
+  return %x
+}";
+    let mut ctx = PassContext::new().with_rewrite_limit(Some(1));
+    assert!(
+        !eliminate_dead_ops(graph(source), &mut ctx)
+            .unwrap()
+            .is_changed()
+    );
+    assert!(!ctx.may_rewrite());
+    let mut ctx = PassContext::new().with_rewrite_limit(Some(2));
+    assert_eq!(
+        eliminate_dead_ops(graph(source), &mut ctx)
+            .unwrap()
+            .rewrites,
+        2
+    );
+}

@@ -1,1 +1,161 @@
+use super::{EXPANSION_LIMIT, fold_constants};
+use crate::testing::{after, graph, is_unchanged, optimized};
+use crate::{PassContext, PassOptions, eliminate_dead_ops, optimize};
+use insta::assert_snapshot;
+use kiln_ir::{Graph, Op, text};
 
+fn folded(source: &str) -> String {
+    after(&[fold_constants, eliminate_dead_ops], source)
+}
+
+fn constant_bytes(graph: &Graph) -> usize {
+    graph
+        .ops()
+        .map(|(_, data)| match &data.op {
+            Op::Constant(constant) => constant.tensor().byte_len(),
+            _ => 0,
+        })
+        .sum()
+}
+
+#[test]
+fn what_depends_on_constants_is_a_constant() {
+    assert_snapshot!(folded("
+graph @main(%x: f32[B, 2]) -> f32[B, 2] {
+  %1: f32[2] = constant [4.0, 9.0]
+  %2: f32[] = constant [0.5]
+  %3: f32[2] = sqrt %1
+  %4: f32[2] = mul %3, %2
+  %5: i64[3] = iota {dims = [3], axis = 0, dtype = i64}
+  %6: f32[3] = cast %5 {to = f32}
+  %7: f32[2] = slice %6 {starts = [1], sizes = [2], steps = [1]}
+  %8: f32[2] = add %4, %7
+  %9: f32[B, 2] = add %x, %8
+  return %9
+}"), @r#"
+    graph @main(%x: f32[B, 2]) -> f32[B, 2] {
+      %0: f32[2] = constant [2.0, 3.5]
+      %1: f32[B, 2] = add %x, %0
+      return "9" = %1
+    }
+    "#);
+}
+
+#[test]
+fn ops_of_several_results_fold() {
+    assert_snapshot!(folded("
+graph @main() -> (f32[2], i64[2]) {
+  %1: f32[4] = constant [1.0, 4.0, 3.0, 2.0]
+  %2: f32[2], %3: i64[2] = top_k %1 {k = 2, axis = 0, extremum = max}
+  return %2, %3
+}"), @r#"
+    graph @main() -> (f32[2], i64[2]) {
+      %0: f32[2] = constant [4.0, 3.0]
+      %1: i64[2] = constant [1, 2]
+      return "2" = %0, "3" = %1
+    }
+    "#);
+}
+
+#[test]
+fn what_faults_or_is_random_or_foreign_stays() {
+    assert!(is_unchanged(
+        fold_constants,
+        "
+graph @main() -> (i32[], f32[], u32[4]) {
+  %1: i32[] = constant [1]
+  %2: i32[] = constant [0]
+  %3: i32[] = div %1, %2
+  %4: f32[2] = constant [1.0, 2.0]
+  %5: i64[] = constant [7]
+  %6: f32[] = gather %4, %5 {axis = 0}
+  %7: u64[2] = constant [1, 2]
+  %8: u32[4] = random_bits %7 {dims = [4]}
+  return %3, %6, %8
+}"
+    ));
+}
+
+/// A few bytes of text that ask for 4 TiB, by each op that makes much of little.
+#[test]
+fn a_constant_bomb_is_not_folded() {
+    let source = "
+graph @main(%x: f32[N]) -> (f32[1048576, 1048576], i64[1048576, 1048576], f32[1048576, 1048577], f32[1048576, 1048576], f32[1048576, 1048576]) {
+  %1: f32[] = constant [1.0]
+  %2: f32[1048576, 1048576] = broadcast %1 {dims = [1048576, 1048576]}
+  %3: f32[1048576, 1048576] = exp %2
+  %4: i64[1048576, 1048576] = iota {dims = [1048576, 1048576], axis = 0, dtype = i64}
+  %5: f32[1, 1] = constant [2.0]
+  %6: f32[1048576, 1048577] = pad %5, %1 {low = [1048575, 1048576], high = [0, 0], mode = constant}
+  %7: f32[1, 1, 1, 1] = reshape %5 {dims = [1, 1, 1, 1]}
+  %8: f32[1, 1, 1048576, 1048576] = resize %7 {axes = [2, 3], sizes = [1048576, 1048576], scales = [0.0, 0.0], mode = nearest, coordinates = asymmetric, rounding = floor, cubic_coefficient = -0.75}
+  %9: f32[1048576, 1048576] = reshape %8 {dims = [1048576, 1048576]}
+  %10: f32[1048576, 1] = broadcast %5 {dims = [1048576, 1]}
+  %11: f32[1, 1048576] = broadcast %5 {dims = [1, 1048576]}
+  %12: f32[1048576, 1048576] = matmul %10, %11 {out = f32}
+  return %3, %4, %6, %9, %12
+}";
+    let (graph, _) = optimized(graph(source));
+    assert!(constant_bytes(&graph) < 1024, "{}", text::print(&graph));
+}
+
+/// Doubling a constant again and again stops at the budget.
+#[test]
+fn the_budget_holds_over_many_ops() {
+    let mut source =
+        String::from("graph @main() -> f32[16777216] {\n  %0: f32[1] = constant [1.0]\n");
+    for i in 0..24 {
+        let size = 1_u64 << (i + 1);
+        source.push_str(&format!(
+            "  %{}: f32[{size}] = concat %{i}, %{i} {{axis = 0}}\n",
+            i + 1
+        ));
+    }
+    source.push_str("  return %24\n}");
+    for budget in [0, 100, 1 << 12, 1 << 20] {
+        let mut ctx = PassContext::new().with_fold_budget(budget);
+        let folded = fold_constants(graph(&source), &mut ctx).unwrap();
+        let bytes = constant_bytes(&folded.graph);
+        assert!(bytes <= budget + 4, "{bytes} of {budget}");
+        assert_eq!(folded.is_changed(), budget > 0);
+    }
+}
+
+#[test]
+fn a_long_computation_of_a_small_result_is_not_folded() {
+    let source = "
+graph @main() -> f32[1, 1, 1] {
+  %1: f32[1, 1, 1] = constant [1.0]
+  %2: f32[1, 1, 1] = pool %1 {function = sum, size = [4000000000], strides = [1], dilations = [1], low = [3999999999], high = [0]}
+  return %2
+}";
+    assert!(is_unchanged(fold_constants, source));
+}
+
+#[test]
+fn small_expansions_fold() {
+    let source = |n: usize| {
+        format!(
+            "graph @main() -> i64[{n}] {{\n  %1: i64[{n}] = iota {{dims = [{n}], axis = 0, dtype = i64}}\n  return %1\n}}"
+        )
+    };
+    assert!(!is_unchanged(fold_constants, &source(EXPANSION_LIMIT)));
+    assert!(is_unchanged(fold_constants, &source(EXPANSION_LIMIT + 1)));
+}
+
+#[test]
+fn a_budget_of_nothing_folds_nothing() {
+    let source = "
+graph @main() -> f32[2] {
+  %1: f32[2] = constant [4.0, 9.0]
+  %2: f32[2] = sqrt %1
+  return %2
+}";
+    let mut options = PassOptions {
+        fold_budget: 0,
+        freeze: false,
+        ..PassOptions::default()
+    };
+    let (after, report) = optimize(graph(source), &mut options).unwrap();
+    assert_eq!((after.n_ops(), report.rewrites()), (2, 0));
+}

@@ -5,14 +5,15 @@ use kiln_ir::{Dims, Op, TensorType, ValueId};
 use kiln_symbolic_shape::DimId;
 use smallvec::SmallVec;
 
-/// `f(broadcast y, z)` is `f(y, z)` where the sizes of `y` and `z` are proved to give the result's.
+/// `f(broadcast y, z)` is `f(y, z)` where the sizes of `y` and `z` are proved to give the result's;
+/// so for a reshape of `y` that only puts axes of size 1 in front.
 pub(super) fn drop_operand_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     let operands = site.operands();
     if !matches!(site.op(), Op::Map { .. }) || operands.len() < 2 {
         return None;
     }
     for (index, &operand) in operands.iter().enumerate() {
-        let Some((Op::Broadcast { .. }, source)) = site.through(operand) else {
+        let Some(source) = unexpanded(site, operand) else {
             continue;
         };
         let mut tried: SmallVec<[ValueId; 4]> = operands.into();
@@ -22,6 +23,20 @@ pub(super) fn drop_operand_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
         }
     }
     None
+}
+
+/// What a broadcast repeats, or a reshape puts axes of size 1 in front of.
+fn unexpanded(site: &Site<'_>, value: ValueId) -> Option<ValueId> {
+    match site.through(value)? {
+        (Op::Broadcast { .. }, source) => Some(source),
+        (Op::Reshape { dims }, source) => {
+            let from = site.dims_of(source)?;
+            let (front, rest) = dims.split_at_checked(dims.len().checked_sub(from.len())?)?;
+            let expands = front.iter().all(|&dim| site.is(dim, 1)) && site.equal_dims(&from, rest);
+            expands.then_some(source)
+        }
+        _ => None,
+    }
 }
 
 /// `f(broadcast y)` is `broadcast f(y)`: fewer elements to compute.
