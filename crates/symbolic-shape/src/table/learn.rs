@@ -197,6 +197,9 @@ impl DimTable {
         polynomial: Polynomial,
         predicate: &Predicate,
     ) -> Result<(), BuildError> {
+        if polynomial.terms.is_empty() && polynomial.constant == 0 {
+            return Ok(());
+        }
         let step = gcd(polynomial.content(), polynomial.constant).max(1);
         let mut reduced = polynomial;
         reduced.constant /= step;
@@ -232,12 +235,12 @@ impl DimTable {
         let Some(both) = of_atom.meet(&self.values(value)) else {
             return Err(self.contradiction(predicate).into());
         };
-        self.knowledge.rules.insert(atom, value);
         // What is known of one side holds for the other.
         match self.polynomial(value).as_atom() {
             Some(other) => self.narrow_atom(other, both, predicate)?,
             None => self.keep_values(value, &of_atom),
         }
+        self.knowledge.rules.insert(atom, value);
         self.narrow_atom(atom, both, predicate)
     }
 

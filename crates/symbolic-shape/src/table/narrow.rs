@@ -38,9 +38,11 @@ impl DimTable {
             return Ok(());
         }
         self.learning += 1;
-        let result = self.learn_operands(&atom, &values, predicate);
+        // A contradiction further in leaves no allowed sizes; the facts say so when a call is checked. What was learned up
+        // to there follows from them, so it stays.
+        self.learn_operands(&atom, &values, predicate).unwrap_or(());
         self.learning -= 1;
-        result
+        Ok(())
     }
 
     /// What new knowledge about a division, a remainder or an extremum says about its operands.

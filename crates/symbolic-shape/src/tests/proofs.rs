@@ -2,7 +2,9 @@
 
 use super::{NAMES, all_sizes, binding, config, expr, facts};
 use crate::text::{Cursor, parse_predicate, parse_where};
-use crate::{DimId, DimTable, Predicate, Proof, SymbolicDimension};
+use crate::{
+    ContractFact, DimId, DimTable, FactOrigin, Predicate, Proof, SymbolicDimension,
+};
 use proptest::prelude::*;
 
 fn predicate(kind: usize, dims: [DimId; 4]) -> Predicate {
@@ -76,4 +78,17 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn products_with_a_zero_in_common_are_equal_and_teach_nothing() {
+    let mut table = DimTable::new();
+    let (zero, n) = (table.constant(0), table.symbol("n").unwrap());
+    let predicate = Predicate::ProductEqual(vec![zero, n], vec![zero]);
+    assert_eq!(table.prove(&predicate), Proof::Proved);
+    let origin = FactOrigin::Declared;
+    table.assume(ContractFact { predicate, origin }).unwrap();
+    assert!(table.contract_facts().is_empty());
+    let m = table.symbol("m").unwrap();
+    assert_eq!(table.equal(n, m), Proof::Unknown);
 }
