@@ -1,11 +1,14 @@
-//! What can be wrong with a model file.
+//! What can be wrong with a model file, or with making a graph of it.
 //!
 //! Names from the model are [`Name`]s or paths built from them, so every message is safe to print.
 //! No message holds tensor data or the path of a folder.
 
+use kiln_shape_inference::InferError;
+use kiln_symbolic_shape::DimError;
 use kiln_tensor::{DType, TensorError};
 
-use crate::{ElementType, FileError, LimitKind, Name, SUPPORTED_OPSETS};
+use crate::import::list_operators;
+use crate::{ElementType, FileError, LimitKind, Name, SUPPORTED_OPSETS, UnsupportedOperator};
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -176,6 +179,114 @@ pub enum Error {
         /// The type it has.
         found: &'static str,
     },
+
+    /// E0916: the model uses operators that nothing imports.
+    #[error(
+        "the model uses operators that are not supported: {}",
+        list_operators(operators)
+    )]
+    UnsupportedOperators {
+        /// All of them.
+        operators: Vec<UnsupportedOperator>,
+    },
+
+    /// E0917: a node uses an operator in a way that cannot be imported.
+    #[error("{node}: not supported: {what}")]
+    Unsupported {
+        /// The node's path.
+        node: String,
+        /// What it asks for.
+        what: String,
+    },
+
+    /// E0918: a node reads a name that nothing before it gives.
+    #[error("{node}: nothing before it gives its operand {name}")]
+    Undefined {
+        /// The node's path.
+        node: String,
+        /// The name.
+        name: Name,
+    },
+
+    /// E0919: a node gives a name that has a value already.
+    #[error("{node}: expected a new name for each result, found {name} a second time")]
+    Redefined {
+        /// The node's path.
+        node: String,
+        /// The name.
+        name: Name,
+    },
+
+    /// E0920: an operand is not what the operator takes.
+    #[error("{node}: operand {index}: expected {expected}, found {found}")]
+    Operand {
+        /// The node's path.
+        node: String,
+        /// Which operand.
+        index: usize,
+        /// What the operator takes.
+        expected: String,
+        /// What the node gives it.
+        found: String,
+    },
+
+    /// E0921: the value of an attribute makes no sense for the operator.
+    #[error("{node}: attribute {attribute}: expected {expected}, found {found}")]
+    AttributeValue {
+        /// The node's path.
+        node: String,
+        /// The attribute.
+        attribute: Name,
+        /// What would make sense.
+        expected: String,
+        /// What the node says.
+        found: String,
+    },
+
+    /// E0922: the model does not say how many axes an input has.
+    #[error(
+        "input {input}: expected a known rank, found none; give one with `ImportOptions::rank`"
+    )]
+    UnknownRank {
+        /// The input.
+        input: Name,
+    },
+
+    /// E0923: an input has a type that Kiln has no values of.
+    #[error("input {input}: expected a tensor of a supported element type, found {found}")]
+    InputType {
+        /// The input.
+        input: Name,
+        /// Its type.
+        found: String,
+    },
+
+    /// E0924: the caller constrains a size that the model's inputs do not have.
+    #[error("expected one of the model's sizes {known:?}, found {name}")]
+    UnknownSize {
+        /// What the caller said.
+        name: Name,
+        /// The sizes that the inputs have.
+        known: Vec<Name>,
+    },
+
+    /// The types at a node do not fit. (The code is that of the cause.)
+    #[error("{node}: {source}")]
+    Infer {
+        /// The node's path.
+        node: String,
+        /// Why.
+        source: InferError,
+    },
+
+    /// The sizes at a node cannot be computed. (The code is that of the cause.)
+    #[error("{node}: {source}")]
+    Size {
+        /// The node's path.
+        node: String,
+        /// Why.
+        source: DimError,
+    },
 }
 
 impl Error {
@@ -197,6 +308,17 @@ impl Error {
             Self::Structure { .. } => "E0913",
             Self::MissingAttribute { .. } => "E0914",
             Self::AttributeType { .. } => "E0915",
+            Self::UnsupportedOperators { .. } => "E0916",
+            Self::Unsupported { .. } => "E0917",
+            Self::Undefined { .. } => "E0918",
+            Self::Redefined { .. } => "E0919",
+            Self::Operand { .. } => "E0920",
+            Self::AttributeValue { .. } => "E0921",
+            Self::UnknownRank { .. } => "E0922",
+            Self::InputType { .. } => "E0923",
+            Self::UnknownSize { .. } => "E0924",
+            Self::Infer { source, .. } => source.code(),
+            Self::Size { source, .. } => source.code(),
         }
     }
 }

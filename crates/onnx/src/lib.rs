@@ -26,14 +26,17 @@
 
 mod error;
 mod files;
+mod import;
 mod limits;
 mod model;
 mod name;
+mod ops;
 mod proto;
 mod read;
 
 pub use error::Error;
 pub use files::{DataFile, FileError, Folder, Fs, Location, MemoryFiles, NoFiles, Refusal};
+pub use import::{ImportOptions, NodeContext, OpImporter, UnsupportedOperator, import};
 pub use limits::{LimitKind, Limits};
 pub use model::{
     Attribute, AttributeValue, Attributes, Dim, ElementType, FromAttribute, Function, Model,

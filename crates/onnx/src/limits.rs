@@ -28,6 +28,10 @@ pub struct Limits {
     pub tensor_bytes: u64,
     /// Bytes of all tensors that the file stores sparsely, once they are dense; 256 MiB.
     pub dense_bytes: u64,
+    /// Calls of the model's own functions inside one another; 32.
+    pub call_depth: u64,
+    /// Nodes that calls of the model's own functions bring in; 4 Mi.
+    pub inlined_nodes: u64,
 }
 
 impl Default for Limits {
@@ -40,6 +44,8 @@ impl Default for Limits {
             rank: 64,
             tensor_bytes: 256 << 30,
             dense_bytes: 256 << 20,
+            call_depth: 32,
+            inlined_nodes: 4 << 20,
         }
     }
 }
@@ -58,6 +64,8 @@ impl Limits {
             LimitKind::Rank => self.rank,
             LimitKind::TensorBytes => self.tensor_bytes,
             LimitKind::DenseBytes => self.dense_bytes,
+            LimitKind::CallDepth => self.call_depth,
+            LimitKind::InlinedNodes => self.inlined_nodes,
         };
         if given > limit {
             Err(Error::Limit { kind, given, limit })
@@ -88,6 +96,10 @@ pub enum LimitKind {
     TensorBytes,
     /// [`Limits::dense_bytes`].
     DenseBytes,
+    /// [`Limits::call_depth`].
+    CallDepth,
+    /// [`Limits::inlined_nodes`].
+    InlinedNodes,
 }
 
 impl fmt::Display for LimitKind {
@@ -100,6 +112,8 @@ impl fmt::Display for LimitKind {
             Self::Rank => "rank",
             Self::TensorBytes => "tensor_bytes",
             Self::DenseBytes => "dense_bytes",
+            Self::CallDepth => "call_depth",
+            Self::InlinedNodes => "inlined_nodes",
         })
     }
 }

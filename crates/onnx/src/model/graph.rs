@@ -13,6 +13,7 @@ pub struct ModelGraph {
     pub(crate) name: String,
     pub(crate) inputs: Vec<ValueInfo>,
     pub(crate) outputs: Vec<ValueInfo>,
+    pub(crate) annotations: Vec<ValueInfo>,
     pub(crate) initializers: BTreeMap<String, ModelTensor>,
     pub(crate) nodes: Vec<Node>,
 }
@@ -39,6 +40,11 @@ impl ModelGraph {
     /// The declared outputs.
     pub fn outputs(&self) -> &[ValueInfo] {
         &self.outputs
+    }
+
+    /// The types that the model states for inner values. They may be wrong.
+    pub fn annotations(&self) -> &[ValueInfo] {
+        &self.annotations
     }
 
     /// The constants by name.

@@ -150,7 +150,7 @@ fn content_of(kind: Kind, field: u32) -> Content {
         (Kind::Graph, 1) => Message(Kind::Node),
         (Kind::Graph, 2) => STRING,
         (Kind::Graph, 5) => Message(Kind::Tensor),
-        (Kind::Graph, 11 | 12) => Message(Kind::ValueInfo),
+        (Kind::Graph, 11..=13) => Message(Kind::ValueInfo),
         (Kind::Graph, 15) => Message(Kind::SparseTensor),
 
         (Kind::Node, 1 | 2 | 3 | 4 | 7 | 8) => STRING,

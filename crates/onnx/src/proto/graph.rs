@@ -42,6 +42,8 @@ pub(crate) struct GraphProto {
     pub(crate) input: Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "12")]
     pub(crate) output: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "13")]
+    pub(crate) value_info: Vec<ValueInfoProto>,
 }
 
 /// One operator call.

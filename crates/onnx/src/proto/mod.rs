@@ -1,8 +1,8 @@
 //! The ONNX messages, written by hand for `prost`, so that no `protoc` is needed.
 //!
 //! Field numbers follow `onnx.proto3` of the ONNX project (IR version 14). Only the fields that
-//! importing reads are here: documentation, training, quantisation annotations, device placement
-//! and inferred types of inner values are skipped by the decoder without costing memory.
+//! importing reads are here: documentation, training, quantisation annotations and device placement
+//! are skipped by the decoder without costing memory.
 //! Enumerations stay integers; [`crate::ElementType`] and the attribute reader give them names.
 //! Tensor bytes are [`Bytes`], so decoding from one buffer does not copy them.
 //!

@@ -35,6 +35,7 @@ pub(crate) fn read_graph(
         name: proto.name,
         inputs: read_values(proto.input, tensors)?,
         outputs: read_values(proto.output, tensors)?,
+        annotations: read_values(proto.value_info, tensors)?,
         initializers,
         nodes: read_nodes(proto.node, scope, tensors)?,
     })

@@ -1,0 +1,342 @@
+//! Control flow: `If`, `Loop` and `Scan`, whose bodies become regions.
+//!
+//! Regions are isolated: what a body reads from around it is passed in, except constants, which are
+//! repeated inside, where what they say is known.
+
+use kiln_ir::ValueId;
+use kiln_shape_inference::{GraphBuilder, InferError, LoopBody};
+use kiln_tensor::{DType, Tensor};
+
+use super::captures::captures_of;
+use super::context::{NodeContext, Outputs};
+use super::graph::{Frame, import_body, origin_of};
+use super::names::{Binding, Names};
+use crate::{Error, ModelGraph};
+
+/// An error inside a region's closure: of the builder, or of the import.
+enum RegionError {
+    Infer(InferError),
+    Import(Error),
+}
+
+impl From<InferError> for RegionError {
+    fn from(error: InferError) -> Self {
+        Self::Infer(error)
+    }
+}
+
+impl From<Error> for RegionError {
+    fn from(error: Error) -> Self {
+        Self::Import(error)
+    }
+}
+
+/// What bodies read from around them.
+struct Captures {
+    passed: Vec<(String, ValueId)>,
+    constants: Vec<(String, Tensor)>,
+    missing: Vec<(String, String)>,
+}
+
+impl Captures {
+    fn of(ctx: &NodeContext<'_>, bodies: &[&ModelGraph]) -> Self {
+        let mut captures = Self {
+            passed: Vec::new(),
+            constants: Vec::new(),
+            missing: Vec::new(),
+        };
+        let mut names: Vec<&str> = Vec::new();
+        for body in bodies {
+            for name in captures_of(body) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        for name in names {
+            match ctx.names.get(name) {
+                Some(Binding::Value(value)) => match ctx.constant(*value) {
+                    Some(tensor) => captures.constants.push((name.to_owned(), tensor.clone())),
+                    None => captures.passed.push((name.to_owned(), *value)),
+                },
+                Some(Binding::Missing(giver)) => {
+                    captures.missing.push((name.to_owned(), giver.clone()));
+                }
+                // The node that reads it reports it.
+                None => {}
+            }
+        }
+        captures
+    }
+
+    fn values(&self) -> Vec<ValueId> {
+        self.passed.iter().map(|(_, value)| *value).collect()
+    }
+
+    /// The names inside a region that got `parameters` for the captures.
+    fn names(
+        &self,
+        builder: &mut GraphBuilder,
+        parameters: &[ValueId],
+    ) -> Result<Names, RegionError> {
+        let mut names = Names::default();
+        for ((name, _), &parameter) in self.passed.iter().zip(parameters) {
+            names.bind(name, Binding::Value(parameter));
+        }
+        for (name, tensor) in &self.constants {
+            let value = builder.constant(tensor.clone())?;
+            names.bind(name, Binding::Value(value));
+        }
+        for (name, giver) in &self.missing {
+            names.bind(name, Binding::Missing(giver.clone()));
+        }
+        Ok(names)
+    }
+}
+
+/// Imports a body into the open region; `origin` is the control node's.
+fn import_region(
+    frame: &Frame<'_>,
+    builder: &mut GraphBuilder,
+    body: &ModelGraph,
+    mut names: Names,
+    origin: &str,
+) -> Result<Vec<ValueId>, RegionError> {
+    let results = import_body(frame, builder, body, &mut names)?;
+    builder.origin(origin);
+    Ok(results)
+}
+
+/// Binds a body's input, whatever else its name stands for outside.
+fn bind_input(names: &mut Names, body: &ModelGraph, index: usize, value: ValueId) {
+    if let Some(input) = body.inputs().get(index) {
+        names.bind(&input.name, Binding::Value(value));
+    }
+}
+
+impl NodeContext<'_> {
+    fn placed<T>(&self, result: Result<T, RegionError>) -> Result<T, Error> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(RegionError::Infer(error)) => self.at(Err(error)),
+            Err(RegionError::Import(error)) => Err(error),
+        }
+    }
+
+    fn expect_inputs(&self, body: &ModelGraph, expected: usize) -> Result<(), Error> {
+        let found = body.inputs().len();
+        if found == expected {
+            return Ok(());
+        }
+        let expected = format!("a body of {expected} inputs, as the node's operands ask");
+        Err(self.attribute_error("body", expected, found))
+    }
+
+    fn expect_outputs(&self, body: &ModelGraph, at_least: usize) -> Result<(), Error> {
+        let found = body.outputs().len();
+        if found >= at_least {
+            return Ok(());
+        }
+        let expected = format!("a body of {at_least} outputs or more");
+        Err(self.attribute_error("body", expected, found))
+    }
+}
+
+/// `If`: a condition that is known takes its branch at once.
+pub(crate) fn import_if(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
+    let condition = ctx.input(0)?;
+    let condition = ctx.build(|builder| builder.reshape(condition, &[]))?;
+    let then = ctx.attributes().require::<&ModelGraph>("then_branch")?;
+    let otherwise = ctx.attributes().require::<&ModelGraph>("else_branch")?;
+    let known = ctx.constant_integers(condition).is_some();
+    let captures = Captures::of(ctx, &[then, otherwise]);
+    let origin = origin_of(ctx.frame, ctx.node);
+    let frame = ctx.frame.within_region(!known);
+    let import = |body| {
+        let (frame, captures, origin) = (&frame, &captures, &origin);
+        move |builder: &mut GraphBuilder, parameters: &[ValueId]| {
+            let names = captures.names(builder, parameters)?;
+            import_region(frame, builder, body, names, origin)
+        }
+    };
+    let values = captures.values();
+    let results = ctx
+        .builder
+        .if_else(condition, &values, import(then), import(otherwise));
+    Ok(ctx.placed(results)?.into())
+}
+
+/// `Loop`: without a trip count it goes on until the condition is false, without a condition until
+/// the trip count is reached.
+pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
+    let body = ctx.attributes().require::<&ModelGraph>("body")?;
+    let (trips, condition) = (ctx.optional(0), ctx.optional(1));
+    let trips = match trips {
+        Some(trips) => ctx.build(|builder| builder.reshape(trips, &[]))?,
+        None => ctx.add_constant(Tensor::scalar(i64::MAX))?,
+    };
+    let is_conditional = condition.is_some();
+    let condition = match condition {
+        Some(condition) => ctx.build(|builder| builder.reshape(condition, &[]))?,
+        None => ctx.build(|builder| builder.scalar(DType::Bool, 1.0))?,
+    };
+    let n_carried = ctx.node.inputs().len().saturating_sub(2);
+    let carried = (0..n_carried).map(|index| ctx.input(index + 2));
+    let carried = carried.collect::<Result<Vec<_>, _>>()?;
+    ctx.expect_inputs(body, n_carried + 2)?;
+    ctx.expect_outputs(body, n_carried + 1)?;
+    let captures = Captures::of(ctx, &[body]);
+    let origin = origin_of(ctx.frame, ctx.node);
+    let frame = ctx.frame.within_region(true);
+    let values = captures.values();
+    let results = ctx.builder.loop_(
+        trips,
+        condition,
+        &carried,
+        &values,
+        |builder, iteration, carried, captured| {
+            let mut names = captures.names(builder, captured)?;
+            bind_input(&mut names, body, 0, iteration);
+            // An iteration runs only while the condition is true.
+            let always = builder.scalar(DType::Bool, 1.0)?;
+            bind_input(&mut names, body, 1, always);
+            for (index, &value) in carried.iter().enumerate() {
+                bind_input(&mut names, body, index + 2, value);
+            }
+            let results = import_region(&frame, builder, body, names, &origin)?;
+            let mut results = results.into_iter();
+            let condition = match results.next() {
+                Some(condition) if is_conditional => builder.reshape(condition, &[])?,
+                _ => always,
+            };
+            Ok(LoopBody {
+                condition,
+                carried: results.by_ref().take(n_carried).collect(),
+                stacked: results.collect(),
+            })
+        },
+    );
+    Ok(ctx.placed(results)?.into())
+}
+
+/// Along which axis, and from which end, `Scan` reads or writes a sequence.
+#[derive(Clone, Copy)]
+struct Sequence {
+    axis: usize,
+    backwards: bool,
+}
+
+/// The entries of `Scan`'s attributes for one side; both are 0 where they are left out.
+fn sequences(
+    ctx: &NodeContext<'_>,
+    (axes, directions): (&str, &str),
+    ranks: &[usize],
+) -> Result<Vec<Sequence>, Error> {
+    let read = |name: &str| -> Result<Vec<i64>, Error> {
+        let given = ctx.attributes().get::<&[i64]>(name)?;
+        match given {
+            None => Ok(vec![0; ranks.len()]),
+            Some(given) if given.len() == ranks.len() => Ok(given.to_vec()),
+            Some(given) => {
+                let expected = format!("{} entries", ranks.len());
+                Err(ctx.attribute_error(name, expected, given.len()))
+            }
+        }
+    };
+    let (axes, directions) = (read(axes)?, read(directions)?);
+    let entries = axes.into_iter().zip(directions).zip(ranks);
+    entries
+        .map(|((axis, direction), &rank)| {
+            let axis = ctx.axis(axis, rank)?;
+            Ok(Sequence {
+                axis,
+                backwards: direction == 1,
+            })
+        })
+        .collect()
+}
+
+/// `Scan`: a loop over the entries of sequences.
+pub(crate) fn import_scan(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
+    if ctx.version() < 9 {
+        return Err(ctx.unsupported("a scan over batches, as version 8 has it"));
+    }
+    let body = ctx.attributes().require::<&ModelGraph>("body")?;
+    let n_sequences = ctx.attributes().require::<i64>("num_scan_inputs")?;
+    let n_inputs = ctx.n_inputs();
+    let n_sequences = usize::try_from(n_sequences)
+        .ok()
+        .filter(|&count| (1..=n_inputs).contains(&count))
+        .ok_or_else(|| ctx.attribute_error("num_scan_inputs", "1 or more", n_sequences))?;
+    let n_carried = n_inputs - n_sequences;
+    let inputs = (0..n_inputs).map(|index| ctx.input(index));
+    let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+    let (carried, scanned) = inputs.split_at(n_carried);
+    ctx.expect_inputs(body, n_inputs)?;
+    ctx.expect_outputs(body, n_carried)?;
+    let ranks = scanned.iter().map(|&value| ctx.rank(value));
+    let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
+    let read = sequences(ctx, ("scan_input_axes", "scan_input_directions"), &ranks)?;
+    let length = ctx.shape(scanned[0])?[read[0].axis];
+    let (trips, last) = ctx.build(|builder| {
+        let trips = builder.dims_tensor(&[length])?;
+        let trips = builder.reshape(trips, &[])?;
+        let one = builder.scalar(DType::I64, 1.0)?;
+        Ok((trips, builder.sub(trips, one)?))
+    })?;
+    let captures = Captures::of(ctx, &[body]);
+    let origin = origin_of(ctx.frame, ctx.node);
+    let frame = ctx.frame.within_region(true);
+    let mut values = scanned.to_vec();
+    values.push(last);
+    values.extend(captures.values());
+    let results = ctx.builder.repeat(
+        trips,
+        carried,
+        &values,
+        |builder, iteration, carried, captured| {
+            let (scanned, captured) = captured.split_at(n_sequences);
+            let (&last, captured) = match captured.split_first() {
+                Some(split) => split,
+                None => unreachable!("the last index is passed in"),
+            };
+            let mut names = captures.names(builder, captured)?;
+            for (index, &value) in carried.iter().enumerate() {
+                bind_input(&mut names, body, index, value);
+            }
+            for (index, (&value, sequence)) in scanned.iter().zip(&read).enumerate() {
+                let position = if sequence.backwards {
+                    builder.sub(last, iteration)?
+                } else {
+                    iteration
+                };
+                let entry = builder.gather(value, position, sequence.axis)?;
+                bind_input(&mut names, body, n_carried + index, entry);
+            }
+            let mut results = import_region(&frame, builder, body, names, &origin)?;
+            let stacked = results.split_off(n_carried.min(results.len()));
+            Ok((results, stacked))
+        },
+    );
+    let mut results = ctx.placed(results)?;
+    arrange_stacked(ctx, &mut results[n_carried..])?;
+    Ok(results.into())
+}
+
+/// Moves the axis of stacked entries, which is the outermost, to where the node asks for it.
+fn arrange_stacked(ctx: &mut NodeContext<'_>, stacked: &mut [ValueId]) -> Result<(), Error> {
+    let ranks = stacked.iter().map(|&value| ctx.rank(value));
+    let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
+    let written = sequences(ctx, ("scan_output_axes", "scan_output_directions"), &ranks)?;
+    for ((value, sequence), rank) in stacked.iter_mut().zip(written).zip(ranks) {
+        if sequence.backwards {
+            *value = ctx.build(|builder| builder.reverse(*value, 0))?;
+        }
+        if sequence.axis != 0 {
+            let mut axes: Vec<usize> = (1..rank).collect();
+            axes.insert(sequence.axis, 0);
+            *value = ctx.build(|builder| builder.transpose(*value, &axes))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Calls of the model's own functions: their nodes are imported in the caller's place.
+//!
+//! A body's attributes may refer to the call's; they are filled in on a copy of the nodes. Depth and
+//! total size are bounded, because functions that call each other can describe far more nodes than
+//! a file holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kiln_ir::ValueId;
+use kiln_shape_inference::GraphBuilder;
+
+use super::context::Outputs;
+use super::graph::{Frame, import_nodes, output_value};
+use super::names::{Binding, Names};
+use crate::{Attribute, AttributeValue, Error, Function, LimitKind, ModelGraph, Name, Node};
+
+/// Imports a call.
+pub(crate) fn inline(
+    frame: &Frame<'_>,
+    builder: &mut GraphBuilder,
+    call: &Node,
+    function: &Function,
+    inputs: &[Option<ValueId>],
+) -> Result<Outputs, Error> {
+    let depth = frame.depth + 1;
+    frame.limits.check(LimitKind::CallDepth, depth)?;
+    let nodes = with_arguments(frame, call, function)?;
+    let mut names = Names::default();
+    for (parameter, argument) in function.inputs().iter().zip(inputs) {
+        if let Some(value) = argument {
+            names.bind(parameter, Binding::Value(*value));
+        }
+    }
+    let label = if call.name().is_empty() {
+        call.op_type()
+    } else {
+        call.name()
+    };
+    let inner = Frame {
+        opsets: function.opsets(),
+        path: Arc::from(format!("{}{label}/", frame.path)),
+        depth,
+        ..*frame
+    };
+    import_nodes(&inner, builder, &nodes, &mut names)?;
+    let wanted = function.outputs().iter().take(call.outputs().len());
+    wanted.map(|name| output_value(&names, name)).collect()
+}
+
+/// The function's nodes as this call means them: attributes filled in, operands left out where the
+/// call leaves them out.
+fn with_arguments(frame: &Frame<'_>, call: &Node, function: &Function) -> Result<Vec<Node>, Error> {
+    let mut arguments: BTreeMap<&str, &AttributeValue> = BTreeMap::new();
+    for attribute in function.optional_attributes() {
+        arguments.insert(&attribute.name, &attribute.value);
+    }
+    for attribute in call.attributes().iter() {
+        arguments.insert(&attribute.name, &attribute.value);
+    }
+    for required in function.required_attributes() {
+        if !arguments.contains_key(required.as_str()) {
+            return Err(Error::MissingAttribute {
+                node: call.path(),
+                attribute: Name::from(required.as_str()),
+                expected: "the function's choice",
+            });
+        }
+    }
+    let given = |position: usize| call.input(position).is_some();
+    let parameters = function.inputs().iter().enumerate();
+    let absent: Vec<&str> = parameters
+        .filter(|&(position, _)| !given(position))
+        .map(|(_, name)| name.as_str())
+        .collect();
+    let substitution = Substitution {
+        frame,
+        arguments,
+        absent,
+    };
+    function
+        .nodes()
+        .iter()
+        .map(|node| substitution.node(node))
+        .collect()
+}
+
+struct Substitution<'a> {
+    frame: &'a Frame<'a>,
+    arguments: BTreeMap<&'a str, &'a AttributeValue>,
+    absent: Vec<&'a str>,
+}
+
+impl Substitution<'_> {
+    /// A copy of a node; counts it.
+    fn node(&self, node: &Node) -> Result<Node, Error> {
+        let inlined = self.frame.inlined.get() + 1;
+        self.frame.limits.check(LimitKind::InlinedNodes, inlined)?;
+        self.frame.inlined.set(inlined);
+        let attributes = node.attributes.iter();
+        let attributes = attributes.filter_map(|attribute| self.attribute(attribute).transpose());
+        let inputs = node.inputs.iter().map(|name| {
+            let absent = self.absent.contains(&name.as_str());
+            if absent { String::new() } else { name.clone() }
+        });
+        Ok(Node {
+            scope: Arc::clone(&node.scope),
+            index: node.index,
+            name: node.name.clone(),
+            op_type: node.op_type.clone(),
+            domain: node.domain.clone(),
+            overload: node.overload.clone(),
+            inputs: inputs.collect(),
+            outputs: node.outputs.clone(),
+            attributes: attributes.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The attribute with references resolved; `None` when the call leaves the referenced one out.
+    fn attribute(&self, attribute: &Attribute) -> Result<Option<Attribute>, Error> {
+        let value = match &attribute.value {
+            AttributeValue::Reference(name) => match self.arguments.get(name.as_str()) {
+                Some(&argument) => argument.clone(),
+                None => return Ok(None),
+            },
+            AttributeValue::Graph(graph) => AttributeValue::Graph(self.graph(graph)?),
+            AttributeValue::Graphs(graphs) => {
+                let graphs = graphs.iter().map(|graph| self.graph(graph));
+                AttributeValue::Graphs(graphs.collect::<Result<_, _>>()?)
+            }
+            other => other.clone(),
+        };
+        Ok(Some(Attribute {
+            name: attribute.name.clone(),
+            value,
+        }))
+    }
+
+    fn graph(&self, graph: &ModelGraph) -> Result<ModelGraph, Error> {
+        let nodes = graph.nodes.iter().map(|node| self.node(node));
+        Ok(ModelGraph {
+            name: graph.name.clone(),
+            inputs: graph.inputs.clone(),
+            outputs: graph.outputs.clone(),
+            annotations: graph.annotations.clone(),
+            initializers: graph.initializers.clone(),
+            nodes: nodes.collect::<Result<_, _>>()?,
+        })
+    }
+}

@@ -1,0 +1,247 @@
+//! Imports the nodes of a graph, a body or a function, one after the other.
+//!
+//! Depth: a body inside a body, and a function called by a function, recurse; both are bounded, by
+//! the nesting of the file's messages and by `Limits::call_depth`.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use kiln_ir::ValueId;
+use kiln_shape_inference::GraphBuilder;
+use smallvec::SmallVec;
+
+use super::context::{NodeContext, Outputs};
+use super::function;
+use super::names::{Binding, Names};
+use super::registry::{Importer, Registry};
+use crate::{Error, Limits, ModelGraph, ModelTensor, Name, Node, Opsets};
+
+/// What the nodes of one graph or function body have in common.
+pub(crate) struct Frame<'m> {
+    pub(crate) registry: &'m Registry<'m>,
+    pub(crate) limits: &'m Limits,
+    /// The operator sets that the nodes use.
+    pub(crate) opsets: &'m Opsets,
+    /// The calls around the nodes, each followed by `/`.
+    pub(crate) path: Arc<str>,
+    /// How many calls are around the nodes.
+    pub(crate) depth: u64,
+    /// How many nodes calls have brought in so far.
+    pub(crate) inlined: &'m Cell<u64>,
+    /// Whether the nodes stand in a region, which may never run.
+    pub(crate) is_nested: bool,
+}
+
+impl<'m> Frame<'m> {
+    /// The same for a body, which becomes a region or (if not) is imported in place.
+    pub(crate) fn within_region(&self, becomes_region: bool) -> Frame<'m> {
+        Frame {
+            path: Arc::clone(&self.path),
+            is_nested: self.is_nested || becomes_region,
+            ..*self
+        }
+    }
+}
+
+/// Imports a graph's constants and nodes; `names` holds its inputs.
+pub(crate) fn import_graph(
+    frame: &Frame<'_>,
+    builder: &mut GraphBuilder,
+    graph: &ModelGraph,
+    names: &mut Names,
+) -> Result<(), Error> {
+    bind_initializers(builder, graph, names)?;
+    import_nodes(frame, builder, graph.nodes(), names)
+}
+
+/// Imports a body and answers what it gives, in order.
+pub(crate) fn import_body(
+    frame: &Frame<'_>,
+    builder: &mut GraphBuilder,
+    graph: &ModelGraph,
+    names: &mut Names,
+) -> Result<Vec<ValueId>, Error> {
+    import_graph(frame, builder, graph, names)?;
+    let outputs = graph.outputs().iter();
+    outputs
+        .map(|output| output_value(names, &output.name))
+        .collect()
+}
+
+/// The value of an output, by name.
+pub(crate) fn output_value(names: &Names, name: &str) -> Result<ValueId, Error> {
+    match names.get(name) {
+        Some(Binding::Value(value)) => Ok(*value),
+        Some(Binding::Missing(node)) => Err(Error::Unsupported {
+            node: node.clone(),
+            what: format!("its result {}", Name::from(name)),
+        }),
+        None => Err(Error::Structure {
+            reason: format!("nothing gives the output {}", Name::from(name)),
+        }),
+    }
+}
+
+/// Makes values of the initializers. One that Kiln has no dtype for is an error where it is used.
+fn bind_initializers(
+    builder: &mut GraphBuilder,
+    graph: &ModelGraph,
+    names: &mut Names,
+) -> Result<(), Error> {
+    builder.clear_origin();
+    for (name, tensor) in graph.initializers() {
+        if tensor.tensor().is_err() && !is_output(graph, name) && !is_read(graph, name) {
+            continue;
+        }
+        let value = import_tensor(builder, tensor)?;
+        builder.name(value, name);
+        names.bind(name, Binding::Value(value));
+    }
+    Ok(())
+}
+
+fn is_output(graph: &ModelGraph, name: &str) -> bool {
+    graph.outputs().iter().any(|output| output.name == name)
+}
+
+fn is_read(graph: &ModelGraph, name: &str) -> bool {
+    let mut inputs = graph.nodes().iter().flat_map(Node::inputs);
+    inputs.any(|input| input == name)
+}
+
+/// Adds a tensor of the model as a constant.
+pub(crate) fn import_tensor(
+    builder: &mut GraphBuilder,
+    tensor: &ModelTensor,
+) -> Result<ValueId, Error> {
+    let content = tensor.tensor()?.clone();
+    builder.constant(content).map_err(|source| Error::Infer {
+        node: format!("tensor {}", tensor.name()),
+        source,
+    })
+}
+
+/// Imports nodes in order.
+pub(crate) fn import_nodes(
+    frame: &Frame<'_>,
+    builder: &mut GraphBuilder,
+    nodes: &[Node],
+    names: &mut Names,
+) -> Result<(), Error> {
+    for node in nodes {
+        let outputs = import_node(frame, builder, node, names)?;
+        for (index, name) in node.outputs().iter().enumerate() {
+            if name.is_empty() {
+                continue;
+            }
+            let binding = match outputs.get(index) {
+                Some(&value) => Binding::Value(value),
+                None => Binding::Missing(node.path()),
+            };
+            if let Binding::Value(value) = binding
+                && builder.graph().value(value).name.is_none()
+            {
+                builder.name(value, name);
+            }
+            if !names.bind(name, binding) {
+                let name = Name::from(name.as_str());
+                return Err(Error::Redefined {
+                    node: node.path(),
+                    name,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn import_node(
+    frame: &Frame<'_>,
+    builder: &mut GraphBuilder,
+    node: &Node,
+    names: &Names,
+) -> Result<Outputs, Error> {
+    builder.origin(&origin_of(frame, node));
+    let inputs = read_inputs(node, names)?;
+    match frame.registry.find(node) {
+        Some(Importer::Function(called)) => function::inline(frame, builder, node, called, &inputs),
+        Some(Importer::Standard(operator)) => {
+            let opset = standard_opset(frame, node)?;
+            let version = operator.version(opset).unwrap_or(opset);
+            let mut ctx = NodeContext {
+                frame,
+                builder,
+                names,
+                node,
+                inputs,
+                version,
+            };
+            (operator.import)(&mut ctx)
+        }
+        Some(Importer::Custom(importer)) => {
+            let version = frame.opsets.version(node.domain()).unwrap_or(0);
+            let mut ctx = NodeContext {
+                frame,
+                builder,
+                names,
+                node,
+                inputs,
+                version,
+            };
+            Ok(Outputs::from_vec(importer.import(&mut ctx)?))
+        }
+        // The search for unsupported operators went before.
+        None => Err(Error::Unsupported {
+            node: node.path(),
+            what: format!("operator {}", node.operator()),
+        }),
+    }
+}
+
+fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<ValueId>; 4]>, Error> {
+    let mut inputs: SmallVec<[Option<ValueId>; 4]> = SmallVec::new();
+    for name in node.inputs() {
+        inputs.push(match names.get(name) {
+            _ if name.is_empty() => None,
+            Some(Binding::Value(value)) => Some(*value),
+            Some(Binding::Missing(giver)) => {
+                return Err(Error::Unsupported {
+                    node: giver.clone(),
+                    what: format!(
+                        "its result {}, which {} reads",
+                        Name::from(name.as_str()),
+                        node.label()
+                    ),
+                });
+            }
+            None => {
+                return Err(Error::Undefined {
+                    node: node.path(),
+                    name: Name::from(name.as_str()),
+                });
+            }
+        });
+    }
+    while inputs.last() == Some(&None) {
+        inputs.pop();
+    }
+    Ok(inputs)
+}
+
+fn standard_opset(frame: &Frame<'_>, node: &Node) -> Result<i64, Error> {
+    frame.opsets.standard().ok_or_else(|| Error::Structure {
+        reason: format!(
+            "{}: the model imports no version of the standard operators",
+            node.path()
+        ),
+    })
+}
+
+/// What messages and profiles call the operations that a node becomes.
+pub(super) fn origin_of(frame: &Frame<'_>, node: &Node) -> String {
+    match (node.name(), node.output(0)) {
+        ("", Some(output)) => format!("{}{}:{output}", frame.path, node.op_type()),
+        ("", None) => format!("{}{}", frame.path, node.op_type()),
+        (name, _) => format!("{}{name}", frame.path),
+    }
+}

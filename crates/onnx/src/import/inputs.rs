@@ -1,0 +1,172 @@
+//! The graph's edge: sizes by name, inputs, and the types that the model states for other values.
+//!
+//! Names of sizes are kept where they are identifiers; equal names are one symbol. An unnamed size
+//! is a symbol of its own, called after its input and axis.
+
+use std::collections::BTreeMap;
+
+use kiln_ir::Dims;
+use kiln_shape_inference::GraphBuilder;
+use kiln_symbolic_shape::{DimError, DimId};
+use kiln_tensor::DType;
+
+use super::ImportOptions;
+use super::names::{Binding, Names};
+use crate::{Dim, Error, Model, Name, ValueInfo, ValueType};
+
+/// Sizes by the names that the model gives them.
+pub(super) struct Sizes(BTreeMap<String, DimId>);
+
+impl Sizes {
+    /// Declares a symbol for each name that stands in an input's type, narrowed as the caller asks.
+    pub(super) fn declare(
+        builder: &mut GraphBuilder,
+        model: &Model,
+        options: &ImportOptions,
+    ) -> Result<Self, Error> {
+        let mut sizes = BTreeMap::new();
+        for name in model.graph().required_inputs().flat_map(dim_names) {
+            if sizes.contains_key(name) {
+                continue;
+            }
+            let dim = declare(builder, name, options).map_err(|source| Error::Size {
+                node: format!("size {}", Name::from(name)),
+                source,
+            })?;
+            sizes.insert(name.to_owned(), dim);
+        }
+        if let Some(name) = options.dims.keys().find(|&name| !sizes.contains_key(name)) {
+            let known = sizes.keys().map(|name| Name::from(name.as_str()));
+            return Err(Error::UnknownSize {
+                name: Name::from(name.as_str()),
+                known: known.collect(),
+            });
+        }
+        Ok(Self(sizes))
+    }
+}
+
+fn declare(
+    builder: &mut GraphBuilder,
+    name: &str,
+    options: &ImportOptions,
+) -> Result<DimId, DimError> {
+    let given = options.dims.get(name);
+    if let Some(size) = given.and_then(|dimension| dimension.value()) {
+        return Ok(builder.dims_mut().constant(size));
+    }
+    let symbol = builder.dims_mut().fresh(name);
+    if let Some(dimension) = given {
+        builder.dims_mut().constrain(symbol, dimension.clone())?;
+    }
+    Ok(builder.dims().dim(symbol))
+}
+
+fn dim_names(input: &ValueInfo) -> impl Iterator<Item = &str> {
+    let dims = match &input.ty {
+        Some(ValueType::Tensor {
+            shape: Some(shape), ..
+        }) => shape.as_slice(),
+        _ => &[],
+    };
+    dims.iter().filter_map(|dim| match dim {
+        Dim::Named(name) => Some(name.as_str()),
+        Dim::Known(_) | Dim::Anonymous => None,
+    })
+}
+
+/// Adds the model's inputs, in order.
+pub(super) fn add_inputs(
+    builder: &mut GraphBuilder,
+    model: &Model,
+    options: &ImportOptions,
+    sizes: &Sizes,
+    names: &mut Names,
+) -> Result<(), Error> {
+    for input in model.graph().required_inputs() {
+        let (dtype, shape) = tensor_type(input)?;
+        let dims = match (shape, options.ranks.get(&input.name)) {
+            (Some(shape), _) => input_dims(builder, input, shape, sizes),
+            (None, Some(&rank)) => {
+                options.limits.check(crate::LimitKind::Rank, rank as u64)?;
+                input_dims(builder, input, &vec![Dim::Anonymous; rank], sizes)
+            }
+            (None, None) => {
+                return Err(Error::UnknownRank {
+                    input: Name::from(input.name.as_str()),
+                });
+            }
+        };
+        let value = builder.input(&input.name, dtype, &dims);
+        if !names.bind(&input.name, Binding::Value(value)) {
+            return Err(Error::Structure {
+                reason: format!(
+                    "two inputs have the name {}",
+                    Name::from(input.name.as_str())
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn input_dims(builder: &mut GraphBuilder, input: &ValueInfo, shape: &[Dim], sizes: &Sizes) -> Dims {
+    let dims = shape.iter().enumerate().map(|(axis, dim)| match dim {
+        // A size of the address space fits, and reading has checked that.
+        Dim::Known(size) => builder.size(i64::try_from(*size).unwrap_or(i64::MAX)),
+        Dim::Named(name) if sizes.0.contains_key(name) => sizes.0[name],
+        Dim::Named(_) | Dim::Anonymous => {
+            let symbol = builder.dims_mut().fresh(&format!("{}_{axis}", input.name));
+            builder.dims().dim(symbol)
+        }
+    });
+    dims.collect()
+}
+
+fn tensor_type(input: &ValueInfo) -> Result<(DType, Option<&[Dim]>), Error> {
+    let unsupported = |found: String| Error::InputType {
+        input: Name::from(input.name.as_str()),
+        found,
+    };
+    match &input.ty {
+        Some(ValueType::Tensor { element, shape }) => match element.dtype() {
+            Some(dtype) => Ok((dtype, shape.as_deref())),
+            None => Err(unsupported(format!("a tensor of {element}"))),
+        },
+        Some(other) => Err(unsupported(other.to_string())),
+        None => Err(unsupported("no type".to_owned())),
+    }
+}
+
+/// Compares what the model states of outputs and other values with what was inferred.
+pub(super) fn annotate(
+    builder: &mut GraphBuilder,
+    model: &Model,
+    sizes: &Sizes,
+    names: &Names,
+) -> Result<(), Error> {
+    let graph = model.graph();
+    for stated in graph.annotations().iter().chain(graph.outputs()) {
+        let (Some(value), Some(ty)) = (names.value(&stated.name), &stated.ty) else {
+            continue;
+        };
+        let ValueType::Tensor { element, shape } = ty else {
+            continue;
+        };
+        let Some(shape) = shape else { continue };
+        let mut dims = Vec::with_capacity(shape.len());
+        for dim in shape {
+            dims.push(match dim {
+                Dim::Known(size) => Some(builder.size(i64::try_from(*size).unwrap_or(i64::MAX))),
+                Dim::Named(name) => sizes.0.get(name).copied(),
+                Dim::Anonymous => None,
+            });
+        }
+        let result = builder.annotate(value, element.dtype(), &dims);
+        result.map_err(|source| Error::Infer {
+            node: format!("stated type of {}", Name::from(stated.name.as_str())),
+            source,
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! From a model to a graph of core operations.
+//!
+//! [`import`] declares sizes and inputs, imports node after node through the importers of
+//! `ops`, and names the outputs. Nothing of the model survives but names, types and constants:
+//! every operator decomposes into core operations, whose types are inferred as they are added.
+//!
+//! An operator that nothing imports is found before anything else, and one error lists all of
+//! them. Whatever else is wrong names the node it was met in.
+
+mod captures;
+mod context;
+mod control;
+mod function;
+mod graph;
+mod inputs;
+mod names;
+mod options;
+mod registry;
+mod unsupported;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use kiln_ir::{Graph, ValueId};
+use kiln_shape_inference::{GraphBuilder, Mode};
+
+pub use context::NodeContext;
+pub(crate) use context::Outputs;
+pub(crate) use control::{import_if, import_loop, import_scan};
+pub use options::{ImportOptions, OpImporter};
+pub(crate) use registry::Operator;
+pub use unsupported::UnsupportedOperator;
+pub(crate) use unsupported::list as list_operators;
+
+use self::graph::{Frame, import_graph, output_value};
+use self::inputs::Sizes;
+use self::names::Names;
+use self::registry::Registry;
+use crate::{Error, Model};
+
+/// Imports a model.
+///
+/// ```
+/// use kiln_onnx::{ImportOptions, Model, NoFiles, import};
+///
+/// // A graph with one input `x: f32[batch, 3]` and one node, `y = Relu(x)`.
+/// let bytes = b"\x08\x08\x3a\x2f\x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu\x12\x01g\
+///               \x5a\x18\x0a\x01x\x12\x13\x0a\x11\x08\x01\x12\x0d\
+///               \x0a\x07\x12\x05batch\x0a\x02\x08\x03\x62\x03\x0a\x01y\x42\x02\x10\x11";
+/// let model = Model::from_bytes(bytes, &NoFiles)?;
+/// let graph = import(&model, &ImportOptions::new())?;
+/// assert_eq!(graph.ty(graph.outputs()[0]).display(graph.dims()).to_string(), "f32[batch, 3]");
+/// # Ok::<(), kiln_onnx::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::UnsupportedOperators`] before all else; else the first thing that is wrong, with the
+/// node's path.
+pub fn import(model: &Model, options: &ImportOptions) -> Result<Graph, Error> {
+    let span = tracing::info_span!("onnx.import", nodes = model.graph().nodes().len());
+    let _entered = span.enter();
+    let registry = Registry::new(model, options);
+    unsupported::check_operators(model, &registry)?;
+    let mut builder = GraphBuilder::new(graph_name(model));
+    builder.set_mode(if options.strict {
+        Mode::Strict
+    } else {
+        Mode::Lenient
+    });
+    let mut names = Names::default();
+    let sizes = Sizes::declare(&mut builder, model, options)?;
+    inputs::add_inputs(&mut builder, model, options, &sizes, &mut names)?;
+    let inlined = Cell::new(0);
+    let frame = Frame {
+        registry: &registry,
+        limits: &options.limits,
+        opsets: model.opsets(),
+        path: Arc::from(""),
+        depth: 0,
+        inlined: &inlined,
+        is_nested: false,
+    };
+    import_graph(&frame, &mut builder, model.graph(), &mut names)?;
+    builder.clear_origin();
+    inputs::annotate(&mut builder, model, &sizes, &names)?;
+    for disagreement in builder.disagreements() {
+        tracing::debug!(
+            inferred = disagreement.inferred,
+            stated = disagreement.stated,
+            "a type that the model states is wrong and was dropped"
+        );
+    }
+    for (key, value) in model.metadata() {
+        builder.metadata_mut().insert(key.clone(), value.clone());
+    }
+    let outputs = model.graph().outputs().iter();
+    let outputs: Vec<(&str, ValueId)> = outputs
+        .map(|output| Ok((output.name.as_str(), output_value(&names, &output.name)?)))
+        .collect::<Result<_, Error>>()?;
+    builder.finish(&outputs).map_err(|source| Error::Infer {
+        node: "model".to_owned(),
+        source,
+    })
+}
+
+fn graph_name(model: &Model) -> &str {
+    match model.graph().name() {
+        "" => "model",
+        name => name,
+    }
+}

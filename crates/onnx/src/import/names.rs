@@ -1,0 +1,39 @@
+//! The values that names stand for, region by region.
+//!
+//! A region gets what it captures as entries of its own, because the graph's regions are isolated.
+
+use std::collections::HashMap;
+
+use kiln_ir::ValueId;
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Binding {
+    /// A value of the graph.
+    Value(ValueId),
+    /// A result that its operator's importer does not give; the node's path.
+    Missing(String),
+}
+
+/// The names of one region.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashMap<String, Binding>);
+
+impl Names {
+    pub(crate) fn get(&self, name: &str) -> Option<&Binding> {
+        self.0.get(name)
+    }
+
+    /// The value of a name, if it has one.
+    pub(crate) fn value(&self, name: &str) -> Option<ValueId> {
+        match self.get(name) {
+            Some(Binding::Value(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Binds a name; false when it was bound already.
+    pub(crate) fn bind(&mut self, name: &str, binding: Binding) -> bool {
+        self.0.insert(name.to_owned(), binding).is_none()
+    }
+}

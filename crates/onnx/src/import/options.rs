@@ -1,0 +1,122 @@
+//! What a caller may say about an import: sizes, strictness, ranks, operators of their own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_ir::ValueId;
+use kiln_shape_inference::Mode;
+use kiln_symbolic_shape::SymbolicDimension;
+
+use super::NodeContext;
+use crate::{Error, Limits};
+
+/// How a model becomes a graph. Build one with [`ImportOptions::new`] and the methods that follow.
+#[derive(Clone, Default)]
+pub struct ImportOptions {
+    pub(crate) dims: BTreeMap<String, SymbolicDimension>,
+    pub(crate) strict: bool,
+    pub(crate) ranks: BTreeMap<String, usize>,
+    pub(crate) importers: BTreeMap<(String, String), Arc<dyn OpImporter>>,
+    pub(crate) limits: Limits,
+}
+
+impl ImportOptions {
+    /// No constraints, disagreements between the model's own types and the inferred ones checked
+    /// when the model runs, no operators beyond the standard ones, default limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Constrains the sizes that the model calls `name`; one of a single value becomes a constant.
+    #[must_use]
+    pub fn dim(mut self, name: &str, dimension: SymbolicDimension) -> Self {
+        self.dims.insert(name.to_owned(), dimension);
+        self
+    }
+
+    /// What becomes of types that the model states and inference does not confirm: refused
+    /// (strict), or checked when the model runs and dropped where they are wrong (lenient, the
+    /// default).
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.strict = mode == Mode::Strict;
+        self
+    }
+
+    /// The rank of an input that the model gives none.
+    #[must_use]
+    pub fn rank(mut self, input: &str, rank: usize) -> Self {
+        self.ranks.insert(input.to_owned(), rank);
+        self
+    }
+
+    /// Imports the operator `op_type` of `domain` with `importer`, whatever else it would have
+    /// been. The standard domain is the empty one.
+    #[must_use]
+    pub fn operator(
+        mut self,
+        domain: &str,
+        op_type: &str,
+        importer: impl OpImporter + 'static,
+    ) -> Self {
+        let domain = crate::model::canonical_domain(domain.to_owned());
+        self.importers
+            .insert((domain, op_type.to_owned()), Arc::new(importer));
+        self
+    }
+
+    /// Bounds what inlining the model's functions may cost.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+}
+
+impl fmt::Debug for ImportOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ImportOptions")
+            .field("dims", &self.dims)
+            .field("strict", &self.strict)
+            .field("ranks", &self.ranks)
+            .field("importers", &self.importers.keys())
+            .field("limits", &self.limits)
+            .finish()
+    }
+}
+
+/// Imports one operator: reads the node, adds core operations, answers with the results.
+///
+/// Functions and closures are importers:
+///
+/// ```
+/// use kiln_ir::{Op, ValueId};
+/// use kiln_onnx::{Error, ImportOptions, NodeContext};
+///
+/// fn shifted_relu(ctx: &mut NodeContext<'_>) -> Result<Vec<ValueId>, Error> {
+///     let (x, shift) = (ctx.input(0)?, ctx.input(1)?);
+///     let sum = ctx.map("add", &[x, shift])?;
+///     Ok(vec![ctx.map("relu", &[sum])?])
+/// }
+/// let options = ImportOptions::new().operator("com.example", "ShiftedRelu", shifted_relu);
+/// # let _ = options;
+/// ```
+pub trait OpImporter: Send + Sync {
+    /// Imports the node of `ctx`; the results in the operator's order, trailing ones left out at
+    /// will.
+    ///
+    /// # Errors
+    /// When the node cannot be imported.
+    fn import(&self, ctx: &mut NodeContext<'_>) -> Result<Vec<ValueId>, Error>;
+}
+
+impl<F> OpImporter for F
+where
+    F: Fn(&mut NodeContext<'_>) -> Result<Vec<ValueId>, Error> + Send + Sync,
+{
+    fn import(&self, ctx: &mut NodeContext<'_>) -> Result<Vec<ValueId>, Error> {
+        self(ctx)
+    }
+}

@@ -1,0 +1,80 @@
+//! Which importer an operator has: the caller's, the model's own function, or a standard one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use super::ImportOptions;
+use super::context::{NodeContext, Outputs};
+use super::options::OpImporter;
+use crate::{Error, Function, Model, Node, ops};
+
+/// A standard operator.
+pub(crate) struct Operator {
+    pub(crate) name: &'static str,
+    /// The versions whose meanings the importer tells apart, ascending; the first is the oldest.
+    pub(crate) since: &'static [i64],
+    pub(crate) import: fn(&mut NodeContext<'_>) -> Result<Outputs, Error>,
+}
+
+impl Operator {
+    /// The newest of the versions that an operator set of version `opset` has; `None` before the
+    /// first.
+    pub(crate) fn version(&self, opset: i64) -> Option<i64> {
+        let known = self.since.iter().copied();
+        known.take_while(|&since| since <= opset).last()
+    }
+}
+
+/// What imports a node.
+pub(crate) enum Importer<'r> {
+    Custom(&'r dyn OpImporter),
+    Function(&'r Function),
+    Standard(&'static Operator),
+}
+
+/// Everything that can import a node.
+pub(crate) struct Registry<'m> {
+    custom: &'m BTreeMap<(String, String), Arc<dyn OpImporter>>,
+    functions: BTreeMap<(&'m str, &'m str, &'m str), &'m Function>,
+}
+
+impl<'m> Registry<'m> {
+    pub(crate) fn new(model: &'m Model, options: &'m ImportOptions) -> Self {
+        let functions = model.functions().iter();
+        let functions = functions.map(|function| {
+            let key = (function.domain(), function.name(), function.overload());
+            (key, function)
+        });
+        Self {
+            custom: &options.importers,
+            functions: functions.collect(),
+        }
+    }
+
+    pub(crate) fn find(&self, node: &Node) -> Option<Importer<'m>> {
+        if !self.custom.is_empty() {
+            let key = (node.domain().to_owned(), node.op_type().to_owned());
+            if let Some(importer) = self.custom.get(&key) {
+                return Some(Importer::Custom(importer.as_ref()));
+            }
+        }
+        let key = (node.domain(), node.op_type(), node.overload());
+        if let Some(function) = self.functions.get(&key) {
+            return Some(Importer::Function(function));
+        }
+        if !node.domain().is_empty() {
+            return None;
+        }
+        STANDARD
+            .get(node.op_type())
+            .copied()
+            .map(Importer::Standard)
+    }
+}
+
+static STANDARD: LazyLock<BTreeMap<&'static str, &'static Operator>> = LazyLock::new(|| {
+    let operators = ops::FAMILIES.iter().copied().flatten();
+    operators
+        .map(|operator| (operator.name, operator))
+        .collect()
+});

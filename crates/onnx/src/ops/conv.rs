@@ -1,0 +1,237 @@
+//! Convolutions.
+
+use kiln_ir::{Integers, Op, PadMode, ValueId, Window};
+use kiln_symbolic_shape::DimId;
+use kiln_tensor::DType;
+
+use super::pad::pad_or_cut;
+use super::support::{Imported, one, operator};
+use super::window::{Moves, Padding, groups, spatial_sizes};
+use crate::import::Operator;
+use crate::{Error, NodeContext};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    operator("Conv", &[1], conv),
+    operator("ConvInteger", &[10], conv_integer),
+    operator("ConvTranspose", &[1], conv_transpose),
+];
+
+fn conv(ctx: &mut NodeContext<'_>) -> Imported {
+    let (x, weights) = (ctx.input(0)?, ctx.input(1)?);
+    let out = ctx.dtype(x)?;
+    let y = convolve(ctx, x, weights, out)?;
+    one(add_bias(ctx, y)?)
+}
+
+/// `x` with `weights`, as the node's attributes say.
+pub(super) fn convolve(
+    ctx: &mut NodeContext<'_>,
+    x: ValueId,
+    weights: ValueId,
+    out: DType,
+) -> Result<ValueId, Error> {
+    let sizes = spatial_sizes(ctx, 0)?;
+    let kernel = kernel_sizes(ctx, weights)?;
+    let moves = Moves::read(ctx, sizes.len())?;
+    let window = moves.window(ctx, &sizes, &kernel)?;
+    let groups = groups(ctx)?;
+    ctx.op(
+        Op::Conv {
+            window,
+            groups,
+            out,
+        },
+        &[x, weights],
+    )
+}
+
+fn kernel_sizes(ctx: &NodeContext<'_>, weights: ValueId) -> Result<Vec<DimId>, Error> {
+    match ctx.shape(weights)?.get(2..) {
+        Some(kernel) => Ok(kernel.to_vec()),
+        None => {
+            let found = ctx.builder().describe(weights);
+            Err(ctx.operand_error(1, "weights of rank 2 or more", found))
+        }
+    }
+}
+
+fn add_bias(ctx: &mut NodeContext<'_>, y: ValueId) -> Result<ValueId, Error> {
+    match ctx.optional(2) {
+        Some(bias) => ctx.build(|builder| builder.add_channel_bias(y, bias)),
+        None => Ok(y),
+    }
+}
+
+/// Integers, less their zero points, in i32.
+fn conv_integer(ctx: &mut NodeContext<'_>) -> Imported {
+    let (x, weights) = (ctx.input(0)?, ctx.input(1)?);
+    let x = centred(ctx, x, ctx.optional(2), 0)?;
+    let weights = centred(ctx, weights, ctx.optional(3), 0)?;
+    one(convolve(ctx, x, weights, DType::I32)?)
+}
+
+/// Integers less a zero point (one, or one per entry of `axis`), as i32; as they are without one.
+pub(super) fn centred(
+    ctx: &mut NodeContext<'_>,
+    value: ValueId,
+    zero_point: Option<ValueId>,
+    axis: usize,
+) -> Result<ValueId, Error> {
+    let wide = ctx.cast(value, DType::I32)?;
+    let Some(zero_point) = zero_point else {
+        return Ok(wide);
+    };
+    let zero_point = ctx.cast(zero_point, DType::I32)?;
+    let zero_point = along_axis(ctx, zero_point, axis, value)?;
+    ctx.sub(wide, zero_point)
+}
+
+/// A scalar, or a vector laid along `axis` of `like`.
+pub(super) fn along_axis(
+    ctx: &mut NodeContext<'_>,
+    vector: ValueId,
+    axis: usize,
+    like: ValueId,
+) -> Result<ValueId, Error> {
+    let &[length] = ctx.shape(vector)?.as_slice() else {
+        return Ok(vector);
+    };
+    if ctx.known(length) == Some(1) {
+        return ctx.as_scalar(vector);
+    }
+    let mut dims = vec![ctx.size(1); ctx.rank(like)?];
+    match dims.get_mut(axis) {
+        Some(dim) => *dim = length,
+        None => return Ok(vector),
+    }
+    ctx.reshape(vector, &dims)
+}
+
+fn conv_transpose(ctx: &mut NodeContext<'_>) -> Imported {
+    let (x, weights) = (ctx.input(0)?, ctx.input(1)?);
+    let sizes = spatial_sizes(ctx, 0)?;
+    let kernel = kernel_sizes(ctx, weights)?;
+    let moves = Moves::read(ctx, sizes.len())?;
+    let groups = groups(ctx)?;
+    let extra = match ctx.attributes().get::<&[i64]>("output_padding")? {
+        Some(extra) if extra.len() == sizes.len() => Integers::from_slice(extra),
+        Some(extra) => {
+            let expected = format!("{} entries, one per spatial axis", sizes.len());
+            return Err(ctx.attribute_error("output_padding", expected, extra.len()));
+        }
+        None => Integers::from_elem(0, sizes.len()),
+    };
+    let mut transposed = Transposed {
+        window: Window {
+            strides: moves.strides.clone(),
+            dilations: moves.dilations.clone(),
+            low: sizes.iter().map(|_| ctx.size(0)).collect(),
+            high: sizes.iter().map(|_| ctx.size(0)).collect(),
+        },
+        extra,
+        missing: vec![None; sizes.len()],
+    };
+    let wanted = ctx.attributes().get::<&[i64]>("output_shape")?;
+    for (axis, (&size, &kernel)) in sizes.iter().zip(&kernel).enumerate() {
+        match (&moves.padding, wanted) {
+            (Padding::Explicit(low, high), None) => {
+                transposed.window.low[axis] = ctx.size(low[axis]);
+                transposed.window.high[axis] = ctx.size(high[axis]);
+            }
+            (padding, wanted) => {
+                let upper = matches!(padding, Padding::Same { upper: true });
+                let stride = moves.strides[axis];
+                let target = match wanted {
+                    // `output_shape` may also list batch and channels.
+                    Some(shape) if shape.len() >= sizes.len() => {
+                        let skipped = shape.len() - sizes.len();
+                        ctx.size(shape[skipped + axis])
+                    }
+                    Some(shape) => {
+                        let expected = format!("{} sizes", sizes.len());
+                        return Err(ctx.attribute_error("output_shape", expected, shape.len()));
+                    }
+                    None => ctx.sizes(|table| {
+                        let stride = table.constant(stride);
+                        table.mul(size, stride)
+                    })?,
+                };
+                transposed.aim(ctx, axis, (size, kernel), target, upper)?;
+            }
+        }
+    }
+    let Transposed {
+        window,
+        extra,
+        missing,
+    } = transposed;
+    let mut y = ctx.build(|builder| builder.conv_transpose(x, weights, window, &extra, groups))?;
+    if missing.iter().any(Option::is_some) {
+        let zero = ctx.size(0);
+        let low = vec![zero; missing.len() + 2];
+        let mut high = vec![zero; 2];
+        high.extend(missing.iter().map(|missing| missing.unwrap_or(zero)));
+        let value = ctx.scalar_like(y, 0.0)?;
+        y = pad_or_cut(ctx, y, value, &low, &high, PadMode::Constant)?;
+    }
+    one(add_bias(ctx, y)?)
+}
+
+/// A transposed convolution's window on the way to the output sizes that the node asks for.
+struct Transposed {
+    window: Window,
+    extra: Integers,
+    /// Zeros to add after the result, where the full result may be smaller than asked for.
+    missing: Vec<Option<DimId>>,
+}
+
+impl Transposed {
+    /// Cuts the full result to `target`, half at each end; the odd element after, if `upper`.
+    fn aim(
+        &mut self,
+        ctx: &mut NodeContext<'_>,
+        axis: usize,
+        (size, kernel): (DimId, DimId),
+        target: DimId,
+        upper: bool,
+    ) -> Result<(), Error> {
+        let (stride, dilation) = (self.window.strides[axis], self.window.dilations[axis]);
+        let extra = self.extra[axis];
+        // What is too much: stride * (size - 1) + extra + dilation * (kernel - 1) + 1 - target.
+        let surplus = ctx.sizes(|table| {
+            let (stride, dilation) = (table.constant(stride), table.constant(dilation));
+            let (one, extra) = (table.constant(1), table.constant(extra));
+            let steps = table.sub(size, one)?;
+            let steps = table.mul(steps, stride)?;
+            let reach = table.sub(kernel, one)?;
+            let reach = table.mul(reach, dilation)?;
+            let full = table.sum(&[steps, extra, reach, one])?;
+            table.sub(full, target)
+        })?;
+        let surplus = match ctx.known(surplus) {
+            Some(number) if number < 0 => {
+                self.extra[axis] += -number;
+                ctx.size(0)
+            }
+            Some(_) => surplus,
+            None if ctx.range(surplus).min.is_some_and(|min| min >= 0) => surplus,
+            None => {
+                let (cut, missing) = ctx.sizes(|table| {
+                    let zero = table.constant(0);
+                    let shortage = table.neg(surplus)?;
+                    Ok((table.max(surplus, zero)?, table.max(shortage, zero)?))
+                })?;
+                self.missing[axis] = Some(missing);
+                cut
+            }
+        };
+        let (less, more) = ctx.sizes(|table| {
+            let two = table.constant(2);
+            let less = table.floor_div(surplus, two)?;
+            Ok((less, table.sub(surplus, less)?))
+        })?;
+        let (low, high) = if upper { (less, more) } else { (more, less) };
+        (self.window.low[axis], self.window.high[axis]) = (low, high);
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Arithmetic and mathematical functions, element by element.
+
+use kiln_ir::ValueId;
+use kiln_tensor::DType;
+
+use super::support::{Imported, one, operator};
+use crate::NodeContext;
+use crate::import::Operator;
+
+pub(super) const OPERATORS: &[Operator] = &[
+    operator("Abs", &[6], |ctx| unary(ctx, "abs")),
+    operator("Acos", &[7], |ctx| unary(ctx, "acos")),
+    operator("Acosh", &[9], |ctx| unary(ctx, "acosh")),
+    operator("Add", &[7], |ctx| binary(ctx, "add")),
+    operator("Asin", &[7], |ctx| unary(ctx, "asin")),
+    operator("Asinh", &[9], |ctx| unary(ctx, "asinh")),
+    operator("Atan", &[7], |ctx| unary(ctx, "atan")),
+    operator("Atanh", &[9], |ctx| unary(ctx, "atanh")),
+    operator("Ceil", &[6], |ctx| unary(ctx, "ceil")),
+    operator("Cos", &[7], |ctx| unary(ctx, "cos")),
+    operator("Cosh", &[9], |ctx| unary(ctx, "cosh")),
+    operator("Div", &[7], |ctx| binary(ctx, "div")),
+    operator("Erf", &[9], |ctx| unary(ctx, "erf")),
+    operator("Exp", &[6], |ctx| unary(ctx, "exp")),
+    operator("Floor", &[6], |ctx| unary(ctx, "floor")),
+    operator("Log", &[6], |ctx| unary(ctx, "log")),
+    operator("Max", &[6], |ctx| variadic(ctx, "max")),
+    operator("Mean", &[6], mean),
+    operator("Min", &[6], |ctx| variadic(ctx, "min")),
+    operator("Mod", &[10], modulo),
+    operator("Mul", &[7], |ctx| binary(ctx, "mul")),
+    operator("Neg", &[6], |ctx| unary(ctx, "neg")),
+    operator("Pow", &[7], pow),
+    operator("Reciprocal", &[6], |ctx| unary(ctx, "reciprocal")),
+    operator("Round", &[11], |ctx| unary(ctx, "round_even")),
+    operator("Sign", &[9], |ctx| unary(ctx, "sign")),
+    operator("Sin", &[7], |ctx| unary(ctx, "sin")),
+    operator("Sinh", &[9], |ctx| unary(ctx, "sinh")),
+    operator("Sqrt", &[6], |ctx| unary(ctx, "sqrt")),
+    operator("Sub", &[7], |ctx| binary(ctx, "sub")),
+    operator("Sum", &[6], |ctx| variadic(ctx, "add")),
+    operator("Tan", &[7], |ctx| unary(ctx, "tan")),
+];
+
+pub(super) fn unary(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
+    let x = ctx.input(0)?;
+    one(ctx.map(function, &[x])?)
+}
+
+pub(super) fn binary(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
+    let (left, right) = (ctx.input(0)?, ctx.input(1)?);
+    one(ctx.map(function, &[left, right])?)
+}
+
+fn variadic(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
+    let mut joined = ctx.input(0)?;
+    for index in 1..ctx.n_inputs() {
+        let next = ctx.input(index)?;
+        joined = ctx.map(function, &[joined, next])?;
+    }
+    one(joined)
+}
+
+fn mean(ctx: &mut NodeContext<'_>) -> Imported {
+    let count = ctx.n_inputs();
+    let [sum] = variadic(ctx, "add")?[..] else {
+        unreachable!("`variadic` gives one result");
+    };
+    let count = ctx.scalar_like(sum, count as f64)?;
+    one(ctx.div(sum, count)?)
+}
+
+/// `fmod = 0` takes the sign of the divisor, as Python does; `fmod = 1` that of the dividend, as C.
+fn modulo(ctx: &mut NodeContext<'_>) -> Imported {
+    let truncated = ctx.flag("fmod", false)?;
+    binary(ctx, if truncated { "rem" } else { "floor_mod" })
+}
+
+/// Base and exponent may have different dtypes; the result has the base's.
+fn pow(ctx: &mut NodeContext<'_>) -> Imported {
+    let (base, exponent) = (ctx.input(0)?, ctx.input(1)?);
+    let (dtype, other) = (ctx.dtype(base)?, ctx.dtype(exponent)?);
+    if dtype.is_integer() && other.is_float() {
+        let wide = power(ctx, base, exponent, DType::F64)?;
+        return one(ctx.cast(wide, dtype)?);
+    }
+    one(power(ctx, base, exponent, dtype)?)
+}
+
+fn power(
+    ctx: &mut NodeContext<'_>,
+    base: ValueId,
+    exponent: ValueId,
+    dtype: DType,
+) -> Result<ValueId, crate::Error> {
+    let (base, exponent) = (ctx.cast(base, dtype)?, ctx.cast(exponent, dtype)?);
+    ctx.map("pow", &[base, exponent])
+}

@@ -1,0 +1,67 @@
+//! The standard operators: one function per operator, one file per family, a table in each.
+//!
+//! An importer reads operands and attributes from its [`NodeContext`](crate::NodeContext) and adds
+//! core operations. A table entry lists the versions whose meanings its importer tells apart;
+//! `ctx.version()` is the one in force.
+
+mod support;
+
+mod activation;
+mod cast;
+mod compare;
+mod constant;
+mod control;
+mod conv;
+mod einsum;
+mod elementwise;
+mod gather;
+mod logic;
+mod matmul;
+mod misc;
+mod movement;
+mod norm;
+mod pad;
+mod pool;
+mod quantize;
+mod range_fill;
+mod recurrent;
+mod reduce;
+mod reshape;
+mod resize;
+mod scatter;
+mod shape;
+mod slice;
+mod softmax;
+mod window;
+
+use crate::import::Operator;
+
+/// Every table.
+pub(crate) const FAMILIES: &[&[Operator]] = &[
+    activation::OPERATORS,
+    cast::OPERATORS,
+    compare::OPERATORS,
+    constant::OPERATORS,
+    control::OPERATORS,
+    conv::OPERATORS,
+    einsum::OPERATORS,
+    elementwise::OPERATORS,
+    gather::OPERATORS,
+    logic::OPERATORS,
+    matmul::OPERATORS,
+    misc::OPERATORS,
+    movement::OPERATORS,
+    norm::OPERATORS,
+    pad::OPERATORS,
+    pool::OPERATORS,
+    quantize::OPERATORS,
+    range_fill::OPERATORS,
+    recurrent::OPERATORS,
+    reduce::OPERATORS,
+    reshape::OPERATORS,
+    resize::OPERATORS,
+    scatter::OPERATORS,
+    shape::OPERATORS,
+    slice::OPERATORS,
+    softmax::OPERATORS,
+];

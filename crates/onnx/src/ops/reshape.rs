@@ -1,0 +1,155 @@
+//! Other sizes for the same elements: reshape, flatten, squeeze, unsqueeze.
+
+use kiln_ir::{Dims, ValueId};
+use kiln_symbolic_shape::{ContractFact, DimId, FactOrigin, Predicate, Proof};
+
+use super::support::{Imported, one, operator};
+use crate::import::Operator;
+use crate::{Error, NodeContext};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    operator("Flatten", &[1], flatten),
+    operator("Reshape", &[5], reshape),
+    operator("Squeeze", &[1, 13], squeeze),
+    operator("Unsqueeze", &[1, 13], unsqueeze),
+];
+
+/// 0 copies the operand's size (unless `allowzero`), -1 is what is left.
+fn reshape(ctx: &mut NodeContext<'_>) -> Imported {
+    let x = ctx.input(0)?;
+    let own = ctx.shape(x)?;
+    let zero_is_zero = ctx.flag("allowzero", false)?;
+    let asked = ctx.sizes_of(1)?;
+    if asked.iter().any(|&dim| may_be_special(ctx, dim)) {
+        return one(reshape_by_data(ctx, x, &own, &asked, zero_is_zero)?);
+    }
+    let mut dims = Vec::with_capacity(asked.len());
+    for (axis, &dim) in asked.iter().enumerate() {
+        dims.push(match ctx.known(dim) {
+            Some(-1) => None,
+            Some(0) if !zero_is_zero => match own.get(axis) {
+                Some(&size) => Some(size),
+                None => {
+                    let found = format!("0 at position {axis}");
+                    let expected = format!("sizes to copy only on the {} axes", own.len());
+                    return Err(ctx.operand_error(1, expected, found));
+                }
+            },
+            _ => Some(dim),
+        });
+    }
+    one(ctx.build(|builder| builder.reshape_inferring(x, &dims))?)
+}
+
+/// Whether a size that is no constant may be -1; one that may be 0 is taken as a size.
+fn may_be_special(ctx: &NodeContext<'_>, dim: DimId) -> bool {
+    ctx.known(dim).is_none() && ctx.range(dim).min.is_none_or(|min| min < 0)
+}
+
+/// A shape that only the data say: what -1 and 0 mean is written into the sizes.
+///
+/// With `s` the element: `missing = max(0, -s)` is 1 for -1, `copies = max(0, 1 - |s|)` is 1 for 0.
+fn reshape_by_data(
+    ctx: &mut NodeContext<'_>,
+    x: ValueId,
+    own: &[DimId],
+    asked: &[DimId],
+    zero_is_zero: bool,
+) -> Result<ValueId, Error> {
+    let dims = ctx.sizes(|table| {
+        let (zero, one) = (table.constant(0), table.constant(1));
+        let mut given = Vec::with_capacity(asked.len());
+        let mut missing = Vec::with_capacity(asked.len());
+        for (axis, &size) in asked.iter().enumerate() {
+            let negative = table.neg(size)?;
+            let is_missing = table.max(negative, zero)?;
+            let mut dim = table.max(size, zero)?;
+            if let Some(&copied) = own.get(axis)
+                && !zero_is_zero
+            {
+                let magnitude = table.max(size, negative)?;
+                let is_zero = table.sub(one, magnitude)?;
+                let is_zero = table.max(is_zero, zero)?;
+                let copied = table.mul(is_zero, copied)?;
+                dim = table.add(dim, copied)?;
+            }
+            given.push(dim);
+            missing.push(is_missing);
+        }
+        let mut factors = Vec::with_capacity(asked.len());
+        for (&dim, &is_missing) in given.iter().zip(&missing) {
+            factors.push(table.add(dim, is_missing)?);
+        }
+        let rest = table.product(&factors)?;
+        let rest = table.max(rest, one)?;
+        let total = table.product(own)?;
+        let left = table.floor_div(total, rest)?;
+        let mut dims = Dims::new();
+        for (&dim, &is_missing) in given.iter().zip(&missing) {
+            let inferred = table.mul(is_missing, left)?;
+            dims.push(table.add(dim, inferred)?);
+        }
+        Ok(dims)
+    })?;
+    ctx.reshape(x, &dims)
+}
+
+fn flatten(ctx: &mut NodeContext<'_>) -> Imported {
+    let x = ctx.input(0)?;
+    // `axis` may also be the rank.
+    let rank = ctx.rank(x)?;
+    let axis = ctx.attributes().get_or("axis", 1_i64)?;
+    let axis = if axis < 0 {
+        ctx.axis(axis, rank)?
+    } else {
+        ctx.axis(axis, rank + 1)?
+    };
+    one(ctx.build(|builder| builder.flatten(x, axis))?)
+}
+
+fn squeeze(ctx: &mut NodeContext<'_>) -> Imported {
+    let x = ctx.input(0)?;
+    let dims = ctx.shape(x)?;
+    let axes = match ctx.axes(13)? {
+        Some(axes) => ctx.ascending(&axes, dims.len())?.to_vec(),
+        None => unit_axes(ctx, &dims)?,
+    };
+    one(ctx.build(|builder| builder.squeeze(x, &axes))?)
+}
+
+/// The axes of size 1. A result's rank must be known, so a size that could be 1 or more is
+/// required not to be 1: a call with that size fails and is not answered wrongly.
+fn unit_axes(ctx: &mut NodeContext<'_>, dims: &[DimId]) -> Result<Vec<usize>, Error> {
+    let mut axes = Vec::new();
+    let unit = ctx.size(1);
+    for (axis, &dim) in dims.iter().enumerate() {
+        match ctx.builder().dims().equal(dim, unit) {
+            Proof::Proved => axes.push(axis),
+            Proof::Disproved => {}
+            Proof::Unknown if ctx.is_nested() => {
+                let what = format!("no axes, where axis {axis} may or may not be of size 1");
+                return Err(ctx.unsupported(what));
+            }
+            Proof::Unknown => {
+                let node = ctx.node().path();
+                let origin =
+                    format!("{node}: it has no axes, so axis {axis} must not be of size 1");
+                let fact = ContractFact {
+                    predicate: Predicate::NotEqual(dim, unit),
+                    origin: FactOrigin::Required(origin),
+                };
+                ctx.sizes(|table| table.assume(fact))?;
+            }
+        }
+    }
+    Ok(axes)
+}
+
+fn unsqueeze(ctx: &mut NodeContext<'_>) -> Imported {
+    let x = ctx.input(0)?;
+    let axes = ctx.axes(13)?;
+    let axes = axes.ok_or_else(|| ctx.attribute_error("axes", "axes", "none"))?;
+    let rank = ctx.rank(x)? + axes.len();
+    let axes = ctx.ascending(&axes, rank)?;
+    one(ctx.build(|builder| builder.unsqueeze(x, &axes))?)
+}

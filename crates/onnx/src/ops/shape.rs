@@ -1,0 +1,68 @@
+//! Sizes as data, and values that stay what they are.
+
+use kiln_tensor::DType;
+use smallvec::smallvec;
+
+use super::support::{Imported, one, operator};
+use crate::NodeContext;
+use crate::import::Operator;
+
+pub(super) const OPERATORS: &[Operator] = &[
+    operator("Dropout", &[7, 10, 12], dropout),
+    operator("Identity", &[1], identity),
+    operator("Shape", &[1], shape),
+    operator("Size", &[1], size),
+];
+
+fn identity(ctx: &mut NodeContext<'_>) -> Imported {
+    one(ctx.input(0)?)
+}
+
+/// The sizes of axes `start..end`; positions outside are cut off.
+fn shape(ctx: &mut NodeContext<'_>) -> Imported {
+    let x = ctx.input(0)?;
+    let dims = ctx.shape(x)?;
+    let rank = i64::try_from(dims.len()).unwrap_or(i64::MAX);
+    let position = |at: i64| {
+        let from_start = if at < 0 { at.saturating_add(rank) } else { at };
+        usize::try_from(from_start.clamp(0, rank)).unwrap_or(0)
+    };
+    let start = position(ctx.attributes().get_or("start", 0)?);
+    let end = position(ctx.attributes().get_or("end", i64::MAX)?);
+    let wanted = dims.get(start..end).unwrap_or_default();
+    one(ctx.build(|builder| builder.dims_tensor(wanted))?)
+}
+
+fn size(ctx: &mut NodeContext<'_>) -> Imported {
+    let x = ctx.input(0)?;
+    let dims = ctx.shape(x)?;
+    let count = ctx.product(&dims)?;
+    one(ctx.dim_as_data(count)?)
+}
+
+/// Nothing is dropped: models are imported to be run. The mask says that everything was kept.
+fn dropout(ctx: &mut NodeContext<'_>) -> Imported {
+    let x = ctx.input(0)?;
+    if ctx.version() >= 12 && is_training(ctx)? {
+        return Err(ctx.unsupported("dropping elements, as in training"));
+    }
+    if !ctx.wants_output(1) {
+        return one(x);
+    }
+    let dims = ctx.shape(x)?;
+    // Version 7 gave the mask the dtype of the data.
+    let old = ctx.version() < 10;
+    let dtype = if old { ctx.dtype(x)? } else { DType::Bool };
+    let mask = ctx.filled(dtype, 1.0, &dims)?;
+    Ok(smallvec![x, mask])
+}
+
+/// Whether the mode operand may be true while the ratio operand may be above 0.
+fn is_training(ctx: &NodeContext<'_>) -> Result<bool, crate::Error> {
+    let Some(mode) = ctx.optional(2) else {
+        return Ok(false);
+    };
+    let off = ctx.constant_integers(mode).is_some_and(|mode| mode == [0]);
+    let ratio = ctx.optional(1).and_then(|ratio| ctx.constant_number(ratio));
+    Ok(!off && ratio != Some(0.0))
+}

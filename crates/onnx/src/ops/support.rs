@@ -1,0 +1,286 @@
+//! What many importers need: scalars, casts, operands that say sizes, simple movements.
+
+use kiln_ir::{Indices, Op, ReduceFunction, ValueId};
+use kiln_symbolic_shape::{DimId, DimRange};
+use kiln_tensor::{DType, Tensor};
+use smallvec::smallvec;
+
+use crate::import::{Operator, Outputs};
+use crate::{Error, NodeContext};
+
+pub(super) type Imported = Result<Outputs, Error>;
+
+/// A table entry.
+pub(super) const fn operator(
+    name: &'static str,
+    since: &'static [i64],
+    import: fn(&mut NodeContext<'_>) -> Imported,
+) -> Operator {
+    Operator {
+        name,
+        since,
+        import,
+    }
+}
+
+/// One result.
+pub(super) fn one(value: ValueId) -> Imported {
+    Ok(smallvec![value])
+}
+
+/// # Constants
+impl NodeContext<'_> {
+    /// A constant scalar; integers truncate the number.
+    pub(super) fn scalar(&mut self, dtype: DType, number: f64) -> Result<ValueId, Error> {
+        self.build(|builder| builder.scalar(dtype, number))
+    }
+
+    /// A constant scalar of the dtype of `value`.
+    pub(super) fn scalar_like(&mut self, value: ValueId, number: f64) -> Result<ValueId, Error> {
+        let dtype = self.dtype(value)?;
+        self.scalar(dtype, number)
+    }
+
+    /// A constant scalar of i64.
+    pub(super) fn integer(&mut self, value: i64) -> Result<ValueId, Error> {
+        self.add_constant(Tensor::scalar(value))
+    }
+
+    /// The floats of a constant, as `f64`.
+    pub(super) fn constant_floats(&self, value: ValueId) -> Option<Vec<f64>> {
+        let tensor = self.constant(value)?;
+        match tensor.dtype() {
+            DType::F32 => Some(to_f64(tensor.to_vec::<f32>().ok()?)),
+            DType::F64 => tensor.to_vec::<f64>().ok(),
+            DType::F16 => Some(to_f64(tensor.to_vec::<kiln_tensor::f16>().ok()?)),
+            DType::BF16 => Some(to_f64(tensor.to_vec::<kiln_tensor::bf16>().ok()?)),
+            _ => None,
+        }
+    }
+
+    /// The only number of a constant, of any dtype but bool.
+    pub(super) fn constant_number(&self, value: ValueId) -> Option<f64> {
+        let numbers = self.constant_floats(value).or_else(|| {
+            let integers = self.constant_integers(value)?;
+            Some(integers.into_iter().map(|integer| integer as f64).collect())
+        })?;
+        match numbers.as_slice() {
+            [number] => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+fn to_f64<T: Into<f64>>(elements: Vec<T>) -> Vec<f64> {
+    elements.into_iter().map(Into::into).collect()
+}
+
+/// # Operands that say something
+impl NodeContext<'_> {
+    /// The integers that operand `index` holds, if it is there; they must be constant.
+    pub(super) fn optional_integers(&self, index: usize) -> Result<Option<Vec<i64>>, Error> {
+        let Some(value) = self.optional(index) else {
+            return Ok(None);
+        };
+        match self.constant_integers(value) {
+            Some(integers) => Ok(Some(integers)),
+            None => Err(self.operand_error(
+                index,
+                "integers that are known when the model is imported",
+                self.builder().describe(value),
+            )),
+        }
+    }
+
+    /// The integers that operand `index` holds; they must be constant.
+    pub(super) fn integers(&self, index: usize) -> Result<Vec<i64>, Error> {
+        self.input(index)?;
+        Ok(self.optional_integers(index)?.unwrap_or_default())
+    }
+
+    /// The elements of operand `index`, a small integer tensor, as sizes; data become sizes where
+    /// they are not known before.
+    pub(super) fn sizes_of(&mut self, index: usize) -> Result<Vec<DimId>, Error> {
+        let value = self.input(index)?;
+        self.sizes_in(value)
+    }
+
+    /// The elements of a small integer tensor as sizes.
+    pub(super) fn sizes_in(&mut self, value: ValueId) -> Result<Vec<DimId>, Error> {
+        if let Some(known) = self.builder().known_values(value) {
+            return Ok(known.to_vec());
+        }
+        let flat = match self.rank(value)? {
+            0 | 1 => value,
+            _ => self.flat(value)?,
+        };
+        self.build(|builder| builder.bind(flat))
+    }
+
+    /// Axes that an attribute (before `input_since`) or operand 1 (from then on) says.
+    pub(super) fn axes(&self, input_since: i64) -> Result<Option<Vec<i64>>, Error> {
+        if self.version() < input_since {
+            Ok(self
+                .attributes()
+                .get::<&[i64]>("axes")?
+                .map(<[i64]>::to_vec))
+        } else {
+            self.optional_integers(1)
+        }
+    }
+
+    /// Axes from the start, ascending, each once.
+    pub(super) fn ascending(&self, axes: &[i64], rank: usize) -> Result<Indices, Error> {
+        let axes = axes.iter().map(|&axis| self.axis(axis, rank));
+        let mut axes = axes.collect::<Result<Indices, Error>>()?;
+        axes.sort_unstable();
+        let given = axes.len();
+        axes.dedup();
+        if axes.len() == given {
+            Ok(axes)
+        } else {
+            Err(self.attribute_error("axes", "each axis once", "one twice"))
+        }
+    }
+
+    /// The attribute `axis`, counted from the start.
+    pub(super) fn axis_attribute(&self, default: i64, rank: usize) -> Result<usize, Error> {
+        let axis = self.attributes().get_or("axis", default)?;
+        self.axis(axis, rank)
+    }
+
+    /// Whether the attribute `name` is not 0.
+    pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, Error> {
+        Ok(self.attributes().get_or(name, i64::from(default))? != 0)
+    }
+}
+
+/// # Sizes
+impl NodeContext<'_> {
+    /// What a size is known to be.
+    pub(super) fn range(&self, dim: DimId) -> DimRange {
+        self.builder().dims().range(dim)
+    }
+
+    /// The size, if it is constant.
+    pub(super) fn known(&self, dim: DimId) -> Option<i64> {
+        self.builder().dims().as_constant(dim)
+    }
+
+    /// The product of sizes.
+    pub(super) fn product(&mut self, dims: &[DimId]) -> Result<DimId, Error> {
+        self.sizes(|table| table.product(dims))
+    }
+
+    /// A size as a scalar of i64.
+    pub(super) fn dim_as_data(&mut self, dim: DimId) -> Result<ValueId, Error> {
+        let vector = self.build(|builder| builder.dims_tensor(&[dim]))?;
+        self.reshape(vector, &[])
+    }
+}
+
+/// # Simple operations
+impl NodeContext<'_> {
+    pub(super) fn cast(&mut self, value: ValueId, to: DType) -> Result<ValueId, Error> {
+        self.build(|builder| builder.cast(value, to))
+    }
+
+    pub(super) fn reshape(&mut self, value: ValueId, dims: &[DimId]) -> Result<ValueId, Error> {
+        self.build(|builder| builder.reshape(value, dims))
+    }
+
+    /// All elements along one axis.
+    pub(super) fn flat(&mut self, value: ValueId) -> Result<ValueId, Error> {
+        self.build(|builder| builder.reshape_inferring(value, &[None]))
+    }
+
+    /// A tensor of one element as a scalar.
+    pub(super) fn as_scalar(&mut self, value: ValueId) -> Result<ValueId, Error> {
+        self.reshape(value, &[])
+    }
+
+    /// As the builder's, the value itself where nothing moves.
+    pub(super) fn transpose(&mut self, value: ValueId, axes: &[usize]) -> Result<ValueId, Error> {
+        if axes.iter().copied().eq(0..axes.len()) && axes.len() == self.rank(value)? {
+            return Ok(value);
+        }
+        self.build(|builder| builder.transpose(value, axes))
+    }
+
+    /// Entries `start..start + size` of one axis, constant.
+    pub(super) fn narrow(
+        &mut self,
+        value: ValueId,
+        axis: usize,
+        start: i64,
+        size: i64,
+    ) -> Result<ValueId, Error> {
+        let (start, size) = (self.size(start), self.size(size));
+        self.build(|builder| builder.slice_axis(value, axis, start, size))
+    }
+
+    /// The entry of one axis at a constant index; the axis goes.
+    pub(super) fn entry(
+        &mut self,
+        value: ValueId,
+        axis: usize,
+        index: i64,
+    ) -> Result<ValueId, Error> {
+        let entry = self.narrow(value, axis, index, 1)?;
+        self.build(|builder| builder.squeeze(entry, &[axis]))
+    }
+
+    pub(super) fn reduce(
+        &mut self,
+        function: ReduceFunction,
+        value: ValueId,
+        axes: &[usize],
+        keep_dims: bool,
+    ) -> Result<ValueId, Error> {
+        self.build(|builder| builder.reduce(value, function, axes, keep_dims))
+    }
+
+    /// A scalar repeated to sizes; not materialised.
+    pub(super) fn filled(
+        &mut self,
+        dtype: DType,
+        number: f64,
+        dims: &[DimId],
+    ) -> Result<ValueId, Error> {
+        self.build(|builder| {
+            let scalar = builder.scalar(dtype, number)?;
+            builder.broadcast_to(scalar, dims)
+        })
+    }
+
+    pub(super) fn add(&mut self, left: ValueId, right: ValueId) -> Result<ValueId, Error> {
+        self.map("add", &[left, right])
+    }
+
+    pub(super) fn sub(&mut self, left: ValueId, right: ValueId) -> Result<ValueId, Error> {
+        self.map("sub", &[left, right])
+    }
+
+    pub(super) fn mul(&mut self, left: ValueId, right: ValueId) -> Result<ValueId, Error> {
+        self.map("mul", &[left, right])
+    }
+
+    pub(super) fn div(&mut self, left: ValueId, right: ValueId) -> Result<ValueId, Error> {
+        self.map("div", &[left, right])
+    }
+
+    /// Matrices along the last two axes, multiplied; operands and result of one dtype.
+    pub(super) fn matmul(&mut self, left: ValueId, right: ValueId) -> Result<ValueId, Error> {
+        let out = self.dtype(left)?;
+        self.op(Op::Matmul { out }, &[left, right])
+    }
+
+    /// Times a number of the value's dtype; 1 changes nothing.
+    pub(super) fn scaled(&mut self, value: ValueId, factor: f64) -> Result<ValueId, Error> {
+        if factor == 1.0 {
+            return Ok(value);
+        }
+        let factor = self.scalar_like(value, factor)?;
+        self.mul(value, factor)
+    }
+}
