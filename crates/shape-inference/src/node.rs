@@ -6,7 +6,6 @@ use crate::error::{InferError, InferErrorKind};
 use kiln_ir::{Op, OpData, RegionId, ValueId};
 use kiln_symbolic_shape::{DimError, SymbolId};
 use kiln_tensor::TensorError;
-use std::borrow::Cow;
 
 /// An op with its operands, regions and symbols.
 #[derive(Clone, Debug)]
@@ -19,38 +18,35 @@ pub struct Node<'a> {
     pub regions: &'a [RegionId],
     /// The symbols it gives a value.
     pub symbols: &'a [SymbolId],
-    /// What messages call it besides its mnemonic: the path of the source node, or a result's id.
-    pub origin: Option<Cow<'a, str>>,
+    /// The path of the source node, for messages.
+    pub origin: Option<&'a str>,
+    /// Its first result, or the one it is about to get: what messages name where there is no origin.
+    pub result: Option<ValueId>,
 }
 
 impl<'a> Node<'a> {
     /// The node of an op that stands in a graph.
     pub fn of_op(data: &'a OpData) -> Self {
-        let origin = match &data.origin {
-            Some(origin) => Some(Cow::Borrowed(&**origin)),
-            None => data
-                .results
-                .first()
-                .map(|value| Cow::Owned(value.to_string())),
-        };
         Self {
             op: &data.op,
             operands: &data.operands,
             regions: &data.regions,
             symbols: &data.symbols,
-            origin,
+            origin: data.origin.as_deref(),
+            result: data.results.first().copied(),
         }
     }
 
     /// What messages call the op, such as `matmul (encoder/MatMul_3)`; safe to print.
     pub fn label(&self) -> String {
         let mnemonic = match self.op {
-            Op::Custom { name, .. } => format!("custom {:?}", name),
+            Op::Custom { name, .. } => format!("custom {name:?}"),
             op => op.mnemonic().to_owned(),
         };
-        match &self.origin {
-            Some(origin) => format!("{mnemonic} ({})", origin.escape_debug()),
-            None => mnemonic,
+        match (self.origin, self.result) {
+            (Some(origin), _) => format!("{mnemonic} ({})", origin.escape_debug()),
+            (None, Some(result)) => format!("{mnemonic} ({result})"),
+            (None, None) => mnemonic,
         }
     }
 

@@ -9,11 +9,11 @@ use crate::engine::ShapeInferenceEngine;
 use crate::error::InferError;
 use crate::node::Node;
 use crate::rule::Inferred;
+use cranelift_entity::EntityRef;
 use kiln_ir::text::{NewResults, ResultTypes, read_with};
-use kiln_ir::{BlobMap, Graph, OpId, Type};
+use kiln_ir::{BlobMap, Graph, OpId, Type, ValueId};
 use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
 use smallvec::SmallVec;
-use std::borrow::Cow;
 
 /// Reads a graph, filling in the types that the text leaves out; large constants come from `blobs`.
 ///
@@ -75,7 +75,8 @@ impl InferredTypes {
             operands: new.operands,
             regions: new.regions,
             symbols: new.symbols,
-            origin: new.origin.map(Cow::Borrowed),
+            origin: new.origin,
+            result: Some(ValueId::new(graph.n_values())),
         };
         self.state.depth = new.depth;
         let mut ctx = InferenceContext::new(graph, &mut self.state);

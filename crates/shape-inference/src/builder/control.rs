@@ -10,10 +10,10 @@ use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
 use crate::node::Node;
 use crate::rules::{if_results, loop_results};
+use cranelift_entity::EntityRef;
 use kiln_ir::{Op, REGION_DEPTH_LIMIT, RegionId, Type, ValueId};
 use kiln_symbolic_shape::{Proof, SymbolId};
 use kiln_tensor::DType;
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// How many loop bodies one builder may build again; beyond it, every size of a carried value is
@@ -274,7 +274,8 @@ impl GraphBuilder {
             operands,
             regions,
             symbols: &[],
-            origin: origin.as_deref().map(Cow::Borrowed),
+            origin: origin.as_deref(),
+            result: Some(ValueId::new(self.graph.n_values())),
         };
         let mut ctx = InferenceContext::new(&mut self.graph, &mut self.state);
         let results = match op {

@@ -26,13 +26,12 @@ use crate::error::{InferError, InferErrorKind};
 use crate::known::KnownValue;
 use crate::node::Node;
 use crate::rule::Inferred;
-use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
+use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_ir::{Constant, Dims, Graph, NewOp, Op, RegionId, TensorType, Type, ValueId, verify};
 use kiln_symbolic_shape::{DimError, DimId, DimTable, SymbolId};
 use kiln_tensor::{DType, Tensor};
 use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -323,7 +322,8 @@ impl GraphBuilder {
             operands,
             regions,
             symbols,
-            origin: origin.as_deref().map(Cow::Borrowed),
+            origin: origin.as_deref(),
+            result: Some(ValueId::new(self.graph.n_values())),
         };
         self.check_places(&node.label(), operands)?;
         let mut ctx = InferenceContext::new(&mut self.graph, &mut self.state);

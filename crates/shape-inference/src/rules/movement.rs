@@ -184,7 +184,7 @@ fn slice(
                 return Err(node.error(InferErrorKind::OutOfBounds {
                     what: format!("the {what} index on axis {axis}"),
                     operand: ctx.describe(node.operand(0)?),
-                    expected: format!("0 to {} - 1", ctx.show(dim)),
+                    expected: format!("an index in [0, {})", ctx.show(dim)),
                     found: ctx.show(index),
                 }));
             }
