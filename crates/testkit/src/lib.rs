@@ -1,1 +1,31 @@
-//! Development tools for Kiln: generators, oracles, fault injection.
+//! Development tools for Kiln, shared by tests, fuzz targets and benches.
+//!
+//! | module | what is there |
+//! |---|---|
+//! | [`random`] | choices from bytes: a fuzzer's, or those of a seed |
+//! | [`generate`] | random valid graphs of every core op, and inputs for them |
+//! | [`oracle`] | whether two results are the same, as far as they have to be |
+//! | [`laws`] | what holds for every graph: its text, types and hash |
+//!
+//! ```
+//! use arbitrary::Unstructured;
+//! use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
+//! use kiln_testkit::{laws, random::seeded_bytes};
+//!
+//! let bytes = seeded_bytes(7, 4096);
+//! let mut choices = Unstructured::new(&bytes);
+//! let graph = random_graph(&mut choices, &GraphOptions::default())?;
+//! laws::check_graph(&graph)?;
+//! if let Some(shapes) = input_shapes(&mut choices, &graph)? {
+//!     let inputs = input_tensors(&mut choices, &graph, &shapes, Flavor::Small)?;
+//!     assert_eq!(inputs.len(), graph.inputs().len());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod generate;
+pub mod laws;
+pub mod oracle;
+pub mod random;

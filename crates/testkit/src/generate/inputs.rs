@@ -1,0 +1,97 @@
+//! Inputs for a graph: sizes for its symbols, then tensors of those sizes.
+
+use super::elements::{Flavor, random_tensor};
+use crate::random::SplitMix64;
+use arbitrary::Unstructured;
+use kiln_ir::Graph;
+use kiln_symbolic_shape::{Binding, SymbolId};
+use kiln_tensor::Tensor;
+use std::collections::BTreeSet;
+
+/// Sizes to try: 0, 1 and 2 above all, then vector widths and their neighbours, and primes.
+const SIZES: [i64; 22] = [
+    1, 2, 3, 0, 1, 2, 4, 5, 0, 1, 6, 7, 8, 9, 10, 12, 13, 15, 16, 17, 31, 33,
+];
+
+/// How many values are tried for one symbol, and how often all of them.
+const ATTEMPTS: usize = 16;
+
+/// Shapes for a graph's inputs under random values of its symbols; `None` where the values that
+/// were tried break a fact, or where an input is no tensor.
+///
+/// # Errors
+/// When the source of choices fails.
+pub fn input_shapes(
+    choices: &mut Unstructured<'_>,
+    graph: &Graph,
+) -> arbitrary::Result<Option<Vec<Vec<usize>>>> {
+    let dims = graph.dims();
+    let symbols: BTreeSet<SymbolId> = graph
+        .inputs()
+        .iter()
+        .flat_map(|&input| graph.ty(input).innermost().dims.iter())
+        .filter_map(|&dim| dims.as_symbol(dim))
+        .collect();
+    for _ in 0..ATTEMPTS {
+        let mut binding = Binding::new();
+        for &symbol in &symbols {
+            let info = dims.symbol_info(symbol);
+            let mut value = info.min();
+            for _ in 0..ATTEMPTS {
+                let candidate = *choices.choose(&SIZES)?;
+                if info.allows(candidate) {
+                    value = candidate;
+                    break;
+                }
+            }
+            if binding.set(symbol, value).is_err() {
+                unreachable!("each symbol is set once");
+            }
+        }
+        if dims.check(&binding).is_ok()
+            && let Some(shapes) = evaluate(graph, &binding)
+        {
+            return Ok(Some(shapes));
+        }
+    }
+    Ok(None)
+}
+
+fn evaluate(graph: &Graph, binding: &Binding) -> Option<Vec<Vec<usize>>> {
+    let shape = |&input| {
+        let ty = graph.tensor_ty(input)?;
+        let size = |&dim| usize::try_from(graph.dims().evaluate(dim, binding).ok()?).ok();
+        ty.dims.iter().map(size).collect()
+    };
+    graph.inputs().iter().map(shape).collect()
+}
+
+/// Random tensors of these shapes for a graph's inputs; of equal types some may be one tensor twice.
+///
+/// # Errors
+/// When the source of choices fails, or the tensors do not fit into memory.
+pub fn input_tensors(
+    choices: &mut Unstructured<'_>,
+    graph: &Graph,
+    shapes: &[Vec<usize>],
+    flavor: Flavor,
+) -> arbitrary::Result<Vec<Tensor>> {
+    let mut random = SplitMix64::new(choices.arbitrary()?);
+    let mut tensors: Vec<Tensor> = Vec::with_capacity(shapes.len());
+    for (&input, shape) in graph.inputs().iter().zip(shapes) {
+        let dtype = graph.ty(input).innermost().dtype;
+        let alike = |tensor: &&Tensor| tensor.dtype() == dtype && tensor.shape() == shape;
+        let aliased = tensors
+            .iter()
+            .find(alike)
+            .filter(|_| random.below(4) == 0)
+            .cloned();
+        let tensor = match aliased {
+            Some(tensor) => tensor,
+            None => random_tensor(&mut random, dtype, shape, flavor)
+                .map_err(|_| arbitrary::Error::IncorrectFormat)?,
+        };
+        tensors.push(tensor);
+    }
+    Ok(tensors)
+}

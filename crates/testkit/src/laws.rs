@@ -1,0 +1,180 @@
+//! Laws that every valid graph obeys: of its text, its types and its hash.
+
+use kiln_interpreter::{InterpretError, bind_symbols};
+use kiln_ir::{BlobMap, Constant, Graph, Op, structural_hash, text, verify};
+use kiln_shape_inference::{check_types, read_graph};
+use kiln_tensor::Tensor;
+
+/// A law that a graph breaks, with the graph's text where that helps.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BrokenLaw {
+    /// The verifier rejects it.
+    #[error("verify: {errors}\n{text}")]
+    Verify {
+        /// What the verifier says.
+        errors: String,
+        /// The graph.
+        text: String,
+    },
+    /// Its types do not follow from its operands.
+    #[error("check_types: {errors}\n{text}")]
+    Types {
+        /// What inference says.
+        errors: String,
+        /// The graph.
+        text: String,
+    },
+    /// A reader rejects what the printer wrote.
+    #[error("{reader} rejects what was printed: {errors}\n{text}")]
+    Read {
+        /// Which reader.
+        reader: &'static str,
+        /// What it says.
+        errors: String,
+        /// The graph.
+        text: String,
+    },
+    /// Printing what was read gives another text.
+    #[error(
+        "printed again after {reader}, a line differs: expected {expected:?}, found {found:?}\n{text}"
+    )]
+    Fixpoint {
+        /// Which reader.
+        reader: &'static str,
+        /// The line as printed first.
+        expected: String,
+        /// The line as printed again.
+        found: String,
+        /// The graph.
+        text: String,
+    },
+    /// Reading what was printed changes the structural hash.
+    #[error("the structural hash changes by printing and reading\n{text}")]
+    Hash {
+        /// The graph.
+        text: String,
+    },
+    /// An output's type says another shape than the output has.
+    #[error("output {output}: expected {expected}, found {found}")]
+    OutputType {
+        /// Which output.
+        output: usize,
+        /// Its type in the graph.
+        expected: String,
+        /// What was computed.
+        found: String,
+    },
+    /// The shapes do not fit the graph after all.
+    #[error(transparent)]
+    Bind(#[from] InterpretError),
+}
+
+/// Checks that a graph is valid and that printing and reading it are each other's inverse.
+///
+/// # Errors
+/// The first law that is broken.
+pub fn check_graph(graph: &Graph) -> Result<(), BrokenLaw> {
+    let printed = text::print(graph);
+    if let Err(errors) = verify(graph) {
+        let errors = errors.to_string();
+        return Err(BrokenLaw::Verify {
+            errors,
+            text: printed,
+        });
+    }
+    if let Err(errors) = check_types(graph) {
+        let errors = errors.to_string();
+        return Err(BrokenLaw::Types {
+            errors,
+            text: printed,
+        });
+    }
+    check_text(graph, printed)
+}
+
+/// Checks that both readers read what the printer writes, to a graph that prints and hashes alike.
+///
+/// # Errors
+/// The first law that is broken.
+pub fn check_text(graph: &Graph, printed: String) -> Result<(), BrokenLaw> {
+    let blobs = blobs_of(graph);
+    let read = [
+        ("the typed reader", text::read(&printed, &blobs)),
+        ("the inferring reader", read_graph(&printed, &blobs)),
+    ];
+    for (reader, read) in read {
+        let again = match read {
+            Ok(again) => again,
+            Err(errors) => {
+                let errors = errors.render(&printed);
+                return Err(BrokenLaw::Read {
+                    reader,
+                    errors,
+                    text: printed,
+                });
+            }
+        };
+        let reprinted = text::print(&again);
+        if reprinted != printed {
+            let differing = printed.lines().zip(reprinted.lines()).find(|(a, b)| a != b);
+            let (expected, found) = differing.unwrap_or(("the same lines", "more or fewer lines"));
+            let (expected, found) = (expected.to_owned(), found.to_owned());
+            return Err(BrokenLaw::Fixpoint {
+                reader,
+                expected,
+                found,
+                text: printed,
+            });
+        }
+        if structural_hash(&again) != structural_hash(graph) {
+            return Err(BrokenLaw::Hash { text: printed });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that outputs have the shapes that the graph's types say for these inputs, as far as those
+/// follow from the inputs alone.
+///
+/// # Errors
+/// The first output that has not.
+pub fn check_output_types(
+    graph: &Graph,
+    inputs: &[Tensor],
+    outputs: &[Tensor],
+) -> Result<(), BrokenLaw> {
+    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+    let binding = bind_symbols(graph, &shapes)?;
+    for (index, (&value, tensor)) in graph.outputs().iter().zip(outputs).enumerate() {
+        let ty = graph.ty(value).innermost();
+        let size = |&dim| graph.dims().evaluate(dim, &binding).ok();
+        let same_size = |(dim, &found): (_, &usize)| {
+            size(dim).is_none_or(|size| usize::try_from(size) == Ok(found))
+        };
+        let same = ty.dtype == tensor.dtype()
+            && ty.rank() == tensor.rank()
+            && ty.dims.iter().zip(tensor.shape()).all(same_size);
+        if !same {
+            return Err(BrokenLaw::OutputType {
+                output: index,
+                expected: graph.ty(value).display(graph.dims()).to_string(),
+                found: format!("{}{:?}", tensor.dtype(), tensor.shape()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The constants that a graph's text leaves out.
+pub fn blobs_of(graph: &Graph) -> BlobMap {
+    let mut blobs = BlobMap::new();
+    let constants = graph.ops().filter_map(|(_, data)| match &data.op {
+        Op::Constant(constant) => Some(constant),
+        _ => None,
+    });
+    for constant in constants.filter(|constant| !Constant::is_inline(constant)) {
+        blobs.insert(constant.clone());
+    }
+    blobs
+}

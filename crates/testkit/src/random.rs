@@ -1,0 +1,76 @@
+//! Where random choices come from: bytes, so that a fuzzer and a seed drive the same generators.
+//!
+//! A fuzzer's bytes are its own; a test makes its from a seed with [`seeded_bytes`]. Elements of
+//! tensors come from a [`SplitMix64`] that is seeded with a few of those bytes, so that a short
+//! input still fills a large tensor.
+
+/// A small, fast generator of 64-bit numbers (Steele, Lea and Flood, 2014), the same everywhere.
+#[derive(Clone, Debug)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// A generator that starts at `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `n`, 0 where `n` is 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next_u64().checked_rem(n).unwrap_or(0)
+    }
+
+    /// A number from `low` to `high`, both included; `low` where `high` is less.
+    pub fn between(&mut self, low: i64, high: i64) -> i64 {
+        let span = high.saturating_sub(low).max(0) as u64;
+        low.saturating_add_unsigned(self.below(span.saturating_add(1)))
+    }
+}
+
+/// `length` bytes that follow from `seed`.
+pub fn seeded_bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = SplitMix64::new(seed);
+    let words = length.div_ceil(8);
+    let mut bytes: Vec<u8> = (0..words)
+        .flat_map(|_| random.next_u64().to_le_bytes())
+        .collect();
+    bytes.truncate(length);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sequence_is_the_published_one() {
+        // The reference implementation's first outputs for seed 1234567.
+        let mut random = SplitMix64::new(1_234_567);
+        let first = [random.next_u64(), random.next_u64(), random.next_u64()];
+        assert_eq!(
+            first,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
+        );
+    }
+
+    #[test]
+    fn ranges_are_kept() {
+        let mut random = SplitMix64::new(7);
+        assert!((0..100).all(|_| (-3..=4).contains(&random.between(-3, 4))));
+        assert_eq!((random.below(0), random.between(5, 2)), (0, 5));
+        assert_eq!(seeded_bytes(3, 13).len(), 13);
+        assert_eq!(seeded_bytes(3, 13), seeded_bytes(3, 16)[..13]);
+    }
+}
