@@ -262,7 +262,8 @@ impl fmt::Display for ConstraintSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::{Cursor, display_where, parse_where};
+    use crate::tests::display_where;
+    use crate::text::{Cursor, parse_where};
 
     fn all_kinds() -> ConstraintSet {
         let symbol = |name: &str| Extent::Symbol(name.into());

@@ -190,3 +190,89 @@ impl EvaluateError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_its_own_code() {
+        let text = String::new;
+        let dim = [
+            DimError::Overflow { expression: text() },
+            DimError::Broadcast {
+                left: text(),
+                right: text(),
+            },
+            DimError::DivisorNotPositive { divisor: text() },
+            DimError::Contradiction {
+                fact: text(),
+                known: text(),
+            },
+            DimError::InvalidName { name: text() },
+            DimError::DuplicateSymbol { name: text() },
+            DimError::EmptyRange {
+                name: text(),
+                found: text(),
+            },
+            DimError::Limit {
+                what: "terms",
+                given: 2,
+                limit: 1,
+            },
+            DimError::ShapeMismatch {
+                left: text(),
+                right: text(),
+                reason: text(),
+            },
+            DimError::NotConcrete {
+                shape: text(),
+                name: text(),
+            },
+            DimError::AxisOutOfRange { axis: 1, rank: 1 },
+            DimError::BindingConflict {
+                symbol: text(),
+                expected: 1,
+                given: 2,
+            },
+        ];
+        let evaluate = [
+            EvaluateError::Unbound { symbol: text() },
+            EvaluateError::Broadcast {
+                left: text(),
+                left_value: 2,
+                right: text(),
+                right_value: 3,
+            },
+            EvaluateError::DivisorNotPositive {
+                divisor: text(),
+                value: 0,
+            },
+            EvaluateError::Overflow { expression: text() },
+            EvaluateError::GuardFailed {
+                symbol: text(),
+                expected: text(),
+                given: text(),
+                origin: text(),
+            },
+        ];
+        let codes: std::collections::BTreeSet<&str> = dim
+            .iter()
+            .map(DimError::code)
+            .chain(evaluate.iter().map(EvaluateError::code))
+            .collect();
+        assert_eq!(codes.len(), dim.len() + evaluate.len());
+        assert!(codes.iter().all(|code| code.starts_with("E03")));
+        let messages = dim
+            .iter()
+            .map(ToString::to_string)
+            .chain(evaluate.iter().map(ToString::to_string));
+        for message in messages {
+            assert!(
+                message.starts_with(|c: char| c.is_lowercase() || c == ' ')
+                    && !message.ends_with('.'),
+                "{message}"
+            );
+        }
+    }
+}

@@ -98,9 +98,12 @@ impl Polynomial {
         other: &Polynomial,
         factor: i64,
     ) -> Result<Polynomial, ArithmeticFault> {
-        let scaled = |value: i64| value.checked_mul(factor).ok_or(ArithmeticFault::Overflow);
-        let plus = |a: i64, b: i64| a.checked_add(b).ok_or(ArithmeticFault::Overflow);
-        let mut result = Polynomial::constant(plus(self.constant, scaled(other.constant)?)?);
+        let sum = |a: i64, b: i64| {
+            // A product of two 64-bit integers and one more fit into 128 bits.
+            i64::try_from(i128::from(a) + i128::from(b) * i128::from(factor))
+                .map_err(|_| ArithmeticFault::Overflow)
+        };
+        let mut result = Polynomial::constant(sum(self.constant, other.constant)?);
         let (mut left, mut right) = (self.terms.iter().peekable(), other.terms.iter().peekable());
         loop {
             let order = match (left.peek(), right.peek()) {
@@ -120,7 +123,7 @@ impl Polynomial {
             if order.is_ge()
                 && let Some(term) = right.next()
             {
-                coefficient = plus(coefficient, scaled(term.coefficient)?)?;
+                coefficient = sum(coefficient, term.coefficient)?;
                 factors = Some(&term.factors);
             }
             if let Some(factors) = factors.filter(|_| coefficient != 0) {

@@ -166,3 +166,22 @@ pub(crate) fn facts() -> impl Strategy<Value = Vec<&'static str>> {
     ];
     prop::collection::vec(prop::sample::select(all), 0..4)
 }
+
+/// The predicates that `parse_where` needs to restore bounds and contract facts, separated by commas; empty when none.
+pub(crate) fn display_where(table: &DimTable) -> String {
+    let declared = table
+        .symbols()
+        .filter(|&symbol| table.definition(symbol).is_none() && table.declared_min(symbol) < 0);
+    let below_zero = declared.map(|symbol| {
+        format!(
+            "{} >= {}",
+            table.symbol_name(symbol),
+            table.declared_min(symbol)
+        )
+    });
+    let facts = table
+        .contract_facts()
+        .iter()
+        .map(|fact| table.display_predicate(&fact.predicate).to_string());
+    below_zero.chain(facts).collect::<Vec<_>>().join(", ")
+}

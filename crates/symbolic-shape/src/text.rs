@@ -8,7 +8,7 @@ mod token;
 
 pub use cursor::{Cursor, Position};
 pub use diagnostic::{Diagnostic, Diagnostics};
-pub use dim::{display_where, parse_dim, parse_predicate, parse_shape, parse_where};
+pub use dim::{parse_dim, parse_predicate, parse_shape, parse_where};
 pub use lexer::{Lexer, is_identifier};
 pub use token::{Span, Token, TokenKind};
 

@@ -56,7 +56,10 @@ pub(super) fn products_equal(
             None => right.push(dim),
         }
     }
-    if cancelled.iter().any(|&dim| table.as_constant(dim) == Some(0)) {
+    if cancelled
+        .iter()
+        .any(|&dim| table.as_constant(dim) == Some(0))
+    {
         return Some(Proof::Proved);
     }
     let known = table.contract_facts().iter().any(|fact| {
@@ -97,7 +100,8 @@ pub(super) fn reduce(
             fuel.take(&polynomial)?;
             let (factors, coefficient) = zero.leading();
             let divides = |term: &&crate::polynomial::Term| {
-                term.coefficient % coefficient == 0 && difference(&term.factors, &factors).is_some()
+                term.coefficient.checked_rem(coefficient) == Some(0)
+                    && difference(&term.factors, &factors).is_some()
             };
             if let Some(term) = polynomial.terms.iter().find(divides) {
                 let rest = difference(&term.factors, &factors)?;

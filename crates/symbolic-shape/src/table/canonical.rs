@@ -152,14 +152,16 @@ impl DimTable {
     }
 
     /// Like [`DimTable::assemble`], through derived symbols where the result would be too large.
+    ///
+    /// `polynomial` may be of another table; `atoms` says what each of its atoms is here.
     pub(super) fn rebuild(
         &mut self,
         polynomial: &Polynomial,
         atoms: &HashMap<AtomId, DimId>,
     ) -> Result<DimId, DimError> {
-        // When importing, an atom is of another table and may have no counterpart here.
-        let replace = |table: &Self, atom: AtomId| {
-            atoms.get(&atom).copied().unwrap_or_else(|| table.atoms[atom].dim)
+        let replace = |_: &Self, atom: AtomId| match atoms.get(&atom) {
+            Some(&dim) => dim,
+            None => unreachable!("every atom was rebuilt before"),
         };
         if let Ok(dim) = self
             .assemble(polynomial, replace)

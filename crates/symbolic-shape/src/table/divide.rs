@@ -109,9 +109,14 @@ impl DimTable {
             divisor
         };
         let dividend = self.finish(rest.0)?;
-        let coarse_dim = self.constant(coarse);
-        let atom = self.intern_atom(Atom::FloorDiv(dividend, coarse_dim))?;
-        let scaled = quotient.add_scaled(self.polynomial(atom), coarse / divisor)?;
+        let division = if coarse == divisor {
+            let divisor = self.constant(divisor);
+            self.intern_atom(Atom::FloorDiv(dividend, divisor))?
+        } else {
+            // Known multiples of `coarse` stay multiples, so this goes no deeper than once more.
+            self.floor_div_by_constant(dividend, coarse)?
+        };
+        let scaled = quotient.add_scaled(self.polynomial(division), coarse / divisor)?;
         self.finish(scaled)
     }
 
@@ -212,7 +217,12 @@ impl DimTable {
             let reduced = self.without_remainder(&rest, term, inner)?;
             if split(&reduced, divisor)?.1.terms.len() < split(&rest, divisor)?.1.terms.len() {
                 let division = self.floor_div_by_constant(inner, modulus)?;
-                quotient = quotient.add_scaled(self.polynomial(division), -(whole / divisor))?;
+                quotient = quotient.add_scaled(
+                    self.polynomial(division),
+                    (whole / divisor)
+                        .checked_neg()
+                        .ok_or(BuildError::Overflow)?,
+                )?;
                 rest = reduced;
             }
         }

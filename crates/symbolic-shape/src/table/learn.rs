@@ -119,8 +119,8 @@ impl DimTable {
             let excluded = polynomial
                 .constant
                 .checked_neg()
-                .filter(|value| value % coefficient == 0)
-                .map(|value| value / coefficient);
+                .filter(|value| value.checked_rem(coefficient) == Some(0))
+                .and_then(|value| value.checked_div(coefficient));
             let narrowed = match excluded {
                 Some(value) if range.min == Some(value) => DimRange {
                     min: value.checked_add(1),
@@ -159,12 +159,12 @@ impl DimTable {
             // coefficient * x + constant = 0 modulo divisor; a common factor must divide the constant, or nothing is learned.
             let common = gcd(coefficient, divisor);
             let modulus = divisor / common;
-            if polynomial.constant % common == 0
-                && let Some(residue) = solve_linear(
-                    coefficient / common,
-                    -(polynomial.constant / common),
-                    modulus,
-                )
+            let negated = polynomial
+                .constant
+                .checked_neg()
+                .ok_or(BuildError::Overflow)?;
+            if negated % common == 0
+                && let Some(residue) = solve_linear(coefficient / common, negated / common, modulus)
             {
                 let congruence = Congruence::new(modulus, residue);
                 return self.narrow_atom(
@@ -208,11 +208,12 @@ impl DimTable {
         }
         if let Some((atom, coefficient)) = sole_atom(&reduced) {
             let value = reduced.constant.checked_neg().ok_or(BuildError::Overflow)?;
-            if value % coefficient != 0 {
+            if value.checked_rem(coefficient).is_some_and(|rest| rest != 0) {
                 return Err(self.contradiction(predicate).into());
             }
+            let value = value.checked_div(coefficient).ok_or(BuildError::Overflow)?;
             let values = Values {
-                range: DimRange::point(value / coefficient),
+                range: DimRange::point(value),
                 congruence: Congruence::ANY,
             };
             return self.narrow_atom(atom, values, predicate);

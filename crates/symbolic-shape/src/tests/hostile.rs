@@ -223,3 +223,88 @@ fn tiny_limits_still_give_right_values() {
         );
     }
 }
+
+/// Values at the edges of what fits, and their neighbours.
+const EXTREMES: [i64; 8] = [i64::MIN, -(1 << 32), -1, 0, 1, 3, 1 << 62, i64::MAX];
+
+#[test]
+fn extreme_constants_never_overflow_unnoticed() {
+    for a in EXTREMES {
+        for b in EXTREMES {
+            let mut table = DimTable::new();
+            let n = table
+                .declare(crate::SymbolicDimension::integer("N"))
+                .unwrap();
+            let n = table.dim(n);
+            let (x, y) = (table.constant(a), table.constant(b));
+            check_arithmetic(&mut table, (x, a), (y, b));
+            // Linear expressions, facts about them, and proofs: right or refused, and never a panic.
+            let built = table.mul(x, n).and_then(|scaled| table.add(scaled, y));
+            let Ok(linear) = built else { continue };
+            for divisor in EXTREMES {
+                let constant = table.constant(divisor);
+                let _ = table.floor_div(linear, constant);
+                let _ = table.modulo(linear, constant);
+                let _ = table
+                    .max(linear, constant)
+                    .and_then(|max| table.bcast(max, linear));
+                for predicate in [
+                    Predicate::Equal(linear, constant),
+                    Predicate::NotEqual(linear, constant),
+                    Predicate::LessEqual(linear, constant),
+                    Predicate::Less(constant, linear),
+                    Predicate::Divides {
+                        divisor,
+                        dim: linear,
+                    },
+                    Predicate::ProductEqual(vec![linear, linear], vec![constant, linear]),
+                ] {
+                    let mut copy = table.clone();
+                    let _ = copy.prove(&predicate);
+                    let _ = copy.assume(ContractFact {
+                        predicate,
+                        origin: FactOrigin::Declared,
+                    });
+                    let _ = copy.simplify(linear);
+                }
+            }
+        }
+    }
+}
+
+fn check_arithmetic(table: &mut DimTable, (x, a): (DimId, i64), (y, b): (DimId, i64)) {
+    let (wide_a, wide_b) = (i128::from(a), i128::from(b));
+    let results = [
+        (table.add(x, y), wide_a + wide_b),
+        (table.sub(x, y), wide_a - wide_b),
+        (table.mul(x, y), wide_a * wide_b),
+        (table.neg(x), -wide_a),
+    ];
+    for (result, exact) in results {
+        let value = result.ok().and_then(|dim| table.as_constant(dim));
+        assert!(
+            value.is_none_or(|value| i128::from(value) == exact),
+            "{a} {b}: {value:?} is not {exact}"
+        );
+        assert!(
+            value.is_some() || exact.abs() >= 1 << 62,
+            "{a} {b}: {exact} was refused"
+        );
+    }
+    if b > 0 {
+        let results = [
+            (table.floor_div(x, y), a.div_euclid(b)),
+            (table.modulo(x, y), a.rem_euclid(b)),
+        ];
+        for (result, exact) in results {
+            assert_eq!(
+                result.ok().and_then(|dim| table.as_constant(dim)),
+                Some(exact),
+                "{a} {b}"
+            );
+        }
+    } else {
+        assert_eq!(table.floor_div(x, y).unwrap_err().code(), "E0303");
+        assert_eq!(table.modulo(x, y).unwrap_err().code(), "E0303");
+    }
+}

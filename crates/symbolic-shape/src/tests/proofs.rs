@@ -2,9 +2,7 @@
 
 use super::{NAMES, all_sizes, binding, config, expr, facts};
 use crate::text::{Cursor, parse_predicate, parse_where};
-use crate::{
-    ContractFact, DimId, DimTable, FactOrigin, Predicate, Proof, SymbolicDimension,
-};
+use crate::{ContractFact, DimId, DimTable, FactOrigin, Predicate, Proof, SymbolicDimension};
 use proptest::prelude::*;
 
 fn predicate(kind: usize, dims: [DimId; 4]) -> Predicate {

@@ -55,6 +55,7 @@ fn divisions_use_what_is_known() {
     check("8*(N / 8)", "N % 8 == 0", "N");
     check("H / 16 - 2*(H / 32)", "H % 32 == 0", "0");
     check("(H + 31) / 32", "H % 16 == 0", "(H + 16) / 32");
+    check("ceil(6*A / 8)", "A % 4 == 0", "3*(A / 4)");
     check("N % 8", "N % 8 == 3", "3");
     check("N / 8", "N <= 7", "0");
     check("N % 8", "N <= 7", "N");

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::text::{Cursor, display_where, parse_dim, parse_predicate, parse_shape, parse_where};
+use super::display_where;
+use crate::text::{Cursor, parse_dim, parse_predicate, parse_shape, parse_where};
 use crate::{
     Binding, ContractFact, DimId, DimImport, DimRange, DimTable, FactOrigin, Hint, Predicate,
     Proof, SymbolicDimension,

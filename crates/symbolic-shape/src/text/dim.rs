@@ -105,25 +105,6 @@ pub fn parse_where(cursor: &mut Cursor<'_>, table: &mut DimTable) -> Result<(), 
     }
 }
 
-/// The predicates that [`parse_where`] needs to restore bounds and contract facts, separated by commas; empty when none.
-pub fn display_where(table: &DimTable) -> String {
-    let declared = table
-        .symbols()
-        .filter(|&symbol| table.definition(symbol).is_none() && table.declared_min(symbol) < 0);
-    let below_zero = declared.map(|symbol| {
-        format!(
-            "{} >= {}",
-            table.symbol_name(symbol),
-            table.declared_min(symbol)
-        )
-    });
-    let facts = table
-        .contract_facts()
-        .iter()
-        .map(|fact| table.display_predicate(&fact.predicate).to_string());
-    below_zero.chain(facts).collect::<Vec<_>>().join(", ")
-}
-
 /// Reads `name >= -integer` for a name that is new.
 fn declare_negative(cursor: &mut Cursor<'_>, table: &mut DimTable) -> Result<bool, Diagnostic> {
     let start = cursor.position();
