@@ -59,6 +59,8 @@ mod replace_symbols;
 mod report;
 
 #[cfg(test)]
+mod random_graphs;
+#[cfg(test)]
 mod testing;
 
 pub use canonicalize::canonicalize;
@@ -69,7 +71,7 @@ pub use error::PassError;
 pub use fold_constants::{EXPANSION_LIMIT, WORK_LIMIT, fold_constants};
 pub use freeze_constants::{GROWTH_LIMIT, freeze_constants};
 pub use inline_control_flow::inline_control_flow;
-pub use pipeline::{PassOptions, ROUND_LIMIT, optimize, pass_names};
+pub use pipeline::{Dump, PassOptions, ROUND_LIMIT, optimize, pass_names};
 pub use report::{PassRun, Report};
 pub use resolve_bindings::resolve_bindings;
 pub use simplify_algebra::simplify_algebra;

@@ -13,7 +13,7 @@ use crate::{
     freeze_constants, inline_control_flow, resolve_bindings, simplify_algebra, sink_constants,
 };
 use kiln_ir::{Graph, verify};
-use kiln_shape_inference::check_types;
+use kiln_shape_inference::{ShapeInferenceEngine, check_types_with};
 use std::fmt;
 
 /// How often the list of passes is run at most.
@@ -38,6 +38,9 @@ const PIPELINE: &[(&str, Pass)] = &[
     ("eliminate_dead_ops", eliminate_dead_ops),
 ];
 
+/// Who is shown the graph after a pass, with the pass's name.
+pub type Dump<'a> = dyn FnMut(&str, &Graph) + 'a;
+
 /// What to do, and who watches.
 pub struct PassOptions<'a> {
     /// Whether constant parameters are frozen: off when their gradients are wanted.
@@ -45,11 +48,13 @@ pub struct PassOptions<'a> {
     /// Bytes of constants that folding may make.
     pub fold_budget: usize,
     /// Called after each pass with its name and the graph, changed or not.
-    pub dump: Option<&'a mut dyn FnMut(&str, &Graph)>,
+    pub dump: Option<&'a mut Dump<'a>>,
     /// How many rewrites to make in all; the graph is then what it was at that point of a full run.
     pub stop_after_rewrites: Option<usize>,
     /// Whether the graph is verified before the first pass and after each.
     pub verify: bool,
+    /// The rules that types are checked by: with those of custom ops, where there are any.
+    pub engine: ShapeInferenceEngine,
 }
 
 impl Default for PassOptions<'_> {
@@ -60,6 +65,7 @@ impl Default for PassOptions<'_> {
             dump: None,
             stop_after_rewrites: None,
             verify: cfg!(debug_assertions),
+            engine: ShapeInferenceEngine::new(),
         }
     }
 }
@@ -72,7 +78,7 @@ impl fmt::Debug for PassOptions<'_> {
             .field("dump", &self.dump.is_some())
             .field("stop_after_rewrites", &self.stop_after_rewrites)
             .field("verify", &self.verify)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -96,8 +102,9 @@ pub fn optimize(
         .with_fold_budget(options.fold_budget)
         .with_rewrite_limit(options.stop_after_rewrites);
     let mut report = Report::default();
-    if options.verify {
-        check(&graph, || "before the passes".to_owned())?;
+    let engine = options.verify.then(|| options.engine.clone());
+    if let Some(engine) = &engine {
+        check(&graph, engine, || "before the passes".to_owned())?;
     }
     while report.rounds < ROUND_LIMIT && !report.converged && ctx.may_rewrite() {
         report.rounds += 1;
@@ -106,7 +113,7 @@ pub fn optimize(
             if name == "freeze_constants" && !options.freeze {
                 continue;
             }
-            let changed = run_pass(name, pass, graph, &mut ctx, options.verify)?;
+            let changed = run_pass(name, pass, graph, &mut ctx, engine.as_ref())?;
             graph = changed.graph;
             let (round, rewrites, ops) = (report.rounds, changed.rewrites, graph.n_ops());
             report.runs.push(PassRun {
@@ -129,7 +136,7 @@ fn run_pass(
     pass: Pass,
     graph: Graph,
     ctx: &mut PassContext,
-    verified: bool,
+    engine: Option<&ShapeInferenceEngine>,
 ) -> Result<Changed<Graph>, PassError> {
     let span = tracing::debug_span!("passes.run", pass = name);
     let _entered = span.enter();
@@ -143,18 +150,22 @@ fn run_pass(
             "changed"
         ),
     }
-    if verified && changed.is_changed() {
-        check(&changed.graph, || format!("after {name}"))?;
+    if let Some(engine) = engine.filter(|_| changed.is_changed()) {
+        check(&changed.graph, engine, || format!("after {name}"))?;
     }
     Ok(changed)
 }
 
-fn check(graph: &Graph, when: impl Fn() -> String) -> Result<(), PassError> {
+fn check(
+    graph: &Graph,
+    engine: &ShapeInferenceEngine,
+    when: impl Fn() -> String,
+) -> Result<(), PassError> {
     verify(graph).map_err(|source| PassError::Verify {
         when: when(),
         source,
     })?;
-    check_types(graph).map_err(|source| PassError::Types {
+    check_types_with(graph, engine).map_err(|source| PassError::Types {
         when: when(),
         source,
     })

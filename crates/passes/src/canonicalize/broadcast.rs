@@ -31,16 +31,11 @@ pub(super) fn broadcast_to_reshape(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Broadcast { dims }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
     };
-    let Some(from) = site.dims_of(operand) else {
-        return None;
-    };
-    let Some((front, rest)) = dims
+    let from = site.dims_of(operand)?;
+    let (front, rest) = dims
         .len()
         .checked_sub(from.len())
-        .and_then(|n| dims.split_at_checked(n))
-    else {
-        return None;
-    };
+        .and_then(|n| dims.split_at_checked(n))?;
     let is_reshape = front.iter().all(|&dim| site.is(dim, 1)) && site.equal_dims(&from, rest);
     is_reshape.then(|| Rewrite::op(Op::Reshape { dims: dims.clone() }, [operand]))
 }

@@ -20,9 +20,7 @@ pub(super) fn join_reshapes(site: &mut Site<'_>) -> Option<Rewrite> {
     let Some((Op::Reshape { .. }, source)) = site.through(operand) else {
         return None;
     };
-    let Some(from) = site.dims_of(source) else {
-        return None;
-    };
+    let from = site.dims_of(source)?;
     let same = Predicate::ProductEqual(from.to_vec(), dims.to_vec());
     site.proved(&same)
         .then(|| Rewrite::op(site.op().clone(), [source]))

@@ -43,9 +43,7 @@ pub(super) fn join_slices(site: &mut Site<'_>) -> Option<Rewrite> {
     };
     let (first, first_sizes, first_steps) =
         (first.clone(), first_sizes.clone(), first_steps.clone());
-    let Some(from) = site.dims_of(source) else {
-        return None;
-    };
+    let from = site.dims_of(source)?;
     let mut joined = (Dims::new(), Integers::new());
     for axis in 0..starts.len() {
         let inner = (first[axis], first_sizes[axis], first_steps[axis]);

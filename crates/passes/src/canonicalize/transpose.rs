@@ -35,9 +35,7 @@ pub(super) fn transpose_to_reshape(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Op::Transpose { permutation }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
     };
-    let Some(from) = site.dims_of(operand) else {
-        return None;
-    };
+    let from = site.dims_of(operand)?;
     let moving: Vec<usize> = permutation
         .iter()
         .copied()

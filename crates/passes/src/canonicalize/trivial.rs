@@ -44,7 +44,7 @@ pub(super) fn drop_concat_operands(site: &mut Site<'_>) -> Option<Rewrite> {
         })
         .collect();
     let dropped = kept.len() < site.operands().len() && !kept.is_empty();
-    dropped.then(|| Rewrite::Op(site.op().clone(), kept))
+    dropped.then(|| Rewrite::op(site.op().clone(), kept))
 }
 
 /// The largest of a window of one element.
@@ -100,9 +100,7 @@ pub(super) fn dims_to_constant(site: &mut Site<'_>) -> Option<Rewrite> {
     let Op::Dims { sizes } = site.op() else {
         return None;
     };
-    let Some(numbers) = site.constant_dims(sizes) else {
-        return None;
-    };
+    let numbers = site.constant_dims(sizes)?;
     let tensor = Tensor::from_slice(&[numbers.len()], &numbers).ok()?;
     Some(Rewrite::op(site.constant_op(tensor)?, []))
 }

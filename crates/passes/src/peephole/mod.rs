@@ -28,13 +28,13 @@ pub(crate) enum Rewrite {
     /// Nothing needs computing: this value holds the result.
     Value(ValueId),
     /// This op computes it, of the same type.
-    Op(Op, SmallVec<[ValueId; 4]>),
+    Op(Box<Op>, SmallVec<[ValueId; 4]>),
 }
 
 impl Rewrite {
     /// An op of some operands.
     pub(crate) fn op(op: Op, operands: impl IntoIterator<Item = ValueId>) -> Self {
-        Self::Op(op, operands.into_iter().collect())
+        Self::Op(Box::new(op), operands.into_iter().collect())
     }
 }
 
@@ -113,7 +113,7 @@ fn rewrite_op(
                 rebuild.map(result, value);
                 return Visit::Done;
             }
-            Rewrite::Op(new_op, new_operands) => (op, operands) = (new_op, new_operands),
+            Rewrite::Op(new_op, new_operands) => (op, operands) = (*new_op, new_operands),
         }
     }
     if !changed {
@@ -128,7 +128,19 @@ fn rewrite_op(
 }
 
 fn first_match(rules: &[Rule], site: &mut Site<'_>) -> Option<(&'static str, Rewrite)> {
-    rules
-        .iter()
-        .find_map(|rule| Some((rule.name, (rule.apply)(site)?)))
+    rules.iter().find_map(|rule| {
+        let rewrite = (rule.apply)(site)?;
+        keeps_type(site, &rewrite).then_some((rule.name, rewrite))
+    })
+}
+
+/// Whether inference would give a new element-wise op the sizes that the result has. Where two sizes
+/// meet unproved, which of them inference takes depends on the order of the operands.
+fn keeps_type(site: &Site<'_>, rewrite: &Rewrite) -> bool {
+    match rewrite {
+        Rewrite::Op(op, operands) if matches!(**op, Op::Map { .. }) => {
+            site.broadcasts_to_result(operands)
+        }
+        _ => true,
+    }
 }

@@ -148,6 +148,28 @@ impl<'a> Site<'a> {
         (ty.dtype == self.ty.dtype && self.equal_dims(&ty.dims, &self.ty.dims)).then_some(value)
     }
 
+    /// Whether operands of an element-wise op are proved to give the result's sizes: on every axis
+    /// each is 1 or the result's, and one is the result's.
+    pub(crate) fn broadcasts_to_result(&self, operands: &[ValueId]) -> bool {
+        let all: Option<Vec<Dims>> = operands.iter().map(|&value| self.dims_of(value)).collect();
+        let Some(all) = all else { return false };
+        let rank = all.iter().map(|dims| dims.len()).max().unwrap_or(0);
+        let result = &self.ty.dims;
+        rank == result.len()
+            && result.iter().rev().enumerate().all(|(from_end, &dim)| {
+                let sizes = all
+                    .iter()
+                    .filter_map(|dims| dims.iter().rev().nth(from_end).copied());
+                let mut found = self.is(dim, 1);
+                let fit = sizes.into_iter().all(|size| {
+                    let equal = self.equal(size, dim);
+                    found |= equal;
+                    equal || self.is(size, 1)
+                });
+                fit && found
+            })
+    }
+
     /// Appends an op before this one.
     pub(crate) fn emit(
         &mut self,

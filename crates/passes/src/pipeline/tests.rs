@@ -187,7 +187,7 @@ fn chain(n: usize) -> Graph {
     graph
 }
 
-/// Time may not grow faster than the graph; it is measured as the best of three to be steady.
+/// Eight times the ops may take eight times as long, not sixty-four times; the margin is for a busy machine.
 #[test]
 fn cost_is_linear_in_the_graph() {
     let time = |n: usize| {
@@ -204,10 +204,11 @@ fn cost_is_linear_in_the_graph() {
         };
         (0..3).map(|_| run()).min().unwrap_or_default()
     };
-    let (once, twice) = (time(5_000), time(10_000));
-    assert!(twice < once * 3, "{once:?} {twice:?}");
+    let (one, eight) = (time(500), time(4_000));
+    assert!(eight < one * 24, "{one:?} {eight:?}");
 }
 
+/// One frame for each op would not fit.
 #[test]
 fn a_long_chain_needs_little_stack() {
     let run = || {
@@ -215,11 +216,11 @@ fn a_long_chain_needs_little_stack() {
             verify: false,
             ..PassOptions::default()
         };
-        optimize(chain(100_000), &mut options).unwrap().0.n_ops()
+        optimize(chain(20_000), &mut options).unwrap().0.n_ops()
     };
     let thread = std::thread::Builder::new()
         .stack_size(128 << 10)
         .spawn(run)
         .unwrap();
-    assert_eq!(thread.join().unwrap(), 60_000);
+    assert_eq!(thread.join().unwrap(), 12_000);
 }

@@ -1,8 +1,7 @@
 //! Broadcasts that an element-wise op makes unnecessary, or moves behind itself.
 
 use crate::peephole::{Rewrite, Site};
-use kiln_ir::{Dims, Op, TensorType, ValueId};
-use kiln_symbolic_shape::DimId;
+use kiln_ir::{Op, TensorType, ValueId};
 use smallvec::SmallVec;
 
 /// `f(broadcast y, z)` is `f(y, z)` where the sizes of `y` and `z` are proved to give the result's;
@@ -18,8 +17,8 @@ pub(super) fn drop_operand_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
         };
         let mut tried: SmallVec<[ValueId; 4]> = operands.into();
         tried[index] = source;
-        if gives(site, &tried, &site.ty().dims) {
-            return Some(Rewrite::Op(site.op().clone(), tried));
+        if site.broadcasts_to_result(&tried) {
+            return Some(Rewrite::op(site.op().clone(), tried));
         }
     }
     None
@@ -47,9 +46,7 @@ pub(super) fn map_before_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     let Some((Op::Broadcast { .. }, source)) = site.through(operand) else {
         return None;
     };
-    let Some(from) = site.dims_of(source) else {
-        return None;
-    };
+    let from = site.dims_of(source)?;
     let ty = TensorType {
         dtype: site.ty().dtype,
         dims: from,
@@ -61,28 +58,4 @@ pub(super) fn map_before_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
         },
         [mapped],
     ))
-}
-
-/// Whether on every axis each operand's size is 1 or proved to be the result's, and one is the result's.
-fn gives(site: &Site<'_>, operands: &[ValueId], result: &[DimId]) -> bool {
-    let Some(all) = operands
-        .iter()
-        .map(|&value| site.dims_of(value))
-        .collect::<Option<Vec<Dims>>>()
-    else {
-        return false;
-    };
-    result.iter().rev().enumerate().all(|(from_end, &dim)| {
-        let mut sizes = all
-            .iter()
-            .filter_map(|dims| dims.iter().rev().nth(from_end).copied())
-            .peekable();
-        let mut found = site.is(dim, 1) && sizes.peek().is_some();
-        let fit = sizes.all(|size| {
-            let equal = site.equal(size, dim);
-            found |= equal;
-            equal || site.is(size, 1)
-        });
-        fit && found
-    })
 }

@@ -11,18 +11,13 @@ pub(super) fn gather_to_slice(site: &mut Site<'_>) -> Option<Rewrite> {
     let (&Op::Gather { axis }, &[x, indices]) = (site.op(), site.operands()) else {
         return None;
     };
-    let Some(numbers) = site
+    let numbers = site
         .constant(indices)
-        .and_then(|constant| integers(constant.tensor()))
-    else {
-        return None;
-    };
+        .and_then(|constant| integers(constant.tensor()))?;
     let (Some((start, step)), Some(from)) = (arithmetic(&numbers), site.tensor(x).cloned()) else {
         return None;
     };
-    let Some(&size) = from.dims.get(axis) else {
-        return None;
-    };
+    let size = *from.dims.get(axis)?;
     let dims = site.dims_mut();
     let (zero, count) = (
         dims.constant(0),

@@ -29,9 +29,7 @@ pub(super) fn map(name: &str, operands: impl IntoIterator<Item = ValueId>) -> Op
 
 /// `x + -0.0`, `x - 0`, `x * 1`, `x / 1`, `x or false` and the like, where `x` has the result's sizes.
 pub(super) fn drop_neutral_operand(site: &mut Site<'_>) -> Option<Rewrite> {
-    let Some((name, left, right)) = binary(site) else {
-        return None;
-    };
+    let (name, left, right) = binary(site)?;
     let is_neutral = |element: Splat| match name {
         "add" => element.is_float(-0.0) || element.is_integer(0),
         "sub" => element.is_float(0.0) || element.is_integer(0),
@@ -59,9 +57,7 @@ pub(super) fn drop_neutral_operand(site: &mut Site<'_>) -> Option<Rewrite> {
 
 /// `x * 0` of integers, `x and false`: zeros.
 pub(super) fn multiply_by_zero(site: &mut Site<'_>) -> Option<Rewrite> {
-    let Some((name, left, right)) = binary(site) else {
-        return None;
-    };
+    let (name, left, right) = binary(site)?;
     let is_zero = |value| match (name, site.splat(value)) {
         ("mul" | "bit_and", Some(element)) => element.is_integer(0),
         ("and", Some(element)) => element == Splat::Bool(false),
@@ -76,9 +72,7 @@ pub(super) fn multiply_by_zero(site: &mut Site<'_>) -> Option<Rewrite> {
 
 /// `x - x` of integers, `x xor x`: zeros.
 pub(super) fn subtract_itself(site: &mut Site<'_>) -> Option<Rewrite> {
-    let Some((name, left, right)) = binary(site) else {
-        return None;
-    };
+    let (name, left, right) = binary(site)?;
     let vanishes = match name {
         "sub" => !site.ty().dtype.is_float(),
         "xor" | "bit_xor" => true,
@@ -121,9 +115,7 @@ pub(super) fn undo_twice(site: &mut Site<'_>) -> Option<Rewrite> {
 
 /// `abs abs x`, `relu relu x`, `floor ceil x` and the like; `abs neg x`.
 pub(super) fn apply_once(site: &mut Site<'_>) -> Option<Rewrite> {
-    let Some((name, operand)) = unary(site) else {
-        return None;
-    };
+    let (name, operand) = unary(site)?;
     let Some((inner, &[source])) = site.map_behind(operand) else {
         return None;
     };
@@ -140,9 +132,7 @@ pub(super) fn apply_once(site: &mut Site<'_>) -> Option<Rewrite> {
 
 /// `max(x, x)`, `min(x, x)`, `x and x`, `x or x`; `x * x` is a square.
 pub(super) fn same_operands(site: &mut Site<'_>) -> Option<Rewrite> {
-    let Some((name, left, right)) = binary(site) else {
-        return None;
-    };
+    let (name, left, right) = binary(site)?;
     if left != right {
         return None;
     }
@@ -212,9 +202,7 @@ pub(super) fn divide_by_power_of_two(site: &mut Site<'_>) -> Option<Rewrite> {
     if mantissa != 0 || !divisor.is_normal() || site.tensor(right).is_none_or(|ty| ty.rank() > 0) {
         return None;
     }
-    let Some(factor) = scalar_of(site.ty().dtype, divisor.recip()) else {
-        return None;
-    };
+    let factor = scalar_of(site.ty().dtype, divisor.recip())?;
     let factor = site.emit_constant(factor)?;
     map("mul", [left, factor])
 }

@@ -14,9 +14,7 @@ pub(super) fn expand_power(site: &mut Site<'_>) -> Option<Rewrite> {
     if function.name() != "pow" || site.like_result(base).is_none() {
         return None;
     }
-    let Some(exponent) = site.splat(exponent) else {
-        return None;
-    };
+    let exponent = site.splat(exponent)?;
     let is_float = site.ty().dtype.is_float();
     if exponent.is_number(2) {
         map("square", [base])
