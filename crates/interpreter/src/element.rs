@@ -58,6 +58,9 @@ pub(crate) trait Accumulator: Copy + PartialEq + PartialOrd + 'static {
     }
 }
 
+/// How two accumulators become one.
+pub(crate) type Join<A> = fn(A, A) -> A;
+
 /// An element that can be computed with.
 pub(crate) trait Number: Element {
     /// What it is computed in.

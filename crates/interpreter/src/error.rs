@@ -162,7 +162,7 @@ pub enum InterpretError {
         /// The op.
         at: OpSite,
         /// What went wrong.
-        fault: OpFault,
+        fault: Box<OpFault>,
     },
 }
 

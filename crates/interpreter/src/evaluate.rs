@@ -86,11 +86,11 @@ impl<'a> EvaluateContext<'a> {
     }
 
     /// An operand for a message.
-    pub(crate) fn describe(&self, index: usize, tensor: &Tensor) -> Operand {
+    pub(crate) fn describe(&self, index: usize, tensor: &Tensor) -> Box<Operand> {
         let name = self
             .operand_name
             .map_or_else(|| format!("operand {index}"), |name| name(index));
-        Operand::new(name, tensor)
+        Box::new(Operand::new(name, tensor))
     }
 }
 

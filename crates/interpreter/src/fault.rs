@@ -13,9 +13,9 @@ pub enum OpFault {
     #[error("cannot broadcast {left} with {right}")]
     Broadcast {
         /// One operand.
-        left: Operand,
+        left: Box<Operand>,
         /// The other.
-        right: Operand,
+        right: Box<Operand>,
     },
 
     /// E0821: two sizes that must be equal are not.
@@ -26,18 +26,18 @@ pub enum OpFault {
         /// Which axes.
         what: &'static str,
         /// One operand.
-        left: Operand,
+        left: Box<Operand>,
         /// Its size.
         left_size: usize,
         /// The other operand.
-        right: Operand,
+        right: Box<Operand>,
         /// Its size.
         right_size: usize,
     },
 
     /// E0822: an index outside the axis it addresses.
     #[error(
-        "expected an index in -{size}..{size}, found {index} at position {position} of the indices"
+        "expected an index into an axis of size {size}, found {index} at position {position} of the indices"
     )]
     IndexOutOfRange {
         /// The index.
@@ -63,7 +63,7 @@ pub enum OpFault {
         /// What was asked.
         what: &'static str,
         /// The operand.
-        operand: Operand,
+        operand: Box<Operand>,
     },
 
     /// E0825: more was asked for than there is, or than is allowed.
@@ -91,7 +91,7 @@ pub enum OpFault {
     Tensor(#[from] TensorError),
 
     /// E0828: a result is not of the type the graph gives it.
-    #[error("expected a result of {expected}, found {found}: the graph's types do not fit its ops")]
+    #[error("expected a result of {expected}, found {found}")]
     ResultMismatch {
         /// The declared type, its sizes evaluated.
         expected: String,
@@ -100,14 +100,14 @@ pub enum OpFault {
     },
 
     /// E0829: attributes or operands that the verifier refuses.
-    #[error("{problem}: verify the graph before it runs")]
+    #[error("{problem}")]
     Malformed {
         /// What is wrong.
         problem: String,
     },
 
     /// E0830: no op is registered under this name.
-    #[error("no custom op is registered as {}: register it in the options", .name.escape_debug())]
+    #[error("expected custom op {} to be registered in the options, found none", .name.escape_debug())]
     UnknownCustomOp {
         /// The name.
         name: String,

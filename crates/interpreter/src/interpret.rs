@@ -101,7 +101,7 @@ impl<'g> Machine<'g, '_> {
                     op: "region",
                     origin: region.to_string(),
                 },
-                fault: OpFault::malformed(problem),
+                fault: Box::new(OpFault::malformed(problem)),
             }
         })
     }
@@ -278,7 +278,11 @@ impl<'g> Machine<'g, '_> {
                     .all(|(&size, &found)| usize::try_from(size) == Ok(found));
             let dtype = self.options.mode.stored(tensor_ty.dtype);
             if !same || dtype != tensor.dtype() {
-                let expected = format!("{} = {dtype}{sizes:?}", ty.display(self.graph.dims()));
+                let mut expected = ty.display(self.graph.dims()).to_string();
+                let valued = format!("{dtype}{sizes:?}");
+                if expected != valued {
+                    expected = format!("{expected} = {valued}");
+                }
                 let found = format!("{}{:?}", tensor.dtype(), tensor.shape());
                 return Err(self.fault(id, OpFault::ResultMismatch { expected, found }));
             }
@@ -373,7 +377,7 @@ impl<'g> Machine<'g, '_> {
     fn fault(&self, id: OpId, fault: OpFault) -> InterpretError {
         InterpretError::Op {
             at: site_of(self.graph, id),
-            fault,
+            fault: Box::new(fault),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Running reductions along an axis, each element rounded once from the wide running value.
 
 use super::lanes::{from_lanes, lanes_along};
-use crate::element::{Accumulator, Number};
+use crate::element::{Accumulator, Join, Number};
 use crate::fault::OpFault;
 use kiln_ir::CumulateFunction;
 use kiln_tensor::{Tensor, match_dtype};
@@ -36,7 +36,7 @@ fn run<'a, T: Number>(
     function: CumulateFunction,
     exclusive: bool,
 ) {
-    let (mut acc, join): (T::Wide, fn(T::Wide, T::Wide) -> T::Wide) = match function {
+    let (mut acc, join): (T::Wide, Join<T::Wide>) = match function {
         CumulateFunction::Sum => (T::Wide::ZERO, Accumulator::plus),
         CumulateFunction::Product => (T::Wide::ONE, Accumulator::times),
         CumulateFunction::Max => (T::Wide::LOWEST, Accumulator::larger),
@@ -101,7 +101,7 @@ mod tests {
         );
         assert!(
             run::<f32>(
-                &tensor(&[2, 0], &[]),
+                &tensor::<f32>(&[2, 0], &[]),
                 CumulateFunction::Sum,
                 1,
                 false,
@@ -111,7 +111,7 @@ mod tests {
         );
         assert!(
             run::<f32>(
-                &tensor(&[0, 2], &[]),
+                &tensor::<f32>(&[0, 2], &[]),
                 CumulateFunction::Sum,
                 0,
                 false,

@@ -222,9 +222,16 @@ impl Geometry {
 }
 
 fn size_of(value: i128) -> Result<usize, OpFault> {
-    usize::try_from(value).map_err(|_| OpFault::Negative {
-        what: "the size of a result",
-        value,
+    if value < 0 {
+        return Err(OpFault::Negative {
+            what: "the size of a result",
+            value,
+        });
+    }
+    usize::try_from(value).map_err(|_| OpFault::Limit {
+        what: "elements along an axis",
+        given: u64::MAX,
+        limit: isize::MAX as u64,
     })
 }
 

@@ -3,7 +3,7 @@
 //! Accumulated from the first element to the last in [`Number::Wide`], rounded once.
 
 use crate::buffer::dense;
-use crate::element::{Accumulator, Number};
+use crate::element::{Accumulator, Join, Number};
 use crate::fault::OpFault;
 use kiln_ir::{Indices, ReduceFunction};
 use kiln_tensor::{Tensor, match_dtype};
@@ -66,7 +66,7 @@ fn reduce_runs<T: Number>(
 }
 
 /// Where a fold starts, and how it goes on.
-fn fold_of<A: Accumulator>(function: ReduceFunction) -> (A, fn(A, A) -> A) {
+fn fold_of<A: Accumulator>(function: ReduceFunction) -> (A, Join<A>) {
     match function {
         ReduceFunction::Sum | ReduceFunction::Mean => (A::ZERO, A::plus),
         ReduceFunction::Product => (A::ONE, A::times),

@@ -29,7 +29,7 @@ pub(super) fn taps_of(
         output as f64 / input as f64
     };
     let filter = Filter::new(resize, scale);
-    if !(filter.reach <= TAP_LIMIT) {
+    if filter.reach > TAP_LIMIT {
         return Err(OpFault::Limit {
             what: "elements under a filter",
             given: u64::MAX,

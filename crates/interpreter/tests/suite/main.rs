@@ -1,0 +1,12 @@
+//! Whole programs through the interpreter.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod edges;
+mod inputs;
+mod programs;
+mod support;
