@@ -278,15 +278,7 @@ impl<'g> InferenceContext<'g> {
         (left, a): (usize, DimId),
         (right, b): (usize, DimId),
     ) -> Result<DimId, InferError> {
-        let result = if a == b {
-            Ok(a)
-        } else if self.is_nested() {
-            self.broadcast_dim_unrecorded(a, b)
-        } else {
-            let origin = node.label();
-            self.dims_mut().broadcast_dim(a, b, &origin)
-        };
-        match result {
+        match self.join_sizes(a, b, || node.label()) {
             Err(DimError::Broadcast { .. }) => Err(node.error(InferErrorKind::Broadcast {
                 left: self.describe(node.operand(left)?),
                 right: self.describe(node.operand(right)?),
@@ -297,12 +289,26 @@ impl<'g> InferenceContext<'g> {
         }
     }
 
-    /// As `DimTable::broadcast_dim`, without a plan fact: symbols of a region have no value when plans are made.
-    fn broadcast_dim_unrecorded(&mut self, a: DimId, b: DimId) -> Result<DimId, DimError> {
-        let dims = self.dims_mut();
-        match (dims.as_constant(a), dims.as_constant(b)) {
+    /// The size that two sizes broadcast to; in the body, a plan fact where they meet unproved.
+    pub(crate) fn join_sizes(
+        &mut self,
+        a: DimId,
+        b: DimId,
+        origin: impl FnOnce() -> String,
+    ) -> Result<DimId, DimError> {
+        match (self.dims().as_constant(a), self.dims().as_constant(b)) {
+            _ if a == b => Ok(a),
             (Some(1), _) => Ok(b),
             (_, Some(1)) => Ok(a),
+            _ if self.is_nested() => self.join_sizes_unrecorded(a, b),
+            _ => self.dims_mut().broadcast_dim(a, b, &origin()),
+        }
+    }
+
+    /// As `DimTable::broadcast_dim`, without a plan fact: symbols of a region have no value when plans are made.
+    fn join_sizes_unrecorded(&mut self, a: DimId, b: DimId) -> Result<DimId, DimError> {
+        let dims = self.dims_mut();
+        match (dims.as_constant(a), dims.as_constant(b)) {
             (Some(_), None) if dims.bcast(a, b).is_ok() => Ok(a),
             (None, Some(_)) if dims.bcast(a, b).is_ok() => Ok(b),
             _ => dims.bcast(a, b),

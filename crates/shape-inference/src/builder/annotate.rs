@@ -4,7 +4,7 @@ use super::GraphBuilder;
 use crate::context::Mode;
 use crate::error::{InferError, InferErrorKind};
 use kiln_ir::{Type, ValueId};
-use kiln_symbolic_shape::{ContractFact, DimError, DimId, FactOrigin, Predicate, Proof};
+use kiln_symbolic_shape::{DimId, Predicate, Proof};
 use kiln_tensor::DType;
 use std::collections::BTreeSet;
 
@@ -94,23 +94,15 @@ impl GraphBuilder {
         }
     }
 
-    /// Has the run time check a stated size; false when it never holds. Regions may never run, so nothing is checked there.
+    /// Has the run time check a stated size; false when it never holds.
     fn require_stated(
         &mut self,
         value: ValueId,
         dim: DimId,
         stated: DimId,
     ) -> Result<bool, InferError> {
-        if self.region != self.graph.body() {
-            return Ok(true);
-        }
-        let origin = FactOrigin::Required(format!("stated type of {}", self.describe(value)));
-        let predicate = Predicate::Equal(dim, stated);
-        match self.dims_mut().assume(ContractFact { predicate, origin }) {
-            Ok(()) => Ok(true),
-            Err(DimError::Contradiction { .. }) => Ok(false),
-            Err(cause) => Err(self.mistake(InferErrorKind::Size(cause))),
-        }
+        let what = format!("stated type of {}", self.describe(value));
+        self.require(Predicate::Equal(dim, stated), what)
     }
 
     fn reads_better(&self, stated: DimId, inferred: DimId) -> bool {

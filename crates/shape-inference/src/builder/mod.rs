@@ -1,8 +1,8 @@
 //! The builder: adds ops to a graph and infers their types on the way.
 //!
-//! An op that does not fit is an error at once and leaves the graph as it was (an error inside a
-//! region's closure leaves that region open: drop the builder). The files add methods by family;
-//! composites such as softmax decompose into core ops.
+//! An op that does not fit is an error at once and adds nothing; facts that were recorded on the way
+//! to the error stay. After an error in a composite or inside a region's closure, drop the builder.
+//! The files add methods by family; composites such as softmax decompose into core ops.
 //!
 //! Invariant: every value of the graph has the type that inference gave it, and every operand is
 //! defined in the region in which it is read.
@@ -29,7 +29,9 @@ use crate::rule::Inferred;
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_ir::{Constant, Dims, Graph, NewOp, Op, RegionId, TensorType, Type, ValueId, verify};
-use kiln_symbolic_shape::{DimError, DimId, DimTable, SymbolId};
+use kiln_symbolic_shape::{
+    ContractFact, DimError, DimId, DimTable, FactOrigin, Predicate, Proof, SymbolId,
+};
 use kiln_tensor::{DType, Tensor};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -204,7 +206,7 @@ impl GraphBuilder {
             .and_then(|axis| usize::try_from(axis).ok())
             .filter(|&axis| axis < rank)
             .ok_or_else(|| {
-                let expected = format!("an axis in -{rank} to {rank} - 1");
+                let expected = format!("an axis in [-{rank}, {rank})");
                 self.mistake(InferErrorKind::Attribute {
                     name: "axis",
                     expected,
@@ -259,7 +261,7 @@ impl GraphBuilder {
     /// Adds an op; answers its results.
     ///
     /// # Errors
-    /// When the operands do not fit the op; the graph is then as it was.
+    /// When the operands do not fit the op; nothing is added then.
     pub fn op(
         &mut self,
         op: Op,
@@ -365,6 +367,26 @@ impl GraphBuilder {
                     InferErrorKind::NotDefined { index, value },
                 ))
             }
+        }
+    }
+
+    /// Proves a predicate, or has the run time check it; false when it never holds. Regions may never
+    /// run, so nothing is recorded there.
+    fn require(&mut self, predicate: Predicate, what: String) -> Result<bool, InferError> {
+        match self.dims().prove(&predicate) {
+            Proof::Proved => return Ok(true),
+            Proof::Disproved => return Ok(false),
+            Proof::Unknown if self.state.depth > 0 => return Ok(true),
+            Proof::Unknown => {}
+        }
+        let origin = FactOrigin::Required(match &self.origin {
+            Some(origin) => format!("{what} ({})", origin.escape_debug()),
+            None => what,
+        });
+        match self.dims_mut().assume(ContractFact { predicate, origin }) {
+            Ok(()) => Ok(true),
+            Err(DimError::Contradiction { .. }) => Ok(false),
+            Err(cause) => Err(self.mistake(InferErrorKind::Size(cause))),
         }
     }
 

@@ -1,9 +1,10 @@
 //! Data movement: reshapes of every kind, broadcasts, transposes, concatenation, padding, indexing.
 
 use super::GraphBuilder;
+use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
 use kiln_ir::{Combine, Dims, Op, PadMode, ValueId};
-use kiln_symbolic_shape::{DimError, DimId};
+use kiln_symbolic_shape::{DimError, DimId, Predicate};
 
 impl GraphBuilder {
     /// The same elements under other sizes; the operand itself if it has them.
@@ -93,25 +94,38 @@ impl GraphBuilder {
         let mut joined = Dims::with_capacity(rank);
         for axis in 0..rank {
             let of = |dims: &[DimId]| {
-                (axis + dims.len())
-                    .checked_sub(rank)
-                    .and_then(|axis| dims.get(axis).copied())
+                let axis = (axis + dims.len()).checked_sub(rank)?;
+                dims.get(axis).copied()
             };
-            let dim = match (of(&own), of(dims)) {
-                (Some(a), Some(b)) if self.region == self.graph.body() => {
-                    let dim = self.dims_mut().broadcast_dim(a, b, &origin);
-                    self.place(dim)?
-                }
-                (Some(a), Some(b)) => {
-                    let dim = self.dims_mut().bcast(a, b);
-                    self.place(dim)?
-                }
+            joined.push(match (of(&own), of(dims)) {
+                (Some(a), Some(b)) => self.joined_size(x, dims, (a, b), &origin)?,
                 (Some(dim), None) | (None, Some(dim)) => dim,
                 (None, None) => unreachable!("an axis below the larger rank is one side's"),
-            };
-            joined.push(dim);
+            });
         }
         self.broadcast_to(x, &joined)
+    }
+
+    fn joined_size(
+        &mut self,
+        x: ValueId,
+        dims: &[DimId],
+        (own, asked): (DimId, DimId),
+        origin: &str,
+    ) -> Result<DimId, InferError> {
+        let mut ctx = InferenceContext::new(&mut self.graph, &mut self.state);
+        let joined = ctx.join_sizes(own, asked, || origin.to_owned());
+        joined.map_err(|cause| {
+            self.mistake(match cause {
+                DimError::Broadcast { left, right } => InferErrorKind::Broadcast {
+                    left: self.describe(x),
+                    right: self.dims().display_shape(dims).to_string(),
+                    left_size: left,
+                    right_size: right,
+                },
+                cause => InferErrorKind::Size(cause),
+            })
+        })
     }
 
     /// The operand repeated `repeats` times along each axis.
@@ -146,8 +160,18 @@ impl GraphBuilder {
     /// When an axis is not there, or never of size 1.
     pub fn squeeze(&mut self, x: ValueId, axes: &[usize]) -> Result<ValueId, InferError> {
         let own = self.shape(x)?;
-        axes.iter()
-            .try_for_each(|&axis| self.expect_axis(axis, own.len()))?;
+        let one = self.size(1);
+        for &axis in axes {
+            self.expect_axis(axis, own.len())?;
+            let what = format!("squeeze of {}", self.describe(x));
+            if !self.require(Predicate::Equal(own[axis], one), what)? {
+                return Err(self.mistake(InferErrorKind::Attribute {
+                    name: "axes",
+                    expected: format!("axes of size 1 of {}", self.describe(x)),
+                    found: format!("axis {axis}"),
+                }));
+            }
+        }
         let kept = own
             .iter()
             .enumerate()

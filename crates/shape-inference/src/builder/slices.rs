@@ -100,7 +100,8 @@ impl GraphBuilder {
         self.expect_axis(axis, own.len())?;
         let total = self.dims_mut().sum(sizes);
         let total = self.place(total)?;
-        if self.dims().equal(total, own[axis]) == Proof::Disproved {
+        let what = format!("split of {}", self.describe(x));
+        if !self.require(Predicate::Equal(total, own[axis]), what)? {
             return Err(self.mistake(InferErrorKind::SizeConflict {
                 what: "total sizes of a split".to_owned(),
                 left: self.describe(x),
@@ -141,7 +142,8 @@ impl GraphBuilder {
     }
 }
 
-/// First index and number of elements of a range, cut off at the axis of size `size`.
+/// First index and number of elements of a range over an axis of `size`. The first index is in bounds
+/// where there is an element at all.
 fn range(
     dims: &mut DimTable,
     size: DimId,
@@ -150,57 +152,64 @@ fn range(
     step: i64,
 ) -> Result<(DimId, DimId), DimError> {
     let (zero, one) = (dims.constant(0), dims.constant(1));
-    let distance = if step > 0 {
-        let start = position(dims, size, start, zero, size)?;
-        let end = position(dims, size, end, zero, size)?;
+    // Cutting off one end of each position is enough: the other cut only matters where nothing is left.
+    let (start, distance) = if step > 0 {
+        let start = position(dims, size, start, (zero, size))?;
+        let start = at_least(dims, start, zero)?;
+        let end = position(dims, size, end, (zero, size))?;
+        let end = at_most(dims, end, size)?;
         (start, dims.sub(end, start)?)
     } else {
-        // Backwards the positions are -1 (before the first) to size - 1.
+        // Backwards the positions are -1, before the first, to size - 1.
         let (first, last) = (dims.constant(-1), dims.sub(size, one)?);
-        let start = position(dims, size, start, first, last)?;
-        let end = position(dims, size, end, first, last)?;
+        let start = position(dims, size, start, (first, last))?;
+        let start = at_most(dims, start, last)?;
+        let end = position(dims, size, end, (first, last))?;
+        let end = at_least(dims, end, first)?;
         (start, dims.sub(start, end)?)
     };
-    let (start, distance) = distance;
-    let distance = dims.max(distance, zero)?;
+    let distance = at_least(dims, distance, zero)?;
     let stride = dims.constant(step.abs());
-    let count = dims.ceil_div(distance, stride)?;
-    Ok((start, count))
+    Ok((start, dims.ceil_div(distance, stride)?))
 }
 
-/// A position that may count from the end, cut off to `low` and `high`.
+/// A position that may count from the end, as one that counts from the start.
 fn position(
     dims: &mut DimTable,
     size: DimId,
     position: DimId,
-    low: DimId,
-    high: DimId,
+    (low, high): (DimId, DimId),
 ) -> Result<DimId, DimError> {
-    let zero = dims.constant(0);
     match dims.as_constant(position) {
         Some(at) if at >= END => return Ok(high),
         Some(at) if at <= -END => return Ok(low),
         _ => {}
     }
     let range = dims.range(position);
-    let from_start = if range.min.is_some_and(|min| min >= 0) {
-        position
-    } else if range.max.is_some_and(|max| max < 0) {
-        dims.add(position, size)?
-    } else {
-        // -1 for negative positions, 0 for others; so size is added to negative ones alone.
-        let minus_one = dims.constant(-1);
-        let sign = dims.min(position, zero)?;
-        let sign = dims.max(sign, minus_one)?;
-        let added = dims.mul(size, sign)?;
-        dims.sub(position, added)?
-    };
-    let raised = match dims.prove(&Predicate::LessEqual(low, from_start)) {
-        Proof::Proved => from_start,
-        _ => dims.max(from_start, low)?,
-    };
-    match dims.prove(&Predicate::LessEqual(raised, high)) {
-        Proof::Proved => Ok(raised),
-        _ => dims.min(raised, high),
+    if range.min.is_some_and(|min| min >= 0) {
+        return Ok(position);
+    }
+    if range.max.is_some_and(|max| max < 0) {
+        return dims.add(position, size);
+    }
+    // -1 for negative positions, 0 for others; so the size is added to negative ones alone.
+    let (zero, minus_one) = (dims.constant(0), dims.constant(-1));
+    let sign = dims.min(position, zero)?;
+    let sign = dims.max(sign, minus_one)?;
+    let added = dims.mul(size, sign)?;
+    dims.sub(position, added)
+}
+
+fn at_least(dims: &mut DimTable, dim: DimId, low: DimId) -> Result<DimId, DimError> {
+    match dims.prove(&Predicate::LessEqual(low, dim)) {
+        Proof::Proved => Ok(dim),
+        _ => dims.max(dim, low),
+    }
+}
+
+fn at_most(dims: &mut DimTable, dim: DimId, high: DimId) -> Result<DimId, DimError> {
+    match dims.prove(&Predicate::LessEqual(dim, high)) {
+        Proof::Proved => Ok(dim),
+        _ => dims.min(dim, high),
     }
 }

@@ -36,14 +36,20 @@ fn every_wrong_type_is_reported() {
 #[test]
 fn reporting_stops_at_a_limit() {
     let wrong = "  %y: f32[A] = relu %x\n".replace("%y", "%Y");
-    let ops: String = (0..150).map(|index| wrong.replace("%Y", &format!("%y{index}"))).collect();
-    let graph = trusted(&format!("graph @t(%x: f32[B], %a: f32[A]) -> () {{\n{ops}  return\n}}"));
+    let ops: String = (0..150)
+        .map(|index| wrong.replace("%Y", &format!("%y{index}")))
+        .collect();
+    let graph = trusted(&format!(
+        "graph @t(%x: f32[B], %a: f32[A]) -> () {{\n{ops}  return\n}}"
+    ));
     assert_eq!(check_types(&graph).unwrap_err().errors().len(), 100);
 }
 
 #[test]
 fn checking_leaves_the_graph_alone() {
-    let graph = trusted("graph @t(%x: f32[A, K], %y: f32[L, B]) -> () {\n  %z: f32[A, B] = matmul %x, %y\n  return\n}");
+    let graph = trusted(
+        "graph @t(%x: f32[A, K], %y: f32[L, B]) -> () {\n  %z: f32[A, B] = matmul %x, %y\n  return\n}",
+    );
     check_types(&graph).unwrap();
     assert!(graph.dims().contract_facts().is_empty());
 }
@@ -67,7 +73,11 @@ fn types_follow_new_facts() {
     let dims = graph.dims_mut();
     let (a, b) = (dims.symbol("A").unwrap(), dims.symbol("B").unwrap());
     let predicate = Predicate::Equal(a, b);
-    dims.assume(ContractFact { predicate, origin: FactOrigin::Declared }).unwrap();
+    dims.assume(ContractFact {
+        predicate,
+        origin: FactOrigin::Declared,
+    })
+    .unwrap();
     assert_snapshot!(describe(&infer_types(graph).unwrap()), @"
     z: f32[A]
     w: f32[A]
@@ -77,12 +87,14 @@ fn types_follow_new_facts() {
 
 #[test]
 fn former_types_stay_as_checks() {
-    let graph = trusted("graph @t(%x: f32[A], %y: f32[B]) -> () {\n  %z: f32[B] = relu %x\n  return\n}");
+    let graph =
+        trusted("graph @t(%x: f32[A], %y: f32[B]) -> () {\n  %z: f32[B] = relu %x\n  return\n}");
     assert_snapshot!(describe(&infer_types(graph).unwrap()), @"
     z: f32[A]
     requires A == B by relu (%2): stated type
     ");
-    let graph = trusted("graph @t(%x: f32[A]) -> () where A >= 3 {\n  %z: f32[2] = relu %x\n  return\n}");
+    let graph =
+        trusted("graph @t(%x: f32[A]) -> () where A >= 3 {\n  %z: f32[2] = relu %x\n  return\n}");
     assert_snapshot!(infer_types(graph).unwrap_err().to_string(), @"[E0336] relu (%1): type of result 0: expected f32[A], found f32[2]");
     let graph = trusted("graph @t(%x: f32[A, A]) -> () {\n  %z: f32[A] = relu %x\n  return\n}");
     assert_snapshot!(infer_types(graph).unwrap_err().to_string(), @"[E0336] relu (%1): type of result 0: expected f32[A, A], found f32[A]");

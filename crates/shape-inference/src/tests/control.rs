@@ -11,8 +11,11 @@ type Built<T = ()> = Result<T, InferError>;
 
 /// Finishes, checks, and reads the text back.
 fn text(builder: GraphBuilder, outputs: &[ValueId]) -> Built<String> {
-    let outputs: Vec<(String, ValueId)> =
-        outputs.iter().enumerate().map(|(index, &value)| (format!("y{index}"), value)).collect();
+    let outputs: Vec<(String, ValueId)> = outputs
+        .iter()
+        .enumerate()
+        .map(|(index, &value)| (format!("y{index}"), value))
+        .collect();
     let graph = builder.finish(&outputs)?;
     round_trip(&graph);
     Ok(print(&graph))
@@ -46,7 +49,9 @@ fn branches_that_agree_give_their_sizes_and_others_symbols() -> Built {
         },
         |_, captures| Ok(vec![captures[0], captures[0]]),
     )?;
-    let [y, z] = results[..] else { unreachable!("two results") };
+    let [y, z] = results[..] else {
+        unreachable!("two results")
+    };
     assert_snapshot!([y, z].map(|value| builder.describe(value)).join("\n"), @"
     %6: f32[n, n_1]
     %7: f32[A, B]
@@ -112,7 +117,8 @@ fn a_known_condition_takes_its_branch() -> Built {
             |builder, captures| -> Built<Vec<ValueId>> { Ok(vec![builder.exp(captures[0])?]) },
             |builder, captures| Ok(vec![builder.log(captures[0])?]),
         )?;
-        let kiln_ir::Definition::Result { op, .. } = builder.graph().value(results[0]).definition else {
+        let kiln_ir::Definition::Result { op, .. } = builder.graph().value(results[0]).definition
+        else {
             unreachable!("an op gives it")
         };
         assert_eq!(builder.graph().op(op).op.mnemonic(), expected);
@@ -136,7 +142,9 @@ fn branches_must_be_alike_but_for_sizes() -> Built {
     let unlike = builder.clone().if_else(
         c,
         &[x],
-        |builder, captures| -> Built<Vec<ValueId>> { Ok(vec![builder.cast(captures[0], DType::F64)?]) },
+        |builder, captures| -> Built<Vec<ValueId>> {
+            Ok(vec![builder.cast(captures[0], DType::F64)?])
+        },
         |_, captures| Ok(vec![captures[0]]),
     );
     assert_snapshot!(unlike.unwrap_err().to_string(), @"if (%5): result 0 of the second branch: expected f64[A], found f32[A]");
@@ -166,11 +174,16 @@ fn carried_values_that_keep_their_sizes_need_no_symbols() -> Built {
     let shape = builder.dims_of(step)?;
     let index = integer(&mut builder, 0)?;
     let trips = builder.gather(shape, index, 0)?;
-    let results = builder.repeat(trips, &[x], &[step], |builder, iteration, carried, captures| -> Built<_> {
-        let row = builder.gather(captures[0], iteration, 0)?;
-        let next = builder.add(carried[0], row)?;
-        Ok((vec![next], vec![next]))
-    })?;
+    let results = builder.repeat(
+        trips,
+        &[x],
+        &[step],
+        |builder, iteration, carried, captures| -> Built<_> {
+            let row = builder.gather(captures[0], iteration, 0)?;
+            let next = builder.add(carried[0], row)?;
+            Ok((vec![next], vec![next]))
+        },
+    )?;
     assert_snapshot!(text(builder, &results)?, @r#"
     graph @t(%x: f32[B], %step: f32[S, B]) -> (f32[B], f32[S, B]) {
       %0: i64[2] = dims {sizes = [S, B]}
@@ -227,9 +240,19 @@ fn a_condition_that_varies_leaves_the_number_of_iterations_open() -> Built {
     let x = builder.input("x", DType::F32, &[b]);
     let go = builder.input("go", DType::Bool, &[]);
     let trips = integer(&mut builder, 5)?;
-    let results = builder.loop_(trips, go, &[x], &[go], |_, _, carried, captures| -> Built<_> {
-        Ok(LoopBody { condition: captures[0], carried: carried.to_vec(), stacked: carried.to_vec() })
-    })?;
+    let results = builder.loop_(
+        trips,
+        go,
+        &[x],
+        &[go],
+        |_, _, carried, captures| -> Built<_> {
+            Ok(LoopBody {
+                condition: captures[0],
+                carried: carried.to_vec(),
+                stacked: carried.to_vec(),
+            })
+        },
+    )?;
     assert_snapshot!(text(builder, &results)?, @r#"
     graph @t(%x: f32[B], %go: bool[]) -> (f32[B], f32[n, B]) {
       %0: i64[] = constant [5]
@@ -253,11 +276,16 @@ fn sizes_that_change_only_once_others_do_are_found() -> Built {
     let trips = builder.input("trips", DType::I64, &[]);
     // y takes x's size, which grows; that shows only in the second round.
     let mut built = 0;
-    let results = builder.repeat(trips, &[x, y, z], &[], |builder, _, carried, _| -> Built<_> {
-        built += 1;
-        let grown = builder.concat(&[carried[0], carried[0]], 0)?;
-        Ok((vec![grown, carried[0], carried[2]], vec![]))
-    })?;
+    let results = builder.repeat(
+        trips,
+        &[x, y, z],
+        &[],
+        |builder, _, carried, _| -> Built<_> {
+            built += 1;
+            let grown = builder.concat(&[carried[0], carried[0]], 0)?;
+            Ok((vec![grown, carried[0], carried[2]], vec![]))
+        },
+    )?;
     assert_eq!(built, 3);
     assert_snapshot!(results.iter().map(|&value| builder.describe(value)).collect::<Vec<_>>().join("\n"), @"
     %11: f32[n_3]
@@ -298,17 +326,32 @@ fn loops_check_what_they_are_given() -> Built {
     let a = builder.symbol("A")?;
     let x = builder.input("x", DType::F32, &[a]);
     let trips = builder.input("trips", DType::I64, &[]);
-    let rank = builder.clone().repeat(trips, &[x], &[], |builder, _, carried, _| -> Built<_> {
-        Ok((vec![builder.unsqueeze(carried[0], &[0])?], vec![]))
-    });
+    let rank = builder
+        .clone()
+        .repeat(trips, &[x], &[], |builder, _, carried, _| -> Built<_> {
+            Ok((vec![builder.unsqueeze(carried[0], &[0])?], vec![]))
+        });
     assert_snapshot!(rank.unwrap_err().to_string(), @"loop (%7): carried value 0: expected f32[n], found f32[1, n]");
-    let missing = builder.clone().repeat(trips, &[x], &[], |_, _, _, _| -> Built<_> { Ok((vec![], vec![])) });
+    let missing = builder
+        .clone()
+        .repeat(trips, &[x], &[], |_, _, _, _| -> Built<_> {
+            Ok((vec![], vec![]))
+        });
     assert_snapshot!(missing.unwrap_err().to_string(), @"loop (%6): yielded values: expected at least 2, found 1");
-    let condition = builder.clone().loop_(trips, trips, &[], &[], |_, iteration, _, _| -> Built<_> {
-        Ok(LoopBody { condition: iteration, carried: vec![], stacked: vec![] })
-    });
+    let condition =
+        builder
+            .clone()
+            .loop_(trips, trips, &[], &[], |_, iteration, _, _| -> Built<_> {
+                Ok(LoopBody {
+                    condition: iteration,
+                    carried: vec![],
+                    stacked: vec![],
+                })
+            });
     assert_snapshot!(condition.unwrap_err().to_string(), @"loop (%3): operand 1: expected bool[], found %trips: i64[]");
-    let count = builder.repeat(x, &[], &[], |_, _, _, _| -> Built<_> { Ok((vec![], vec![])) });
+    let count = builder.repeat(x, &[], &[], |_, _, _, _| -> Built<_> {
+        Ok((vec![], vec![]))
+    });
     assert_snapshot!(count.unwrap_err().to_string(), @"loop (%5): operand 0: expected i64[], found %x: f32[A]");
     Ok(())
 }
@@ -316,12 +359,17 @@ fn loops_check_what_they_are_given() -> Built {
 #[test]
 fn regions_nest_to_a_limit() {
     fn nest(builder: &mut GraphBuilder, trips: ValueId, depth: usize) -> Built<Vec<ValueId>> {
-        builder.repeat(trips, &[], &[trips], |builder, _, _, captures| -> Built<_> {
-            if depth > 0 {
-                nest(builder, captures[0], depth - 1)?;
-            }
-            Ok((vec![], vec![]))
-        })
+        builder.repeat(
+            trips,
+            &[],
+            &[trips],
+            |builder, _, _, captures| -> Built<_> {
+                if depth > 0 {
+                    nest(builder, captures[0], depth - 1)?;
+                }
+                Ok((vec![], vec![]))
+            },
+        )
     }
     let mut builder = GraphBuilder::new("t");
     let trips = builder.input("trips", DType::I64, &[]);
@@ -333,15 +381,26 @@ fn regions_nest_to_a_limit() {
 
 #[test]
 fn loops_that_grow_inside_loops_that_grow_stay_affordable() -> Built {
-    fn nest(builder: &mut GraphBuilder, trips: ValueId, x: ValueId, depth: usize, built: &mut u32) -> Built<ValueId> {
-        let results = builder.repeat(trips, &[x], &[trips], |builder, _, carried, captures| -> Built<_> {
-            *built += 1;
-            let mut next = builder.concat(&[carried[0], carried[0]], 0)?;
-            if depth > 0 {
-                next = nest(builder, captures[0], next, depth - 1, built)?;
-            }
-            Ok((vec![next], vec![]))
-        })?;
+    fn nest(
+        builder: &mut GraphBuilder,
+        trips: ValueId,
+        x: ValueId,
+        depth: usize,
+        built: &mut u32,
+    ) -> Built<ValueId> {
+        let results = builder.repeat(
+            trips,
+            &[x],
+            &[trips],
+            |builder, _, carried, captures| -> Built<_> {
+                *built += 1;
+                let mut next = builder.concat(&[carried[0], carried[0]], 0)?;
+                if depth > 0 {
+                    next = nest(builder, captures[0], next, depth - 1, built)?;
+                }
+                Ok((vec![next], vec![]))
+            },
+        )?;
         Ok(results[0])
     }
     let mut builder = GraphBuilder::new("t");
@@ -374,7 +433,10 @@ fn symbols_of_control_ops_are_read_in_order() -> Result<(), Box<dyn std::error::
     assert_snapshot!(types(inputs, &LOOP.replace("%p: f32[m]) -> (m)", "%p: f32[A])")), @"[E0112] loop (%7): type of the yielded carried value 0: expected f32[A], found f32[2*A] (not proved equal; state the equality as a fact) [E0336]");
     assert_snapshot!(types(inputs, &LOOP.replace("%p: f32[m]", "%p: f32[2 * m]")), @"[E0112] loop (%7): size 0 of carried value 0: expected a bare symbol of the region, found 2*m [E0341]");
     assert_snapshot!(types(inputs, &LOOP.replace("yield %g, %q", "yield %g, %q, %q")), @"[E0112] loop (%7): type of the results: expected 2 results, found 1 results [E0336]");
-    let graph = read_graph(&format!("graph @t({inputs}) -> () {{\n{LOOP}\nreturn }}"), &BlobMap::new())?;
+    let graph = read_graph(
+        &format!("graph @t({inputs}) -> () {{\n{LOOP}\nreturn }}"),
+        &BlobMap::new(),
+    )?;
     assert_eq!(describe(&infer_types(graph)?), "y: f32[n]");
     Ok(())
 }
@@ -384,7 +446,9 @@ fn captures_keep_their_types() {
     let branch = |ty: &str| {
         types(
             "%c: bool[], %x: f32[A], %w: f32[B]",
-            &format!("  %y = if %c, %x\n    region(%p: {ty}) {{\n      yield %p\n    }}\n    region(%p: f32[A]) {{\n      yield %p\n    }}"),
+            &format!(
+                "  %y = if %c, %x\n    region(%p: {ty}) {{\n      yield %p\n    }}\n    region(%p: f32[A]) {{\n      yield %p\n    }}"
+            ),
         )
     };
     assert_snapshot!(branch("f32[A]"), @"y: f32[A]");

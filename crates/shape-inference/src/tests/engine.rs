@@ -6,7 +6,10 @@ use kiln_ir::{Op, Type};
 use kiln_tensor::DType;
 
 fn custom(name: &str) -> Op {
-    Op::Custom { name: name.to_owned(), arguments: String::new() }
+    Op::Custom {
+        name: name.to_owned(),
+        arguments: String::new(),
+    }
 }
 
 /// Interleaves two vectors: an op that no core rule knows.

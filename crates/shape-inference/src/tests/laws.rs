@@ -22,7 +22,11 @@ impl Fixture {
     }
 
     fn integer(&mut self, name: &str) -> DimId {
-        let symbol = self.builder.dims_mut().declare(SymbolicDimension::integer(name)).unwrap();
+        let symbol = self
+            .builder
+            .dims_mut()
+            .declare(SymbolicDimension::integer(name))
+            .unwrap();
         self.builder.dims_mut().dim(symbol)
     }
 
@@ -36,7 +40,8 @@ impl Fixture {
 
 /// What Python's `list(range(size))[start:end:step]` has.
 fn python_slice(size: i64, start: i64, end: i64, step: i64) -> Vec<i64> {
-    let clamp = |at: i64, low: i64, high: i64| (if at < 0 { at + size } else { at }).clamp(low, high);
+    let clamp =
+        |at: i64, low: i64, high: i64| (if at < 0 { at + size } else { at }).clamp(low, high);
     let (mut at, end) = if step > 0 {
         (clamp(start, 0, size), clamp(end, 0, size))
     } else {

@@ -14,7 +14,8 @@ fn read(text: &str) -> String {
 
 #[test]
 fn omitted_types_are_filled_in() {
-    let text = "graph @mlp(%x: f32[B, 128], %w: f32[128, N]) -> f32[B, N] where B >= 1, N % 8 == 0 {
+    let text =
+        "graph @mlp(%x: f32[B, 128], %w: f32[128, N]) -> f32[B, N] where B >= 1, N % 8 == 0 {
   %h = matmul %x, %w {out = f32}
   %y: f32[B, N] = relu %h
   return %y
@@ -34,7 +35,9 @@ fn omitted_types_are_filled_in() {
 #[test]
 fn stated_types_are_checked_by_proof() {
     let stated = |ty: &str| {
-        read(&format!("graph @t(%x: f32[A], %y: f32[B]) -> () {{\n  %z: {ty} = concat %x, %y {{axis = 0}}\n  return\n}}"))
+        read(&format!(
+            "graph @t(%x: f32[A], %y: f32[B]) -> () {{\n  %z: {ty} = concat %x, %y {{axis = 0}}\n  return\n}}"
+        ))
     };
     assert_snapshot!(stated("f32[B + A]"), @"
     graph @t(%x: f32[A], %y: f32[B]) -> () {

@@ -19,7 +19,9 @@ fn integer(builder: &mut GraphBuilder, value: i64) -> Built<ValueId> {
 /// `%x: f32[B, S, H, 48]`, and its sizes as data.
 fn image() -> (GraphBuilder, ValueId, ValueId) {
     let mut builder = GraphBuilder::new("t");
-    let mut dims = ["B", "S", "H"].map(|name| builder.symbol(name).unwrap()).to_vec();
+    let mut dims = ["B", "S", "H"]
+        .map(|name| builder.symbol(name).unwrap())
+        .to_vec();
     dims.push(builder.size(48));
     let x = builder.input("x", DType::F32, &dims);
     let shape = builder.dims_of(x).unwrap();
@@ -31,7 +33,11 @@ fn show(builder: &GraphBuilder, value: ValueId) -> String {
         crate::Element::Unknown => "?".to_owned(),
         crate::Element::Dim(dim) => builder.dims().display(dim).to_string(),
         crate::Element::Ratio(ratio) => {
-            format!("({}) / {}", builder.dims().display(ratio.numerator), ratio.denominator)
+            format!(
+                "({}) / {}",
+                builder.dims().display(ratio.numerator),
+                ratio.denominator
+            )
         }
     };
     match builder.known(value) {
@@ -46,7 +52,11 @@ fn facts(builder: &GraphBuilder) -> String {
         FactOrigin::Required(by) => format!("{} by {by}", dims.display_predicate(&fact.predicate)),
         FactOrigin::Declared => dims.display_predicate(&fact.predicate).to_string(),
     };
-    dims.contract_facts().iter().map(line).collect::<Vec<_>>().join("\n")
+    dims.contract_facts()
+        .iter()
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// `Shape -> Gather -> Unsqueeze -> Concat -> Reshape`: attention's split into heads.
@@ -65,7 +75,10 @@ fn reshape_by_gathered_sizes_needs_no_bind() -> Built {
     let sizes = builder.concat(&[batch, rest, quarter], 0)?;
     assert_snapshot!(show(&builder, sizes), @"B, -1, 4, 12");
     let sizes = builder.bind(sizes)?;
-    let asked: Vec<_> = sizes.iter().map(|&dim| (builder.dims().as_constant(dim) != Some(-1)).then_some(dim)).collect();
+    let asked: Vec<_> = sizes
+        .iter()
+        .map(|&dim| (builder.dims().as_constant(dim) != Some(-1)).then_some(dim))
+        .collect();
     let y = builder.reshape_inferring(x, &asked)?;
     assert_snapshot!(builder.describe(y), @"%12: f32[B, H*S, 4, 12]");
     assert_eq!(facts(&builder), "");
@@ -176,17 +189,45 @@ fn integer_functions_follow_the_scalar_definitions() -> Built {
     let shape = builder.slice_axis(shape, 0, zero, two)?;
     let constant = vector(&mut builder, &[-7, 3])?;
     let mut lines = Vec::new();
-    for name in ["add", "sub", "mul", "div", "rem", "floor_mod", "min", "max", "pow", "eq", "ne", "lt", "le", "gt", "ge"] {
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "rem",
+        "floor_mod",
+        "min",
+        "max",
+        "pow",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+    ] {
         let (a, b, c) = (
             builder.map(name, &[shape, constant])?,
             builder.map(name, &[constant, shape])?,
             builder.map(name, &[constant, constant])?,
         );
-        lines.push(format!("{name}: {} | {} | {}", show(&builder, a), show(&builder, b), show(&builder, c)));
+        lines.push(format!(
+            "{name}: {} | {} | {}",
+            show(&builder, a),
+            show(&builder, b),
+            show(&builder, c)
+        ));
     }
     for name in ["neg", "abs", "sign", "relu", "square"] {
-        let (a, b) = (builder.map(name, &[shape])?, builder.map(name, &[constant])?);
-        lines.push(format!("{name}: {} | {}", show(&builder, a), show(&builder, b)));
+        let (a, b) = (
+            builder.map(name, &[shape])?,
+            builder.map(name, &[constant])?,
+        );
+        lines.push(format!(
+            "{name}: {} | {}",
+            show(&builder, a),
+            show(&builder, b)
+        ));
     }
     assert_snapshot!(lines.join("\n"), @"
     add: B - 7, S + 3 | B - 7, S + 3 | -14, 6
@@ -226,8 +267,10 @@ fn bools_and_reductions_are_known() -> Built {
     let largest = builder.reduce(shape, ReduceFunction::Max, &[0], false)?;
     let least = builder.reduce(shape, ReduceFunction::Min, &[0], true)?;
     let sum = builder.reduce_sum(shape, &[], false)?;
-    let lines: Vec<String> =
-        [no, both, either, odd, any, all, largest, least, sum].iter().map(|&value| show(&builder, value)).collect();
+    let lines: Vec<String> = [no, both, either, odd, any, all, largest, least, sum]
+        .iter()
+        .map(|&value| show(&builder, value))
+        .collect();
     assert_snapshot!(lines.join("\n"), @"
     0, 1, 0, 0
     0, 0, 0, 0
@@ -253,8 +296,10 @@ fn moves_keep_elements_in_place() -> Built {
     let twice = builder.tile(turned, &[one, two])?;
     let order = builder.iota(DType::I32, &[two, two], 1)?;
     let picked = builder.gather(shape, order, 0)?;
-    let lines: Vec<String> =
-        [turned, repeated, twice, order, picked].iter().map(|&value| show(&builder, value)).collect();
+    let lines: Vec<String> = [turned, repeated, twice, order, picked]
+        .iter()
+        .map(|&value| show(&builder, value))
+        .collect();
     assert_snapshot!(lines.join("\n"), @"
     B, H, S, 48
     B, H, S, 48, B, H, S, 48, B, H, S, 48
@@ -286,8 +331,12 @@ fn large_and_ragged_tensors_are_not_known() -> Built {
     let mut builder = GraphBuilder::new("t");
     let many = builder.constant(Tensor::zeros(DType::I64, &[257]).unwrap())?;
     let weights = builder.constant(Tensor::zeros(DType::F32, &[17]).unwrap())?;
-    let infinite = builder.constant(Tensor::from_slice(&[3], &[f32::INFINITY, -0.0, f32::NAN]).unwrap())?;
-    assert_eq!([many, weights, infinite].map(|value| builder.known(value).is_none()), [true; 3]);
+    let infinite =
+        builder.constant(Tensor::from_slice(&[3], &[f32::INFINITY, -0.0, f32::NAN]).unwrap())?;
+    assert_eq!(
+        [many, weights, infinite].map(|value| builder.known(value).is_none()),
+        [true; 3]
+    );
     let empty = builder.constant(Tensor::zeros(DType::I64, &[0]).unwrap())?;
     assert_eq!(builder.known(empty), Some(&KnownValue::Dims(Vec::new())));
     assert!(builder.known(empty).is_some_and(KnownValue::is_empty));
