@@ -66,6 +66,30 @@ fn deep_nesting_wraps() {
 }
 
 #[test]
+fn nesting_needs_little_stack() {
+    let work = || {
+        deep_nesting_wraps();
+        sharing_does_not_multiply_the_text();
+        let mut table = DimTable::new();
+        let deep = format!("{}N{}", "min(9, 2*(1 + ".repeat(50), ") / 3)".repeat(50));
+        let dim = parse_dim(&mut Cursor::new(&deep), &mut table).unwrap();
+        let fact = parse_predicate(&mut Cursor::new("N % 6 == 0"), &mut table).unwrap();
+        table
+            .assume(ContractFact {
+                predicate: fact,
+                origin: FactOrigin::Declared,
+            })
+            .unwrap();
+        table.evaluate(dim, &all(&table, 6)).unwrap()
+    };
+    let thread = std::thread::Builder::new()
+        .stack_size(128 << 10)
+        .spawn(work)
+        .unwrap();
+    assert_eq!(thread.join().unwrap(), 2);
+}
+
+#[test]
 fn sharing_does_not_multiply_the_text() {
     let mut table = DimTable::new();
     let x = symbols(&mut table, 2);

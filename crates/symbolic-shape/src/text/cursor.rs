@@ -226,18 +226,24 @@ impl<'a> Cursor<'a> {
         &mut self,
         parse: impl FnOnce(&mut Self) -> Result<T, Diagnostic>,
     ) -> Result<T, Diagnostic> {
-        if self.depth >= MAX_DEPTH {
-            let message = format!("expected at most {MAX_DEPTH} levels of nesting, found more");
-            return Err(Diagnostic::new(
-                Diagnostic::TOO_DEEP,
-                message,
-                self.current.span,
-            ));
-        }
+        self.check_depth(1)?;
         self.depth += 1;
         let result = parse(self);
         self.depth -= 1;
         result
+    }
+
+    /// A diagnostic when `levels` more would be too deep.
+    pub(super) fn check_depth(&self, levels: usize) -> Result<(), Diagnostic> {
+        if self.depth + levels <= MAX_DEPTH {
+            return Ok(());
+        }
+        let message = format!("expected at most {MAX_DEPTH} levels of nesting, found more");
+        Err(Diagnostic::new(
+            Diagnostic::TOO_DEEP,
+            message,
+            self.current.span,
+        ))
     }
 
     /// Parses items between separators until `close`, which is consumed. The opening token was consumed before.
