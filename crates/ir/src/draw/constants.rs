@@ -2,7 +2,7 @@
 
 use crate::constant::Constant;
 use kiln_tensor::{DType, Element, Tensor};
-use std::fmt::Display;
+use std::fmt::Debug;
 
 /// Constants with more elements show their type only.
 const ELEMENT_LIMIT: usize = 4;
@@ -26,13 +26,13 @@ pub(super) fn summary(constant: &Constant) -> String {
 }
 
 fn elements(tensor: &Tensor) -> Option<Vec<String>> {
-    fn texts<T: Element + Display>(tensor: &Tensor) -> Option<Vec<String>> {
+    fn texts<T: Element + Debug>(tensor: &Tensor) -> Option<Vec<String>> {
         Some(
             tensor
                 .to_vec::<T>()
                 .ok()?
                 .iter()
-                .map(ToString::to_string)
+                .map(|element| format!("{element:?}"))
                 .collect(),
         )
     }
@@ -93,7 +93,11 @@ mod tests {
             DType::Bool,
         ] {
             let zero = Constant::new(Tensor::zeros(dtype, &[]).unwrap()).unwrap();
-            let expected = if dtype == DType::Bool { "false" } else { "0" };
+            let expected = match dtype {
+                DType::Bool => "false",
+                float if float.is_float() => "0.0",
+                _ => "0",
+            };
             assert_eq!(summary(&zero), expected, "{dtype}");
         }
     }

@@ -88,11 +88,11 @@ impl FieldVisitor for Labels<'_> {
     }
 
     fn float(&mut self, name: &'static str, value: &mut f64) {
-        self.row(name, &value.to_string());
+        self.row(name, &format!("{value:?}"));
     }
 
     fn floats(&mut self, name: &'static str, value: &mut SmallVec<[f64; 4]>) {
-        self.list(name, value.iter().map(ToString::to_string));
+        self.list(name, value.iter().map(|value| format!("{value:?}")));
     }
 
     fn dim(&mut self, name: &'static str, value: &mut DimId) {

@@ -29,7 +29,7 @@ pub(super) struct Node {
     pub(super) origin: Option<String>,
     /// How many values leave it, each from a point of its own.
     pub(super) n_results: usize,
-    /// How many values enter it.
+    /// How many edges enter it.
     pub(super) n_operands: usize,
     /// The regions of a control op, by what they are.
     pub(super) inner: Vec<(&'static str, Scene)>,
@@ -63,7 +63,7 @@ pub(super) struct Edge {
     /// Which of the results of `from`.
     pub(super) result: usize,
     pub(super) to: usize,
-    /// Which of the operands of `to`.
+    /// Which of the edges that enter `to`.
     pub(super) operand: usize,
     /// The value's type.
     pub(super) label: String,
@@ -263,13 +263,12 @@ impl<'a> Builder<'a> {
     /// Adds a box with edges from what it reads.
     fn add(&mut self, mut node: Node, operands: &[ValueId], results: &[ValueId]) {
         let to = self.scene.nodes.len();
-        node.n_operands = operands.len();
-        for (operand, value) in operands.iter().enumerate() {
+        for value in operands {
             match self.sources.get(value) {
                 Some(Source::Constant(text)) => node.rows.push(Row::Constant(text.clone())),
                 Some(&Source::Node { node: from, result }) => {
-                    let label =
-                        shorten(&self.graph.ty(*value).display(self.graph.dims()).to_string());
+                    let ty = self.graph.ty(*value).display(self.graph.dims());
+                    let (operand, label) = (node.n_operands, shorten(&ty.to_string()));
                     self.scene.edges.push(Edge {
                         from,
                         result,
@@ -277,6 +276,7 @@ impl<'a> Builder<'a> {
                         operand,
                         label,
                     });
+                    node.n_operands += 1;
                 }
                 // Its op was left out.
                 None => {}
