@@ -1,1 +1,75 @@
 //! A just-in-time compiler for tensor programs whose shapes change from call to call.
+//!
+//! Load a model, look at what it takes, call it with tensors of any size that its symbols allow:
+//!
+//! ```
+//! use kiln::{Model, Tensor};
+//!
+//! let model = Model::from_text(
+//!     "graph @mlp(%x: f32[B, 2], %w: f32[2, 3]) -> f32[B, 3] {
+//!        %y = matmul %x, %w
+//!        %z = relu %y
+//!        return %z
+//!      }",
+//! )?;
+//! assert_eq!(model.inputs()[0].to_string(), "x: f32[B, 2]");
+//!
+//! let x = Tensor::from_slice(&[1, 2], &[1.0f32, -1.0])?;
+//! let w = Tensor::from_slice(&[2, 3], &[1.0f32, 2.0, 3.0, 3.0, 2.0, 1.0])?;
+//! let outputs = model.run([("x", &x), ("w", &w)])?;
+//! assert_eq!(outputs[0].to_vec::<f32>()?, [0.0, 0.0, 2.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What to use for what
+//!
+//! | you want to | use |
+//! |---|---|
+//! | load an ONNX model or a graph's text | [`Model::load`] |
+//! | say more about its dimensions | [`Options::dim`] with a [`Dim`] |
+//! | build a graph in Rust | `GraphBuilder` of [`shape_inference`], then [`Model::from_graph`] |
+//! | see what became of it | [`Model::stage`], [`ir::text`], [`ir::draw`] |
+//! | follow long work | [`Options::on_progress`], and `tracing` spans for times |
+//! | tell errors apart | [`Error::kind`] and [`Error::code`] |
+//!
+//! Every library crate of the project is a module of this one, by its name.
+//!
+//! # What executes a model today
+//!
+//! The reference interpreter ([`Backend::Interpreter`]): right, and slow.
+
+#![forbid(unsafe_code)]
+
+mod backend;
+mod description;
+mod dim;
+mod error;
+mod limits;
+mod model;
+mod options;
+mod outputs;
+mod progress;
+
+pub use backend::Backend;
+pub use description::ValueDescription;
+pub use dim::Dim;
+pub use error::{Error, ErrorKind};
+pub use limits::Limits;
+pub use model::Model;
+pub use options::Options;
+pub use outputs::Outputs;
+pub use progress::{Progress, Work};
+
+pub use kiln_scalar::Mode as InterpreterMode;
+pub use kiln_shape_inference::Mode;
+pub use kiln_tensor::{DType, Tensor};
+
+pub use kiln_interpreter as interpreter;
+pub use kiln_ir as ir;
+#[cfg(feature = "onnx")]
+pub use kiln_onnx as onnx;
+pub use kiln_passes as passes;
+pub use kiln_scalar as scalar;
+pub use kiln_shape_inference as shape_inference;
+pub use kiln_symbolic_shape as symbolic_shape;
+pub use kiln_tensor as tensor;

@@ -1,0 +1,205 @@
+//! `kiln bench`: how long calls take, one line per case.
+//!
+//! The clock runs around calls alone, not around reading files. Fields about compiling are 0 while
+//! the interpreter is the only backend.
+
+use crate::cases::{self, Case};
+use crate::model::ModelArguments;
+use crate::progress::Bar;
+use crate::report::{self, Failures};
+use anyhow::Error;
+use clap::Args;
+use kiln::{Model, Tensor};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A first call slower than this is the only one: a median of slow calls is not worth the wait.
+const SLOW: Duration = Duration::from_secs(2);
+
+/// Measures a model's calls.
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// A folder of case folders, each with a file <input>.npy per input
+    #[arg(long, value_name = "DIR")]
+    cases: PathBuf,
+    /// How long to repeat each case
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    min_time: Duration,
+    /// Call each case a single time: a stream of shapes
+    #[arg(long)]
+    once: bool,
+    /// Fail where something would have to be compiled
+    #[arg(long)]
+    no_compile: bool,
+    /// Print a JSON line per case
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is measured of a case; times in milliseconds.
+#[derive(Debug, Serialize)]
+struct Measurement<'a> {
+    case: &'a str,
+    /// Loading the model, once for all cases.
+    load_ms: f64,
+    /// The case's first call.
+    first_ms: f64,
+    median_ms: f64,
+    min_ms: f64,
+    p99_ms: f64,
+    /// How many calls were made, the first included.
+    calls: usize,
+    compiles: u64,
+    blocked_ms: f64,
+    memory_hits: u64,
+    disk_hits: u64,
+    misses: u64,
+    /// The most memory this process ever had.
+    peak_rss_mb: f64,
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> Result<Failures, Error> {
+        if self.no_compile {
+            tracing::debug!("the interpreter never compiles");
+        }
+        let bar = Bar::new();
+        let (model, load) = self.model.load(&bar)?;
+        let mut failures = Failures::default();
+        if !self.json {
+            report::line(format!("loaded in {:.1} ms", milliseconds(load)))?;
+        }
+        for case in Case::all(&self.cases)? {
+            match self.measure(&model, &case, load, &bar) {
+                Ok(measurement) => self.print(&measurement)?,
+                Err(error) => failures.add(&case.name, &error),
+            }
+        }
+        Ok(failures)
+    }
+
+    fn measure<'a>(
+        &self,
+        model: &Model,
+        case: &'a Case,
+        load: Duration,
+        bar: &Bar,
+    ) -> Result<Measurement<'a>, Error> {
+        let inputs = case.inputs(model)?;
+        let first = timed(model, &inputs);
+        bar.finish();
+        let first = first?;
+        let mut samples = Vec::new();
+        if self.once || first > SLOW {
+            samples.push(first);
+        } else {
+            let start = Instant::now();
+            while samples.is_empty() || start.elapsed() < self.min_time {
+                samples.push(timed(model, &inputs)?);
+            }
+        }
+        let repeated = if self.once || first > SLOW {
+            0
+        } else {
+            samples.len()
+        };
+        samples.sort();
+        Ok(Measurement {
+            case: &case.name,
+            load_ms: milliseconds(load),
+            first_ms: milliseconds(first),
+            median_ms: quantile(&samples, 0.5),
+            min_ms: quantile(&samples, 0.0),
+            p99_ms: quantile(&samples, 0.99),
+            calls: 1 + repeated,
+            compiles: 0,
+            blocked_ms: 0.0,
+            memory_hits: 0,
+            disk_hits: 0,
+            misses: 0,
+            peak_rss_mb: peak_rss_mb(),
+        })
+    }
+
+    fn print(&self, measurement: &Measurement<'_>) -> Result<(), Error> {
+        if self.json {
+            return report::line(serde_json::to_string(measurement)?);
+        }
+        let Measurement {
+            case,
+            first_ms,
+            median_ms,
+            min_ms,
+            p99_ms,
+            calls,
+            peak_rss_mb,
+            ..
+        } = measurement;
+        report::line(format!(
+            "{case:32} median {median_ms:9.2} ms  min {min_ms:9.2}  p99 {p99_ms:9.2}  first {first_ms:9.2}  calls {calls:5}  peak {peak_rss_mb:.0} MB"
+        ))
+    }
+}
+
+fn timed(model: &Model, inputs: &[(String, Tensor)]) -> Result<Duration, Error> {
+    let start = Instant::now();
+    let outputs = cases::call(model, inputs)?;
+    let elapsed = start.elapsed();
+    drop(outputs);
+    Ok(elapsed)
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+/// The element at a fraction of sorted samples, in milliseconds; between two, their mean weighted
+/// by distance.
+fn quantile(sorted: &[Duration], fraction: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return 0.0;
+    };
+    let position = last as f64 * fraction;
+    let (low, high) = (position.floor() as usize, position.ceil() as usize);
+    let at = |index: usize| sorted.get(index).copied().map_or(0.0, milliseconds);
+    at(low) + (at(high) - at(low)) * position.fract()
+}
+
+/// The most resident memory this process ever had; 0 where the system does not tell.
+fn peak_rss_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line
+        .and_then(|line| line.trim().strip_suffix("kB"))
+        .and_then(|kib| kib.trim().parse::<f64>().ok());
+    kib.map_or(0.0, |kib| kib * 1024.0 / 1e6)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_samples() {
+        let samples = [1, 2, 4].map(Duration::from_millis);
+        assert_eq!(quantile(&samples, 0.5), 2.0);
+        assert_eq!(quantile(&samples, 0.75), 3.0);
+        assert_eq!(quantile(&samples, 0.0), 1.0);
+        assert_eq!(quantile(&[], 0.5), 0.0);
+    }
+
+    #[test]
+    fn times_are_in_seconds_and_not_negative() {
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        assert!(seconds("-1").is_err());
+        assert!(seconds("soon").is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! `kiln doctor`: what this machine has, what is missing, and how to get it.
+//!
+//! Looks, and changes nothing.
+
+use crate::report::{self, Failures};
+use anyhow::Error;
+use clap::Args;
+use kiln::Backend;
+use serde::Serialize;
+use std::thread;
+
+/// Looks at the machine.
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Print a JSON line per check
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    state: State,
+    found: String,
+    /// How to get what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// There, and good.
+    Ok,
+    /// Not there; everything works without it.
+    Absent,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            name,
+            state: State::Ok,
+            found: found.into(),
+            fix: None,
+        }
+    }
+
+    fn absent(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            name,
+            state: State::Absent,
+            found: found.into(),
+            fix: Some(fix.into()),
+        }
+    }
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> Result<Failures, Error> {
+        for check in [version(), processor(), memory(), backends(), onnx(), logs()] {
+            if self.json {
+                report::line(serde_json::to_string(&check)?)?;
+                continue;
+            }
+            let mark = match check.state {
+                State::Ok => "ok    ",
+                State::Absent => "absent",
+            };
+            report::line(format!("{mark}  {:10} {}", check.name, check.found))?;
+            if let Some(fix) = &check.fix {
+                report::line(format!("{:20}{fix}", ""))?;
+            }
+        }
+        Ok(Failures::default())
+    }
+}
+
+fn version() -> Check {
+    let build = if cfg!(debug_assertions) {
+        "debug build: slow, with extra checks"
+    } else {
+        "release build"
+    };
+    Check::ok("kiln", format!("{} ({build})", env!("CARGO_PKG_VERSION")))
+}
+
+fn processor() -> Check {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let features = features();
+    let features = if features.is_empty() {
+        "no vector extensions known".to_owned()
+    } else {
+        features.join(" ")
+    };
+    Check::ok(
+        "processor",
+        format!(
+            "{}, {cores} threads available, {features}",
+            std::env::consts::ARCH
+        ),
+    )
+}
+
+#[cfg(target_arch = "x86_64")]
+fn features() -> Vec<&'static str> {
+    macro_rules! detected {
+        ($($name:tt),* $(,)?) => {
+            [$((std::arch::is_x86_feature_detected!($name), $name)),*]
+        };
+    }
+    let all = detected![
+        "avx2",
+        "fma",
+        "f16c",
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512vnni",
+        "avx512bf16"
+    ];
+    all.into_iter()
+        .filter(|(detected, _)| *detected)
+        .map(|(_, name)| name)
+        .collect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn features() -> Vec<&'static str> {
+    Vec::new()
+}
+
+fn memory() -> Check {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let gib = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+        let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+        Some(kib / 1024.0 / 1024.0)
+    };
+    match (gib("MemTotal:"), gib("MemAvailable:")) {
+        (Some(total), Some(available)) => Check::ok(
+            "memory",
+            format!("{available:.1} of {total:.1} GiB available"),
+        ),
+        _ => Check::absent(
+            "memory",
+            "unknown",
+            "the system does not say how much there is; nothing depends on it",
+        ),
+    }
+}
+
+fn backends() -> Check {
+    let names: Vec<_> = Backend::AVAILABLE
+        .iter()
+        .map(|backend| backend.name())
+        .collect();
+    Check::ok("backends", names.join(", "))
+}
+
+fn onnx() -> Check {
+    if cfg!(feature = "onnx") {
+        let (first, last) = onnx_versions();
+        Check::ok(
+            "onnx",
+            format!("reads models of operator versions {first} to {last}"),
+        )
+    } else {
+        Check::absent(
+            "onnx",
+            "not part of this build",
+            "build with `--features onnx` to read ONNX models",
+        )
+    }
+}
+
+#[cfg(feature = "onnx")]
+fn onnx_versions() -> (i64, i64) {
+    (
+        *kiln::onnx::SUPPORTED_OPSETS.start(),
+        *kiln::onnx::SUPPORTED_OPSETS.end(),
+    )
+}
+
+#[cfg(not(feature = "onnx"))]
+fn onnx_versions() -> (i64, i64) {
+    (0, 0)
+}
+
+fn logs() -> Check {
+    match std::env::var("KILN_LOG") {
+        Ok(filter) => Check::ok("logs", format!("KILN_LOG={}", filter.escape_debug())),
+        Err(_) => Check::absent(
+            "logs",
+            "KILN_LOG is not set",
+            "set KILN_LOG=info for logs, debug for times of every pass",
+        ),
+    }
+}

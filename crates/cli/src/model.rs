@@ -1,0 +1,145 @@
+//! The arguments that every command about a model takes, and loading it by them.
+
+use crate::progress::Bar;
+use anyhow::{Context, Error, anyhow};
+use clap::Args;
+use kiln::{Backend, Dim, Mode, Model, Options};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// Which model, and how to load it.
+#[derive(Args, Debug)]
+pub(crate) struct ModelArguments {
+    /// An ONNX model (.onnx) or a graph's text (.kiln)
+    model: PathBuf,
+    /// Constrain a dimension: seq=1..512 (both ends included), seq=8, seq%8, seq=1..512%8
+    #[arg(long = "dim", value_name = "NAME=SIZES")]
+    dims: Vec<NamedDim>,
+    /// Say the rank of an input whose rank the model leaves open: x=4
+    #[arg(long = "rank", value_name = "INPUT=RANK")]
+    ranks: Vec<NamedRank>,
+    /// What executes the model
+    #[arg(long, default_value_t = Backend::default())]
+    backend: Backend,
+    /// How many threads a call may use; 0 is one per core. The interpreter uses one
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Leave the graph as it was imported
+    #[arg(long)]
+    no_passes: bool,
+    /// Refuse a model whose stated types contradict its operators
+    #[arg(long)]
+    strict: bool,
+}
+
+impl ModelArguments {
+    /// Loads the model, and says how long that took.
+    pub(crate) fn load(&self, bar: &Bar) -> Result<(Model, Duration), Error> {
+        let mut options = Options::new()
+            .backend(self.backend)
+            .threads(self.threads)
+            .passes(!self.no_passes)
+            .mode(if self.strict {
+                Mode::Strict
+            } else {
+                Mode::Lenient
+            });
+        for NamedDim { name, dim } in &self.dims {
+            options = options.dim(name, *dim);
+        }
+        for NamedRank { name, rank } in &self.ranks {
+            options = options.rank(name, *rank);
+        }
+        let shown = bar.clone();
+        let options = options.on_progress(move |progress| shown.show(progress));
+        let start = Instant::now();
+        let model = Model::load_with(&self.model, options);
+        bar.finish();
+        Ok((model?, start.elapsed()))
+    }
+}
+
+/// `seq=1..512` or `seq%8`.
+#[derive(Clone, Debug)]
+struct NamedDim {
+    name: String,
+    dim: Dim,
+}
+
+impl FromStr for NamedDim {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let end = text.find(['=', '%']).filter(|&end| end > 0);
+        let (name, rest) = end
+            .map(|end| text.split_at(end))
+            .context("expected NAME=SIZES or NAME%DIVISOR")?;
+        let dim = rest.strip_prefix('=').unwrap_or(rest).parse()?;
+        Ok(Self {
+            name: name.trim().to_owned(),
+            dim,
+        })
+    }
+}
+
+/// `x=4`.
+#[derive(Clone, Debug)]
+struct NamedRank {
+    name: String,
+    rank: usize,
+}
+
+impl FromStr for NamedRank {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (name, rank) = text
+            .rsplit_once('=')
+            .ok_or_else(|| anyhow!("expected INPUT=RANK"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            rank: rank.parse().context("expected a number of axes")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dimensions_are_given_by_name() {
+        let parse = |text: &str| {
+            text.parse::<NamedDim>()
+                .map(|named| (named.name, named.dim))
+                .ok()
+        };
+        assert_eq!(
+            parse("seq=1..512"),
+            Some(("seq".into(), Dim::range(1..=512)))
+        );
+        assert_eq!(parse("seq=8"), Some(("seq".into(), Dim::fixed(8))));
+        assert_eq!(
+            parse("seq%8"),
+            Some(("seq".into(), Dim::any().multiple_of(8)))
+        );
+        assert_eq!(
+            parse("s=1..9%3"),
+            Some(("s".into(), Dim::range(1..=9).multiple_of(3)))
+        );
+        assert_eq!(parse("seq"), None);
+        assert_eq!(parse("=8"), None);
+    }
+
+    #[test]
+    fn ranks_are_given_by_input() {
+        let parse = |text: &str| {
+            text.parse::<NamedRank>()
+                .map(|named| (named.name, named.rank))
+                .ok()
+        };
+        assert_eq!(parse("a=b=4"), Some(("a=b".into(), 4)));
+        assert_eq!(parse("x=four"), None);
+    }
+}

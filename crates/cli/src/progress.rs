@@ -1,0 +1,58 @@
+//! A progress bar on standard error, where that is a terminal.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiln::{Progress, Work};
+use std::time::Duration;
+
+/// A bar that follows a model's work. Cheap to clone; all clones are one bar.
+#[derive(Clone)]
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar; hidden where standard error is no terminal.
+    pub(crate) fn new() -> Self {
+        // The target hides itself when it is no terminal.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(spinner());
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(120));
+        }
+        Self(bar)
+    }
+
+    /// Shows how far the model's work has come.
+    pub(crate) fn show(&self, progress: Progress<'_>) {
+        if self.0.is_hidden() {
+            return;
+        }
+        let what = match progress.work {
+            Work::Import => "importing".to_owned(),
+            Work::Optimize => format!("optimizing: {}", progress.step),
+            Work::Run => "running".to_owned(),
+            _ => progress.work.to_string(),
+        };
+        self.0.set_message(what);
+        match progress.total.filter(|&total| total > 1) {
+            Some(total) => {
+                self.0.set_style(counter());
+                self.0.set_length(total as u64);
+                self.0.set_position(progress.done as u64);
+            }
+            None => self.0.set_style(spinner()),
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn spinner() -> ProgressStyle {
+    ProgressStyle::default_spinner()
+}
+
+fn counter() -> ProgressStyle {
+    let style = ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {pos}/{len} {elapsed}");
+    style.unwrap_or_else(|_| spinner())
+}

@@ -1,0 +1,162 @@
+//! `kiln run`: call a model on case folders, or on single files.
+
+use crate::cases::{self, Case};
+use crate::model::ModelArguments;
+use crate::progress::Bar;
+use crate::report::{self, Failures};
+use crate::statistics::Statistics;
+use anyhow::{Context, Error};
+use clap::Args;
+use kiln::{Model, Outputs};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Runs a model and writes or describes what it gives.
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// A folder of case folders, each with a file <input>.npy per input
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "inputs",
+        required_unless_present = "inputs"
+    )]
+    cases: Option<PathBuf>,
+    /// An input for a single call: x=x.npy
+    #[arg(long = "input", value_name = "NAME=FILE")]
+    inputs: Vec<String>,
+    /// Where outputs are written: <DIR>/<case>/<output>.npy, or <DIR>/<output>.npy for a single call
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print a JSON line per call
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed of a call.
+#[derive(Serialize)]
+struct CallReport<'a> {
+    case: &'a str,
+    ms: f64,
+    outputs: Vec<OutputReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct OutputReport<'a> {
+    name: &'a str,
+    dtype: &'static str,
+    shape: &'a [usize],
+    #[serde(flatten)]
+    statistics: Statistics,
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Result<Failures, Error> {
+        let bar = Bar::new();
+        let (model, _) = self.model.load(&bar)?;
+        let mut failures = Failures::default();
+        match &self.cases {
+            None => self.single(&model, &bar)?,
+            Some(folder) => {
+                for case in Case::all(folder)? {
+                    if let Err(error) = self.case(&model, &case, &bar) {
+                        failures.add(&case.name, &error);
+                    }
+                }
+            }
+        }
+        Ok(failures)
+    }
+
+    fn case(&self, model: &Model, case: &Case, bar: &Bar) -> Result<(), Error> {
+        let inputs = case.inputs(model)?;
+        let out = self.out.as_ref().map(|out| out.join(&case.name));
+        self.call(model, &case.name, &inputs, out, bar)
+    }
+
+    fn single(&self, model: &Model, bar: &Bar) -> Result<(), Error> {
+        let read = |input: &String| {
+            let (name, file) = input
+                .rsplit_once('=')
+                .with_context(|| format!("--input {input}: expected NAME=FILE"))?;
+            Ok((name.to_owned(), cases::read(file.as_ref())?))
+        };
+        let inputs = self
+            .inputs
+            .iter()
+            .map(read)
+            .collect::<Result<Vec<_>, Error>>()?;
+        self.call(model, "", &inputs, self.out.clone(), bar)
+    }
+
+    fn call(
+        &self,
+        model: &Model,
+        case: &str,
+        inputs: &[(String, kiln::Tensor)],
+        out: Option<PathBuf>,
+        bar: &Bar,
+    ) -> Result<(), Error> {
+        let start = Instant::now();
+        let outputs = cases::call(model, inputs);
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        bar.finish();
+        let outputs = outputs?;
+        if let Some(folder) = out {
+            cases::write(&folder, &outputs)?;
+        }
+        self.print(&CallReport {
+            case,
+            ms,
+            outputs: describe(&outputs)?,
+        })
+    }
+
+    fn print(&self, call: &CallReport<'_>) -> Result<(), Error> {
+        if self.json {
+            return report::line(serde_json::to_string(call)?);
+        }
+        let case = if call.case.is_empty() {
+            ""
+        } else {
+            &format!("{}: ", call.case)
+        };
+        report::line(format!("{case}{:.1} ms", call.ms))?;
+        for output in &call.outputs {
+            let sizes: Vec<_> = output.shape.iter().map(ToString::to_string).collect();
+            let ty = format!("{}[{}]", output.dtype, sizes.join(", "));
+            let number =
+                |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:.6}"));
+            let Statistics {
+                min,
+                max,
+                mean,
+                not_finite,
+            } = &output.statistics;
+            report::line(format!(
+                "  {}: {ty}  min {}  max {}  mean {}  not finite {not_finite}",
+                output.name.escape_debug(),
+                number(*min),
+                number(*max),
+                number(*mean),
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+fn describe(outputs: &Outputs) -> Result<Vec<OutputReport<'_>>, Error> {
+    let reports = outputs.iter().map(|(name, tensor)| {
+        let statistics = Statistics::of(tensor)?;
+        Ok(OutputReport {
+            name,
+            dtype: tensor.dtype().name(),
+            shape: tensor.shape(),
+            statistics,
+        })
+    });
+    reports.collect()
+}

@@ -1,0 +1,88 @@
+//! A few numbers that tell whether a tensor looks right, without showing its data.
+
+use kiln::tensor::{Element, bf16, f16};
+use kiln::{DType, Tensor};
+use serde::Serialize;
+
+/// Extremes and mean of a tensor's finite elements.
+#[derive(Debug, Serialize)]
+pub(crate) struct Statistics {
+    /// None when no element is finite.
+    pub(crate) min: Option<f64>,
+    pub(crate) max: Option<f64>,
+    pub(crate) mean: Option<f64>,
+    /// How many elements are NaN or infinite.
+    pub(crate) not_finite: usize,
+}
+
+impl Statistics {
+    /// The statistics, for dtypes that are numbers.
+    pub(crate) fn of(tensor: &Tensor) -> Result<Self, kiln::Error> {
+        Ok(Self::of_elements(&elements(tensor)?))
+    }
+
+    fn of_elements(elements: &[f64]) -> Self {
+        let finite = || {
+            elements
+                .iter()
+                .copied()
+                .filter(|element| element.is_finite())
+        };
+        let count = finite().count();
+        Self {
+            min: finite().reduce(f64::min),
+            max: finite().reduce(f64::max),
+            mean: (count > 0).then(|| finite().sum::<f64>() / count as f64),
+            not_finite: elements.len() - count,
+        }
+    }
+}
+
+fn elements(tensor: &Tensor) -> Result<Vec<f64>, kiln::Error> {
+    fn convert<T: Element>(
+        tensor: &Tensor,
+        number: impl Fn(T) -> f64,
+    ) -> Result<Vec<f64>, kiln::Error> {
+        Ok(tensor.to_vec::<T>()?.into_iter().map(number).collect())
+    }
+    // Large integers lose digits, which statistics can bear.
+    match tensor.dtype() {
+        DType::F64 => convert::<f64>(tensor, |x| x),
+        DType::F32 => convert::<f32>(tensor, f64::from),
+        DType::F16 => convert::<f16>(tensor, f64::from),
+        DType::BF16 => convert::<bf16>(tensor, f64::from),
+        DType::I64 => convert::<i64>(tensor, |x| x as f64),
+        DType::I32 => convert::<i32>(tensor, f64::from),
+        DType::I16 => convert::<i16>(tensor, f64::from),
+        DType::I8 => convert::<i8>(tensor, f64::from),
+        DType::U64 => convert::<u64>(tensor, |x| x as f64),
+        DType::U32 => convert::<u32>(tensor, f64::from),
+        DType::U16 => convert::<u16>(tensor, f64::from),
+        DType::U8 => convert::<u8>(tensor, f64::from),
+        DType::Bool => convert::<bool>(tensor, |x| f64::from(u8::from(x))),
+        _ => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_finite_elements_count() {
+        let statistics = Statistics::of_elements(&[1.0, f64::NAN, 3.0, f64::INFINITY]);
+        assert_eq!(
+            (statistics.min, statistics.max, statistics.mean),
+            (Some(1.0), Some(3.0), Some(2.0))
+        );
+        assert_eq!(statistics.not_finite, 2);
+    }
+
+    #[test]
+    fn nothing_has_no_extremes() {
+        let empty = Statistics::of(&Tensor::zeros(DType::I32, &[0]).unwrap()).unwrap();
+        assert_eq!((empty.min, empty.mean, empty.not_finite), (None, None, 0));
+        let flags = Statistics::of(&Tensor::from_slice(&[2], &[true, false]).unwrap()).unwrap();
+        assert_eq!(flags.mean, Some(0.5));
+    }
+}

@@ -1,0 +1,126 @@
+//! Two models at work: which way up, and what it says.
+
+#[path = "picture.rs"]
+mod picture;
+
+use kiln::{Model, Tensor};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Reads pictures of text lines, 48 pixels high and of any width.
+pub(crate) struct TextReader {
+    pub(crate) classifier: Model,
+    pub(crate) recogniser: Model,
+    /// What the recogniser's classes mean; class 0 is no character.
+    alphabet: Vec<String>,
+}
+
+/// What was read in a picture.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) width: usize,
+    /// Whether the picture stood on its head.
+    pub(crate) is_turned: bool,
+    /// How sure the classifier is of that.
+    pub(crate) turn_confidence: f32,
+    pub(crate) text: String,
+    /// How sure the recogniser is of its characters, on average.
+    pub(crate) confidence: f32,
+    pub(crate) elapsed: Duration,
+}
+
+impl TextReader {
+    pub(crate) fn load(models: &Path) -> Result<Self, Box<dyn Error>> {
+        let classifier = Model::load(models.join("ocr-cls/model.onnx"))?;
+        let recogniser = Model::load(models.join("ocr-rec/model.onnx"))?;
+        let characters = recogniser
+            .metadata()
+            .get("character")
+            .ok_or("the recogniser has no dictionary")?;
+        let blank = std::iter::once("");
+        let alphabet = blank
+            .chain(characters.lines())
+            .chain([" "])
+            .map(str::to_owned)
+            .collect();
+        Ok(Self {
+            classifier,
+            recogniser,
+            alphabet,
+        })
+    }
+
+    pub(crate) fn read(&self, path: &Path) -> Result<Line, Box<dyn Error>> {
+        let mut picture = picture::read(path)?;
+        let start = Instant::now();
+        let directions = first_output(&self.classifier, &picture)?;
+        let (direction, turn_confidence) = largest(&directions.to_vec::<f32>()?);
+        let is_turned = direction == 1;
+        if is_turned {
+            picture = picture::turned(&picture)?;
+        }
+        let (text, confidence) = self.decode(&first_output(&self.recogniser, &picture)?)?;
+        let width = picture.shape().last().copied().unwrap_or(0);
+        Ok(Line {
+            width,
+            is_turned,
+            turn_confidence,
+            text,
+            confidence,
+            elapsed: start.elapsed(),
+        })
+    }
+
+    /// The text of `f32[1, steps, classes]` by connectionist temporal classification: the likeliest
+    /// class of each step, repetitions once, class 0 dropped.
+    fn decode(&self, classes: &Tensor) -> Result<(String, f32), Box<dyn Error>> {
+        let n_classes = classes.shape().last().copied().unwrap_or(0).max(1);
+        let mut text = String::new();
+        let mut confidences = Vec::new();
+        let mut before = 0;
+        for step in classes.to_vec::<f32>()?.chunks_exact(n_classes) {
+            let (class, confidence) = largest(step);
+            if class != before && class != 0 {
+                text.push_str(
+                    self.alphabet
+                        .get(class)
+                        .ok_or("a class without a character")?,
+                );
+                confidences.push(confidence);
+            }
+            before = class;
+        }
+        let mean = confidences.iter().sum::<f32>() / confidences.len().max(1) as f32;
+        Ok((text.trim().to_owned(), mean))
+    }
+}
+
+/// The pictures that come with the example, by name.
+pub(crate) fn samples() -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
+    let entries = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = entries.collect::<Result<Vec<_>, _>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn first_output(model: &Model, picture: &Tensor) -> Result<Tensor, Box<dyn Error>> {
+    let input = model.inputs().first().ok_or("the model takes nothing")?;
+    let outputs = model.run([(input.name(), picture)])?;
+    Ok(outputs
+        .into_tensors()
+        .into_iter()
+        .next()
+        .ok_or("the model gives nothing")?)
+}
+
+/// The position and value of the largest element; position 0 where there is none.
+fn largest(elements: &[f32]) -> (usize, f32) {
+    let best = elements
+        .iter()
+        .copied()
+        .enumerate()
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    best.unwrap_or((0, 0.0))
+}

@@ -1,0 +1,85 @@
+//! What a model takes and gives, as a user sees it.
+
+use kiln_ir::{Graph, Type, ValueId};
+use kiln_symbolic_shape::{SymbolicDimension, SymbolicShape};
+use kiln_tensor::DType;
+use std::fmt;
+use std::sync::Arc;
+
+/// An input or output of a model: its name, element type and symbolic shape.
+///
+/// ```
+/// let model = kiln::Model::from_text("graph @id(%x: f32[N, 3]) -> f32[N, 3] { return %x }")?;
+/// let x = &model.inputs()[0];
+/// assert_eq!(x.to_string(), "x: f32[N, 3]");
+/// assert_eq!(x.shape().map(|shape| shape.rank()), Some(2));
+/// # Ok::<(), kiln::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueDescription {
+    name: Arc<str>,
+    dtype: Option<DType>,
+    shape: Option<SymbolicShape>,
+}
+
+impl ValueDescription {
+    pub(crate) fn new(name: &str, dtype: Option<DType>, shape: Option<SymbolicShape>) -> Self {
+        Self {
+            name: name.into(),
+            dtype,
+            shape,
+        }
+    }
+
+    /// The description of a value of `graph`.
+    pub(crate) fn of(graph: &Graph, name: &str, value: ValueId) -> Self {
+        let Type::Tensor(ty) = graph.ty(value) else {
+            return Self::new(name, None, None);
+        };
+        let dims = graph.dims();
+        let dimensions =
+            ty.dims
+                .iter()
+                .map(|&dim| match (dims.as_constant(dim), dims.as_symbol(dim)) {
+                    (Some(size), _) => SymbolicDimension::known(size),
+                    (None, Some(symbol)) => dims.symbol_info(symbol).clone(),
+                    // A computed size goes by its expression.
+                    (None, None) => SymbolicDimension::named(dims.display(dim).to_string()),
+                });
+        Self::new(name, Some(ty.dtype), Some(dimensions.collect()))
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn shared_name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The element type; none when the model does not say, or where the value is no tensor.
+    pub fn dtype(&self) -> Option<DType> {
+        self.dtype
+    }
+
+    /// The symbolic shape; none when the rank is known only at a call, or where the value is no
+    /// tensor.
+    pub fn shape(&self) -> Option<&SymbolicShape> {
+        self.shape.as_ref()
+    }
+}
+
+impl fmt::Display for ValueDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name.escape_debug())?;
+        match self.dtype {
+            Some(dtype) => write!(f, "{dtype}")?,
+            None => f.write_str("?")?,
+        }
+        match &self.shape {
+            Some(shape) => write!(f, "{shape}"),
+            None => f.write_str("[..]"),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The one error of the facade: what kind of trouble, a stable code, and what the layer below said.
+//!
+//! Users match on [`Error::kind`] and look codes up; the enums of the crates below stay free to
+//! grow.
+
+mod kind;
+
+pub use kind::ErrorKind;
+
+use kiln_interpreter::InterpretError;
+use kiln_ir::VerifyErrors;
+use kiln_passes::PassError;
+use kiln_shape_inference::{InferError, InferErrors};
+use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
+use kiln_symbolic_shape::{DimError, EvaluateError};
+use kiln_tensor::TensorError;
+use std::fmt;
+
+/// Why something could not be done.
+///
+/// ```
+/// use kiln::{ErrorKind, Model, Tensor};
+///
+/// let model = Model::from_text("graph @id(%x: f32[N, 3]) -> f32[N, 3] { return %x }")?;
+/// let error = model.run([("x", &Tensor::zeros(kiln::DType::I64, &[1, 3])?)]).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidInput);
+/// assert_eq!(error.code(), "E0873");
+/// assert_eq!(error.to_string(), "input x: expected f32[N, 3], given i64[1, 3]");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Error(Box<Failure>);
+
+impl Error {
+    /// What kind of trouble it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind()
+    }
+
+    /// The stable code, such as `E0873`; the book has a page on each.
+    pub fn code(&self) -> &'static str {
+        self.0.code()
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.code(), self.0)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// What went wrong. Names in it are escaped already.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// E0871: a call lacks an input.
+    #[error("missing input {expected}; give it a tensor")]
+    MissingInput { expected: String },
+    /// E0872: a call names an input that the model does not have, or names one twice.
+    #[error("{problem} input `{name}`, expected each of these once: {expected}")]
+    UnknownInput {
+        problem: &'static str,
+        name: String,
+        expected: String,
+    },
+    /// E0873: an input of another dtype or rank than the model takes.
+    #[error("input {name}: expected {expected}, given {given}")]
+    InputType {
+        name: String,
+        expected: String,
+        given: String,
+    },
+    /// E0874: an output is asked for that the model does not have.
+    #[error("unknown output `{name}`, expected one of: {expected}")]
+    UnknownOutput { name: String, expected: String },
+    /// E0971: the file's ending says no known kind of model.
+    #[error("unknown kind of model file: expected a name that ends in {expected}, found {found}")]
+    UnknownFormat {
+        expected: &'static str,
+        found: String,
+    },
+    /// E0972: an option names a dimension that the model does not have.
+    #[error("unknown dimension `{name}`, {expected}")]
+    UnknownDim { name: String, expected: String },
+    /// E0973: a stage that does not exist.
+    #[error("unknown stage `{name}`, expected one of: {expected}")]
+    UnknownStage { name: String, expected: String },
+    /// E0974: a backend that this build does not have.
+    #[error("unknown backend `{name}`, expected one of: interpreter")]
+    UnknownBackend { name: String },
+    /// E0975: a text that is no constraint on a dimension.
+    #[error(
+        "expected a constraint such as `8`, `1..512`, `%8` or `1..512 % 8 ~ 128`, found `{text}`"
+    )]
+    DimText { text: String },
+    /// E0976: the rank of an input is not known, and what was asked for needs it.
+    #[error("the rank of input {name} is not known; say it with `Options::rank`")]
+    UnknownRank { name: String },
+    /// E0977: a file could not be read.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        file: String,
+        source: std::io::Error,
+    },
+    /// E0978: an option that cannot be satisfied.
+    #[error("dimension {name}: {source}")]
+    Dim { name: String, source: DimError },
+    /// E0979: an input or output is no tensor.
+    #[error("{name} is {found}: inputs and outputs other than tensors are not supported yet")]
+    NotATensor { name: String, found: String },
+
+    /// E01xx, E02xx, E03xx: text that is no graph.
+    #[error("{rendered}")]
+    Text {
+        code: &'static str,
+        rendered: String,
+    },
+    /// E02xx: a graph that is not well formed.
+    #[error(transparent)]
+    Verify(#[from] VerifyErrors),
+    /// E03xx: types that do not fit.
+    #[error(transparent)]
+    Infer(#[from] InferError),
+    /// E03xx: types that do not fit, in several places.
+    #[error(transparent)]
+    InferAll(#[from] InferErrors),
+    /// E03xx: sizes that do not fit.
+    #[error(transparent)]
+    Symbol(#[from] DimError),
+    /// E03xx: sizes that do not fit, at a call.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
+    /// E03xx: a tensor's own trouble.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// A pass failed.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// E08xx: a call failed.
+    #[error(transparent)]
+    Run(#[from] InterpretError),
+    /// E09xx: a model could not be loaded.
+    #[cfg(feature = "onnx")]
+    #[error(transparent)]
+    Onnx(#[from] kiln_onnx::Error),
+}
+
+impl Failure {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::MissingInput { .. } => "E0871",
+            Self::UnknownInput { .. } => "E0872",
+            Self::InputType { .. } => "E0873",
+            Self::UnknownOutput { .. } => "E0874",
+            Self::UnknownFormat { .. } => "E0971",
+            Self::UnknownDim { .. } => "E0972",
+            Self::UnknownStage { .. } => "E0973",
+            Self::UnknownBackend { .. } => "E0974",
+            Self::DimText { .. } => "E0975",
+            Self::UnknownRank { .. } => "E0976",
+            Self::Read { .. } => "E0977",
+            Self::Dim { .. } => "E0978",
+            Self::NotATensor { .. } => "E0979",
+            Self::Text { code, .. } => code,
+            Self::Verify(errors) => errors.code(),
+            Self::Infer(error) => error.code(),
+            Self::InferAll(errors) => errors.code(),
+            Self::Symbol(error) => error.code(),
+            Self::Evaluate(error) => error.code(),
+            Self::Tensor(error) => error.code(),
+            Self::Pass(error) => error.code(),
+            Self::Run(error) => error.code(),
+            #[cfg(feature = "onnx")]
+            Self::Onnx(error) => error.code(),
+        }
+    }
+}
+
+impl Failure {
+    /// What a reader found wrong with `text`, with the lines in question.
+    pub(crate) fn text(diagnostics: &Diagnostics, text: &str) -> Self {
+        let code = diagnostics
+            .iter()
+            .next()
+            .map_or(Diagnostic::UNEXPECTED_TOKEN, |first| first.code);
+        let rendered = diagnostics.render(text);
+        // Whoever prints the error says its code.
+        let rendered = match rendered.strip_prefix(&format!("error[{code}]: ")) {
+            Some(rest) => rest.to_owned(),
+            None => rendered,
+        };
+        Self::Text { code, rendered }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self(Box::new(failure))
+    }
+}
+
+macro_rules! from {
+    ($($(#[$attribute:meta])* $source:ty => $variant:ident),* $(,)?) => {$(
+        $(#[$attribute])*
+        impl From<$source> for Error {
+            fn from(error: $source) -> Self {
+                Failure::$variant(error).into()
+            }
+        }
+    )*};
+}
+
+from! {
+    VerifyErrors => Verify,
+    InferError => Infer,
+    InferErrors => InferAll,
+    DimError => Symbol,
+    EvaluateError => Evaluate,
+    TensorError => Tensor,
+    PassError => Pass,
+    InterpretError => Run,
+    #[cfg(feature = "onnx")]
+    kiln_onnx::Error => Onnx,
+}

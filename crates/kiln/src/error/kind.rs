@@ -1,0 +1,164 @@
+//! Sorts errors of every layer into a few kinds, by what a caller can do about them.
+
+use super::Failure;
+use kiln_interpreter::{InterpretError, OpFault};
+use kiln_passes::PassError;
+use kiln_shape_inference::{InferError, InferErrorKind};
+use kiln_symbolic_shape::DimError;
+use kiln_tensor::TensorError;
+use std::fmt;
+
+/// What kind of trouble an [`Error`](crate::Error) is.
+///
+/// ```
+/// let error = "1..x".parse::<kiln::Dim>().unwrap_err();
+/// assert_eq!(error.kind(), kiln::ErrorKind::InvalidInput);
+/// assert_eq!(error.kind().to_string(), "invalid input");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The model, a tensor or an option is wrong: give another.
+    InvalidInput,
+    /// Right, but not something that Kiln does (yet).
+    Unsupported,
+    /// More than a limit allows: raise it, if the source is trusted.
+    Limit,
+    /// Memory or another resource ran out: try again with less.
+    Resource,
+    /// The machine lacks something, or a file cannot be read: repair it.
+    Environment,
+    /// The caller asked to stop.
+    Cancelled,
+    /// A defect of Kiln: report it.
+    Internal,
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InvalidInput => "invalid input",
+            Self::Unsupported => "unsupported",
+            Self::Limit => "limit",
+            Self::Resource => "resource",
+            Self::Environment => "environment",
+            Self::Cancelled => "cancelled",
+            Self::Internal => "internal",
+        })
+    }
+}
+
+impl Failure {
+    pub(super) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotATensor { .. } => ErrorKind::Unsupported,
+            Self::Read { .. } => ErrorKind::Environment,
+            Self::Dim { source, .. } | Self::Symbol(source) => of_dim(source),
+            Self::Infer(error) => of_infer(error),
+            Self::InferAll(errors) => errors
+                .errors()
+                .first()
+                .map_or(ErrorKind::InvalidInput, of_infer),
+            Self::Tensor(error) => of_tensor(error),
+            Self::Pass(error) => of_pass(error),
+            Self::Run(error) => of_interpret(error),
+            #[cfg(feature = "onnx")]
+            Self::Onnx(error) => of_onnx(error),
+            Self::MissingInput { .. }
+            | Self::UnknownInput { .. }
+            | Self::InputType { .. }
+            | Self::UnknownOutput { .. }
+            | Self::UnknownFormat { .. }
+            | Self::UnknownDim { .. }
+            | Self::UnknownStage { .. }
+            | Self::UnknownBackend { .. }
+            | Self::DimText { .. }
+            | Self::UnknownRank { .. }
+            | Self::Text { .. }
+            | Self::Verify(_)
+            | Self::Evaluate(_) => ErrorKind::InvalidInput,
+        }
+    }
+}
+
+fn of_dim(error: &DimError) -> ErrorKind {
+    match error {
+        DimError::Limit { .. } => ErrorKind::Limit,
+        _ => ErrorKind::InvalidInput,
+    }
+}
+
+fn of_infer(error: &InferError) -> ErrorKind {
+    match &*error.kind {
+        InferErrorKind::Limit { .. } => ErrorKind::Limit,
+        InferErrorKind::UnknownCustom { .. } => ErrorKind::Unsupported,
+        InferErrorKind::Size(cause) => of_dim(cause),
+        InferErrorKind::Tensor(cause) => of_tensor(cause),
+        _ => ErrorKind::InvalidInput,
+    }
+}
+
+fn of_tensor(error: &TensorError) -> ErrorKind {
+    match error {
+        TensorError::Allocation { .. } => ErrorKind::Resource,
+        TensorError::ReservedDType { .. } => ErrorKind::Unsupported,
+        _ => ErrorKind::InvalidInput,
+    }
+}
+
+fn of_pass(error: &PassError) -> ErrorKind {
+    match error {
+        PassError::Dim(cause) => of_dim(cause),
+        PassError::Tensor(cause) => of_tensor(cause),
+        // The graph was verified before it came to the passes.
+        _ => ErrorKind::Internal,
+    }
+}
+
+fn of_interpret(error: &InterpretError) -> ErrorKind {
+    match error {
+        InterpretError::LiveBytes { .. }
+        | InterpretError::Iterations { .. }
+        | InterpretError::RegionDepth { .. } => ErrorKind::Limit,
+        InterpretError::Cancelled => ErrorKind::Cancelled,
+        InterpretError::NotATensor { .. } => ErrorKind::Unsupported,
+        InterpretError::Tensor { error, .. } => of_tensor(error),
+        InterpretError::Op { fault, .. } => of_fault(fault),
+        _ => ErrorKind::InvalidInput,
+    }
+}
+
+fn of_fault(fault: &OpFault) -> ErrorKind {
+    match fault {
+        OpFault::Tensor(error) => of_tensor(error),
+        OpFault::UnknownCustomOp { .. } => ErrorKind::Unsupported,
+        // The graph was verified before it ran.
+        OpFault::ResultMismatch { .. } | OpFault::Malformed { .. } => ErrorKind::Internal,
+        _ => ErrorKind::InvalidInput,
+    }
+}
+
+#[cfg(feature = "onnx")]
+fn of_onnx(error: &kiln_onnx::Error) -> ErrorKind {
+    use kiln_onnx::{Error, FileError};
+    match error {
+        Error::Limit { .. } => ErrorKind::Limit,
+        Error::File {
+            source: FileError::Io(_),
+            ..
+        }
+        | Error::ExternalFile {
+            source: FileError::Io(_),
+            ..
+        } => ErrorKind::Environment,
+        Error::UnsupportedElement { .. }
+        | Error::UnsupportedOperators { .. }
+        | Error::Unsupported { .. }
+        | Error::InputType { .. }
+        | Error::Opset { .. } => ErrorKind::Unsupported,
+        Error::Infer { source, .. } => of_infer(source),
+        Error::Size { source, .. } => of_dim(source),
+        Error::Tensor { source, .. } => of_tensor(source),
+        _ => ErrorKind::InvalidInput,
+    }
+}

@@ -1,0 +1,314 @@
+//! A loaded model: what it takes and gives, and calls.
+//!
+//! A model is built once when it is loaded. Where it leaves the rank of an input open, it is built
+//! once per combination of ranks instead, at the first call that brings it. Invariant: an instance
+//! never changes once it is in the map, so calls need no lock while they run.
+
+mod call;
+mod instance;
+mod signature;
+mod source;
+
+use crate::description::ValueDescription;
+use crate::error::{Error, Failure};
+use crate::options::Options;
+use crate::outputs::Outputs;
+use instance::Instance;
+use kiln_ir::{BlobMap, Graph};
+use kiln_tensor::Tensor;
+use signature::Signature;
+use source::Source;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A tensor program, ready to be called with tensors of any size that it allows.
+///
+/// Cheap to clone; may be called from many threads at once.
+///
+/// ```
+/// use kiln::{Model, Tensor};
+///
+/// let model = Model::from_text("graph @double(%x: f32[N]) -> f32[N] {
+///   %y = add %x, %x
+///   return %y
+/// }")?;
+/// for n in [0, 1, 5] {
+///     let x = Tensor::full(&[n], 1.5f32)?;
+///     assert_eq!(model.run([("x", &x)])?[0].to_vec::<f32>()?, vec![3.0; n]);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Model(Arc<Inner>);
+
+struct Inner {
+    options: Options,
+    signature: Signature,
+    /// What further instances are built from; none where the first is the only one.
+    source: Option<Source>,
+    /// By the ranks of the inputs whose rank is open. Only ever added to, so a panic of another
+    /// thread leaves it valid.
+    instances: Mutex<BTreeMap<Vec<usize>, Arc<Instance>>>,
+}
+
+impl Model {
+    /// Loads a model from a file: ONNX (`.onnx`) or a graph's text (`.kiln`).
+    ///
+    /// # Errors
+    /// When the file cannot be read, is damaged, or asks for what Kiln does not do.
+    ///
+    /// ```no_run
+    /// let model = kiln::Model::load("model.onnx")?;
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::load_with(path, Options::new())
+    }
+
+    /// [`load`](Self::load) with options.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and when an option does not fit the model.
+    pub fn load_with(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        let source = Source::load(path.as_ref(), &options)?;
+        Self::new(source, options)
+    }
+
+    /// Loads an ONNX model from memory. Data beside the model come from `files`;
+    /// [`NoFiles`](kiln_onnx::NoFiles) has none.
+    ///
+    /// # Errors
+    /// When the bytes are damaged, or ask for what Kiln does not do.
+    ///
+    /// ```
+    /// let error = kiln::Model::from_bytes(b"no model", &kiln::onnx::NoFiles).err();
+    /// assert_eq!(error.map(|error| error.code()), Some("E0901"));
+    /// ```
+    #[cfg(feature = "onnx")]
+    pub fn from_bytes(bytes: &[u8], files: &dyn kiln_onnx::Fs) -> Result<Self, Error> {
+        Self::from_bytes_with(bytes, files, Options::new())
+    }
+
+    /// [`from_bytes`](Self::from_bytes) with options.
+    ///
+    /// # Errors
+    /// As [`from_bytes`](Self::from_bytes), and when an option does not fit the model.
+    #[cfg(feature = "onnx")]
+    pub fn from_bytes_with(
+        bytes: &[u8],
+        files: &dyn kiln_onnx::Fs,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let source = Source::from_bytes(bytes, files, &options)?;
+        Self::new(source, options)
+    }
+
+    /// Reads a model from a graph's text; types of results may be left out.
+    ///
+    /// # Errors
+    /// When the text is not a graph.
+    pub fn from_text(text: &str) -> Result<Self, Error> {
+        Self::from_text_with(text, Options::new())
+    }
+
+    /// [`from_text`](Self::from_text) with options.
+    ///
+    /// # Errors
+    /// As [`from_text`](Self::from_text), and when an option does not fit the graph.
+    pub fn from_text_with(text: &str, options: Options) -> Result<Self, Error> {
+        Self::new(Source::from_text(text, &BlobMap::new())?, options)
+    }
+
+    /// Makes a model of a graph.
+    ///
+    /// # Errors
+    /// When the graph is not well formed, or its types do not follow from its ops.
+    ///
+    /// ```
+    /// use kiln::ir::{Graph, Type};
+    ///
+    /// let mut graph = Graph::new("identity");
+    /// let n = graph.dims_mut().symbol("N")?;
+    /// let x = graph.add_input("x", Type::tensor(kiln::DType::F32, [n]));
+    /// graph.set_outputs([("y", x)]);
+    /// assert_eq!(kiln::Model::from_graph(graph)?.outputs()[0].to_string(), "y: f32[N]");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_graph(graph: Graph) -> Result<Self, Error> {
+        Self::from_graph_with(graph, Options::new())
+    }
+
+    /// [`from_graph`](Self::from_graph) with options.
+    ///
+    /// # Errors
+    /// As [`from_graph`](Self::from_graph), and when an option does not fit the graph.
+    pub fn from_graph_with(graph: Graph, options: Options) -> Result<Self, Error> {
+        Self::new(Source::from_graph(graph)?, options)
+    }
+
+    fn new(source: Source, options: Options) -> Result<Self, Error> {
+        let open = source.open_ranks(&options);
+        let mut instances = BTreeMap::new();
+        let (signature, source) = if open.is_empty() {
+            let instance = Instance::build(&source, &BTreeMap::new(), &options)?;
+            let signature = Signature::of_graph(instance.optimized())?;
+            instances.insert(Vec::new(), Arc::new(instance));
+            (signature, None)
+        } else {
+            (source.signature(open), Some(source))
+        };
+        Ok(Self(Arc::new(Inner {
+            options,
+            signature,
+            source,
+            instances: Mutex::new(instances),
+        })))
+    }
+
+    /// What the model takes, in its order.
+    pub fn inputs(&self) -> &[ValueDescription] {
+        &self.0.signature.inputs
+    }
+
+    /// What the model gives, in its order.
+    pub fn outputs(&self) -> &[ValueDescription] {
+        &self.0.signature.outputs
+    }
+
+    /// Texts that came with the model, such as its author or a dictionary.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.0.signature.metadata
+    }
+
+    /// The options it was loaded with.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Calls the model. Inputs are given by name, in any order.
+    ///
+    /// # Errors
+    /// When an input is missing, unknown, given twice, or of another dtype, rank or size than the
+    /// model takes; when an op meets a fault, such as an index out of range; when a limit is
+    /// exceeded.
+    pub fn run<'a, N: AsRef<str>>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
+    ) -> Result<Outputs, Error> {
+        let inputs = call::arrange(&self.0.signature, inputs)?;
+        let ranks: Vec<usize> = self
+            .0
+            .signature
+            .open
+            .iter()
+            .filter_map(|&index| inputs.get(index))
+            .map(Tensor::rank)
+            .collect();
+        let instance = self.instance(ranks)?;
+        let tensors = call::run(instance.optimized(), &inputs, &self.0.options)?;
+        Ok(Outputs::new(
+            Arc::clone(&self.0.signature.output_names),
+            tensors,
+        ))
+    }
+
+    /// The optimised graph.
+    ///
+    /// # Errors
+    /// When the rank of an input is open: then there are several, or none yet.
+    pub fn graph(&self) -> Result<Graph, Error> {
+        Ok(self.only_instance()?.optimized().clone())
+    }
+
+    /// The names of the stages a graph goes through, for [`stage`](Self::stage): `import`, then the
+    /// passes, then `optimized`.
+    pub fn stages(&self) -> Vec<&'static str> {
+        instance::stages()
+    }
+
+    /// The graph after a stage; after a pass that ran several times, as the last run left it. Runs
+    /// the passes again, so it takes as long as loading.
+    ///
+    /// # Errors
+    /// When there is no stage of that name, or the rank of an input is open.
+    ///
+    /// ```
+    /// let text = "graph @twice(%x: f32[N]) -> f32[N] {
+    ///   %a = neg %x
+    ///   %b = neg %a
+    ///   return %b
+    /// }";
+    /// let model = kiln::Model::from_text(text)?;
+    /// assert_eq!(model.stage("import")?.ops().count(), 2);
+    /// assert_eq!(model.stage("optimized")?.ops().count(), 0);
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn stage(&self, name: &str) -> Result<Graph, Error> {
+        self.only_instance()?.stage(name, &self.0.options)
+    }
+
+    fn only_instance(&self) -> Result<Arc<Instance>, Error> {
+        match self
+            .0
+            .signature
+            .open
+            .first()
+            .and_then(|&index| self.inputs().get(index))
+        {
+            None => self.instance(Vec::new()),
+            Some(input) => Err(Failure::UnknownRank {
+                name: input.name().escape_debug().to_string(),
+            }
+            .into()),
+        }
+    }
+
+    /// The instance for these ranks, built if it is the first time. Two threads that come at once
+    /// may both build it; the first to finish wins.
+    fn instance(&self, ranks: Vec<usize>) -> Result<Arc<Instance>, Error> {
+        let lock = || {
+            self.0
+                .instances
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(instance) = lock().get(&ranks) {
+            return Ok(Arc::clone(instance));
+        }
+        let Some(source) = &self.0.source else {
+            unreachable!("a model without a source has its only instance from the start");
+        };
+        let names = self
+            .0
+            .signature
+            .open
+            .iter()
+            .filter_map(|&index| self.inputs().get(index));
+        let by_name = names
+            .map(|input| input.name().to_owned())
+            .zip(ranks.iter().copied())
+            .collect();
+        let built = Arc::new(Instance::build(source, &by_name, &self.0.options)?);
+        Ok(Arc::clone(lock().entry(ranks).or_insert(built)))
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts = |values: &[ValueDescription]| {
+            values
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        write!(
+            f,
+            "Model({} -> {})",
+            texts(self.inputs()),
+            texts(self.outputs())
+        )
+    }
+}

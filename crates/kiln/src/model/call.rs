@@ -1,0 +1,125 @@
+//! One call: named tensors in the model's order, checked; then the interpreter.
+
+use super::signature::Signature;
+use crate::backend::Backend;
+use crate::error::{Error, Failure};
+use crate::options::Options;
+use crate::progress::Work;
+use kiln_interpreter::{InterpretOptions, TraceEvent, interpret};
+use kiln_ir::Graph;
+use kiln_tensor::Tensor;
+use std::cell::Cell;
+
+/// Puts named inputs into the model's order.
+///
+/// # Errors
+/// When a name is unknown, given twice or missing, or a tensor has another dtype or rank.
+pub(super) fn arrange<'a, N: AsRef<str>>(
+    signature: &Signature,
+    inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
+) -> Result<Vec<Tensor>, Error> {
+    let mut arranged: Vec<Option<Tensor>> = vec![None; signature.inputs.len()];
+    for (name, tensor) in inputs {
+        let name = name.as_ref();
+        let position = signature
+            .inputs
+            .iter()
+            .position(|input| input.name() == name);
+        let Some(place) = position.and_then(|position| arranged.get_mut(position)) else {
+            return Err(not_once("unknown", name, signature));
+        };
+        if place.replace(tensor.clone()).is_some() {
+            return Err(not_once("repeated", name, signature));
+        }
+    }
+    let mut complete = Vec::with_capacity(arranged.len());
+    for (description, tensor) in signature.inputs.iter().zip(arranged) {
+        let Some(tensor) = tensor else {
+            return Err(Failure::MissingInput {
+                expected: description.to_string(),
+            }
+            .into());
+        };
+        let dtype_fits = description
+            .dtype()
+            .is_none_or(|dtype| dtype == tensor.dtype());
+        let rank_fits = description
+            .shape()
+            .is_none_or(|shape| shape.rank() == tensor.rank());
+        if !dtype_fits || !rank_fits {
+            let (name, expected) = split(&description.to_string());
+            return Err(Failure::InputType {
+                name,
+                expected,
+                given: type_text(&tensor),
+            }
+            .into());
+        }
+        complete.push(tensor);
+    }
+    Ok(complete)
+}
+
+/// Runs the graph on inputs in its order.
+pub(super) fn run(
+    graph: &Graph,
+    inputs: &[Tensor],
+    options: &Options,
+) -> Result<Vec<Tensor>, Error> {
+    let Options {
+        backend, threads, ..
+    } = options;
+    let _span = tracing::debug_span!("kiln.run", %backend, threads).entered();
+    match options.backend {
+        Backend::Interpreter => {}
+    }
+    // Ops of nested regions run any number of times, so only those of the body count.
+    let total = graph.region(graph.body()).ops.len();
+    let done = Cell::new(0);
+    let tell = |event: TraceEvent<'_>| {
+        done.set(done.get() + 1);
+        options.listener.tell(
+            Work::Run,
+            event.op.op.mnemonic(),
+            done.get().min(total),
+            Some(total),
+        );
+    };
+    let interpret_options = InterpretOptions {
+        mode: options.interpreter_mode,
+        limits: options.limits.run,
+        trace: options.listener.is_some().then_some(&tell),
+        ..InterpretOptions::default()
+    };
+    Ok(interpret(graph, inputs, &interpret_options)?)
+}
+
+fn not_once(problem: &'static str, name: &str, signature: &Signature) -> Error {
+    let names = signature
+        .inputs
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>();
+    let name = name.escape_debug().to_string();
+    Failure::UnknownInput {
+        problem,
+        name,
+        expected: names.join(", "),
+    }
+    .into()
+}
+
+/// `x: f32[N]` as name and type. The name was escaped, so its first `: ` may be part of it.
+fn split(description: &str) -> (String, String) {
+    let (name, ty) = description.rsplit_once(": ").unwrap_or((description, ""));
+    (name.to_owned(), ty.to_owned())
+}
+
+fn type_text(tensor: &Tensor) -> String {
+    let sizes = tensor
+        .shape()
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>();
+    format!("{}[{}]", tensor.dtype(), sizes.join(", "))
+}

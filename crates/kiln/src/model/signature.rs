@@ -1,0 +1,65 @@
+//! What a model takes and gives, whatever its instances.
+
+use crate::description::ValueDescription;
+use crate::error::{Error, Failure};
+use kiln_ir::{Graph, Type};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Inputs, outputs and metadata of a model.
+#[derive(Debug)]
+pub(super) struct Signature {
+    pub(super) inputs: Vec<ValueDescription>,
+    /// Positions of the inputs whose rank is open.
+    pub(super) open: Vec<usize>,
+    pub(super) outputs: Vec<ValueDescription>,
+    pub(super) output_names: Arc<[Arc<str>]>,
+    pub(super) metadata: BTreeMap<String, String>,
+}
+
+impl Signature {
+    pub(super) fn new(
+        inputs: Vec<ValueDescription>,
+        open: Vec<usize>,
+        outputs: Vec<ValueDescription>,
+        metadata: BTreeMap<String, String>,
+    ) -> Self {
+        let output_names = outputs
+            .iter()
+            .map(|output| Arc::clone(output.shared_name()))
+            .collect();
+        Self {
+            inputs,
+            open,
+            outputs,
+            output_names,
+            metadata,
+        }
+    }
+
+    /// The signature of a graph whose inputs and outputs are tensors.
+    ///
+    /// # Errors
+    /// When one of them is not.
+    pub(super) fn of_graph(graph: &Graph) -> Result<Self, Error> {
+        let describe = |name: String, value| match graph.ty(value) {
+            Type::Tensor(_) => Ok(ValueDescription::of(graph, &name, value)),
+            ty => Err(Error::from(Failure::NotATensor {
+                name: name.escape_debug().to_string(),
+                found: ty.display(graph.dims()).to_string(),
+            })),
+        };
+        let inputs = graph
+            .inputs()
+            .iter()
+            .map(|&input| describe(graph.input_name(input), input));
+        let outputs = graph.outputs().iter().zip(graph.output_names());
+        let outputs = outputs.map(|(&output, name)| describe(name.to_string(), output));
+        Ok(Self::new(
+            inputs.collect::<Result<_, _>>()?,
+            Vec::new(),
+            outputs.collect::<Result<_, _>>()?,
+            graph.metadata().clone(),
+        ))
+    }
+}

@@ -1,0 +1,211 @@
+//! Where a model comes from, and how a graph is made of it for given ranks.
+//!
+//! Not here: the passes. Everything that leaves this file is verified and its types follow from its
+//! ops.
+
+#[cfg(feature = "onnx")]
+mod onnx;
+
+use super::signature::Signature;
+use crate::error::{Error, Failure};
+use crate::options::Options;
+use kiln_ir::{BlobMap, Constant, Graph};
+use kiln_shape_inference::{check_types, infer_types, read_graph};
+use kiln_symbolic_shape::{DimError, Hint};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
+
+/// Bytes of the constants beside a graph's text: 64 GiB.
+const BLOB_LIMIT: usize = 64 << 30;
+
+/// What graphs are made of.
+pub(super) enum Source {
+    /// A finished graph.
+    Graph(Box<Graph>),
+    /// An ONNX model, whose inputs may have open ranks.
+    #[cfg(feature = "onnx")]
+    Onnx(Box<kiln_onnx::Model>),
+}
+
+impl Source {
+    /// Reads a file, by the ending of its name.
+    pub(super) fn load(path: &Path, options: &Options) -> Result<Self, Error> {
+        let _span = tracing::info_span!("kiln.load").entered();
+        let ending = path
+            .extension()
+            .and_then(|ending| ending.to_str())
+            .unwrap_or_default();
+        match ending.to_ascii_lowercase().as_str() {
+            "kiln" => Self::load_text(path),
+            #[cfg(feature = "onnx")]
+            "onnx" => {
+                let model = kiln_onnx::Model::load_with(path, &options.limits.onnx)?;
+                Ok(Self::Onnx(Box::new(model)))
+            }
+            _ => {
+                let _ = options;
+                let expected = if cfg!(feature = "onnx") {
+                    ".onnx or .kiln"
+                } else {
+                    ".kiln"
+                };
+                Err(Failure::UnknownFormat {
+                    expected,
+                    found: file_name(path),
+                }
+                .into())
+            }
+        }
+    }
+
+    /// Reads a graph's text; large constants come from a `.npz` archive of the same name beside it,
+    /// by their digests.
+    fn load_text(path: &Path) -> Result<Self, Error> {
+        let failed = |path: &Path| {
+            let file = file_name(path);
+            move |source| Error::from(Failure::Read { file, source })
+        };
+        let text = std::fs::read_to_string(path).map_err(failed(path))?;
+        let mut blobs = BlobMap::new();
+        let archive = path.with_extension("npz");
+        if archive.exists() {
+            let file = File::open(&archive).map_err(failed(&archive))?;
+            for tensor in kiln_tensor::read_npz(file, BLOB_LIMIT)?.into_values() {
+                blobs.insert(Constant::new(tensor)?);
+            }
+        }
+        Self::from_text(&text, &blobs)
+    }
+
+    /// Reads a graph's text, large constants from `blobs`.
+    pub(super) fn from_text(text: &str, blobs: &BlobMap) -> Result<Self, Error> {
+        let graph = read_graph(text, blobs).map_err(|errors| Failure::text(&errors, text))?;
+        Ok(Self::Graph(Box::new(graph)))
+    }
+
+    /// Takes a graph that somebody built.
+    pub(super) fn from_graph(graph: Graph) -> Result<Self, Error> {
+        kiln_ir::verify(&graph)?;
+        check_types(&graph)?;
+        Ok(Self::Graph(Box::new(graph)))
+    }
+
+    /// Reads an ONNX model from memory.
+    #[cfg(feature = "onnx")]
+    pub(super) fn from_bytes(
+        bytes: &[u8],
+        files: &dyn kiln_onnx::Fs,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let model = kiln_onnx::Model::from_bytes_with(bytes, files, &options.limits.onnx)?;
+        Ok(Self::Onnx(Box::new(model)))
+    }
+
+    /// The positions of inputs whose rank neither the model nor the options say.
+    pub(super) fn open_ranks(&self, options: &Options) -> Vec<usize> {
+        match self {
+            Self::Graph(_) => {
+                let _ = options;
+                Vec::new()
+            }
+            #[cfg(feature = "onnx")]
+            Self::Onnx(model) => onnx::open_ranks(model, &options.ranks),
+        }
+    }
+
+    /// The signature of a model with open ranks, as far as the model says.
+    pub(super) fn signature(&self, open: Vec<usize>) -> Signature {
+        match self {
+            Self::Graph(graph) => {
+                Signature::new(Vec::new(), open, Vec::new(), graph.metadata().clone())
+            }
+            #[cfg(feature = "onnx")]
+            Self::Onnx(model) => onnx::signature(model, open),
+        }
+    }
+
+    /// The graph for given ranks of the inputs that leave theirs open, with the options' dimensions.
+    pub(super) fn graph(
+        &self,
+        ranks: &BTreeMap<String, usize>,
+        options: &Options,
+    ) -> Result<Graph, Error> {
+        let graph = match self {
+            Self::Graph(graph) => (**graph).clone(),
+            #[cfg(feature = "onnx")]
+            Self::Onnx(model) => return onnx::import(model, ranks, options),
+        };
+        let _ = ranks;
+        constrain(graph, options)
+    }
+}
+
+/// Narrows the graph's symbols as the options say, and its types with them.
+fn constrain(mut graph: Graph, options: &Options) -> Result<Graph, Error> {
+    if options.dims.is_empty() {
+        return Ok(graph);
+    }
+    check_names(options, &symbol_names(&graph))?;
+    for (name, &dim) in &options.dims {
+        let failed = |source| dim_failure(name, source);
+        let dimension = dim.symbolic(name).map_err(failed)?;
+        let likely = dimension.likely_value();
+        let Some(symbol) = graph.dims().symbol_named(name) else {
+            continue;
+        };
+        graph
+            .dims_mut()
+            .constrain(symbol, dimension)
+            .map_err(failed)?;
+        if let Some(likely) = likely {
+            graph.dims_mut().hint(Hint { symbol, likely });
+        }
+    }
+    Ok(infer_types(graph)?)
+}
+
+/// The symbols that a caller may speak of: all but those that the graph computes.
+fn symbol_names(graph: &Graph) -> BTreeSet<String> {
+    let dims = graph.dims();
+    let declared = dims
+        .symbols()
+        .filter(|&symbol| dims.definition(symbol).is_none());
+    declared
+        .map(|symbol| dims.symbol_info(symbol).name().to_owned())
+        .collect()
+}
+
+/// Refuses options about dimensions that the model does not have.
+fn check_names(options: &Options, known: &BTreeSet<String>) -> Result<(), Error> {
+    let Some(name) = options.dims.keys().find(|&name| !known.contains(name)) else {
+        return Ok(());
+    };
+    let expected = if known.is_empty() {
+        "the model has no named dimension".to_owned()
+    } else {
+        let known: Vec<_> = known
+            .iter()
+            .map(|name| name.escape_debug().to_string())
+            .collect();
+        format!("expected one of: {}", known.join(", "))
+    };
+    Err(Failure::UnknownDim {
+        name: name.escape_debug().to_string(),
+        expected,
+    }
+    .into())
+}
+
+fn dim_failure(name: &str, source: DimError) -> Error {
+    Failure::Dim {
+        name: name.escape_debug().to_string(),
+        source,
+    }
+    .into()
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().escape_debug().to_string()
+}

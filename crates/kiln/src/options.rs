@@ -1,0 +1,142 @@
+//! How to load and run a model: one builder, every switch with a sensible default.
+
+use crate::backend::Backend;
+use crate::dim::Dim;
+use crate::limits::Limits;
+use crate::progress::{Listener, Progress};
+use kiln_scalar::Mode as InterpreterMode;
+use kiln_shape_inference::Mode;
+use std::collections::BTreeMap;
+
+/// How to load and run a model.
+///
+/// ```
+/// use kiln::{Dim, Model, Options};
+///
+/// let text = "graph @id(%x: f32[batch, seq]) -> f32[batch, seq] { return %x }";
+/// let options = Options::new()
+///     .dim("seq", Dim::range(1..=512).multiple_of(8).likely(128))
+///     .dim("batch", Dim::fixed(1));
+/// let model = Model::from_text_with(text, options)?;
+/// assert_eq!(model.inputs()[0].to_string(), "x: f32[1, seq]");
+/// # Ok::<(), kiln::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) dims: BTreeMap<String, Dim>,
+    pub(crate) ranks: BTreeMap<String, usize>,
+    pub(crate) passes: bool,
+    pub(crate) freeze: bool,
+    #[cfg_attr(
+        not(feature = "onnx"),
+        expect(dead_code, reason = "only ONNX models state types")
+    )]
+    pub(crate) mode: Mode,
+    pub(crate) interpreter_mode: InterpreterMode,
+    pub(crate) backend: Backend,
+    pub(crate) threads: usize,
+    pub(crate) limits: Limits,
+    pub(crate) listener: Listener,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self {
+            dims: BTreeMap::new(),
+            ranks: BTreeMap::new(),
+            passes: true,
+            freeze: true,
+            mode: Mode::Lenient,
+            interpreter_mode: InterpreterMode::Declared,
+            backend: Backend::default(),
+            threads: 0,
+            limits: Limits::default(),
+            listener: Listener::default(),
+        }
+    }
+
+    /// Constrains the dimension that the model calls `name`. Loading fails when the model has no
+    /// such dimension.
+    #[must_use]
+    pub fn dim(mut self, name: impl Into<String>, dim: Dim) -> Self {
+        self.dims.insert(name.into(), dim);
+        self
+    }
+
+    /// Says the rank of an input whose rank the model leaves open. Without it, the model is built
+    /// once for each combination of ranks that calls bring, at the first such call.
+    #[must_use]
+    pub fn rank(mut self, input: impl Into<String>, rank: usize) -> Self {
+        self.ranks.insert(input.into(), rank);
+        self
+    }
+
+    /// Whether the graph is optimised before it runs; on by default.
+    #[must_use]
+    pub fn passes(self, passes: bool) -> Self {
+        Self { passes, ..self }
+    }
+
+    /// Whether constant parameters are folded into each other (such as a batch norm into the
+    /// weights before it); on by default. Off where parameters are to stay recognisable.
+    #[must_use]
+    pub fn freeze(self, freeze: bool) -> Self {
+        Self { freeze, ..self }
+    }
+
+    /// What to do where types that a model states contradict those inferred from its ops.
+    ///
+    /// `Lenient` (the default) goes by what is inferred, because many exporters leave stale shapes
+    /// behind; `Strict` refuses the model.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// How the interpreter rounds.
+    ///
+    /// `Declared` (the default) rounds every op's result as its dtype says. `Promoted` computes
+    /// every float as an `f64`, and float outputs are `f64`: the yardstick for accuracy.
+    #[must_use]
+    pub fn interpreter_mode(self, interpreter_mode: InterpreterMode) -> Self {
+        Self {
+            interpreter_mode,
+            ..self
+        }
+    }
+
+    /// What executes the model.
+    #[must_use]
+    pub fn backend(self, backend: Backend) -> Self {
+        Self { backend, ..self }
+    }
+
+    /// How many threads a call may use; 0, the default, means one per core. The interpreter always
+    /// uses one, whatever is said here.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// When to give up.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Calls `listener` during long work, on the thread that does it.
+    #[must_use]
+    pub fn on_progress(self, listener: impl Fn(Progress<'_>) + Send + Sync + 'static) -> Self {
+        Self {
+            listener: Listener::new(listener),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Models from graphs and texts: what a user meets when all is well, and when it is not.
+
+use kiln::ir::{Graph, NewOp, Op, Type};
+use kiln::{DType, Dim, Error, ErrorKind, InterpreterMode, Limits, Model, Options, Tensor, Work};
+use std::sync::{Arc, Mutex};
+
+const SCALE: &str = "
+graph @scale(%x: f32[N, 3], %scale: f32[3]) -> f32[N, 3]
+  meta \"author\" = \"somebody\" {
+  %y = mul %x, %scale
+  return %y
+}";
+
+fn zeros(dtype: DType, shape: &[usize]) -> Tensor {
+    Tensor::zeros(dtype, shape).unwrap()
+}
+
+fn summary(error: &Error) -> String {
+    format!("{} ({}): {error}", error.code(), error.kind())
+}
+
+#[test]
+fn a_model_says_what_it_takes_and_gives() {
+    let model = Model::from_text(SCALE).unwrap();
+    assert_eq!(
+        format!("{model:?}"),
+        "Model(x: f32[N, 3], scale: f32[3] -> y: f32[N, 3])"
+    );
+    assert_eq!(model.inputs()[1].dtype(), Some(DType::F32));
+    assert!(model.inputs()[1].shape().unwrap().is_fully_known());
+    assert_eq!(model.metadata()["author"], "somebody");
+}
+
+#[test]
+fn inputs_are_checked_before_anything_runs() {
+    let model = Model::from_text(SCALE).unwrap();
+    let (x, scale) = (zeros(DType::F32, &[1, 3]), zeros(DType::F32, &[3]));
+    let fail =
+        |inputs: &[(&str, &Tensor)]| summary(&model.run(inputs.iter().copied()).unwrap_err());
+    assert_eq!(
+        fail(&[("x", &x)]),
+        "E0871 (invalid input): missing input scale: f32[3]; give it a tensor"
+    );
+    assert_eq!(
+        fail(&[("x", &x), ("z\u{1b}", &scale)]),
+        "E0872 (invalid input): unknown input `z\\u{1b}`, expected each of these once: x: f32[N, 3], scale: f32[3]"
+    );
+    assert_eq!(
+        fail(&[("x", &x), ("x", &x), ("scale", &scale)]),
+        "E0872 (invalid input): repeated input `x`, expected each of these once: x: f32[N, 3], scale: f32[3]"
+    );
+    assert_eq!(
+        fail(&[("x", &zeros(DType::I64, &[1, 3])), ("scale", &scale)]),
+        "E0873 (invalid input): input x: expected f32[N, 3], given i64[1, 3]"
+    );
+    assert_eq!(
+        fail(&[("scale", &zeros(DType::F32, &[3, 1])), ("x", &x)]),
+        "E0873 (invalid input): input scale: expected f32[3], given f32[3, 1]"
+    );
+    let wrong_size = model
+        .run([("x", &zeros(DType::F32, &[1, 4])), ("scale", &scale)])
+        .unwrap_err();
+    assert_eq!(wrong_size.kind(), ErrorKind::InvalidInput);
+    assert!(
+        wrong_size.to_string().contains("input x axis 1"),
+        "{wrong_size}"
+    );
+}
+
+#[test]
+fn outputs_go_by_name_and_position() {
+    let model = Model::from_text(SCALE).unwrap();
+    let x = Tensor::from_slice(&[1, 3], &[1.0_f32, 2.0, 3.0]).unwrap();
+    let scale = Tensor::from_slice(&[3], &[1.0_f32, 10.0, 100.0]).unwrap();
+    let inputs = vec![("scale".to_owned(), &scale), ("x".to_owned(), &x)];
+    let outputs = model.run(inputs).unwrap();
+    assert_eq!((outputs.len(), outputs.is_empty()), (1, false));
+    assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [1.0, 20.0, 300.0]);
+    assert!(outputs.get("y").unwrap().bit_equal(&outputs[0]));
+    let names: Vec<_> = outputs.iter().map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(names, ["y"]);
+    let error = outputs.get("z").unwrap_err();
+    assert_eq!(
+        summary(&error),
+        "E0874 (invalid input): unknown output `z`, expected one of: y"
+    );
+    assert_eq!(outputs.into_tensors().len(), 1);
+}
+
+#[test]
+fn dimensions_can_be_constrained() {
+    let load = |dim| Model::from_text_with(SCALE, Options::new().dim("N", dim));
+    let fixed = load(Dim::fixed(2)).unwrap();
+    assert_eq!(fixed.inputs()[0].to_string(), "x: f32[2, 3]");
+    let model = load(Dim::range(1..=8).multiple_of(2).likely(4)).unwrap();
+    assert_eq!(model.graph().unwrap().dims().hints().len(), 1);
+    let scale = zeros(DType::F32, &[3]);
+    let run = |n| model.run([("x", &zeros(DType::F32, &[n, 3])), ("scale", &scale)]);
+    assert!(run(2).is_ok() && run(8).is_ok());
+    for n in [0, 3, 10] {
+        let error = run(n).unwrap_err();
+        assert!(error.to_string().contains('N'), "{error}");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+    assert_eq!(
+        summary(&load(Dim::range(5..=4)).unwrap_err())
+            .split(':')
+            .next(),
+        Some("E0978 (invalid input)")
+    );
+    let unknown = Model::from_text_with(SCALE, Options::new().dim("M", Dim::any())).unwrap_err();
+    assert_eq!(
+        summary(&unknown),
+        "E0972 (invalid input): unknown dimension `M`, expected one of: N"
+    );
+    let none = Model::from_text_with(
+        "graph @id(%x: f32[]) -> f32[] { return %x }",
+        Options::new().dim("M", Dim::any()),
+    );
+    assert_eq!(
+        none.unwrap_err().to_string(),
+        "unknown dimension `M`, the model has no named dimension"
+    );
+}
+
+#[test]
+fn stages_show_the_way_through_the_passes() {
+    let text = "graph @g(%x: f32[N]) -> f32[N] {
+      %a: f32[1] = constant [2.0]
+      %b = add %a, %a
+      %c = mul %x, %b
+      return %c
+    }";
+    let model = Model::from_text(text).unwrap();
+    let count = |stage: &str| {
+        let graph = model.stage(stage).unwrap();
+        graph.region(graph.body()).ops.len()
+    };
+    assert_eq!(model.stages().first(), Some(&"import"));
+    assert_eq!(model.stages().last(), Some(&"optimized"));
+    assert_eq!((count("import"), count("optimized")), (3, 2));
+    assert!(model.stages().iter().all(|stage| count(stage) <= 4));
+    let error = model.stage("fusion").unwrap_err();
+    assert!(summary(&error).starts_with(
+        "E0973 (invalid input): unknown stage `fusion`, expected one of: import, canonicalize"
+    ));
+    let plain = Model::from_text_with(text, Options::new().passes(false)).unwrap();
+    assert_eq!(plain.graph().unwrap().n_ops(), 3);
+}
+
+#[test]
+fn a_text_that_is_no_graph_is_shown_with_the_place() {
+    let error = Model::from_text("graph @g(%x: f32[N]) -> f32[N] {\n  return %z\n}").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let text = error.to_string();
+    assert!(
+        text.contains("%z") && text.contains("--> 2:") && !text.starts_with("error["),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_graph_that_is_not_well_formed_is_refused() {
+    let mut graph = Graph::new("wrong");
+    let n = graph.dims_mut().symbol("N").unwrap();
+    let x = graph.add_input("x", Type::tensor(DType::F32, [n]));
+    let op = NewOp::new(
+        Op::Transpose {
+            permutation: [7].into_iter().collect(),
+        },
+        [x],
+        [Type::tensor(DType::F32, [n])],
+    );
+    let op = graph.append(graph.body(), op);
+    let y = graph.op(op).results[0];
+    graph.set_outputs([("y", y)]);
+    let error = Model::from_graph(graph).unwrap_err();
+    assert!(
+        error.code().starts_with("E02") || error.code().starts_with("E03"),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_model_runs_from_many_threads_at_once() {
+    fn shared<T: Send + Sync + Clone + 'static>(_: &T) {}
+    let model = Model::from_text(SCALE).unwrap();
+    shared(&model);
+    std::thread::scope(|scope| {
+        for n in 0..8_usize {
+            let model = model.clone();
+            scope.spawn(move || {
+                let x = Tensor::full(&[n, 3], 2.0_f32).unwrap();
+                let scale = Tensor::full(&[3], 3.0_f32).unwrap();
+                let outputs = model.run([("x", &x), ("scale", &scale)]).unwrap();
+                assert_eq!(outputs[0].to_vec::<f32>().unwrap(), vec![6.0; 3 * n]);
+            });
+        }
+    });
+}
+
+#[test]
+fn progress_is_told_in_order() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&seen);
+    let options = Options::new().on_progress(move |progress| {
+        listener
+            .lock()
+            .unwrap()
+            .push((progress.work, progress.done, progress.total));
+    });
+    assert!(format!("{options:?}").contains("Listener"));
+    let model = Model::from_text_with(SCALE, options).unwrap();
+    model
+        .run([
+            ("x", &zeros(DType::F32, &[1, 3])),
+            ("scale", &zeros(DType::F32, &[3])),
+        ])
+        .unwrap();
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.first(), Some(&(Work::Import, 0, Some(1))));
+    assert_eq!(seen.last(), Some(&(Work::Run, 1, Some(1))));
+    let works: Vec<_> = [Work::Import, Work::Optimize, Work::Run]
+        .map(|work| work.to_string())
+        .to_vec();
+    assert_eq!(works, ["import", "optimize", "run"]);
+    assert!(seen.iter().any(|(work, _, _)| *work == Work::Optimize));
+}
+
+#[test]
+fn promoted_floats_are_wide() {
+    let options = Options::new().interpreter_mode(InterpreterMode::Promoted);
+    let model = Model::from_text_with(SCALE, options).unwrap();
+    let outputs = model
+        .run([
+            ("x", &zeros(DType::F32, &[1, 3])),
+            ("scale", &zeros(DType::F32, &[3])),
+        ])
+        .unwrap();
+    assert_eq!(outputs[0].dtype(), DType::F64);
+}
+
+#[test]
+fn limits_hold_at_calls() {
+    let mut limits = Limits::default();
+    limits.run.live_bytes = 100;
+    let model = Model::from_text_with(SCALE, Options::new().limits(limits)).unwrap();
+    let scale = zeros(DType::F32, &[3]);
+    let error = model
+        .run([("x", &zeros(DType::F32, &[1000, 3])), ("scale", &scale)])
+        .unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Limit, "E0832"));
+    assert!(
+        model
+            .run([("x", &zeros(DType::F32, &[1, 3])), ("scale", &scale)])
+            .is_ok()
+    );
+}
+
+#[test]
+fn files_are_known_by_their_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scale.kiln");
+    std::fs::write(&path, SCALE).unwrap();
+    assert_eq!(Model::load(&path).unwrap().inputs().len(), 2);
+    let error = Model::load(folder.path().join("absent.kiln")).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.code()),
+        (ErrorKind::Environment, "E0977")
+    );
+    assert!(std::error::Error::source(&error).is_some());
+    assert!(
+        !error.to_string().contains(folder.path().to_str().unwrap()),
+        "{error}"
+    );
+    let error = Model::load("model.pt").unwrap_err();
+    assert!(summary(&error).starts_with("E0971 (invalid input): unknown kind of model file"));
+}
+
+#[test]
+fn large_constants_come_from_the_archive_beside_the_text() {
+    let constant = kiln::ir::Constant::new(Tensor::full(&[65], 0.5_f32).unwrap()).unwrap();
+    let mut graph = Graph::new("big");
+    let size = graph.dims_mut().constant(65);
+    let ty = Type::tensor(DType::F32, [size]);
+    let op = graph.append(
+        graph.body(),
+        NewOp::new(Op::Constant(constant.clone()), [], [ty]),
+    );
+    let value = graph.op(op).results[0];
+    graph.set_outputs([("y", value)]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("big.kiln");
+    std::fs::write(&path, kiln::ir::text::print(&graph)).unwrap();
+    assert_eq!(
+        Model::load(&path).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    let archive = std::fs::File::create(folder.path().join("big.npz")).unwrap();
+    kiln::tensor::write_npz([("0", constant.tensor())], archive).unwrap();
+    let outputs = Model::load(&path).unwrap().run::<&str>([]).unwrap();
+    assert_eq!(outputs[0].to_vec::<f32>().unwrap(), vec![0.5; 65]);
+}

@@ -1,0 +1,48 @@
+//! The example's texts are right, with the real models: set `KILN_MODELS` to a folder that has
+//! them. Without it this test says so and passes.
+
+#[path = "../examples/read_text/reader.rs"]
+mod reader;
+
+use reader::{TextReader, samples};
+use std::path::PathBuf;
+
+const EXPECTED: [(&str, bool, &str); 8] = [
+    ("01-kiln.png", false, "Kiln"),
+    ("02-shapes.png", false, "dynamic shapes"),
+    ("03-turned.png", true, "turn me around"),
+    ("04-invoice.png", false, "Invoice No. 20731"),
+    ("05-date.png", false, "2025-03-14 08:15"),
+    ("06-clay.png", true, "fires of clay: ABC xyz"),
+    ("07-sentence.png", false, "any width, any batch, one graph"),
+    ("08-platform.png", true, "Platform 7"),
+];
+
+#[test]
+fn the_example_reads_its_samples() {
+    let Some(models) = std::env::var_os("KILN_MODELS").map(PathBuf::from) else {
+        eprintln!(
+            "skipped: 1 real-model test; set KILN_MODELS to the folder that `cargo xtask models` fills"
+        );
+        return;
+    };
+    let reader = TextReader::load(&models).unwrap_or_else(|error| panic!("{error}"));
+    let samples = samples().unwrap();
+    assert_eq!(samples.len(), EXPECTED.len());
+    for (path, (name, is_turned, text)) in samples.iter().zip(EXPECTED) {
+        let line = reader
+            .read(path)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(path.file_name().and_then(|name| name.to_str()), Some(name));
+        assert_eq!(
+            (line.is_turned, line.text.as_str()),
+            (is_turned, text),
+            "{name}: {line:?}"
+        );
+        assert!(
+            line.turn_confidence > 0.6 && line.confidence > 0.7,
+            "{name}: {line:?}"
+        );
+        assert!(line.width >= 96 && line.elapsed.as_nanos() > 0);
+    }
+}
