@@ -3,10 +3,12 @@
 use crate::constants::integers;
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Dims, Integers, Op, TensorType};
+use kiln_symbolic_shape::{Predicate, Proof};
 
 /// `gather x, [3]` is `slice x` from 3, reshaped to the gather's sizes.
 ///
-/// Both fault where an index is out of bounds. A negative index counts from the end.
+/// Both fault where an index is out of bounds. A negative index counts from the end. A gather that
+/// is out of bounds on every call stays one: as a slice it would have no type.
 pub(super) fn gather_to_slice(site: &mut Site<'_>) -> Option<Rewrite> {
     let (&Op::Gather { axis }, &[x, indices]) = (site.op(), site.operands()) else {
         return None;
@@ -26,6 +28,16 @@ pub(super) fn gather_to_slice(site: &mut Site<'_>) -> Option<Rewrite> {
     let mut first = dims.constant(start);
     if start < 0 {
         first = dims.add(size, first).ok()?;
+    }
+    let last = numbers.len().checked_sub(1)?;
+    let reach = step.checked_mul(i64::try_from(last).ok()?)?;
+    let last = dims.constant(reach);
+    let last = dims.add(first, last).ok()?;
+    let never = |predicate| dims.prove(&predicate) == Proof::Disproved;
+    if [first, last].iter().any(|&index| {
+        never(Predicate::Less(index, size)) || never(Predicate::LessEqual(zero, index))
+    }) {
+        return None;
     }
     let mut starts: Dims = from.dims.iter().map(|_| zero).collect();
     let mut steps: Integers = from.dims.iter().map(|_| 1).collect();

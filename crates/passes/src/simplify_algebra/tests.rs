@@ -443,6 +443,19 @@ graph @main(%x: f32[N, 2]) -> (f32[2], f32[2]) {
 }
 
 #[test]
+fn a_gather_out_of_bounds_on_every_call_stays() {
+    let source = "
+graph @main(%x: f32[0, 3]) -> (f32[3], f32[0]) {
+  %1: i64[] = constant [-1]
+  %2: f32[3] = gather %x, %1 {axis = 0}
+  %3: i64[] = constant [3]
+  %4: f32[0] = gather %x, %3 {axis = 1}
+  return %2, %4
+}";
+    assert!(is_unchanged(simplify_algebra, source));
+}
+
+#[test]
 fn a_size_beyond_any_number_leaves_the_op() {
     let source = "
 graph @main(%x: f32[N]) -> f32[] {
