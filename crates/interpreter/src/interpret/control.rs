@@ -135,9 +135,13 @@ impl Machine<'_, '_> {
         for (&symbol, value) in op.symbols.iter().zip(values) {
             // Larger values of a `u64` were cut to this one.
             if data.dtype() == DType::U64 && value == i64::MAX {
+                let given = data
+                    .to_vec::<u64>()
+                    .ok()
+                    .and_then(|values| values.into_iter().max());
                 let fault = OpFault::Limit {
-                    what: "as a size",
-                    given: u64::MAX,
+                    what: "for a value of a symbol",
+                    given: given.unwrap_or(u64::MAX),
                     limit: i64::MAX as u64,
                 };
                 return Err(self.fault(id, fault));

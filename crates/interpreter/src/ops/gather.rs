@@ -263,3 +263,185 @@ fn axis_size(x: &Tensor, axis: usize) -> Result<usize, OpFault> {
         .copied()
         .ok_or_else(|| OpFault::malformed(format!("axis {axis} of a tensor of rank {}", x.rank())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{Sizes, counting, tensor};
+    use kiln_ir::Op;
+    use proptest::prelude::*;
+
+    fn run(op: Op, x: &Tensor, indices: &Tensor) -> Result<Tensor, OpFault> {
+        Sizes::new().run(&op, &[x.clone(), indices.clone()])
+    }
+
+    #[test]
+    fn gather_puts_the_indices_shape_in_place_of_the_axis() {
+        let x = counting(&[2, 3, 2]);
+        let y = run(Op::Gather { axis: 1 }, &x, &tensor(&[2, 1], &[-1i8, 0])).unwrap();
+        assert_eq!(y.shape(), [2, 2, 1, 2]);
+        assert_eq!(
+            y.to_vec::<f32>().unwrap(),
+            [4.0, 5.0, 0.0, 1.0, 10.0, 11.0, 6.0, 7.0]
+        );
+        let one = run(
+            Op::Gather { axis: 0 },
+            &x.transpose(&[2, 0, 1]).unwrap(),
+            &Tensor::scalar(1u16),
+        )
+        .unwrap();
+        assert_eq!(one.shape(), [2, 3]);
+        assert_eq!(
+            one.to_vec::<f32>().unwrap(),
+            [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]
+        );
+    }
+
+    #[test]
+    fn indices_of_every_integer_type_and_of_no_other() {
+        let x = tensor(&[3], &[10i64, 20, 30]);
+        let last = |indices: Tensor| {
+            run(Op::Gather { axis: 0 }, &x, &indices)?
+                .item::<i64>()
+                .map_err(OpFault::from)
+        };
+        for index in [
+            Tensor::scalar(2i64),
+            Tensor::scalar(2i32),
+            Tensor::scalar(2i16),
+            Tensor::scalar(2i8),
+            Tensor::scalar(2u64),
+            Tensor::scalar(2u32),
+            Tensor::scalar(2u8),
+        ] {
+            assert_eq!(last(index).unwrap(), 30);
+        }
+        assert_eq!(last(Tensor::scalar(u64::MAX)).unwrap_err().code(), "E0822");
+        assert_eq!(last(Tensor::scalar(i64::MIN)).unwrap_err().code(), "E0822");
+        assert_eq!(last(Tensor::scalar(2.0f32)).unwrap_err().code(), "E0829");
+        assert_eq!(
+            run(Op::Gather { axis: 1 }, &x, &Tensor::scalar(0i64))
+                .unwrap_err()
+                .code(),
+            "E0829"
+        );
+    }
+
+    #[test]
+    fn nothing_read_is_nothing_checked() {
+        let far = tensor(&[1], &[99i64]);
+        let x = Tensor::zeros(DType::F32, &[3, 0]).unwrap();
+        assert_eq!(
+            run(Op::Gather { axis: 0 }, &x, &far).unwrap().shape(),
+            [1, 0]
+        );
+        let none = tensor::<i64>(&[0], &[]);
+        assert_eq!(
+            run(Op::Gather { axis: 0 }, &counting(&[0, 2]), &none)
+                .unwrap()
+                .shape(),
+            [0, 2]
+        );
+        let none = tensor::<i64>(&[0, 2], &[]);
+        assert_eq!(
+            run(Op::GatherElements { axis: 1 }, &counting(&[1, 2]), &none)
+                .unwrap()
+                .shape(),
+            [0, 2]
+        );
+        assert_eq!(
+            run(Op::GatherNd { batch_axes: 0 }, &counting(&[2, 2, 2]), &none)
+                .unwrap()
+                .shape(),
+            [0, 2]
+        );
+    }
+
+    #[test]
+    fn gather_elements_reads_along_one_axis() {
+        let x = counting(&[3, 2]);
+        let y = run(
+            Op::GatherElements { axis: 0 },
+            &x,
+            &tensor(&[2, 2], &[0i64, 2, -1, 0]),
+        )
+        .unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [0.0, 5.0, 4.0, 1.0]);
+        let y = run(
+            Op::GatherElements { axis: 1 },
+            &x,
+            &tensor(&[1, 3], &[1i64, 0, 1]),
+        )
+        .unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [1.0, 0.0, 1.0]);
+        for (shape, code) in [(vec![2, 3], "E0821"), (vec![6], "E0829")] {
+            let indices = Tensor::zeros(DType::I64, &shape).unwrap();
+            assert_eq!(
+                run(Op::GatherElements { axis: 0 }, &x, &indices)
+                    .unwrap_err()
+                    .code(),
+                code
+            );
+        }
+        let fault = run(
+            Op::GatherElements { axis: 0 },
+            &x,
+            &tensor(&[1, 1], &[3i64]),
+        )
+        .unwrap_err();
+        assert_eq!(fault.code(), "E0822");
+    }
+
+    #[test]
+    fn gather_nd_refuses_what_does_not_fit() {
+        let x = counting(&[2, 3]);
+        for (indices, batch_axes, code) in [
+            (tensor(&[1, 3], &[0i64, 0, 0]), 0, "E0825"),
+            (tensor(&[3, 1], &[0i64, 0, 0]), 1, "E0821"),
+            (tensor(&[1], &[0i64]), 1, "E0829"),
+            (Tensor::scalar(0i64), 0, "E0829"),
+            (tensor(&[1, 2], &[0i64, 3]), 0, "E0822"),
+        ] {
+            let fault = run(Op::GatherNd { batch_axes }, &x, &indices).unwrap_err();
+            assert_eq!(fault.code(), code, "{fault}");
+        }
+        let whole = run(
+            Op::GatherNd { batch_axes: 0 },
+            &x,
+            &tensor::<i64>(&[2, 0], &[]),
+        )
+        .unwrap();
+        assert_eq!(whole.shape(), [2, 2, 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn gather_nd_equals_its_definition(
+            batch in prop::collection::vec(1usize..3, 0..3),
+            addressed in prop::collection::vec(1usize..4, 0..3),
+            rest in prop::collection::vec(1usize..3, 0..2),
+            lines in 1usize..4,
+            seed in prop::collection::vec(-4i64..4, 64),
+        ) {
+            let x = counting(&[batch.clone(), addressed.clone(), rest.clone()].concat());
+            let indices_shape = [batch.clone(), vec![lines, addressed.len()]].concat();
+            let n: usize = indices_shape.iter().product();
+            let depth = addressed.len();
+            let values: Vec<i64> = (0..n)
+                .map(|i| seed[i % 64].rem_euclid(2 * addressed[i % depth] as i64) - addressed[i % depth] as i64)
+                .collect();
+            let y = run(Op::GatherNd { batch_axes: batch.len() }, &x, &tensor(&indices_shape, &values)).unwrap();
+            prop_assert_eq!(y.shape(), &[batch.clone(), vec![lines], rest.clone()].concat()[..]);
+            let inner: usize = rest.iter().product();
+            for (at, found) in y.to_vec::<f32>().unwrap().into_iter().enumerate() {
+                let (tuple, offset) = (at / inner, at % inner);
+                let mut expected = tuple / lines;
+                for (axis, &size) in addressed.iter().enumerate() {
+                    let index = values[tuple * depth + axis];
+                    expected = expected * size + index.rem_euclid(size as i64) as usize;
+                }
+                prop_assert_eq!(found, (expected * inner + offset) as f32);
+            }
+        }
+    }
+}

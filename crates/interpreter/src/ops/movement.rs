@@ -91,3 +91,88 @@ pub(crate) fn concat(
     }
     Ok(Tensor::concat(&operands.iter().collect::<Vec<_>>(), axis)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{Sizes, counting};
+    use kiln_ir::Op;
+
+    fn sliced(x: &Tensor, starts: &[i64], sizes: &[i64], steps: &[i64]) -> Result<Tensor, OpFault> {
+        let mut table = Sizes::new();
+        let op = Op::Slice {
+            starts: table.dims(starts),
+            sizes: table.dims(sizes),
+            steps: steps.into(),
+        };
+        table.run(&op, std::slice::from_ref(x))
+    }
+
+    #[test]
+    fn slices_step_both_ways() {
+        let x = counting(&[6]);
+        assert_eq!(
+            sliced(&x, &[1], &[3], &[2])
+                .unwrap()
+                .to_vec::<f32>()
+                .unwrap(),
+            [1.0, 3.0, 5.0]
+        );
+        assert_eq!(
+            sliced(&x, &[5], &[3], &[-2])
+                .unwrap()
+                .to_vec::<f32>()
+                .unwrap(),
+            [5.0, 3.0, 1.0]
+        );
+        assert!(sliced(&x, &[-7], &[0], &[1]).unwrap().is_empty());
+        assert!(
+            sliced(&x, &[i64::MAX], &[0], &[i64::MIN])
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn slices_that_leave_the_operand_are_faults() {
+        let x = counting(&[3, 2]);
+        for (starts, sizes, steps, code) in [
+            ([0, 1], [3, 2], [1, 1], "E0345"),
+            ([-1, 0], [1, 1], [1, 1], "E0823"),
+            ([0, 0], [-1, 1], [1, 1], "E0823"),
+            ([0, 0], [2, 1], [i64::MAX, 1], "E0345"),
+            ([i64::MAX, 0], [1, 1], [1, 1], "E0345"),
+        ] {
+            assert_eq!(
+                sliced(&x, &starts, &sizes, &steps).unwrap_err().code(),
+                code,
+                "{starts:?} {sizes:?} {steps:?}"
+            );
+        }
+        assert_eq!(sliced(&x, &[0], &[1], &[1]).unwrap_err().code(), "E0829");
+    }
+
+    #[test]
+    fn concatenations_name_the_operands_that_do_not_fit() {
+        let sizes = Sizes::new();
+        let (x, y) = (counting(&[2, 2]), counting(&[1, 2]));
+        let joined = sizes
+            .run(&Op::Concat { axis: 0 }, &[x.clone(), y.clone()])
+            .unwrap();
+        assert_eq!(
+            joined.to_vec::<f32>().unwrap(),
+            [0.0, 1.0, 2.0, 3.0, 0.0, 1.0]
+        );
+        let fault = sizes.run(&Op::Concat { axis: 1 }, &[x, y]).unwrap_err();
+        assert_eq!(
+            fault.to_string(),
+            "expected axes beside the concatenated one of equal size, found 2 in operand 0 f32[2, 2] and 1 in operand 1 f32[1, 2]"
+        );
+        assert_eq!(
+            sizes.run(&Op::Concat { axis: 0 }, &[]).unwrap_err().code(),
+            "E0350"
+        );
+        let (x, y) = (counting(&[2]), counting(&[2, 2]));
+        assert!(sizes.run(&Op::Concat { axis: 0 }, &[x, y]).is_err());
+    }
+}

@@ -115,3 +115,155 @@ fn check_updates(
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{Sizes, counting, tensor};
+    use kiln_ir::Op;
+    use kiln_tensor::{DType, Element, f16};
+
+    fn run(op: Op, x: &Tensor, indices: &Tensor, updates: &Tensor) -> Result<Tensor, OpFault> {
+        Sizes::new().run(&op, &[x.clone(), indices.clone(), updates.clone()])
+    }
+
+    /// Two updates of one element, and one of another.
+    fn twice<T: Element>(combine: Combine, x: &[T], updates: [T; 3]) -> Vec<T> {
+        let op = Op::ScatterElements { combine, axis: 0 };
+        let result = run(
+            op,
+            &tensor(&[x.len()], x),
+            &tensor(&[3], &[0i64, -1, 0]),
+            &tensor(&[3], &updates),
+        )
+        .unwrap();
+        result.to_vec().unwrap()
+    }
+
+    #[test]
+    fn each_way_to_combine() {
+        let (x, updates) = ([10.0f32, 20.0], [3.0, 30.0, 4.0]);
+        assert_eq!(twice(Combine::Set, &x, updates), [4.0, 30.0]);
+        assert_eq!(twice(Combine::Add, &x, updates), [17.0, 50.0]);
+        assert_eq!(twice(Combine::Mul, &x, updates), [120.0, 600.0]);
+        assert_eq!(twice(Combine::Min, &x, updates), [3.0, 20.0]);
+        assert_eq!(twice(Combine::Max, &x, updates), [10.0, 30.0]);
+    }
+
+    #[test]
+    fn other_dtypes_and_special_values() {
+        let nan = twice(Combine::Max, &[1.0f32, f32::NAN], [f32::NAN, 1.0, 2.0]);
+        assert!(nan.iter().all(|x| x.is_nan()));
+        assert_eq!(twice(Combine::Add, &[200u8, 1], [100, 1, 0]), [44, 2]);
+        assert_eq!(
+            twice(Combine::Add, &[false, false], [true, false, false]),
+            [true, false]
+        );
+        // Accumulated wide: 2048 + 1 + 1 in f16.
+        let one = f16::ONE;
+        assert_eq!(
+            twice(Combine::Add, &[f16::from_f32(2048.0), one], [one; 3])[0],
+            f16::from_f32(2050.0)
+        );
+    }
+
+    #[test]
+    fn blocks_are_scattered() {
+        let x = counting(&[3, 2]).transpose(&[1, 0]).unwrap();
+        let op = Op::ScatterNd {
+            combine: Combine::Set,
+        };
+        let updates = tensor(&[1, 3], &[7.0f32, 8.0, 9.0]);
+        let result = run(op.clone(), &x, &tensor(&[1, 1], &[-1i32]), &updates).unwrap();
+        assert_eq!(
+            result.to_vec::<f32>().unwrap(),
+            [0.0, 2.0, 4.0, 7.0, 8.0, 9.0]
+        );
+        assert_eq!(x.to_vec::<f32>().unwrap()[3..], [1.0, 3.0, 5.0]);
+        let points = run(
+            op.clone(),
+            &x,
+            &tensor(&[2, 2], &[0i64, 1, 1, 2]),
+            &tensor(&[2], &[-1.0f32, -2.0]),
+        )
+        .unwrap();
+        assert_eq!(
+            points.to_vec::<f32>().unwrap(),
+            [0.0, -1.0, 4.0, 1.0, 3.0, -2.0]
+        );
+        let whole = run(
+            op,
+            &Tensor::scalar(1.0f32),
+            &tensor::<i64>(&[2, 0], &[]),
+            &tensor(&[2], &[5.0f32, 6.0]),
+        )
+        .unwrap();
+        assert_eq!(whole.item::<f32>().unwrap(), 6.0);
+    }
+
+    #[test]
+    fn no_updates_change_and_check_nothing() {
+        let x = counting(&[2, 2]);
+        let none = Tensor::zeros(DType::F32, &[0, 2]).unwrap();
+        let indices = tensor::<i64>(&[0, 1], &[]);
+        assert!(
+            run(
+                Op::ScatterNd {
+                    combine: Combine::Add
+                },
+                &x,
+                &indices,
+                &none
+            )
+            .unwrap()
+            .bit_equal(&x)
+        );
+        let op = Op::ScatterElements {
+            combine: Combine::Add,
+            axis: 0,
+        };
+        assert!(
+            run(op, &x, &tensor::<i64>(&[0, 2], &[]), &none)
+                .unwrap()
+                .bit_equal(&x)
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_a_fault() {
+        let x = counting(&[2, 2]);
+        let index = tensor(&[1, 1], &[0i64]);
+        for (updates, code) in [
+            (counting(&[1, 3]), "E0821"),
+            (counting(&[2]), "E0829"),
+            (tensor(&[1, 2], &[1i32, 2]), "E0829"),
+        ] {
+            let fault = run(
+                Op::ScatterNd {
+                    combine: Combine::Set,
+                },
+                &x,
+                &index,
+                &updates,
+            )
+            .unwrap_err();
+            assert_eq!(fault.code(), code, "{fault}");
+        }
+        let far = tensor(&[1, 1], &[2i64]);
+        let op = Op::ScatterElements {
+            combine: Combine::Set,
+            axis: 0,
+        };
+        assert_eq!(
+            run(op.clone(), &x, &far, &counting(&[1, 1]))
+                .unwrap_err()
+                .code(),
+            "E0822"
+        );
+        let wide = Tensor::zeros(DType::I64, &[1, 3]).unwrap();
+        assert_eq!(
+            run(op, &x, &wide, &counting(&[1, 3])).unwrap_err().code(),
+            "E0821"
+        );
+    }
+}
