@@ -3,11 +3,12 @@
 //! Both take a graph that `kiln_ir::verify` accepts, and visit its ops in program order, those of
 //! regions before the op that holds them, with what is known of captures.
 
-use crate::context::{Agreement, InferenceContext, InferenceState};
+use crate::context::{Agreement, InferenceContext};
 use crate::engine::ShapeInferenceEngine;
 use crate::error::{InferError, InferErrorKind, InferErrors};
 use crate::node::Node;
 use crate::rule::Inferred;
+use crate::state::InferenceState;
 use kiln_ir::{Graph, Op, OpData, OpId, REGION_DEPTH_LIMIT, RegionId, Type, ValueId};
 use kiln_symbolic_shape::Predicate;
 
@@ -201,7 +202,7 @@ fn capture(graph: &Graph, state: &mut InferenceState, visit: Visit) {
 fn captures(graph: &Graph, op: OpId) -> Vec<(RegionId, ValueId, ValueId)> {
     let data = graph.op(op);
     let (operands, parameters) = match data.op {
-        Op::Loop { carried } => (2 + carried, 1 + carried),
+        Op::Loop { carried } => (carried.saturating_add(2), carried.saturating_add(1)),
         _ => (1, 0),
     };
     let mut pairs = Vec::new();

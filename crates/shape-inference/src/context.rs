@@ -8,8 +8,8 @@ use crate::error::{InferError, InferErrorKind};
 use crate::known::KnownValue;
 use crate::node::Node;
 use crate::rule::Inferred;
-use cranelift_entity::SecondaryMap;
-use kiln_ir::{Definition, Dims, Graph, OpId, TensorType, Type, ValueId};
+use crate::state::InferenceState;
+use kiln_ir::{Dims, Graph, OpId, TensorType, Type, ValueId};
 use kiln_symbolic_shape::{
     ContractFact, DimError, DimId, DimTable, FactOrigin, PlanFact, Predicate, Proof,
 };
@@ -22,40 +22,6 @@ pub enum Mode {
     Strict,
     /// The equality is checked at run time; a type that is proved wrong is dropped and listed.
     Lenient,
-}
-
-/// What inference remembers of a graph between ops: results per op, and known elements.
-#[derive(Clone, Debug, Default)]
-pub struct InferenceState {
-    inferred: SecondaryMap<OpId, Option<Box<Inferred>>>,
-    parameters: SecondaryMap<ValueId, Option<KnownValue>>,
-    /// How many regions are around the op, the body not counted.
-    pub(crate) depth: usize,
-}
-
-impl InferenceState {
-    /// Keeps what was inferred of an op.
-    pub(crate) fn remember(&mut self, op: OpId, inferred: Inferred) {
-        self.inferred[op] = Some(Box::new(inferred));
-    }
-
-    /// Keeps what is known of a region's parameter.
-    pub(crate) fn remember_parameter(&mut self, value: ValueId, known: Option<KnownValue>) {
-        self.parameters[value] = known;
-    }
-
-    /// What was inferred of an op.
-    pub(crate) fn inferred(&self, op: OpId) -> Option<&Inferred> {
-        self.inferred[op].as_deref()
-    }
-
-    /// What is known of a value's elements.
-    pub(crate) fn known(&self, graph: &Graph, value: ValueId) -> Option<&KnownValue> {
-        match graph.value(value).definition {
-            Definition::Parameter { .. } => self.parameters[value].as_ref(),
-            Definition::Result { op, index } => self.inferred(op)?.values.get(index)?.as_ref(),
-        }
-    }
 }
 
 /// The graph being inferred, as rules see it.

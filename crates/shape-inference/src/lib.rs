@@ -37,6 +37,7 @@ mod known;
 mod node;
 mod rule;
 mod rules;
+mod state;
 mod values;
 
 mod builder;
@@ -45,13 +46,14 @@ mod read;
 
 pub use builder::{Disagreement, GraphBuilder, LoopBody};
 pub use check::{check_types, check_types_with, infer_types, infer_types_with};
-pub use context::{Agreement, InferenceContext, InferenceState, Mode};
+pub use context::{Agreement, InferenceContext, Mode};
 pub use engine::ShapeInferenceEngine;
 pub use error::{InferError, InferErrorKind, InferErrors};
 pub use known::{Element, KNOWN_LIMIT, KnownValue, Ratio};
 pub use node::Node;
 pub use read::{InferredTypes, read_graph, read_graph_with};
 pub use rule::{Inferred, ShapeInferenceRule};
+pub use state::InferenceState;
 
 #[cfg(test)]
 mod tests;

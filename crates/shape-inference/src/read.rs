@@ -4,11 +4,12 @@
 //! always state their types.
 
 use crate::check::check_types_with;
-use crate::context::{InferenceContext, InferenceState};
+use crate::context::InferenceContext;
 use crate::engine::ShapeInferenceEngine;
 use crate::error::InferError;
 use crate::node::Node;
 use crate::rule::Inferred;
+use crate::state::InferenceState;
 use cranelift_entity::EntityRef;
 use kiln_ir::text::{NewResults, ResultTypes, read_with};
 use kiln_ir::{BlobMap, Graph, OpId, Type, ValueId};

@@ -11,8 +11,10 @@ mod annotate;
 mod contraction;
 mod control;
 mod elementwise;
+mod indexing;
 mod movement;
 mod normalize;
+mod queries;
 mod reduction;
 mod sizes;
 mod slices;
@@ -20,15 +22,16 @@ mod slices;
 pub use annotate::Disagreement;
 pub use control::LoopBody;
 
-use crate::context::{InferenceContext, InferenceState, Mode};
+use crate::context::{InferenceContext, Mode};
 use crate::engine::ShapeInferenceEngine;
 use crate::error::{InferError, InferErrorKind};
 use crate::known::KnownValue;
 use crate::node::Node;
 use crate::rule::Inferred;
+use crate::state::InferenceState;
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
-use kiln_ir::{Constant, Dims, Graph, NewOp, Op, RegionId, TensorType, Type, ValueId, verify};
+use kiln_ir::{Constant, Dims, Graph, NewOp, Op, RegionId, Type, ValueId, verify};
 use kiln_symbolic_shape::{
     ContractFact, DimError, DimId, DimTable, FactOrigin, Predicate, Proof, SymbolId,
 };
@@ -135,93 +138,6 @@ impl GraphBuilder {
     /// Known sizes.
     pub fn sizes(&mut self, sizes: &[i64]) -> Dims {
         sizes.iter().map(|&size| self.size(size)).collect()
-    }
-
-    /// The type of a value.
-    pub fn ty(&self, value: ValueId) -> &Type {
-        self.graph.ty(value)
-    }
-
-    /// The tensor type of a value.
-    ///
-    /// # Errors
-    /// When it is a sequence or an optional.
-    pub fn tensor(&self, value: ValueId) -> Result<TensorType, InferError> {
-        match self.graph.tensor_ty(value) {
-            Some(ty) => Ok(ty.clone()),
-            None => Err(self.mistake(InferErrorKind::Operand {
-                index: 0,
-                expected: "a tensor".to_owned(),
-                found: self.describe(value),
-            })),
-        }
-    }
-
-    /// The sizes of a tensor.
-    ///
-    /// # Errors
-    /// As [`tensor`](Self::tensor).
-    pub fn shape(&self, value: ValueId) -> Result<Dims, InferError> {
-        self.tensor(value).map(|ty| ty.dims)
-    }
-
-    /// The element type of a tensor.
-    ///
-    /// # Errors
-    /// As [`tensor`](Self::tensor).
-    pub fn dtype(&self, value: ValueId) -> Result<DType, InferError> {
-        self.tensor(value).map(|ty| ty.dtype)
-    }
-
-    /// The number of axes of a tensor.
-    ///
-    /// # Errors
-    /// As [`tensor`](Self::tensor).
-    pub fn rank(&self, value: ValueId) -> Result<usize, InferError> {
-        self.tensor(value).map(|ty| ty.rank())
-    }
-
-    /// An axis that may count from the end, as one that counts from the start.
-    ///
-    /// # Errors
-    /// When it is not in `[-rank, rank)`.
-    pub fn axis(&self, value: ValueId, axis: i64) -> Result<usize, InferError> {
-        let rank = self.rank(value)?;
-        self.axis_of_rank(axis, rank)
-    }
-
-    /// As [`axis`](Self::axis), for a rank.
-    ///
-    /// # Errors
-    /// When it is not in `[-rank, rank)`.
-    pub fn axis_of_rank(&self, axis: i64, rank: usize) -> Result<usize, InferError> {
-        let from_start = if axis < 0 {
-            i64::try_from(rank)
-                .ok()
-                .and_then(|rank| axis.checked_add(rank))
-        } else {
-            Some(axis)
-        };
-        from_start
-            .and_then(|axis| usize::try_from(axis).ok())
-            .filter(|&axis| axis < rank)
-            .ok_or_else(|| {
-                let expected = format!("an axis in [-{rank}, {rank})");
-                self.mistake(InferErrorKind::Attribute {
-                    name: "axis",
-                    expected,
-                    found: axis.to_string(),
-                })
-            })
-    }
-
-    /// A value with its type, as messages show it.
-    pub fn describe(&self, value: ValueId) -> String {
-        let ty = self.graph.ty(value).display(self.dims());
-        match self.graph.value(value).name.as_deref() {
-            Some(name) => format!("%{}: {ty}", name.escape_debug()),
-            None => format!("{value}: {ty}"),
-        }
     }
 
     /// Names a value.

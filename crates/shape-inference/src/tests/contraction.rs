@@ -119,3 +119,17 @@ fn resizes_take_the_stated_sizes() {
         @"[E0112] resize (%1): attribute axes: expected an axis below the rank, 2, found 2 [E0333]"
     );
 }
+
+#[test]
+fn windows_move_forward() {
+    for steps in [
+        "strides = [0], dilations = [1]",
+        "strides = [1], dilations = [-1]",
+    ] {
+        let text = types(
+            "%x: f32[N, C, L]",
+            &format!("%y = pool %x {{function = sum, size = [1], {steps}, low = [0], high = [0]}}"),
+        );
+        assert!(text.contains("expected steps of at least 1"), "{text}");
+    }
+}

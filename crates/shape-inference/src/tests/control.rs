@@ -454,3 +454,69 @@ fn captures_keep_their_types() {
     assert_snapshot!(branch("f32[A]"), @"y: f32[A]");
     assert_snapshot!(branch("f32[B]"), @"[E0112] if (%5): type of the parameter of capture 0: expected f32[A], found f32[B] (not proved equal; state the equality as a fact) [E0336]");
 }
+
+#[test]
+fn trip_counts_are_never_negative() -> Built {
+    let mut builder = GraphBuilder::new("t");
+    let s = builder.symbol("S")?;
+    let x = builder.input("x", DType::F32, &[s]);
+    let shape = builder.dims_of(x)?;
+    let three = integer(&mut builder, 3)?;
+    let fewer = builder.sub(shape, three)?;
+    let trips = builder.squeeze(fewer, &[0])?;
+    let results = builder.repeat(trips, &[], &[x], |_, iteration, _, _| -> Built<_> {
+        Ok((vec![], vec![iteration]))
+    })?;
+    assert_snapshot!(builder.describe(results[0]), @"%9: i64[max(0, S - 3)]");
+    text(builder, &results)?;
+    Ok(())
+}
+
+#[test]
+fn sequences_are_carried_and_joined() -> Built {
+    use kiln_ir::Type;
+    let mut builder = GraphBuilder::new("t");
+    let s = builder.symbol("S")?;
+    let ty = Type::Optional(Box::new(Type::Sequence(Box::new(Type::tensor(
+        DType::F32,
+        [s],
+    )))));
+    let x = builder.input_of_type("x", ty);
+    let c = builder.input("c", DType::Bool, &[]);
+    let trips = builder.input("trips", DType::I64, &[]);
+    let pass = |_: &mut GraphBuilder, captures: &[ValueId]| -> Built<Vec<ValueId>> {
+        Ok(captures.to_vec())
+    };
+    let joined = builder.if_else(c, &[x], pass, pass)?;
+    let carried = builder.repeat(trips, &joined, &[], |_, _, carried, _| -> Built<_> {
+        Ok((carried.to_vec(), vec![]))
+    })?;
+    assert_snapshot!(builder.describe(carried[0]), @"%10: optional<seq<f32[S]>>");
+    let stacked = builder
+        .clone()
+        .repeat(trips, &[], &joined, |_, _, _, captures| -> Built<_> {
+            Ok((vec![], captures.to_vec()))
+        });
+    assert_snapshot!(stacked.unwrap_err().to_string(), @"loop (%15): stacked value 0: expected a tensor, found optional<seq<f32[S]>>");
+    let operand = builder
+        .clone()
+        .repeat(trips, &[x], &[], |builder, _, carried, _| -> Built<_> {
+            Ok((vec![builder.relu(carried[0])?], vec![]))
+        });
+    assert_snapshot!(operand.unwrap_err().to_string(), @"relu (%14): operand 0: expected a tensor, found optional<seq<f32[S]>>");
+    text(builder, &carried).map(drop)
+}
+
+#[test]
+fn regions_that_do_not_fit_their_op_are_errors() {
+    let inputs = "%t: i64[], %c: bool[], %x: f32[A]";
+    let region = "region(%p: f32[A]) {\n yield %p\n}";
+    assert_snapshot!(types(inputs, &format!("%y = if %c, %x {region}")), @"[E0112] if (%4): regions: expected 2, found 1 [E0341]");
+    assert_snapshot!(types(inputs, &format!("%y = if %c {region} {region}")), @"[E0112] if (%5): parameters for captures: expected 0, found 1 [E0341]");
+    assert_snapshot!(types(inputs, "%y = loop %t, %c {carried = 0}"), @"[E0112] loop (%3): regions: expected 1, found 0 [E0341]");
+    assert_snapshot!(types(inputs, &format!("%y = loop %t, %c {{carried = 1}} {region}")), @"[E0112] loop (%4): operands: expected at least 3, found 2 [E0341]");
+    assert_snapshot!(types(inputs, "%y = loop %t, %c, %x {carried = 1} region(%i: i64[]) {\n yield %i\n}"), @"[E0112] loop (%4): parameters: expected 2, found 1 [E0341]");
+    assert_snapshot!(types(inputs, "%y = loop %t, %c {carried = 0} region(%i: f32[]) {\n yield %i\n}"), @"[E0112] loop (%4): the iteration parameter: expected i64[], found f32[] [E0341]");
+    assert_snapshot!(types(inputs, "loop %t, %c {carried = 0} region(%i: i64[]) {\n yield %i\n}"), @"[E0112] loop (%4): the yielded condition: expected bool[], found i64[] [E0341]");
+    assert_snapshot!(types(inputs, "loop %t, %c {carried = 18446744073709551615} region(%i: i64[]) {\n yield %i\n}"), @"[E0112] loop (%4): operands: expected at least 18446744073709551615, found 2 [E0341]");
+}

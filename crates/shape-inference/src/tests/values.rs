@@ -345,3 +345,110 @@ fn large_and_ragged_tensors_are_not_known() -> Built {
     assert!(builder.known(ragged).is_none());
     Ok(())
 }
+
+#[test]
+fn clips_are_known() -> Built {
+    let (mut builder, _, shape) = image();
+    let (low, high) = (integer(&mut builder, 1)?, integer(&mut builder, 40)?);
+    let clipped = builder.map("clip", &[shape, low, high])?;
+    assert_snapshot!(show(&builder, clipped), @"min(40, max(1, B)), min(40, max(1, S)), min(40, max(1, H)), 40");
+    Ok(())
+}
+
+#[test]
+fn floats_combine_while_they_are_exact() -> Built {
+    let (mut builder, _, shape) = image();
+    let (start, one) = (builder.size(2), builder.size(1));
+    let height = builder.slice_axis(shape, 0, start, one)?;
+    let float = builder.cast(height, DType::F32)?;
+    let three_halves = builder.scalar(DType::F32, 1.5)?;
+    let less = builder.sub(float, three_halves)?;
+    let small = builder.min(float, three_halves)?;
+    let large = builder.max(float, three_halves)?;
+    let wide = builder.cast(large, DType::F64)?;
+    let truncated = builder.cast(wide, DType::I32)?;
+    let negative = builder.cast(less, DType::I64)?;
+    let integral = builder.map("trunc", &[float])?;
+    let rounded = builder.map("round_even", &[large])?;
+    let root = builder.sqrt(float)?;
+    let narrow = builder.cast(float, DType::F16)?;
+    let back = builder.cast(narrow, DType::I64)?;
+    let truth = builder.cast(float, DType::Bool)?;
+    let names = [
+        "less",
+        "small",
+        "large",
+        "wide",
+        "truncated",
+        "negative",
+        "integral",
+        "rounded",
+        "root",
+        "narrow",
+        "back",
+        "truth",
+    ];
+    let values = [
+        less, small, large, wide, truncated, negative, integral, rounded, root, narrow, back, truth,
+    ];
+    let lines: Vec<String> = names
+        .iter()
+        .zip(values)
+        .map(|(name, value)| format!("{name}: {}", show(&builder, value)))
+        .collect();
+    assert_snapshot!(lines.join("\n"), @"
+    less: (2*H - 3) / 2
+    small: (min(2*H, 3)) / 2
+    large: (max(2*H, 3)) / 2
+    wide: (max(2*H, 3)) / 2
+    truncated: max(2*H, 3) / 2
+    negative: unknown
+    integral: (H) / 1
+    rounded: unknown
+    root: unknown
+    narrow: (H) / 1
+    back: unknown
+    truth: unknown
+    ");
+    Ok(())
+}
+
+#[test]
+fn sizes_of_narrow_dtypes_are_known_within_their_bounds() -> Built {
+    let mut builder = GraphBuilder::new("t");
+    let range = kiln_symbolic_shape::SymbolicDimension::range("n", 0..=100).unwrap();
+    let symbol = builder.dims_mut().declare(range).unwrap();
+    let n = builder.dims_mut().dim(symbol);
+    let x = builder.input("x", DType::F32, &[n]);
+    let shape = builder.dims_of(x)?;
+    let mut lines = Vec::new();
+    for dtype in [
+        DType::I8,
+        DType::U8,
+        DType::I16,
+        DType::U16,
+        DType::U32,
+        DType::U64,
+    ] {
+        let size = builder.cast(shape, dtype)?;
+        let doubled = builder.add(size, size)?;
+        let negated = builder.neg(size)?;
+        lines.push(format!(
+            "{dtype}: {} | {} | {}",
+            show(&builder, size),
+            show(&builder, doubled),
+            show(&builder, negated)
+        ));
+    }
+    assert_snapshot!(lines.join("\n"), @"
+    i8: n | unknown | -n
+    u8: n | 2*n | unknown
+    i16: n | 2*n | -n
+    u16: n | 2*n | unknown
+    u32: n | 2*n | unknown
+    u64: n | 2*n | unknown
+    ");
+    // The bound itself is all that is stated.
+    assert_eq!(facts(&builder), "n <= 100");
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! Gathers and scatters.
+
+use super::GraphBuilder;
+use crate::error::InferError;
+use kiln_ir::{Combine, Op, ValueId};
+
+impl GraphBuilder {
+    /// Slices of `x` along `axis` at `indices`.
+    ///
+    /// # Errors
+    /// When `axis` is not there, or the indices are no integers.
+    pub fn gather(
+        &mut self,
+        x: ValueId,
+        indices: ValueId,
+        axis: usize,
+    ) -> Result<ValueId, InferError> {
+        self.op1(Op::Gather { axis }, &[x, indices])
+    }
+
+    /// Elements of `x` whose position along `axis` is given.
+    ///
+    /// # Errors
+    /// When ranks differ, or the indices are no integers.
+    pub fn gather_elements(
+        &mut self,
+        x: ValueId,
+        indices: ValueId,
+        axis: usize,
+    ) -> Result<ValueId, InferError> {
+        self.op1(Op::GatherElements { axis }, &[x, indices])
+    }
+
+    /// Slices of `x` whose addresses are the innermost axis of `indices`.
+    ///
+    /// # Errors
+    /// When the addresses are longer than the rank, or of unknown length.
+    pub fn gather_nd(
+        &mut self,
+        x: ValueId,
+        indices: ValueId,
+        batch_axes: usize,
+    ) -> Result<ValueId, InferError> {
+        self.op1(Op::GatherNd { batch_axes }, &[x, indices])
+    }
+
+    /// `x` with `updates` placed as [`gather_elements`](Self::gather_elements) reads.
+    ///
+    /// # Errors
+    /// When ranks or dtypes differ.
+    pub fn scatter_elements(
+        &mut self,
+        x: ValueId,
+        indices: ValueId,
+        updates: ValueId,
+        axis: usize,
+        combine: Combine,
+    ) -> Result<ValueId, InferError> {
+        self.op1(
+            Op::ScatterElements { axis, combine },
+            &[x, indices, updates],
+        )
+    }
+
+    /// `x` with `updates` placed as [`gather_nd`](Self::gather_nd) reads.
+    ///
+    /// # Errors
+    /// When the updates never have the size of what is addressed, or dtypes differ.
+    pub fn scatter_nd(
+        &mut self,
+        x: ValueId,
+        indices: ValueId,
+        updates: ValueId,
+        combine: Combine,
+    ) -> Result<ValueId, InferError> {
+        self.op1(Op::ScatterNd { combine }, &[x, indices, updates])
+    }
+}

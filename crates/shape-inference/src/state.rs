@@ -1,0 +1,40 @@
+//! What inference remembers of a graph between ops: results per op, and known elements.
+
+use crate::known::KnownValue;
+use crate::rule::Inferred;
+use cranelift_entity::SecondaryMap;
+use kiln_ir::{Definition, Graph, OpId, ValueId};
+
+/// What inference remembers of a graph between ops: results per op, and known elements.
+#[derive(Clone, Debug, Default)]
+pub struct InferenceState {
+    inferred: SecondaryMap<OpId, Option<Box<Inferred>>>,
+    parameters: SecondaryMap<ValueId, Option<KnownValue>>,
+    /// How many regions are around the op, the body not counted.
+    pub(crate) depth: usize,
+}
+
+impl InferenceState {
+    /// Keeps what was inferred of an op.
+    pub(crate) fn remember(&mut self, op: OpId, inferred: Inferred) {
+        self.inferred[op] = Some(Box::new(inferred));
+    }
+
+    /// Keeps what is known of a region's parameter.
+    pub(crate) fn remember_parameter(&mut self, value: ValueId, known: Option<KnownValue>) {
+        self.parameters[value] = known;
+    }
+
+    /// What was inferred of an op.
+    pub(crate) fn inferred(&self, op: OpId) -> Option<&Inferred> {
+        self.inferred[op].as_deref()
+    }
+
+    /// What is known of a value's elements.
+    pub(crate) fn known(&self, graph: &Graph, value: ValueId) -> Option<&KnownValue> {
+        match graph.value(value).definition {
+            Definition::Parameter { .. } => self.parameters[value].as_ref(),
+            Definition::Result { op, index } => self.inferred(op)?.values.get(index)?.as_ref(),
+        }
+    }
+}
