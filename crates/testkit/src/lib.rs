@@ -6,6 +6,9 @@
 //! | [`generate`] | random valid graphs of every core op, and inputs for them |
 //! | [`oracle`] | whether two results are the same, as far as they have to be |
 //! | [`laws`] | what holds for every graph: its text, types and hash |
+//! | [`mutate`] | graphs with a few things wrong |
+//! | [`large`] | long, wide and deep graphs, and a thread with little stack |
+//! | [`book`] | the book's examples |
 //!
 //! ```
 //! use arbitrary::Unstructured;
@@ -25,7 +28,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod book;
 pub mod generate;
+pub mod large;
 pub mod laws;
+pub mod mutate;
 pub mod oracle;
 pub mod random;

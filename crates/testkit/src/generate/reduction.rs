@@ -10,7 +10,7 @@ pub(super) fn reduce(scope: &mut Scope<'_, '_>) -> Step {
     let (dtype, rank) = (scope.builder.dtype(x)?, scope.builder.rank(x)?);
     let functions: &[ReduceFunction] = match dtype {
         DType::Bool => &[ReduceFunction::Any, ReduceFunction::All],
-        _ if scope.options.smooth => &[
+        dtype if dtype.is_float() && scope.options.smooth => &[
             ReduceFunction::Sum,
             ReduceFunction::Mean,
             ReduceFunction::Max,

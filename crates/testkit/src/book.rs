@@ -1,0 +1,110 @@
+//! The book's examples: fenced blocks by language, and Rust blocks as doctests.
+//!
+//! Rust blocks run because each chapter that has any is the documentation of an item that exists in
+//! doctests alone; a test compares the list with the book's folder. Blocks in Kiln's own text are
+//! found with [`blocks`] and read, verified and printed by a test.
+
+use std::path::{Path, PathBuf};
+
+/// A fenced block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The line of the opening fence, from 1.
+    pub line: usize,
+    /// What is inside.
+    pub text: String,
+}
+
+/// The fenced blocks of one language in a Markdown page.
+pub fn blocks(page: &str, language: &str) -> Vec<Block> {
+    let mut found = Vec::new();
+    let mut open: Option<(bool, Block)> = None;
+    for (index, line) in page.lines().enumerate() {
+        let fence = line.trim_start().strip_prefix("```");
+        open = match (open, fence) {
+            (None, Some(info)) => {
+                let wanted = info.trim().split(',').next() == Some(language);
+                Some((
+                    wanted,
+                    Block {
+                        line: index + 1,
+                        text: String::new(),
+                    },
+                ))
+            }
+            (None, None) => None,
+            (Some((wanted, block)), Some(_)) => {
+                found.extend(wanted.then_some(block));
+                None
+            }
+            (Some((wanted, mut block)), None) => {
+                block.text.push_str(line);
+                block.text.push('\n');
+                Some((wanted, block))
+            }
+        };
+    }
+    found
+}
+
+/// The folder of the book's pages.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/book/src")
+}
+
+/// Every page of the book, in order of their paths.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn pages() -> std::io::Result<Vec<PathBuf>> {
+    let mut folders = vec![folder()];
+    let mut pages = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    Ok(pages)
+}
+
+/// Declares a page's Rust blocks as doctests.
+macro_rules! doctests {
+    ($($name:ident = $page:literal;)+) => {
+        /// The pages whose Rust blocks run as doctests, relative to [`folder`].
+        pub const DOCTESTED: &[&str] = &[$($page),+];
+
+        $(
+            #[cfg(doctest)]
+            #[doc = include_str!(concat!("../../../docs/book/src/", $page))]
+            struct $name;
+        )+
+    };
+}
+
+doctests! {
+    WhatKilnIs = "tutorial/01_what_kiln_is.md";
+    ShapesAsSymbols = "tutorial/02_shapes_as_symbols.md";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_by_language() {
+        let page = "a\n```kiln\ngraph\n```\n```rust,no_run\nfn main() {}\n```\n```text\nx\n```\n";
+        let graph = Block {
+            line: 2,
+            text: "graph\n".to_owned(),
+        };
+        assert_eq!(blocks(page, "kiln"), [graph]);
+        assert_eq!(blocks(page, "rust")[0].line, 5);
+        assert!(blocks("```kiln\nnever closed", "kiln").is_empty());
+    }
+}
