@@ -446,12 +446,12 @@ fn a_large_graph_is_built_and_checked_without_recursion() -> Built {
     let mut builder = GraphBuilder::new("t");
     let x = input(&mut builder, "x", &["A"]);
     let mut y = x;
-    for _ in 0..3_000 {
+    for _ in 0..5_000 {
         y = builder.add(y, x)?;
     }
     let graph = finish(builder, y);
     let axes = Indices::new();
-    assert!(axes.is_empty() && graph.n_ops() == 3_000);
+    assert!(axes.is_empty() && graph.n_ops() == 5_000);
     Ok(())
 }
 
