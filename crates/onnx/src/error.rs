@@ -270,6 +270,26 @@ pub enum Error {
         known: Vec<Name>,
     },
 
+    /// E0925: the caller makes an input a constant that does not fit it.
+    #[error("input {input}: expected a constant of {expected}, found {found}")]
+    FixedInput {
+        /// The input.
+        input: Name,
+        /// Its type.
+        expected: String,
+        /// The constant's type.
+        found: String,
+    },
+
+    /// E0926: the caller speaks of an input that the model does not have.
+    #[error("expected one of the model's inputs {known:?}, found {name}")]
+    UnknownInput {
+        /// What the caller said.
+        name: Name,
+        /// The model's inputs.
+        known: Vec<Name>,
+    },
+
     /// The types at a node do not fit. (The code is that of the cause.)
     #[error("{node}: {source}")]
     Infer {
@@ -317,6 +337,8 @@ impl Error {
             Self::UnknownRank { .. } => "E0922",
             Self::InputType { .. } => "E0923",
             Self::UnknownSize { .. } => "E0924",
+            Self::FixedInput { .. } => "E0925",
+            Self::UnknownInput { .. } => "E0926",
             Self::Infer { source, .. } => source.code(),
             Self::Size { source, .. } => source.code(),
         }

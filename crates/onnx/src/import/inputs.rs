@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use kiln_ir::Dims;
 use kiln_shape_inference::GraphBuilder;
 use kiln_symbolic_shape::{DimError, DimId};
-use kiln_tensor::DType;
+use kiln_tensor::{DType, Tensor};
 
 use super::ImportOptions;
 use super::names::{Binding, Names};
@@ -18,31 +18,74 @@ use crate::{Dim, Error, Model, Name, ValueInfo, ValueType};
 pub(super) struct Sizes(BTreeMap<String, DimId>);
 
 impl Sizes {
-    /// Declares a symbol for each name that stands in an input's type, narrowed as the caller asks.
+    /// Declares a symbol for each name that stands in an input's type, narrowed as the caller asks;
+    /// the sizes of inputs that the caller fixes are constants.
     pub(super) fn declare(
         builder: &mut GraphBuilder,
         model: &Model,
         options: &ImportOptions,
     ) -> Result<Self, Error> {
-        let mut sizes = BTreeMap::new();
+        let mut sizes = Self(BTreeMap::new());
+        for input in model.graph().required_inputs() {
+            if let Some(tensor) = options.fixed.get(&input.name) {
+                sizes.fix(builder, input, tensor)?;
+            }
+        }
         for name in model.graph().required_inputs().flat_map(dim_names) {
-            if sizes.contains_key(name) {
+            if sizes.0.contains_key(name) {
                 continue;
             }
             let dim = declare(builder, name, options).map_err(|source| Error::Size {
                 node: format!("size {}", Name::from(name)),
                 source,
             })?;
-            sizes.insert(name.to_owned(), dim);
+            sizes.0.insert(name.to_owned(), dim);
         }
-        if let Some(name) = options.dims.keys().find(|&name| !sizes.contains_key(name)) {
-            let known = sizes.keys().map(|name| Name::from(name.as_str()));
+        if let Some(name) = options
+            .dims
+            .keys()
+            .find(|&name| !sizes.0.contains_key(name))
+        {
+            let known = sizes.0.keys().map(|name| Name::from(name.as_str()));
             return Err(Error::UnknownSize {
                 name: Name::from(name.as_str()),
                 known: known.collect(),
             });
         }
-        Ok(Self(sizes))
+        Ok(sizes)
+    }
+
+    /// Takes sizes from a constant that stands for an input.
+    fn fix(
+        &mut self,
+        builder: &mut GraphBuilder,
+        input: &ValueInfo,
+        tensor: &Tensor,
+    ) -> Result<(), Error> {
+        let mismatch = || Error::FixedInput {
+            input: Name::from(input.name.as_str()),
+            expected: input
+                .ty
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string),
+            found: format!("{}{:?}", tensor.dtype(), tensor.shape()),
+        };
+        let (dtype, shape) = tensor_type(input)?;
+        let same_rank = shape.is_none_or(|shape| shape.len() == tensor.rank());
+        if dtype != tensor.dtype() || !same_rank {
+            return Err(mismatch());
+        }
+        for (dim, &size) in shape.unwrap_or_default().iter().zip(tensor.shape()) {
+            let given = builder.size(i64::try_from(size).unwrap_or(i64::MAX));
+            match dim {
+                Dim::Known(known) if *known != size => return Err(mismatch()),
+                Dim::Named(name) if *self.0.entry(name.clone()).or_insert(given) != given => {
+                    return Err(mismatch());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -83,8 +126,18 @@ pub(super) fn add_inputs(
     sizes: &Sizes,
     names: &mut Names,
 ) -> Result<(), Error> {
+    check_names(model, options.ranks.keys().chain(options.fixed.keys()))?;
     for input in model.graph().required_inputs() {
         let (dtype, shape) = tensor_type(input)?;
+        if let Some(tensor) = options.fixed.get(&input.name) {
+            let value = builder.constant(tensor.clone());
+            let value = value.map_err(|source| Error::Infer {
+                node: format!("input {}", Name::from(input.name.as_str())),
+                source,
+            })?;
+            names.bind(&input.name, Binding::Value(value));
+            continue;
+        }
         let dims = match (shape, options.ranks.get(&input.name)) {
             (Some(shape), _) => input_dims(builder, input, shape, sizes),
             (None, Some(&rank)) => {
@@ -108,6 +161,25 @@ pub(super) fn add_inputs(
         }
     }
     Ok(())
+}
+
+/// Checks that the caller speaks of inputs that are there.
+fn check_names<'a>(
+    model: &Model,
+    mut spoken_of: impl Iterator<Item = &'a String>,
+) -> Result<(), Error> {
+    let inputs: Vec<&str> = model
+        .graph()
+        .required_inputs()
+        .map(|input| input.name.as_str())
+        .collect();
+    match spoken_of.find(|name| !inputs.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(Error::UnknownInput {
+            name: Name::from(name.as_str()),
+            known: inputs.into_iter().map(Name::from).collect(),
+        }),
+    }
 }
 
 fn input_dims(builder: &mut GraphBuilder, input: &ValueInfo, shape: &[Dim], sizes: &Sizes) -> Dims {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kiln_ir::ValueId;
 use kiln_shape_inference::Mode;
 use kiln_symbolic_shape::SymbolicDimension;
+use kiln_tensor::Tensor;
 
 use super::NodeContext;
 use crate::{Error, Limits};
@@ -17,6 +18,7 @@ pub struct ImportOptions {
     pub(crate) dims: BTreeMap<String, SymbolicDimension>,
     pub(crate) strict: bool,
     pub(crate) ranks: BTreeMap<String, usize>,
+    pub(crate) fixed: BTreeMap<String, Tensor>,
     pub(crate) importers: BTreeMap<(String, String), Arc<dyn OpImporter>>,
     pub(crate) limits: Limits,
 }
@@ -51,6 +53,14 @@ impl ImportOptions {
         self
     }
 
+    /// Makes an input a constant: for those that decide about shapes or axes in ways that must be
+    /// known when the model is imported.
+    #[must_use]
+    pub fn fix(mut self, input: &str, value: Tensor) -> Self {
+        self.fixed.insert(input.to_owned(), value);
+        self
+    }
+
     /// Imports the operator `op_type` of `domain` with `importer`, whatever else it would have
     /// been. The standard domain is the empty one.
     #[must_use]
@@ -81,6 +91,7 @@ impl fmt::Debug for ImportOptions {
             .field("dims", &self.dims)
             .field("strict", &self.strict)
             .field("ranks", &self.ranks)
+            .field("fixed", &self.fixed.keys())
             .field("importers", &self.importers.keys())
             .field("limits", &self.limits)
             .finish()

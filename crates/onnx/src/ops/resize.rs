@@ -6,7 +6,6 @@
 use kiln_ir::{Coordinates, Dims, Indices, NearestRounding, Op, Resize, ResizeMode, ValueId};
 use kiln_shape_inference::Element;
 use kiln_symbolic_shape::DimId;
-use kiln_tensor::DType;
 use smallvec::SmallVec;
 
 use super::support::{Imported, one, operator};
@@ -202,30 +201,12 @@ fn by_scales(
     if let Some(target) = by_known_ratios(ctx, x, &axes, value)? {
         return Ok(target);
     }
-    // Only the data say: sizes are computed as data, too.
-    let own = ctx.shape(x)?;
-    let inputs: Dims = axes.iter().map(|&axis| own[axis]).collect();
-    let sizes = ctx.build(|builder| {
-        let inputs = builder.dims_tensor(&inputs)?;
-        let inputs = builder.cast(inputs, DType::F32)?;
-        let scales = builder.cast(value, DType::F32)?;
-        let sizes = builder.mul(inputs, scales)?;
-        let sizes = builder.floor(sizes)?;
-        let sizes = builder.cast(sizes, DType::I64)?;
-        builder.bind_sizes(sizes)
-    })?;
-    expect_length(ctx, index, sizes.len(), axes.len())?;
-    let scales = axes.iter().map(|_| 0.0).collect();
-    let sizes = sizes.into_iter().collect();
-    Ok(Target {
-        axes,
-        sizes,
-        scales,
-    })
+    let what = "scales that are known only when the model runs; fix the input that they come from";
+    Err(ctx.unsupported(what))
 }
 
-/// Scales that are quotients of sizes: the size is the input's times the numerator over the
-/// denominator.
+/// Scales that are quotients of sizes, `target / size` for instance: where nothing is rounded, the
+/// scale is again the quotient of the sizes.
 fn by_known_ratios(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -249,11 +230,15 @@ fn by_known_ratios(
     let mut sizes = Dims::new();
     for (&axis, ratio) in axes.iter().zip(&ratios) {
         let size = own[axis];
-        sizes.push(ctx.sizes(|table| {
+        let exact = ctx.sizes(|table| {
             let denominator = table.constant(ratio.denominator);
             let product = table.mul(size, ratio.numerator)?;
-            table.floor_div(product, denominator)
-        })?);
+            Ok(table.exact_quotient(product, denominator))
+        })?;
+        match exact {
+            Some(exact) => sizes.push(exact),
+            None => return Ok(None),
+        }
     }
     Ok(Some(Target {
         axes: axes.clone(),
