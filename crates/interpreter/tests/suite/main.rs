@@ -8,5 +8,6 @@
 
 mod edges;
 mod inputs;
+mod malformed;
 mod programs;
 mod support;
