@@ -22,7 +22,7 @@ const SLOW: Duration = Duration::from_secs(2);
 pub(crate) struct Bench {
     #[command(flatten)]
     model: ModelArguments,
-    /// A folder of case folders, each with a file <input>.npy per input
+    /// A folder of case folders, each with a file INPUT.npy per input
     #[arg(long, value_name = "DIR")]
     cases: PathBuf,
     /// How long to repeat each case

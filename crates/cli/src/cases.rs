@@ -35,7 +35,7 @@ impl Case {
         }
         if cases.is_empty() {
             bail!(
-                "no case in {}: expected one folder per case, with a file <input>.npy each",
+                "no case in {}: expected one folder per case, with a file INPUT.npy each",
                 folder.display()
             );
         }

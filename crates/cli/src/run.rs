@@ -17,7 +17,7 @@ use std::time::Instant;
 pub(crate) struct Run {
     #[command(flatten)]
     model: ModelArguments,
-    /// A folder of case folders, each with a file <input>.npy per input
+    /// A folder of case folders, each with a file INPUT.npy per input
     #[arg(
         long,
         value_name = "DIR",
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     /// An input for a single call: x=x.npy
     #[arg(long = "input", value_name = "NAME=FILE")]
     inputs: Vec<String>,
-    /// Where outputs are written: <DIR>/<case>/<output>.npy, or <DIR>/<output>.npy for a single call
+    /// Where outputs are written: DIR/CASE/OUTPUT.npy, or DIR/OUTPUT.npy for a single call
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print a JSON line per call

@@ -98,7 +98,11 @@ fn dimensions_can_be_constrained() {
         error.to_string(),
         "unknown dimension `width`, expected one of: batch, length"
     );
-    let error = load(&bytes, Options::new().dim("batch", Dim::range(3..3))).unwrap_err();
+    let error = load(
+        &bytes,
+        Options::new().dim("batch", Dim::range(1..=7).multiple_of(8)),
+    )
+    .unwrap_err();
     assert_eq!(
         (error.code(), error.kind()),
         ("E0978", ErrorKind::InvalidInput)

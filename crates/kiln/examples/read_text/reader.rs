@@ -19,7 +19,8 @@ pub(crate) struct TextReader {
 /// What was read in a picture.
 #[derive(Debug)]
 pub(crate) struct Line {
-    pub(crate) width: usize,
+    /// The picture as the models take it, `f32[1, 3, 48, W]`.
+    pub(crate) shape: Vec<usize>,
     /// Whether the picture stood on its head.
     pub(crate) is_turned: bool,
     /// How sure the classifier is of that.
@@ -61,9 +62,9 @@ impl TextReader {
             picture = picture::turned(&picture)?;
         }
         let (text, confidence) = self.decode(&first_output(&self.recogniser, &picture)?)?;
-        let width = picture.shape().last().copied().unwrap_or(0);
+        let shape = picture.shape().to_vec();
         Ok(Line {
-            width,
+            shape,
             is_turned,
             turn_confidence,
             text,

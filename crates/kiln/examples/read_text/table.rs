@@ -1,36 +1,43 @@
 //! What the example prints: the models' signatures, then a row per picture.
 
 use crate::reader::{Line, TextReader};
-use kiln::Model;
+use kiln::ValueDescription;
 use std::io::{Write, stderr, stdout};
 use std::path::Path;
 
 /// The models with their symbolic shapes.
 pub(crate) fn models(reader: &TextReader) {
     print("Two models, loaded once, for pictures of any width:");
-    print(&format!("  classifier  {}", signature(&reader.classifier)));
-    print(&format!("  recogniser  {}", signature(&reader.recogniser)));
+    for (name, model) in [
+        ("classifier", &reader.classifier),
+        ("recogniser", &reader.recogniser),
+    ] {
+        print(&format!("  {name:10}  takes  {}", list(model.inputs())));
+        print(&format!("  {:10}  gives  {}", "", list(model.outputs())));
+    }
     print("");
 }
 
 pub(crate) fn header() {
-    print(&format!(
-        "{:16} {:>9}  {:26} {:>18}  {:34} {:>5} {:>10}",
-        "picture", "size", "bound shape", "direction", "text", "sure", "time"
-    ));
+    cells(["picture", "bound to", "direction", "text", "sure", "time"]);
 }
 
 pub(crate) fn row(path: &Path, line: &Line) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let size = format!("{} x 48", line.width);
-    let shape = format!("N = 1, H = 48, W = {}", line.width);
     let direction = if line.is_turned { "turned" } else { "upright" };
-    let direction = format!("{direction} {:5.1} %", line.turn_confidence * 100.0);
-    let sure = format!("{:.0} %", line.confidence * 100.0);
-    let time = format!("{:.0} ms", line.elapsed.as_secs_f64() * 1e3);
+    cells([
+        &name,
+        &format!("f32{:?}", line.shape),
+        &format!("{direction} {:.1} %", line.turn_confidence * 100.0),
+        &line.text,
+        &format!("{:.0} %", line.confidence * 100.0),
+        &format!("{:.0} ms", line.elapsed.as_secs_f64() * 1e3),
+    ]);
+}
+
+fn cells([picture, bound, direction, text, sure, time]: [&str; 6]) {
     print(&format!(
-        "{name:16} {size:>9}  {shape:26} {direction:>18}  {:34} {sure:>5} {time:>10}",
-        line.text
+        "{picture:16} {bound:20} {direction:16} {text:34} {sure:>5} {time:>9}"
     ));
 }
 
@@ -43,13 +50,10 @@ fn print(text: &str) {
     let _closed = writeln!(stdout(), "{text}");
 }
 
-fn signature(model: &Model) -> String {
-    let list = |values: &[kiln::ValueDescription]| {
-        values
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    format!("{} -> {}", list(model.inputs()), list(model.outputs()))
+fn list(values: &[ValueDescription]) -> String {
+    values
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
