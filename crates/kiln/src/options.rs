@@ -7,6 +7,8 @@ use crate::progress::{Listener, Progress};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_shape_inference::Mode;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 /// How to load and run a model.
 ///
@@ -37,6 +39,7 @@ pub struct Options {
     pub(crate) threads: usize,
     pub(crate) limits: Limits,
     pub(crate) listener: Listener,
+    pub(crate) cancellation: Cancellation,
 }
 
 impl Default for Options {
@@ -59,6 +62,7 @@ impl Options {
             threads: 0,
             limits: Limits::default(),
             listener: Listener::default(),
+            cancellation: Cancellation::default(),
         }
     }
 
@@ -138,5 +142,40 @@ impl Options {
             listener: Listener::new(listener),
             ..self
         }
+    }
+
+    /// Asks `should_stop` before every op of a call, on the thread that runs it; once it answers
+    /// yes, the call ends with an error of kind [`Cancelled`](crate::ErrorKind::Cancelled).
+    #[must_use]
+    pub fn cancel_when(self, should_stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            cancellation: Cancellation(Some(Arc::new(should_stop))),
+            ..self
+        }
+    }
+}
+
+/// Who may stop a call; nobody by default.
+#[derive(Clone, Default)]
+pub(crate) struct Cancellation(Option<Arc<Question>>);
+
+type Question = dyn Fn() -> bool + Send + Sync;
+
+impl Cancellation {
+    /// The question to ask, if there is one.
+    pub(crate) fn question(&self) -> Option<&dyn Fn() -> bool> {
+        self.0
+            .as_deref()
+            .map(|question| question as &dyn Fn() -> bool)
+    }
+}
+
+impl fmt::Debug for Cancellation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "Cancellation"
+        } else {
+            "none"
+        })
     }
 }

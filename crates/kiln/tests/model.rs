@@ -4,6 +4,7 @@
 
 use kiln::ir::{Graph, NewOp, Op, Type};
 use kiln::{DType, Dim, Error, ErrorKind, InterpreterMode, Limits, Model, Options, Tensor, Work};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 const SCALE: &str = "
@@ -240,6 +241,20 @@ fn promoted_floats_are_wide() {
         ])
         .unwrap();
     assert_eq!(outputs[0].dtype(), DType::F64);
+}
+
+#[test]
+fn a_call_can_be_stopped() {
+    let stop = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&stop);
+    let options = Options::new().cancel_when(move || asked.load(Ordering::Relaxed));
+    assert!(format!("{options:?}").contains("Cancellation"));
+    let model = Model::from_text_with(SCALE, options).unwrap();
+    let (x, scale) = (zeros(DType::F32, &[1, 3]), zeros(DType::F32, &[3]));
+    let error = model.run([("x", &x), ("scale", &scale)]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    stop.store(false, Ordering::Relaxed);
+    assert!(model.run([("x", &x), ("scale", &scale)]).is_ok());
 }
 
 #[test]

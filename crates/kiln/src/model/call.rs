@@ -88,6 +88,7 @@ pub(super) fn run(
     let interpret_options = InterpretOptions {
         mode: options.interpreter_mode,
         limits: options.limits.run,
+        cancelled: options.cancellation.question(),
         trace: options.listener.is_some().then_some(&tell),
         ..InterpretOptions::default()
     };
