@@ -51,7 +51,7 @@ fn every_clause_and_kind_of_attribute_round_trips() {
     let source = r#"
 graph @all(%x: f32[A, 4], %y: f32[B, 4], %0 "weird name:0": i64[3]) -> (f32[bcast(A, B), 4], bool[bcast(A, B), 4])
   let t = A * B + 1
-  where n >= -9223372036854775808, A <= 512
+  where n >= -9223372036854775808, A <= 512, t >= 2
   requires A * 4 == B * 4 by "reshape \"r\""
   plan A == B by "add"
   likely A == 7
@@ -68,8 +68,9 @@ graph @all(%x: f32[A, 4], %y: f32[B, 4], %0 "weird name:0": i64[3]) -> (f32[bcas
 }
 "#;
     assert_snapshot!(reprint(source), @r#"
-    graph @all(%x: f32[A, 4], %y: f32[B, 4], %0 "weird name:0": i64[3]) -> (f32[A, 4], bool[A, 4]) where n >= -9223372036854775808, A <= 512
+    graph @all(%x: f32[A, 4], %y: f32[B, 4], %0 "weird name:0": i64[3]) -> (f32[A, 4], bool[A, 4]) where n >= -9223372036854775808
       let t = A*B + 1
+      where A <= 512, t >= 2
       requires 4*A == 4*B by "reshape \"r\""
       plan A == B by "add"
       likely A == 7

@@ -3,6 +3,69 @@
 //! `cargo xtask test` builds and runs it: it ends well only if its assertions hold.
 #![forbid(unsafe_code)]
 
-use kiln as _;
+use kiln::shape_inference::GraphBuilder;
+use kiln::{DType, Dim, ErrorKind, Model, Options, Tensor};
 
-fn main() {}
+const MLP: &str = "
+graph @mlp(%x: f32[B, 4], %w: f32[4, N]) -> f32[B, N] {
+  %0 = matmul %x, %w
+  %y = relu %0
+  return %y
+}";
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    text_of_any_size()?;
+    declared_sizes_are_a_contract()?;
+    a_graph_from_the_builder()?;
+    println!("kiln works from outside its workspace");
+    Ok(())
+}
+
+/// One model, every size: nothing is specialised on the first call.
+fn text_of_any_size() -> Result<(), Box<dyn std::error::Error>> {
+    let model = Model::from_text(MLP)?;
+    assert_eq!(model.inputs()[0].to_string(), "x: f32[B, 4]");
+    for (batch, columns) in [(1, 1), (3, 2), (0, 5), (7, 1)] {
+        let x = Tensor::from_vec(&[batch, 4], vec![0.5_f32; batch * 4])?;
+        let w = Tensor::from_vec(&[4, columns], vec![2.0_f32; 4 * columns])?;
+        let outputs = model.run([("x", &x), ("w", &w)])?;
+        let y = outputs.get("y")?;
+        assert_eq!(y.shape(), [batch, columns]);
+        assert!(y.to_vec::<f32>()?.iter().all(|&value| value == 4.0));
+    }
+    Ok(())
+}
+
+/// Sizes outside a declared range, and inputs that are missing or of the wrong type, are typed errors.
+fn declared_sizes_are_a_contract() -> Result<(), Box<dyn std::error::Error>> {
+    let options = Options::new().dim("B", Dim::range(1..=8));
+    let model = Model::from_text_with(MLP, options)?;
+    let w = Tensor::zeros(DType::F32, &[4, 2])?;
+    let tall = Tensor::zeros(DType::F32, &[9, 4])?;
+    let whole = Tensor::zeros(DType::I64, &[1, 4])?;
+    for inputs in [
+        vec![("x", &tall), ("w", &w)],
+        vec![("x", &whole), ("w", &w)],
+        vec![("w", &w)],
+    ] {
+        let error = model.run(inputs).err().ok_or("the call was expected to fail")?;
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.code().starts_with('E'));
+    }
+    Ok(())
+}
+
+/// The crates beneath the facade are reachable through it by name.
+fn a_graph_from_the_builder() -> Result<(), Box<dyn std::error::Error>> {
+    let mut builder = GraphBuilder::new("softmax");
+    let rows = builder.symbol("rows")?;
+    let columns = builder.symbol("columns")?;
+    let x = builder.input("x", DType::F32, &[rows, columns]);
+    let y = builder.softmax(x, 1)?;
+    let model = Model::from_graph(builder.finish(&[("y", y)])?)?;
+    let x = Tensor::from_vec(&[2, 3], vec![0.0_f32, 1.0, 2.0, 5.0, 5.0, 5.0])?;
+    let outputs = model.run([("x", &x)])?;
+    let y = outputs.get("y")?.to_vec::<f32>()?;
+    assert!((y.iter().sum::<f32>() - 2.0).abs() < 1e-6);
+    Ok(())
+}

@@ -191,6 +191,8 @@ impl Printer<'_> {
         let dims = self.graph.dims();
         let mut declared = self.negative_symbols();
         let mut lines = self.definitions();
+        // Facts may speak of defined symbols, and definitions of declared ones.
+        let first_line = (!lines.is_empty()).then(|| std::mem::take(&mut declared));
         for fact in dims.contract_facts() {
             let predicate = dims.display_predicate(&fact.predicate).to_string();
             match &fact.origin {
@@ -199,6 +201,12 @@ impl Printer<'_> {
                     lines.push(format!("requires {predicate} by {}", quote(by)))
                 }
             }
+        }
+        if first_line.is_some() && !declared.is_empty() {
+            lines.insert(
+                self.definitions().len(),
+                format!("where {}", declared.join(", ")),
+            );
         }
         for fact in dims.plan_facts() {
             let (left, right) = (dims.display(fact.left), dims.display(fact.right));
@@ -216,8 +224,9 @@ impl Printer<'_> {
                 lines.push(format!("meta {} = {}", quote(key), quote(value)));
             }
         }
-        if !declared.is_empty() {
-            put!(self.out, " where {}", declared.join(", "));
+        let first_line = first_line.unwrap_or(declared);
+        if !first_line.is_empty() {
+            put!(self.out, " where {}", first_line.join(", "));
         }
         let own_lines = !lines.is_empty();
         for line in lines {
@@ -230,7 +239,7 @@ impl Printer<'_> {
     fn negative_symbols(&self) -> Vec<String> {
         let dims = self.graph.dims();
         let clause = |symbol| {
-            let min = dims.symbol_info(symbol).min();
+            let min = dims.declared_min(symbol);
             let is_data = dims.definition(symbol).is_none() && min < 0;
             is_data.then(|| format!("{} >= {min}", dims.symbol_name(symbol)))
         };

@@ -113,9 +113,14 @@ fn declare_negative(cursor: &mut Cursor<'_>, table: &mut DimTable) -> Result<boo
         cursor.bump();
         if cursor.at(&TokenKind::Minus) && matches!(cursor.peek_second(), TokenKind::Integer(_)) {
             let min = cursor.integer()?;
-            if matches!(
+            // Anything but an operator ends the clause.
+            if !matches!(
                 cursor.peek(),
-                TokenKind::Comma | TokenKind::OpenBrace | TokenKind::End
+                TokenKind::Plus
+                    | TokenKind::Minus
+                    | TokenKind::Star
+                    | TokenKind::Slash
+                    | TokenKind::Percent
             ) {
                 let dimension = SymbolicDimension::range(name, min..)
                     .map_err(|error| diagnostic(&error, span))?;
