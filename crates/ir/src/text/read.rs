@@ -2,7 +2,7 @@
 //!
 //! This reader wants a type on every result; one that fills in omitted types gives [`read_with`]
 //! another [`ResultTypes`]. It stops at the first error, and answers only graphs that the verifier
-//! accepts. Recursion is over nested regions alone, to [`REGION_DEPTH_LIMIT`].
+//! accepts. Nothing recurses: regions nest to [`REGION_DEPTH_LIMIT`] in a list of open ops.
 
 use super::elements::{ElementsError, tensor_of_words};
 use super::input::Input;
@@ -15,7 +15,7 @@ use crate::op::Op;
 use crate::ty::{TYPE_DEPTH_LIMIT, TensorType, Type};
 use crate::verify::verify;
 use kiln_symbolic_shape::SymbolId;
-use kiln_symbolic_shape::text::{Diagnostic, Diagnostics, TokenKind};
+use kiln_symbolic_shape::text::{Diagnostic, Diagnostics, Span, TokenKind};
 use kiln_tensor::{DType, Tensor};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -116,6 +116,22 @@ pub(super) struct Reader<'a> {
     placeholder: Constant,
 }
 
+/// What a region gives: the name it is given, its name in the text, the value.
+type Returned = (Option<String>, String, ValueId);
+
+/// An op whose regions are still to be read.
+struct OpenOp {
+    /// The region it stands in.
+    into: RegionId,
+    /// Where its mnemonic is.
+    start: Span,
+    results: Vec<(String, Option<Type>)>,
+    op: Op,
+    operands: SmallVec<[ValueId; 4]>,
+    symbols: SmallVec<[SymbolId; 2]>,
+    regions: SmallVec<[RegionId; 2]>,
+}
+
 pub(super) type Read<T> = Result<T, Diagnostic>;
 
 impl<'a> Reader<'a> {
@@ -132,18 +148,13 @@ impl<'a> Reader<'a> {
             placeholder,
         };
         let declared = read_header::read(&mut reader)?;
-        let body = reader.graph.body();
-        let outputs = reader.region_body(body, "return")?;
+        let outputs = reader.body()?;
         reader.check_outputs(&declared, &outputs)?;
         reader.input.expect_end()?;
         Ok(reader.graph)
     }
 
-    fn check_outputs(
-        &mut self,
-        declared: &[Type],
-        outputs: &[(Option<String>, String, ValueId)],
-    ) -> Read<()> {
+    fn check_outputs(&mut self, declared: &[Type], outputs: &[Returned]) -> Read<()> {
         if declared.len() != outputs.len() {
             let (expected, found) = (declared.len(), outputs.len());
             return Err(self.input.error(
@@ -168,16 +179,43 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads ops to the closing brace; answers what is returned: given name, name in the text, value.
-    fn region_body(
-        &mut self,
-        region: RegionId,
-        last: &str,
-    ) -> Read<Vec<(Option<String>, String, ValueId)>> {
+    /// Reads the body with all that nests in it; answers what is returned.
+    ///
+    /// Regions nest, this function does not: an op whose regions are being read waits in a list.
+    fn body(&mut self) -> Read<Vec<Returned>> {
+        let mut region = self.graph.body();
+        let mut waiting: Vec<OpenOp> = Vec::new();
         self.input.expect(&TokenKind::OpenBrace)?;
-        while !self.input.accept_word(last) {
-            self.op(region)?;
+        loop {
+            let last = if waiting.is_empty() {
+                "return"
+            } else {
+                "yield"
+            };
+            let op = if self.input.accept_word(last) {
+                let results = self.region_results(region)?;
+                let Some(mut outer) = waiting.pop() else {
+                    return Ok(results);
+                };
+                self.scopes.pop();
+                outer.regions.push(region);
+                region = outer.into;
+                outer
+            } else {
+                self.op(region)?
+            };
+            if self.input.accept_word("region") {
+                region = self.region_header()?;
+                self.input.expect(&TokenKind::OpenBrace)?;
+                waiting.push(op);
+            } else {
+                self.finish_op(op)?;
+            }
         }
+    }
+
+    /// What a region gives, to its closing brace.
+    fn region_results(&mut self, region: RegionId) -> Read<Vec<Returned>> {
         let mut results = Vec::new();
         if !self.input.at(&TokenKind::CloseBrace) {
             loop {
@@ -198,7 +236,8 @@ impl<'a> Reader<'a> {
         Ok(results)
     }
 
-    fn op(&mut self, region: RegionId) -> Read<()> {
+    /// An op up to its regions.
+    fn op(&mut self, into: RegionId) -> Read<OpenOp> {
         let results = self.result_list()?;
         let start = self.input.span();
         let mnemonic = self.input.identifier("the name of an op")?;
@@ -235,10 +274,28 @@ impl<'a> Reader<'a> {
         } else {
             SmallVec::new()
         };
-        let mut regions = SmallVec::new();
-        while self.input.accept_word("region") {
-            regions.push(self.region()?);
-        }
+        Ok(OpenOp {
+            into,
+            start,
+            results,
+            op,
+            operands,
+            symbols,
+            regions: SmallVec::new(),
+        })
+    }
+
+    /// The rest of an op whose regions were read.
+    fn finish_op(&mut self, open: OpenOp) -> Read<()> {
+        let OpenOp {
+            into,
+            start,
+            results,
+            op,
+            operands,
+            symbols,
+            regions,
+        } = open;
         let origin: Option<Arc<str>> = match self.input.accept_word("from") {
             true => Some(self.input.string()?.into()),
             false => None,
@@ -257,7 +314,7 @@ impl<'a> Reader<'a> {
         let result_types =
             result_types.map_err(|message| self.input.error_at(start, "E0112", message))?;
         let id = self.graph.append(
-            region,
+            into,
             NewOp {
                 op,
                 operands,
@@ -300,7 +357,8 @@ impl<'a> Reader<'a> {
         Ok(results)
     }
 
-    fn region(&mut self) -> Read<RegionId> {
+    /// A region up to its ops.
+    fn region_header(&mut self) -> Read<RegionId> {
         if self.scopes.len() > REGION_DEPTH_LIMIT {
             let message = format!("regions nest deeper than the limit of {REGION_DEPTH_LIMIT}");
             return Err(self.input.error("E0116", message));
@@ -324,8 +382,6 @@ impl<'a> Reader<'a> {
                 self.graph.add_region_symbol(region, symbol);
             }
         }
-        self.region_body(region, "yield")?;
-        self.scopes.pop();
         Ok(region)
     }
 
