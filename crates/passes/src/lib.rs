@@ -57,6 +57,7 @@ mod peephole;
 mod rebuild;
 mod replace_symbols;
 mod report;
+mod sizes;
 
 #[cfg(test)]
 mod random_graphs;

@@ -4,13 +4,12 @@
 //! vanish from the graph. A symbol whose bounds the size is not proved to keep stays, with the `bind`
 //! that checks it.
 
-use crate::constants::integers;
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
-use crate::peephole::constant_of;
 use crate::rebuild::rebuild_with;
 use crate::replace_symbols::{Replacements, replace_symbols};
-use kiln_ir::{Definition, Graph, Op, OpId, ValueId, Visit};
+use crate::sizes::elements;
+use kiln_ir::{Graph, Op, OpId, Visit};
 use kiln_symbolic_shape::{DimId, DimTable, SymbolId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,37 +83,6 @@ fn resolvable(graph: &mut Graph) -> (BTreeSet<OpId>, Replacements) {
         ops.insert(id);
     }
     (ops, replacements)
-}
-
-/// The elements of an integer tensor, where they are constants or sizes.
-fn elements(graph: &mut Graph, value: ValueId) -> Option<Vec<DimId>> {
-    let Definition::Result { op, .. } = graph.value(value).definition else {
-        return None;
-    };
-    let data = graph.op(op);
-    match &data.op {
-        Op::Dims { sizes } => Some(sizes.to_vec()),
-        Op::Constant(_) => {
-            let numbers = integers(constant_of(graph, value)?.tensor())?;
-            Some(
-                numbers
-                    .into_iter()
-                    .map(|number| graph.dims_mut().constant(number))
-                    .collect(),
-            )
-        }
-        Op::Reshape { .. } => {
-            let source = *data.operands.first()?;
-            let Definition::Result { op, .. } = graph.value(source).definition else {
-                return None;
-            };
-            match &graph.op(op).op {
-                Op::Dims { sizes } => Some(sizes.to_vec()),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
 }
 
 /// Whether every value of `size` is proved to be one that the symbol may have.

@@ -146,10 +146,10 @@ pub enum InferErrorKind {
         /// The index.
         found: String,
     },
-    /// E0340: no rule of the engine takes the op.
+    /// E0360: no rule of the engine takes the op.
     #[error("no registered rule infers it; register one with the engine")]
     NoRule,
-    /// E0341: a region whose edge does not fit the op.
+    /// E0361: a region whose edge does not fit the op.
     #[error("{what}: expected {expected}, found {found}")]
     Region {
         /// Which edge.
@@ -159,7 +159,7 @@ pub enum InferErrorKind {
         /// What the region has.
         found: String,
     },
-    /// E0342: a value read outside the region that defines it.
+    /// E0362: a value read outside the region that defines it.
     #[error("operand {index}: {value} is not defined in this region; pass it in as a capture")]
     NotDefined {
         /// Which operand.
@@ -192,9 +192,9 @@ impl InferErrorKind {
             Self::UnknownCustom { .. } => "E0337",
             Self::Limit { .. } => "E0338",
             Self::OutOfBounds { .. } => "E0339",
-            Self::NoRule => "E0340",
-            Self::Region { .. } => "E0341",
-            Self::NotDefined { .. } => "E0342",
+            Self::NoRule => "E0360",
+            Self::Region { .. } => "E0361",
+            Self::NotDefined { .. } => "E0362",
             Self::Size(cause) => cause.code(),
             Self::Tensor(cause) => cause.code(),
             Self::Structure(cause) => cause.code(),
@@ -223,7 +223,7 @@ impl InferErrors {
 
     /// The code of the first error.
     pub fn code(&self) -> &'static str {
-        self.0.first().map_or("E0340", InferError::code)
+        self.0.first().map_or("E0360", InferError::code)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `canonicalize`: one spelling for each thing, so that later passes have fewer forms to know.
 //!
-//! Operands of commutative functions in one order, constants last; data movement that moves nothing
+//! Operands of commutative functions in one order, constants last and without idle axes; data movement that moves nothing
 //! removed; movement of movement joined; a transpose that moves only axes of size 1 is a reshape.
 //! Every rule keeps every element bit for bit. A slice of a slice is joined only where both are
 //! proved in bounds, so no fault is lost.
@@ -21,6 +21,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "order_operands",
         apply: operands::order_operands,
+    },
+    Rule {
+        name: "trim_constant",
+        apply: operands::trim_constant,
     },
     Rule {
         name: "drop_cast",
@@ -65,6 +69,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "join_slices",
         apply: slice::join_slices,
+    },
+    Rule {
+        name: "slice_dims",
+        apply: slice::slice_dims,
     },
     Rule {
         name: "drop_pad",

@@ -1,4 +1,4 @@
-//! Slices that take everything, and slices of slices.
+//! Slices that take everything, slices of slices, and slices of sizes.
 
 use crate::peephole::{Rewrite, Site};
 use kiln_ir::{Dims, Integers, Op};
@@ -64,6 +64,37 @@ pub(super) fn join_slices(site: &mut Site<'_>) -> Option<Rewrite> {
         steps: joined.1,
     };
     Some(Rewrite::op(op, [source]))
+}
+
+/// Of sizes as data: the sizes it takes.
+pub(super) fn slice_dims(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (
+        Op::Slice {
+            starts,
+            sizes,
+            steps,
+        },
+        Some(operand),
+    ) = (site.op(), site.operand())
+    else {
+        return None;
+    };
+    let Op::Dims { sizes: source } = &site.definition(operand)?.op else {
+        return None;
+    };
+    let (&[start], &[count], &[step]) = (
+        site.constant_dims(starts)?.as_slice(),
+        site.constant_dims(sizes)?.as_slice(),
+        steps.as_slice(),
+    ) else {
+        return None;
+    };
+    let taken = (0..count).map(|index| {
+        let position = index.checked_mul(step)?.checked_add(start)?;
+        source.get(usize::try_from(position).ok()?).copied()
+    });
+    let sizes = taken.collect::<Option<Dims>>()?;
+    Some(Rewrite::op(Op::Dims { sizes }, []))
 }
 
 /// Whether the indices from `start` on are proved to lie in `[0, size)`.

@@ -181,6 +181,21 @@ graph @main(%x: f32[N]) -> f32[2] {
 }
 
 #[test]
+fn a_slice_of_sizes_is_those_sizes() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[B, S]) -> i64[2] {
+  %1: i64[4] = dims {sizes = [B, S, B + S, 7]}
+  %2: i64[2] = slice %1 {starts = [3], sizes = [2], steps = [-2]}
+  return %2
+}"), @r#"
+    graph @main(%x: f32[B, S]) -> i64[2] {
+      %0: i64[2] = dims {sizes = [7, S]}
+      return "2" = %0
+    }
+    "#);
+}
+
+#[test]
 fn sizes_that_are_known_are_a_constant() {
     assert_snapshot!(canonical("
 graph @main(%x: f32[N]) -> (i64[2], i64[2]) {

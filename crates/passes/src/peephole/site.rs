@@ -3,7 +3,9 @@
 //! Invariant: ops a rule emits come before the op it looks at; a rule that then answers with
 //! nothing has only made dead ops.
 
+use super::Rewrite;
 use crate::constants::{Splat, splat};
+use crate::sizes::elements;
 use kiln_ir::{
     Constant, Definition, Dims, Graph, NewOp, Op, OpData, RegionId, TensorType, Type, ValueId,
 };
@@ -146,6 +148,28 @@ impl<'a> Site<'a> {
     pub(crate) fn like_result(&self, value: ValueId) -> Option<ValueId> {
         let ty = self.tensor(value)?;
         (ty.dtype == self.ty.dtype && self.equal_dims(&ty.dims, &self.ty.dims)).then_some(value)
+    }
+
+    /// The result as this value, or as a broadcast of it, if its sizes are proved to fit.
+    pub(crate) fn as_result(&self, value: ValueId) -> Option<Rewrite> {
+        if let Some(value) = self.like_result(value) {
+            return Some(Rewrite::Value(value));
+        }
+        let ty = self.tensor(value)?;
+        let (from, to) = (&ty.dims, &self.ty.dims);
+        let fits = ty.dtype == self.ty.dtype
+            && from.len() <= to.len()
+            && from
+                .iter()
+                .rev()
+                .zip(to.iter().rev())
+                .all(|(&from, &to)| self.is(from, 1) || self.equal(from, to));
+        fits.then(|| Rewrite::op(Op::Broadcast { dims: to.clone() }, [value]))
+    }
+
+    /// The elements of a value, where they are sizes or integer constants.
+    pub(crate) fn elements(&mut self, value: ValueId) -> Option<Vec<DimId>> {
+        elements(self.graph, value)
     }
 
     /// Whether operands of an element-wise op are proved to give the result's sizes: on every axis

@@ -38,24 +38,38 @@ fn unexpanded(site: &Site<'_>, value: ValueId) -> Option<ValueId> {
     }
 }
 
-/// `f(broadcast y)` is `broadcast f(y)`: fewer elements to compute.
+/// `f(broadcast y, scalars)` is `broadcast f(y, scalars)`: fewer elements to compute.
 pub(super) fn map_before_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
-    let (Op::Map { .. } | Op::Cast { .. }, Some(operand)) = (site.op(), site.operand()) else {
+    let (op, operands) = (site.op(), site.operands());
+    let maps = match op {
+        // Where the result is empty nothing would have faulted, but `y` need not be.
+        Op::Map { function, .. } => !may_fault(function.name()) || site.ty().dtype.is_float(),
+        Op::Cast { .. } => true,
+        _ => false,
+    };
+    let is_scalar = |value: &ValueId| site.tensor(*value).is_some_and(|ty| ty.rank() == 0);
+    let mut wide = operands
+        .iter()
+        .enumerate()
+        .filter(|(_, value)| !is_scalar(value));
+    let (Some((index, &operand)), None, true) = (wide.next(), wide.next(), maps) else {
         return None;
     };
     let Some((Op::Broadcast { .. }, source)) = site.through(operand) else {
         return None;
     };
-    let from = site.dims_of(source)?;
     let ty = TensorType {
         dtype: site.ty().dtype,
-        dims: from,
+        dims: site.dims_of(source)?,
     };
-    let mapped = site.emit(site.op().clone(), [source], ty);
-    Some(Rewrite::op(
-        Op::Broadcast {
-            dims: site.ty().dims.clone(),
-        },
-        [mapped],
-    ))
+    let mut narrow: SmallVec<[ValueId; 4]> = operands.into();
+    narrow[index] = source;
+    let mapped = site.emit(op.clone(), narrow, ty);
+    let dims = site.ty().dims.clone();
+    Some(Rewrite::op(Op::Broadcast { dims }, [mapped]))
+}
+
+/// Whether a function faults on some integers.
+fn may_fault(name: &str) -> bool {
+    matches!(name, "div" | "rem" | "floor_mod" | "pow")
 }

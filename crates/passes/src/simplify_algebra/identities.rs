@@ -27,7 +27,7 @@ pub(super) fn map(name: &str, operands: impl IntoIterator<Item = ValueId>) -> Op
     Some(Rewrite::op(Op::map(Function::by_name(name)?), operands))
 }
 
-/// `x + -0.0`, `x - 0`, `x * 1`, `x / 1`, `x or false` and the like, where `x` has the result's sizes.
+/// `x + -0.0`, `x - 0`, `x * 1`, `x / 1`, `x or false` and the like: `x`, broadcast to the result's sizes.
 pub(super) fn drop_neutral_operand(site: &mut Site<'_>) -> Option<Rewrite> {
     let (name, left, right) = binary(site)?;
     let is_neutral = |element: Splat| match name {
@@ -44,13 +44,11 @@ pub(super) fn drop_neutral_operand(site: &mut Site<'_>) -> Option<Rewrite> {
         "add" | "mul" | "or" | "xor" | "and" | "bit_or" | "bit_xor"
     );
     let neutral = |site: &Site<'_>, value| site.splat(value).is_some_and(is_neutral);
-    if neutral(site, right)
-        && let Some(value) = site.like_result(left)
-    {
-        return Some(Rewrite::Value(value));
+    if neutral(site, right) {
+        return site.as_result(left);
     }
     if commutes && neutral(site, left) {
-        return site.like_result(right).map(Rewrite::Value);
+        return site.as_result(right);
     }
     None
 }

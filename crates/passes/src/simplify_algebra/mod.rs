@@ -13,11 +13,13 @@
 mod broadcasts;
 mod casts;
 mod choices;
+mod comparisons;
 mod gathers;
 mod identities;
 mod powers;
 mod reductions;
 mod sign;
+mod sizes;
 
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
@@ -71,7 +73,15 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "decide_comparison",
-        apply: choices::decide_comparison,
+        apply: comparisons::decide_comparison,
+    },
+    Rule {
+        name: "decide_comparison_of_ranges",
+        apply: comparisons::decide_comparison_of_ranges,
+    },
+    Rule {
+        name: "join_sizes",
+        apply: sizes::join_sizes,
     },
     Rule {
         name: "join_casts",

@@ -3,7 +3,7 @@
 use super::GraphBuilder;
 use crate::context::Mode;
 use crate::error::{InferError, InferErrorKind};
-use kiln_ir::{Type, ValueId};
+use kiln_ir::{Definition, Op, Type, ValueId};
 use kiln_symbolic_shape::{DimId, Predicate, Proof};
 use kiln_tensor::DType;
 use std::collections::BTreeSet;
@@ -49,14 +49,22 @@ impl GraphBuilder {
         if proofs.contains(&Proof::Unknown) && self.mode == Mode::Strict {
             return self.disagree(value, dtype, dims, false);
         }
+        // The sizes of a control op's results are symbols of that op.
+        let symbols_stay = match self.graph.value(value).definition {
+            Definition::Result { op, .. } => {
+                matches!(self.graph.op(op).op, Op::If | Op::Loop { .. })
+            }
+            Definition::Parameter { .. } => false,
+        };
         let mut refined = ty.clone();
         for ((dim, &stated), proof) in refined.dims.iter_mut().zip(dims).zip(proofs) {
             let Some(stated) = stated else { continue };
             if proof == Proof::Unknown && !self.require_stated(value, *dim, stated)? {
                 return self.disagree(value, dtype, dims, true);
             }
-            let nested = self.region != self.graph.body();
-            if (proof == Proof::Proved || !nested) && self.reads_better(stated, *dim) {
+            // A required equality may be beyond the prover; the type then stays as it was inferred.
+            let settled = self.dims().equal(*dim, stated) == Proof::Proved;
+            if settled && !symbols_stay && self.reads_better(stated, *dim) {
                 *dim = stated;
             }
         }

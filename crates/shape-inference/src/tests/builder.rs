@@ -122,7 +122,7 @@ fn bad_calls_are_typed_errors() -> Built {
     [E0332] builder: operand 0: expected an integer scalar or a vector of at most 256 elements, found %x: f32[B, 3]
     [E0332] bind (%3): operand 0: expected an integer for each of 0 symbols, found %x: f32[B, 3]
     [E0333] builder: attribute axis: expected an axis in [-2, 2), found -3
-    [E0342] gather (%3): operand 1: %99 is not defined in this region; pass it in as a capture
+    [E0362] gather (%3): operand 1: %99 is not defined in this region; pass it in as a capture
     [E0305] builder: expected a symbol name of letters, digits, `_` and `.` that starts with a letter or `_`, found "no identifier"
     "#);
     let error = builder.clone().finish(&[("a", x), ("a", x)]).unwrap_err();

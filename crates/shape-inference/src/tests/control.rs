@@ -431,7 +431,7 @@ fn symbols_of_control_ops_are_read_in_order() -> Result<(), Box<dyn std::error::
     assert_snapshot!(types(inputs, &LOOP.replace("%y: f32[n]", "%y: f32[A]")), @"[E0112] loop (%7): attribute symbols: expected a symbol of this op as size 0 of result 0, found A [E0333]");
     // A parameter that neither keeps its size nor has a symbol for it.
     assert_snapshot!(types(inputs, &LOOP.replace("%p: f32[m]) -> (m)", "%p: f32[A])")), @"[E0112] loop (%7): type of the yielded carried value 0: expected f32[A], found f32[2*A] (not proved equal; state the equality as a fact) [E0336]");
-    assert_snapshot!(types(inputs, &LOOP.replace("%p: f32[m]", "%p: f32[2 * m]")), @"[E0112] loop (%7): size 0 of carried value 0: expected a bare symbol of the region, found 2*m [E0341]");
+    assert_snapshot!(types(inputs, &LOOP.replace("%p: f32[m]", "%p: f32[2 * m]")), @"[E0112] loop (%7): size 0 of carried value 0: expected a bare symbol of the region, found 2*m [E0361]");
     assert_snapshot!(types(inputs, &LOOP.replace("yield %g, %q", "yield %g, %q, %q")), @"[E0112] loop (%7): type of the results: expected 2 results, found 1 results [E0336]");
     let graph = read_graph(
         &format!("graph @t({inputs}) -> () {{\n{LOOP}\nreturn }}"),
@@ -511,12 +511,12 @@ fn sequences_are_carried_and_joined() -> Built {
 fn regions_that_do_not_fit_their_op_are_errors() {
     let inputs = "%t: i64[], %c: bool[], %x: f32[A]";
     let region = "region(%p: f32[A]) {\n yield %p\n}";
-    assert_snapshot!(types(inputs, &format!("%y = if %c, %x {region}")), @"[E0112] if (%4): regions: expected 2, found 1 [E0341]");
-    assert_snapshot!(types(inputs, &format!("%y = if %c {region} {region}")), @"[E0112] if (%5): parameters for captures: expected 0, found 1 [E0341]");
-    assert_snapshot!(types(inputs, "%y = loop %t, %c {carried = 0}"), @"[E0112] loop (%3): regions: expected 1, found 0 [E0341]");
-    assert_snapshot!(types(inputs, &format!("%y = loop %t, %c {{carried = 1}} {region}")), @"[E0112] loop (%4): operands: expected at least 3, found 2 [E0341]");
-    assert_snapshot!(types(inputs, "%y = loop %t, %c, %x {carried = 1} region(%i: i64[]) {\n yield %i\n}"), @"[E0112] loop (%4): parameters: expected 2, found 1 [E0341]");
-    assert_snapshot!(types(inputs, "%y = loop %t, %c {carried = 0} region(%i: f32[]) {\n yield %i\n}"), @"[E0112] loop (%4): the iteration parameter: expected i64[], found f32[] [E0341]");
-    assert_snapshot!(types(inputs, "loop %t, %c {carried = 0} region(%i: i64[]) {\n yield %i\n}"), @"[E0112] loop (%4): the yielded condition: expected bool[], found i64[] [E0341]");
-    assert_snapshot!(types(inputs, "loop %t, %c {carried = 18446744073709551615} region(%i: i64[]) {\n yield %i\n}"), @"[E0112] loop (%4): operands: expected at least 18446744073709551615, found 2 [E0341]");
+    assert_snapshot!(types(inputs, &format!("%y = if %c, %x {region}")), @"[E0112] if (%4): regions: expected 2, found 1 [E0361]");
+    assert_snapshot!(types(inputs, &format!("%y = if %c {region} {region}")), @"[E0112] if (%5): parameters for captures: expected 0, found 1 [E0361]");
+    assert_snapshot!(types(inputs, "%y = loop %t, %c {carried = 0}"), @"[E0112] loop (%3): regions: expected 1, found 0 [E0361]");
+    assert_snapshot!(types(inputs, &format!("%y = loop %t, %c {{carried = 1}} {region}")), @"[E0112] loop (%4): operands: expected at least 3, found 2 [E0361]");
+    assert_snapshot!(types(inputs, "%y = loop %t, %c, %x {carried = 1} region(%i: i64[]) {\n yield %i\n}"), @"[E0112] loop (%4): parameters: expected 2, found 1 [E0361]");
+    assert_snapshot!(types(inputs, "%y = loop %t, %c {carried = 0} region(%i: f32[]) {\n yield %i\n}"), @"[E0112] loop (%4): the iteration parameter: expected i64[], found f32[] [E0361]");
+    assert_snapshot!(types(inputs, "loop %t, %c {carried = 0} region(%i: i64[]) {\n yield %i\n}"), @"[E0112] loop (%4): the yielded condition: expected bool[], found i64[] [E0361]");
+    assert_snapshot!(types(inputs, "loop %t, %c {carried = 18446744073709551615} region(%i: i64[]) {\n yield %i\n}"), @"[E0112] loop (%4): operands: expected at least 18446744073709551615, found 2 [E0361]");
 }
