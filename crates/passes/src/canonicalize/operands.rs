@@ -1,7 +1,7 @@
 //! Operands of element-wise functions: their order, and constants without idle axes.
 
 use crate::peephole::{Rewrite, Site};
-use kiln_ir::{Op, ValueId};
+use kiln_ir::{Dims, Op, ValueId};
 use smallvec::SmallVec;
 
 /// Functions of two operands whose order makes no difference to any bit of a result that is no NaN.
@@ -27,21 +27,21 @@ pub(super) fn trim_constant(site: &mut Site<'_>) -> Option<Rewrite> {
     if !matches!(site.op(), Op::Map { .. }) || operands.len() < 2 {
         return None;
     }
+    let all: Vec<Dims> = operands
+        .iter()
+        .map(|&value| site.dims_of(value))
+        .collect::<Option<_>>()?;
     operands.iter().enumerate().find_map(|(index, &operand)| {
         let tensor = site.constant(operand)?.tensor().clone();
-        let shape: Vec<usize> = tensor
-            .shape()
-            .iter()
-            .copied()
-            .skip_while(|&size| size == 1)
-            .collect();
-        if shape.len() == tensor.rank() {
+        let idle = tensor.shape().iter().take_while(|&&size| size == 1).count();
+        let mut tried = all.clone();
+        tried.get_mut(index)?.drain(..idle);
+        if idle == 0 || !site.dims_broadcast_to_result(&tried) {
             return None;
         }
-        let trimmed = site.emit_constant(tensor.reshape(&shape).ok()?)?;
-        let mut tried: SmallVec<[ValueId; 4]> = operands.into();
-        tried[index] = trimmed;
-        site.broadcasts_to_result(&tried)
-            .then(|| Rewrite::op(site.op().clone(), tried))
+        let trimmed = site.emit_constant(tensor.reshape(tensor.shape().get(idle..)?).ok()?)?;
+        let mut operands: SmallVec<[ValueId; 4]> = operands.into();
+        operands[index] = trimmed;
+        Some(Rewrite::op(site.op().clone(), operands))
     })
 }

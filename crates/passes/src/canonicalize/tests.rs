@@ -26,6 +26,29 @@ graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B]) {
 }
 
 #[test]
+fn constants_lose_idle_axes() {
+    assert_snapshot!(canonical("
+graph @main(%x: f32[N, 2, H], %y: f32[]) -> (f32[N, 2, H], f32[1, 1]) {
+  %b: f32[1, 2, 1] = constant [1.0, 2.0]
+  %s: f32[1, 1] = constant [3.0]
+  %1: f32[N, 2, H] = add %x, %b
+  %2: f32[N, 2, H] = sub %s, %1
+  %3: f32[1, 1] = add %y, %s
+  return %2, %3
+}"), @r#"
+    graph @main(%x: f32[N, 2, H], %y: f32[]) -> (f32[N, 2, H], f32[1, 1]) {
+      %s: f32[1, 1] = constant [3.0]
+      %0: f32[2, 1] = constant [1.0, 2.0]
+      %1: f32[N, 2, H] = add %x, %0
+      %2: f32[] = constant [3.0]
+      %3: f32[N, 2, H] = sub %2, %1
+      %4: f32[1, 1] = add %y, %s
+      return "2" = %3, "3" = %4
+    }
+    "#);
+}
+
+#[test]
 fn functions_that_do_not_commute_keep_their_order() {
     assert!(is_unchanged(
         canonicalize,

@@ -176,7 +176,11 @@ impl<'a> Site<'a> {
     /// each is 1 or the result's, and one is the result's.
     pub(crate) fn broadcasts_to_result(&self, operands: &[ValueId]) -> bool {
         let all: Option<Vec<Dims>> = operands.iter().map(|&value| self.dims_of(value)).collect();
-        let Some(all) = all else { return false };
+        all.is_some_and(|all| self.dims_broadcast_to_result(&all))
+    }
+
+    /// As [`Self::broadcasts_to_result`], of operands of these sizes.
+    pub(crate) fn dims_broadcast_to_result(&self, all: &[Dims]) -> bool {
         let rank = all.iter().map(|dims| dims.len()).max().unwrap_or(0);
         let result = &self.ty.dims;
         rank == result.len()

@@ -24,6 +24,9 @@ pub(super) fn join_sizes(site: &mut Site<'_>) -> Option<Rewrite> {
             ) else {
                 return None;
             };
+            if usize::try_from(count).ok()? > all.len() {
+                return None;
+            }
             let at = |index: i64| {
                 let position = step
                     .checked_mul(index)

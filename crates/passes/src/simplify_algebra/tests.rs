@@ -41,22 +41,20 @@ graph @main(%x: f32[B, 4], %i: i64[B], %b: bool[B]) -> (f32[B, 4], i64[B], bool[
     "#);
 }
 
-/// -0.0 + 0.0 is 0.0, 0 * NaN is NaN, and a row times a column is a matrix.
+/// -0.0 + 0.0 is 0.0, and 0 * NaN is NaN.
 #[test]
 fn operands_that_only_look_neutral_stay() {
     assert!(is_unchanged(
         simplify_algebra,
         "
-graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B], f32[B], f32[B], f32[4, B]) {
+graph @main(%x: f32[B], %y: f32[B]) -> (f32[B], f32[B], f32[B], f32[B]) {
   %1: f32[] = constant [0.0]
   %2: f32[] = constant [-0.0]
-  %3: f32[4, 1] = constant [1.0, 1.0, 1.0, 1.0]
   %4: f32[B] = add %x, %1
   %5: f32[B] = sub %x, %2
   %6: f32[B] = mul %x, %1
   %7: f32[B] = sub %y, %y
-  %8: f32[4, B] = mul %x, %3
-  return %4, %5, %6, %7, %8
+  return %4, %5, %6, %7
 }"
     ));
 }
@@ -275,6 +273,94 @@ graph @main(%x: f32[B, S]) -> (bool[2], bool[], bool[], bool[2]) where B >= 1 {
       %5: bool[] = eq %2, %3
       %6: bool[2] = constant [true, true]
       return "3" = %0, "7" = %4, "8" = %5, "9" = %6
+    }
+    "#);
+}
+
+/// As attention masks are made: positions are at least 0 and below their count.
+#[test]
+fn comparisons_of_positions_that_are_proved() {
+    assert_snapshot!(simplified("
+graph @main(%x: f32[B, S]) -> (bool[S, 1], bool[S], bool[S], bool[S], bool[S], bool[]) {
+  %1: i64[S] = iota {dims = [S], axis = 0, dtype = i64}
+  %2: i64[S, 1] = reshape %1 {dims = [S, 1]}
+  %3: i64[] = constant [0]
+  %4: i64[1] = dims {sizes = [S]}
+  %5: bool[S, 1] = ge %2, %3
+  %6: bool[S] = lt %1, %4
+  %7: bool[S] = gt %1, %4
+  %8: bool[S] = le %1, %3
+  %9: bool[S] = eq %1, %4
+  %10: i64[] = reshape %4 {dims = []}
+  %11: bool[] = ge %10, %3
+  return %5, %6, %7, %8, %9, %11
+}"), @r#"
+    graph @main(%x: f32[B, S]) -> (bool[S, 1], bool[S], bool[S], bool[S], bool[S], bool[]) {
+      %0: i64[S] = iota {dims = [S], axis = 0, dtype = i64}
+      %1: i64[] = constant [0]
+      %2: bool[] = constant [true]
+      %3: bool[S, 1] = broadcast %2 {dims = [S, 1]}
+      %4: bool[] = constant [true]
+      %5: bool[S] = broadcast %4 {dims = [S]}
+      %6: bool[] = constant [false]
+      %7: bool[S] = broadcast %6 {dims = [S]}
+      %8: bool[S] = le %0, %1
+      %9: bool[] = constant [false]
+      %10: bool[S] = broadcast %9 {dims = [S]}
+      %11: bool[] = constant [true]
+      return "5" = %3, "6" = %5, %7, %8, "9" = %10, %11
+    }
+    "#);
+}
+
+#[test]
+fn sizes_taken_apart_and_put_together() {
+    let passes: [crate::testing::Pass; 5] = [
+        simplify_algebra,
+        canonicalize,
+        simplify_algebra,
+        canonicalize,
+        eliminate_dead_ops,
+    ];
+    assert_snapshot!(after(&passes, "
+graph @main(%x: f32[B, S, 4]) -> (i64[4], i64[]) {
+  %1: i64[3] = dims {sizes = [B, S, 4]}
+  %2: i64[2] = slice %1 {starts = [2], sizes = [2], steps = [-2]}
+  %3: i64[1] = constant [7]
+  %4: i64[] = constant [-2]
+  %5: i64[] = gather %1, %4 {axis = 0}
+  %6: i64[1] = reshape %5 {dims = [1]}
+  %7: i64[4] = concat %2, %3, %6 {axis = 0}
+  return %7, %5
+}"), @r#"
+    graph @main(%x: f32[B, S, 4]) -> (i64[4], i64[]) {
+      %0: i64[1] = dims {sizes = [S]}
+      %1: i64[] = reshape %0 {dims = []}
+      %2: i64[4] = dims {sizes = [4, B, 7, S]}
+      return "7" = %2, "5" = %1
+    }
+    "#);
+}
+
+#[test]
+fn neutral_operands_that_repeat_leave_a_broadcast() {
+    assert_snapshot!(simplified("
+graph @main(%m: bool[B, 1, S], %x: f32[B, S, S]) -> f32[B, S, S] {
+  %t: bool[] = constant [true]
+  %1: bool[S, 1] = broadcast %t {dims = [S, 1]}
+  %2: bool[B, S, S] = and %m, %1
+  %3: f32[] = constant [0.0]
+  %4: f32[] = constant [-inf]
+  %5: f32[B, S, S] = select %2, %3, %4
+  %6: f32[B, S, S] = add %x, %5
+  return %6
+}"), @r#"
+    graph @main(%m: bool[B, 1, S], %x: f32[B, S, S]) -> f32[B, S, S] {
+      %0: f32[] = constant [0.0]
+      %1: f32[] = constant [-inf]
+      %2: f32[B, 1, S] = select %m, %0, %1
+      %3: f32[B, S, S] = add %x, %2
+      return "6" = %3
     }
     "#);
 }
