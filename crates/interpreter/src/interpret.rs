@@ -46,7 +46,7 @@ pub fn interpret(
         &arguments.iter().map(Tensor::shape).collect::<Vec<_>>(),
     )?;
     let outputs = machine.run_region(graph.body(), arguments, &mut binding)?;
-    inputs::deliver(graph, outputs)
+    inputs::deliver(graph, outputs, options.limits.live_bytes)
 }
 
 /// The state of one run.

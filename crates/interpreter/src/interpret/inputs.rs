@@ -1,7 +1,7 @@
 //! The edge of a run: inputs taken in, outputs handed out.
 
 use crate::buffer::dense;
-use crate::error::InterpretError;
+use crate::error::{InterpretError, OpSite};
 use crate::evaluate::convert;
 use kiln_ir::Graph;
 use kiln_scalar::Mode;
@@ -46,18 +46,27 @@ pub(super) fn accept(
     accepted.collect()
 }
 
-/// The outputs, contiguous.
-pub(super) fn deliver(graph: &Graph, outputs: Vec<Tensor>) -> Result<Vec<Tensor>, InterpretError> {
+/// The outputs, contiguous; copies of views together take at most `limit` bytes.
+pub(super) fn deliver(
+    graph: &Graph,
+    outputs: Vec<Tensor>,
+    limit: u64,
+) -> Result<Vec<Tensor>, InterpretError> {
+    let mut copied = 0u64;
     let delivered = outputs.iter().enumerate().map(|(index, tensor)| {
-        dense(tensor).map_err(|error| {
-            let name = graph
-                .output_names()
-                .get(index)
-                .map_or_else(|| index.to_string(), ToString::to_string);
-            InterpretError::Tensor {
-                value: format!("output {name}"),
-                error,
-            }
+        let name = graph.output_names().get(index);
+        let name = || name.map_or_else(|| index.to_string(), ToString::to_string);
+        if !tensor.is_contiguous() {
+            copied = copied.saturating_add(tensor.byte_len() as u64);
+        }
+        if copied > limit {
+            let (op, origin, given) = ("return", name(), copied);
+            let at = OpSite { op, origin };
+            return Err(InterpretError::LiveBytes { at, given, limit });
+        }
+        dense(tensor).map_err(|error| InterpretError::Tensor {
+            value: format!("output {}", name()),
+            error,
         })
     });
     delivered.collect()

@@ -1,3 +1,5 @@
+//! The rules of canonical form, one graph each.
+
 use super::canonicalize;
 use crate::eliminate_dead_ops;
 use crate::testing::{after, is_unchanged, ramp, same_results};

@@ -1,3 +1,5 @@
+//! What is computed once, and what is not.
+
 use super::eliminate_common_subexpressions;
 use crate::testing::{after, is_unchanged};
 use insta::assert_snapshot;

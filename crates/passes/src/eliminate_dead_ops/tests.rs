@@ -1,3 +1,5 @@
+//! What is dropped, and what must stay.
+
 use super::eliminate_dead_ops;
 use crate::PassContext;
 use crate::testing::{after, graph, is_unchanged};

@@ -1,3 +1,5 @@
+//! What is folded, and what the budget keeps.
+
 use super::{EXPANSION_LIMIT, fold_constants};
 use crate::testing::{after, graph, is_unchanged, optimized};
 use crate::{PassContext, PassOptions, eliminate_dead_ops, optimize};

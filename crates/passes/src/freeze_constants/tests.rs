@@ -1,3 +1,5 @@
+//! What moves into weights, and what it costs.
+
 use super::freeze_constants;
 use crate::testing::{after, graph, is_unchanged, ramp};
 use crate::{PassContext, canonicalize, eliminate_dead_ops, fold_constants};

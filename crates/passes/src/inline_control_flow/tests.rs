@@ -1,3 +1,5 @@
+//! Branches and loops whose course is known.
+
 use super::inline_control_flow;
 use crate::eliminate_dead_ops;
 use crate::testing::{after, is_unchanged};

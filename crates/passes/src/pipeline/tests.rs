@@ -1,3 +1,5 @@
+//! The whole list: rounds, limits, dumps, bisection.
+
 use super::{PassOptions, ROUND_LIMIT, optimize, pass_names};
 use crate::testing::{assert_same, graph, optimized, ramp};
 use insta::assert_snapshot;

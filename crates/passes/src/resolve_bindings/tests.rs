@@ -1,3 +1,5 @@
+//! Bindings of what is known already.
+
 use super::resolve_bindings;
 use crate::eliminate_dead_ops;
 use crate::testing::{after, is_unchanged};

@@ -1,3 +1,5 @@
+//! The rules of algebra, and the values they must not change.
+
 use super::simplify_algebra;
 use crate::testing::{after, floats, is_unchanged, ramp, same_results};
 use crate::{canonicalize, eliminate_dead_ops};

@@ -1,3 +1,5 @@
+//! Constants that move to where they are read.
+
 use super::sink_constants;
 use crate::testing::{after, is_unchanged};
 use crate::{eliminate_dead_ops, fold_constants};
