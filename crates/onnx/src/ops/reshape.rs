@@ -1,7 +1,8 @@
 //! Other sizes for the same elements: reshape, flatten, squeeze, unsqueeze.
 
-use kiln_ir::{Dims, ValueId};
+use kiln_ir::{ReduceFunction, ValueId};
 use kiln_symbolic_shape::{ContractFact, DimId, FactOrigin, Predicate, Proof};
+use kiln_tensor::DType;
 
 use super::support::{Imported, one, operator};
 use crate::import::Operator;
@@ -16,12 +17,15 @@ pub(super) const OPERATORS: &[Operator] = &[
 
 /// 0 copies the operand's size (unless `allowzero`), -1 is what is left.
 fn reshape(ctx: &mut NodeContext<'_>) -> Imported {
-    let x = ctx.input(0)?;
+    let (x, shape) = (ctx.input(0)?, ctx.input(1)?);
     let own = ctx.shape(x)?;
     let zero_is_zero = ctx.flag("allowzero", false)?;
-    let asked = ctx.sizes_of(1)?;
+    let asked = match ctx.builder().known_values(shape) {
+        Some(asked) => asked.to_vec(),
+        None => return one(reshape_by_data(ctx, x, shape, zero_is_zero)?),
+    };
     if asked.iter().any(|&dim| may_be_special(ctx, dim)) {
-        return one(reshape_by_data(ctx, x, &own, &asked, zero_is_zero)?);
+        return one(reshape_by_data(ctx, x, shape, zero_is_zero)?);
     }
     let mut dims = Vec::with_capacity(asked.len());
     for (axis, &dim) in asked.iter().enumerate() {
@@ -46,50 +50,44 @@ fn may_be_special(ctx: &NodeContext<'_>, dim: DimId) -> bool {
     ctx.known(dim).is_none() && ctx.range(dim).min.is_none_or(|min| min < 0)
 }
 
-/// A shape that only the data say: what -1 and 0 mean is written into the sizes.
-///
-/// With `s` the element: `missing = max(0, -s)` is 1 for -1, `copies = max(0, 1 - |s|)` is 1 for 0.
+/// A shape that only the data say: what 0 and -1 mean is computed as data, too.
 fn reshape_by_data(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
-    own: &[DimId],
-    asked: &[DimId],
+    shape: ValueId,
     zero_is_zero: bool,
 ) -> Result<ValueId, Error> {
-    let dims = ctx.sizes(|table| {
-        let (zero, one) = (table.constant(0), table.constant(1));
-        let mut given = Vec::with_capacity(asked.len());
-        let mut missing = Vec::with_capacity(asked.len());
-        for (axis, &size) in asked.iter().enumerate() {
-            let negative = table.neg(size)?;
-            let is_missing = table.max(negative, zero)?;
-            let mut dim = table.max(size, zero)?;
-            if let Some(&copied) = own.get(axis)
-                && !zero_is_zero
-            {
-                let magnitude = table.max(size, negative)?;
-                let is_zero = table.sub(one, magnitude)?;
-                let is_zero = table.max(is_zero, zero)?;
-                let copied = table.mul(is_zero, copied)?;
-                dim = table.add(dim, copied)?;
-            }
-            given.push(dim);
-            missing.push(is_missing);
+    let own = ctx.shape(x)?;
+    let length = ctx
+        .shape(shape)?
+        .first()
+        .and_then(|&length| ctx.known(length));
+    let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
+        let found = ctx.builder().describe(shape);
+        return Err(ctx.operand_error(1, "a vector of known length", found));
+    };
+    let zero = ctx.size(0);
+    let copied: Vec<DimId> = (0..length)
+        .map(|axis| own.get(axis).copied().unwrap_or(zero))
+        .collect();
+    let total = ctx.product(&own)?;
+    let dims = ctx.build(|builder| {
+        let mut asked = builder.cast(shape, DType::I64)?;
+        let zero = builder.scalar(DType::I64, 0.0)?;
+        let one = builder.scalar(DType::I64, 1.0)?;
+        if !zero_is_zero {
+            let copied = builder.dims_tensor(&copied)?;
+            let copies = builder.equal(asked, zero)?;
+            asked = builder.select(copies, copied, asked)?;
         }
-        let mut factors = Vec::with_capacity(asked.len());
-        for (&dim, &is_missing) in given.iter().zip(&missing) {
-            factors.push(table.add(dim, is_missing)?);
-        }
-        let rest = table.product(&factors)?;
-        let rest = table.max(rest, one)?;
-        let total = table.product(own)?;
-        let left = table.floor_div(total, rest)?;
-        let mut dims = Dims::new();
-        for (&dim, &is_missing) in given.iter().zip(&missing) {
-            let inferred = table.mul(is_missing, left)?;
-            dims.push(table.add(dim, inferred)?);
-        }
-        Ok(dims)
+        let is_rest = builder.less(asked, zero)?;
+        let given = builder.select(is_rest, one, asked)?;
+        let given = builder.reduce(given, ReduceFunction::Product, &[0], true)?;
+        let given = builder.max(given, one)?;
+        let total = builder.dims_tensor(&[total])?;
+        let rest = builder.div(total, given)?;
+        let sizes = builder.select(is_rest, rest, asked)?;
+        builder.bind_sizes(sizes)
     })?;
     ctx.reshape(x, &dims)
 }
