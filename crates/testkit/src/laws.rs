@@ -75,7 +75,7 @@ pub enum BrokenLaw {
 /// # Errors
 /// The first law that is broken.
 pub fn check_graph(graph: &Graph) -> Result<(), BrokenLaw> {
-    let printed = text::print(graph);
+    let printed = excerpt(&text::print(graph));
     if let Err(errors) = verify(graph) {
         let errors = errors.to_string();
         return Err(BrokenLaw::Verify {
@@ -90,14 +90,15 @@ pub fn check_graph(graph: &Graph) -> Result<(), BrokenLaw> {
             text: printed,
         });
     }
-    check_text(graph, printed)
+    check_text(graph)
 }
 
 /// Checks that both readers read what the printer writes, to a graph that prints and hashes alike.
 ///
 /// # Errors
 /// The first law that is broken.
-pub fn check_text(graph: &Graph, printed: String) -> Result<(), BrokenLaw> {
+pub fn check_text(graph: &Graph) -> Result<(), BrokenLaw> {
+    let printed = text::print(graph);
     let blobs = blobs_of(graph);
     let read = [
         ("the typed reader", text::read(&printed, &blobs)),
@@ -107,7 +108,8 @@ pub fn check_text(graph: &Graph, printed: String) -> Result<(), BrokenLaw> {
         let again = match read {
             Ok(again) => again,
             Err(errors) => {
-                let errors = errors.render(&printed);
+                let errors = excerpt(&errors.render(&printed));
+                let printed = excerpt(&printed);
                 return Err(BrokenLaw::Read {
                     reader,
                     errors,
@@ -120,6 +122,7 @@ pub fn check_text(graph: &Graph, printed: String) -> Result<(), BrokenLaw> {
             let differing = printed.lines().zip(reprinted.lines()).find(|(a, b)| a != b);
             let (expected, found) = differing.unwrap_or(("the same lines", "more or fewer lines"));
             let (expected, found) = (expected.to_owned(), found.to_owned());
+            let printed = excerpt(&printed);
             return Err(BrokenLaw::Fixpoint {
                 reader,
                 expected,
@@ -128,10 +131,19 @@ pub fn check_text(graph: &Graph, printed: String) -> Result<(), BrokenLaw> {
             });
         }
         if structural_hash(&again) != structural_hash(graph) {
-            return Err(BrokenLaw::Hash { text: printed });
+            let text = excerpt(&printed);
+            return Err(BrokenLaw::Hash { text });
         }
     }
     Ok(())
+}
+
+/// A text for a message: the beginning where it is long.
+fn excerpt(text: &str) -> String {
+    const LIMIT: usize = 20_000;
+    let end = text.char_indices().nth(LIMIT).map(|(end, _)| end);
+    end.and_then(|end| text.get(..end))
+        .map_or_else(|| text.to_owned(), |start| format!("{start}…"))
 }
 
 /// Checks that outputs have the shapes that the graph's types say for these inputs, as far as those
