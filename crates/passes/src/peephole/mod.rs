@@ -136,7 +136,7 @@ fn first_match(rules: &[Rule], site: &mut Site<'_>) -> Option<(&'static str, Rew
 
 /// Whether inference would give a new element-wise op the sizes that the result has. Where two sizes
 /// meet unproved, which of them inference takes depends on the order of the operands.
-fn keeps_type(site: &Site<'_>, rewrite: &Rewrite) -> bool {
+fn keeps_type(site: &mut Site<'_>, rewrite: &Rewrite) -> bool {
     match rewrite {
         Rewrite::Op(op, operands) if matches!(**op, Op::Map { .. }) => {
             site.broadcasts_to_result(operands)

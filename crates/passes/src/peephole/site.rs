@@ -172,30 +172,41 @@ impl<'a> Site<'a> {
         elements(self.graph, value)
     }
 
-    /// Whether operands of an element-wise op are proved to give the result's sizes: on every axis
-    /// each is 1 or the result's, and one is the result's.
-    pub(crate) fn broadcasts_to_result(&self, operands: &[ValueId]) -> bool {
+    /// Whether operands of an element-wise op are proved to give the result's sizes.
+    pub(crate) fn broadcasts_to_result(&mut self, operands: &[ValueId]) -> bool {
         let all: Option<Vec<Dims>> = operands.iter().map(|&value| self.dims_of(value)).collect();
         all.is_some_and(|all| self.dims_broadcast_to_result(&all))
     }
 
     /// As [`Self::broadcasts_to_result`], of operands of these sizes.
-    pub(crate) fn dims_broadcast_to_result(&self, all: &[Dims]) -> bool {
+    pub(crate) fn dims_broadcast_to_result(&mut self, all: &[Dims]) -> bool {
         let rank = all.iter().map(|dims| dims.len()).max().unwrap_or(0);
-        let result = &self.ty.dims;
+        let result = self.ty.dims.clone();
         rank == result.len()
             && result.iter().rev().enumerate().all(|(from_end, &dim)| {
                 let sizes = all
                     .iter()
                     .filter_map(|dims| dims.iter().rev().nth(from_end).copied());
-                let mut found = self.is(dim, 1);
-                let fit = sizes.into_iter().all(|size| {
-                    let equal = self.equal(size, dim);
-                    found |= equal;
-                    equal || self.is(size, 1)
-                });
-                fit && found
+                self.axis_broadcasts_to(&sizes.collect::<Vec<_>>(), dim)
             })
+    }
+
+    /// Each size is 1 or the result's, and one is the result's; or the result is what the sizes
+    /// broadcast to, none of them taking it for itself because it cannot be 1.
+    fn axis_broadcasts_to(&mut self, sizes: &[DimId], result: DimId) -> bool {
+        let is_result: Vec<bool> = sizes.iter().map(|&size| self.equal(size, result)).collect();
+        let each = sizes
+            .iter()
+            .zip(&is_result)
+            .all(|(&size, &equal)| equal || self.is(size, 1));
+        if each {
+            return self.is(result, 1) || is_result.contains(&true);
+        }
+        let dims = self.graph.dims_mut();
+        !sizes.iter().any(|&size| dims.cannot_be_one(size))
+            && dims
+                .bcast_of(sizes)
+                .is_ok_and(|joined| self.equal(joined, result))
     }
 
     /// Appends an op before this one.

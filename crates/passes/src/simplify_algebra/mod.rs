@@ -16,6 +16,7 @@ mod choices;
 mod comparisons;
 mod gathers;
 mod identities;
+mod positions;
 mod powers;
 mod reductions;
 mod sign;
@@ -98,6 +99,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "gather_to_slice",
         apply: gathers::gather_to_slice,
+    },
+    Rule {
+        name: "gather_to_reshape",
+        apply: positions::gather_to_reshape,
     },
     Rule {
         name: "reduce_to_reshape",

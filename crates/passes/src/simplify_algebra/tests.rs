@@ -446,6 +446,57 @@ graph @main(%x: f32[B, S, 4]) -> (f32[B, 4], f32[B, 4], f32[B, S, 2], f32[B, S, 
     "#);
 }
 
+/// As an exported attention mask: every element of `[B, S]`, by its number.
+#[test]
+fn a_gather_of_everything_in_order_is_a_reshape() {
+    assert_snapshot!(simplified("
+graph @main(%mask: i64[B, S], %x: f32[S, 4]) -> (i64[B, 1, 1, S, 1], f32[S, 4], f32[S, 4]) {
+  %1: i64[B] = iota {dims = [B], axis = 0, dtype = i64}
+  %2: i64[B, 1, 1, 1] = reshape %1 {dims = [B, 1, 1, 1]}
+  %3: i64[1] = dims {sizes = [S]}
+  %4: i64[B, 1, 1, 1] = mul %2, %3
+  %5: i64[S] = iota {dims = [S], axis = 0, dtype = i64}
+  %6: i64[B, 1, 1, S] = add %4, %5
+  %7: i64[B*S, 1] = reshape %mask {dims = [B*S, 1]}
+  %8: i64[B, 1, 1, S, 1] = gather %7, %6 {axis = 0}
+  %9: f32[S, 4] = gather %x, %5 {axis = 0}
+  %10: f32[S, 4] = relu %9
+  %11: i64[] = constant [1]
+  %12: i64[S] = sub %5, %11
+  %13: f32[S, 4] = gather %x, %12 {axis = 0}
+  return %8, %10, %13
+}"), @r#"
+    graph @main(%mask: i64[B, S], %x: f32[S, 4]) -> (i64[B, 1, 1, S, 1], f32[S, 4], f32[S, 4]) {
+      %0: i64[S] = iota {dims = [S], axis = 0, dtype = i64}
+      %1: i64[B*S, 1] = reshape %mask {dims = [B*S, 1]}
+      %2: i64[B, 1, 1, S, 1] = reshape %1 {dims = [B, 1, 1, S, 1]}
+      %3: f32[S, 4] = reshape %x {dims = [S, 4]}
+      %4: f32[S, 4] = relu %3
+      %5: i64[] = constant [1]
+      %6: i64[S] = sub %0, %5
+      %7: f32[S, 4] = gather %x, %6 {axis = 0}
+      return "8" = %2, "10" = %4, "13" = %7
+    }
+    "#);
+}
+
+/// The mask's last size is one of two that broadcast to the result's; dropping the broadcast of
+/// another axis changes nothing about that.
+#[test]
+fn sizes_that_meet_unproved_still_meet() {
+    assert_snapshot!(simplified("
+graph @main(%x: f32[B, S, T], %m: f32[B, 1, S]) -> f32[B, S, bcast(S, T)] {
+  %1: f32[B, S, S] = broadcast %m {dims = [B, S, S]}
+  %2: f32[B, S, bcast(S, T)] = add %x, %1
+  return %2
+}"), @r#"
+    graph @main(%x: f32[B, S, T], %m: f32[B, 1, S]) -> f32[B, S, bcast(S, T)] {
+      %0: f32[B, S, bcast(S, T)] = add %x, %m
+      return "2" = %0
+    }
+    "#);
+}
+
 /// A float sum of -0.0 alone is 0.0.
 #[test]
 fn reductions_over_one_element() {
