@@ -1,13 +1,11 @@
 //! Why a pass could not finish.
 //!
-//! A pass that finds nothing to do, or a rewrite whose proof fails, is no error: the graph stays as
-//! it is. An error is a limit of the layers below, or a graph that a pass broke, which is a defect
-//! of the pass and names it.
+//! A pass that finds nothing to do is no error, nor a rewrite whose proof fails or for which memory is
+//! short: the graph stays as it is there. What is left is a graph that is broken: as it came, or by a
+//! pass, which is a defect of the pass and names it.
 
 use kiln_ir::VerifyErrors;
 use kiln_shape_inference::InferErrors;
-use kiln_symbolic_shape::DimError;
-use kiln_tensor::TensorError;
 
 /// An error of a pass or of the pipeline.
 #[derive(Debug, thiserror::Error)]
@@ -29,12 +27,6 @@ pub enum PassError {
         /// What shape inference says.
         source: InferErrors,
     },
-    /// A size could not be computed; the code is the cause's.
-    #[error("cannot compute a size: {0}")]
-    Dim(#[from] DimError),
-    /// A constant could not be made; the code is the cause's.
-    #[error("cannot make a constant: {0}")]
-    Tensor(#[from] TensorError),
 }
 
 impl PassError {
@@ -43,8 +35,6 @@ impl PassError {
         match self {
             Self::Verify { .. } => "E0290",
             Self::Types { .. } => "E0291",
-            Self::Dim(cause) => cause.code(),
-            Self::Tensor(cause) => cause.code(),
         }
     }
 }

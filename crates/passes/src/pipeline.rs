@@ -15,27 +15,41 @@ use crate::{
 use kiln_ir::{Graph, verify};
 use kiln_shape_inference::{ShapeInferenceEngine, check_types_with};
 use std::fmt;
+use tracing::Span;
 
 /// How often the list of passes is run at most.
 pub const ROUND_LIMIT: usize = 8;
 
-/// A pass: a function from graph to graph.
-type Pass = fn(Graph, &mut PassContext) -> Result<Changed<Graph>, PassError>;
+/// A pass with its name.
+struct Pass {
+    name: &'static str,
+    run: fn(Graph, &mut PassContext) -> Result<Changed<Graph>, PassError>,
+    /// Opens its span, `passes.` and the name.
+    span: fn() -> Span,
+}
+
+/// Lists passes by the names of their functions.
+macro_rules! passes {
+    ($($pass:ident),+ $(,)?) => {
+        &[$(Pass {
+            name: stringify!($pass),
+            run: $pass,
+            span: || tracing::debug_span!(concat!("passes.", stringify!($pass))),
+        }),+]
+    };
+}
 
 /// The passes in the order in which they run.
-const PIPELINE: &[(&str, Pass)] = &[
-    ("canonicalize", canonicalize),
-    ("simplify_algebra", simplify_algebra),
-    ("fold_constants", fold_constants),
-    ("freeze_constants", freeze_constants),
-    ("resolve_bindings", resolve_bindings),
-    ("inline_control_flow", inline_control_flow),
-    ("sink_constants", sink_constants),
-    (
-        "eliminate_common_subexpressions",
-        eliminate_common_subexpressions,
-    ),
-    ("eliminate_dead_ops", eliminate_dead_ops),
+const PIPELINE: &[Pass] = passes![
+    canonicalize,
+    simplify_algebra,
+    fold_constants,
+    freeze_constants,
+    resolve_bindings,
+    inline_control_flow,
+    sink_constants,
+    eliminate_common_subexpressions,
+    eliminate_dead_ops,
 ];
 
 /// Who is shown the graph after a pass, with the pass's name.
@@ -84,7 +98,7 @@ impl fmt::Debug for PassOptions<'_> {
 
 /// The names of the passes, in the order in which they run.
 pub fn pass_names() -> impl Iterator<Item = &'static str> {
-    PIPELINE.iter().map(|&(name, _)| name)
+    PIPELINE.iter().map(|pass| pass.name)
 }
 
 /// Runs the passes over a verified graph.
@@ -109,11 +123,12 @@ pub fn optimize(
     while report.rounds < ROUND_LIMIT && !report.converged && ctx.may_rewrite() {
         report.rounds += 1;
         let before = ctx.rewrites();
-        for &(name, pass) in PIPELINE {
+        for pass in PIPELINE {
+            let name = pass.name;
             if name == "freeze_constants" && !options.freeze {
                 continue;
             }
-            let changed = run_pass(name, pass, graph, &mut ctx, engine.as_ref())?;
+            let changed = run_pass(pass, graph, &mut ctx, engine.as_ref())?;
             graph = changed.graph;
             let (round, rewrites, ops) = (report.rounds, changed.rewrites, graph.n_ops());
             report.runs.push(PassRun {
@@ -132,15 +147,14 @@ pub fn optimize(
 }
 
 fn run_pass(
-    name: &'static str,
-    pass: Pass,
+    pass: &Pass,
     graph: Graph,
     ctx: &mut PassContext,
     engine: Option<&ShapeInferenceEngine>,
 ) -> Result<Changed<Graph>, PassError> {
-    let span = tracing::debug_span!("passes.run", pass = name);
+    let (name, span) = (pass.name, (pass.span)());
     let _entered = span.enter();
-    let changed = pass(graph, ctx)?;
+    let changed = (pass.run)(graph, ctx)?;
     match changed.rewrites {
         0 => tracing::debug!(pass = name, "unchanged"),
         rewrites => tracing::debug!(

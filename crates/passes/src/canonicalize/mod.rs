@@ -99,7 +99,7 @@ const RULES: &[Rule] = &[
 /// Brings a graph into canonical form.
 ///
 /// # Errors
-/// When sizes or constants cannot be made for want of memory or beyond a limit.
+/// None today: where a size or a constant cannot be made, the op stays.
 pub fn canonicalize(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
     Ok(rewrite_ops("canonicalize", graph, ctx, RULES))
 }

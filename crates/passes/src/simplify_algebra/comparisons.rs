@@ -6,6 +6,9 @@ use kiln_ir::{Op, ValueId};
 use kiln_symbolic_shape::{DimId, Predicate, Proof};
 use kiln_tensor::{DType, Tensor};
 
+/// How many ops that only move elements are looked through.
+const DEPTH_LIMIT: usize = 8;
+
 /// The functions that compare, as what to prove of two sizes.
 fn predicate(name: &str) -> Option<fn(DimId, DimId) -> Predicate> {
     Some(match name {
@@ -96,10 +99,13 @@ fn bounds(site: &mut Site<'_>, value: ValueId) -> Option<(DimId, DimId)> {
         return None;
     }
     let mut source = value;
-    while let Some((Op::Reshape { .. } | Op::Broadcast { .. } | Op::Transpose { .. }, behind)) =
-        site.through(source)
-    {
-        source = behind;
+    for _ in 0..DEPTH_LIMIT {
+        match site.through(source) {
+            Some((Op::Reshape { .. } | Op::Broadcast { .. } | Op::Transpose { .. }, behind)) => {
+                source = behind
+            }
+            _ => break,
+        }
     }
     match &site.definition(source)?.op {
         &Op::Iota { ref dims, axis, .. } => {

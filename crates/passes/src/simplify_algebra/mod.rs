@@ -113,7 +113,7 @@ const RULES: &[Rule] = &[
 /// Simplifies arithmetic.
 ///
 /// # Errors
-/// When sizes or constants cannot be made for want of memory or beyond a limit.
+/// None today: where a size or a constant cannot be made, the op stays.
 pub fn simplify_algebra(graph: Graph, ctx: &mut PassContext) -> Result<Changed<Graph>, PassError> {
     Ok(rewrite_ops("simplify_algebra", graph, ctx, RULES))
 }
