@@ -88,6 +88,12 @@ fn round_up(
         .checked_mul(window.dilations[axis])
         .and_then(|reach| reach.checked_add(1))
         .ok_or_else(|| ctx.attribute_error("dilations", "a window that fits an i64", kernel))?;
+    // The last window starts at most `stride - 1` after where the last whole one would, so before the
+    // end of the operand if this holds.
+    let starts_inside = ctx
+        .known(high)
+        .and_then(|high| high.checked_add(stride))
+        .is_some_and(|latest| latest <= reach);
     window.high[axis] = ctx.sizes(|table| {
         let (zero, one) = (table.constant(0), table.constant(1));
         let (stride, reach) = (table.constant(stride), table.constant(reach));
@@ -95,6 +101,11 @@ fn round_up(
         let padded = table.add(before_end, high)?;
         let room = table.sub(padded, reach)?;
         let steps = table.ceil_div(room, stride)?;
+        if starts_inside {
+            let last = table.mul(steps, stride)?;
+            let end = table.add(last, reach)?;
+            return table.sub(end, before_end);
+        }
         let count = table.add(steps, one)?;
         let starting_before_end = table.ceil_div(before_end, stride)?;
         let count = table.min(count, starting_before_end)?;

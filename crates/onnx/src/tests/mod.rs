@@ -4,6 +4,7 @@ mod attributes;
 mod build;
 mod data_files;
 mod hostile;
+mod import;
 mod messages;
 mod models;
 mod tensors;

@@ -116,6 +116,7 @@ fn one_of_each() -> (ModelProto, u64) {
         initializer: vec![tensor()],
         sparse_initializer: vec![sparse()],
         input: vec![value()],
+        value_info: vec![],
         output: vec![value()],
     };
     let graphs = 2 + nodes + tensors + sparses + 2 * 3;

@@ -1,0 +1,204 @@
+//! Faults: long chains, wide graphs, deep nesting, constants that are small in the file and large
+//! in memory.
+
+use std::thread;
+
+use kiln_tensor::{DType, Tensor};
+
+use super::net::*;
+use crate::proto::{GraphProto, NodeProto};
+use crate::{Error, ImportOptions};
+
+fn import_on_a_stack(bytes: usize, net: GraphProto) -> Result<usize, Error> {
+    let run =
+        move || imported(&of_version(net, 17), &ImportOptions::new()).map(|graph| graph.n_ops());
+    let thread = thread::Builder::new().stack_size(bytes).spawn(run).unwrap();
+    thread.join().unwrap()
+}
+
+/// Fault 5. Long enough that anything quadratic or recursive would show.
+#[test]
+fn a_chain_of_a_hundred_thousand_nodes_imports_on_a_small_stack() {
+    const LENGTH: usize = 100_000;
+    let step = |index: usize| {
+        let from = if index == 0 {
+            "x".to_owned()
+        } else {
+            format!("v{index}")
+        };
+        let to = if index + 1 == LENGTH {
+            "y".to_owned()
+        } else {
+            format!("v{}", index + 1)
+        };
+        node("Neg", &from, &to, vec![])
+    };
+    let nodes: Vec<NodeProto> = (0..LENGTH).map(step).collect();
+    let net = graph(vec![input("x", DType::F32, &["N"])], vec![], nodes, &["y"]);
+    assert_eq!(import_on_a_stack(128 << 10, net).unwrap(), LENGTH);
+}
+
+/// Fault 5.
+#[test]
+fn a_value_with_many_readers_imports() {
+    const WIDTH: usize = 20_000;
+    let mut nodes: Vec<NodeProto> = (0..WIDTH)
+        .map(|index| node("Neg", "x", &format!("v{index}"), vec![]))
+        .collect();
+    let names: Vec<String> = (0..WIDTH).map(|index| format!("v{index}")).collect();
+    nodes.push(node("Sum", &names.join(" "), "y", vec![]));
+    let net = graph(vec![input("x", DType::F32, &["N"])], vec![], nodes, &["y"]);
+    assert_eq!(import_on_a_stack(128 << 10, net).unwrap(), 2 * WIDTH - 1);
+}
+
+/// Faults 5 and 38: bodies inside bodies, until reading the file refuses them.
+#[test]
+fn deeply_nested_bodies_import_or_hit_a_limit() {
+    let nested = |depth: usize| {
+        let mut inner = graph(vec![], vec![], vec![node("Neg", "x", "b", vec![])], &["b"]);
+        for _ in 0..depth {
+            let branches = vec![
+                body("then_branch", inner.clone()),
+                body(
+                    "else_branch",
+                    GraphProto {
+                        node: vec![node("Identity", "x", "b", vec![])],
+                        ..inner.clone()
+                    },
+                ),
+            ];
+            inner = graph(vec![], vec![], vec![node("If", "c", "b", branches)], &["b"]);
+            // A copy of the inner body in each branch would double the model at each level.
+            inner.node[0].attribute[1].g = Some(Box::new(graph(
+                vec![],
+                vec![],
+                vec![node("Identity", "x", "b", vec![])],
+                &["b"],
+            )));
+        }
+        GraphProto {
+            input: vec![input("x", DType::F32, &["N"]), input("c", DType::Bool, &[])],
+            ..inner
+        }
+    };
+    assert!(import_on_a_stack(2 << 20, nested(10)).is_ok());
+    assert!(import_on_a_stack(2 << 20, nested(25)).is_ok());
+    let error = import_on_a_stack(2 << 20, nested(31)).unwrap_err();
+    assert_eq!(error.code(), "E0902");
+}
+
+/// Fault 4: ten bytes that stand for 4 TiB.
+#[test]
+fn a_huge_constant_of_shape_is_not_materialised_at_import() {
+    let nodes = vec![
+        node("ConstantOfShape", "shape", "huge", vec![]),
+        node("Shape", "huge", "y", vec![]),
+    ];
+    let shape = initializer("shape", &i64s(&[2], &[1 << 20, 1 << 20]));
+    let net = graph(vec![], vec![shape], nodes, &["y"]);
+    let graph = imported(&of_version(net, 17), &ImportOptions::new()).unwrap();
+    let largest = graph.ops().filter_map(|(_, op)| match &op.op {
+        kiln_ir::Op::Constant(constant) => Some(constant.tensor().byte_len()),
+        _ => None,
+    });
+    assert!(largest.max().unwrap_or(0) < 1024);
+}
+
+/// Fault 3: sizes whose product does not fit.
+#[test]
+fn sizes_that_overflow_are_an_error() {
+    let shape = initializer("shape", &i64s(&[3], &[i64::MAX, i64::MAX, 2]));
+    let nodes = vec![
+        node("ConstantOfShape", "shape", "huge", vec![]),
+        node("Size", "huge", "y", vec![]),
+    ];
+    let net = graph(vec![], vec![shape], nodes, &["y"]);
+    let error = imported(&of_version(net, 17), &ImportOptions::new()).unwrap_err();
+    assert_eq!(error.code(), "E0301", "{error}");
+    let repeats = initializer("repeats", &i64s(&[1], &[i64::MAX]));
+    let nodes = vec![node("Tile", "x repeats", "y", vec![])];
+    let net = graph(
+        vec![input("x", DType::F32, &["8"])],
+        vec![repeats],
+        nodes,
+        &["y"],
+    );
+    assert!(imported(&of_version(net, 17), &ImportOptions::new()).is_err());
+}
+
+/// Attributes at the ends of their ranges never panic.
+#[test]
+fn extreme_attributes_are_errors_or_work() {
+    let extremes = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX];
+    let operators: &[(&str, &str, &str)] = &[
+        ("AveragePool", "x", "kernel_shape"),
+        ("MaxPool", "x", "strides"),
+        ("MaxPool", "x", "dilations"),
+        ("MaxPool", "x", "pads"),
+        ("Conv", "x w", "dilations"),
+        ("Conv", "x w", "pads"),
+        ("ConvTranspose", "x w", "output_padding"),
+        ("ConvTranspose", "x w", "output_shape"),
+        ("Transpose", "x", "perm"),
+        ("ReduceMax", "x", "axes"),
+    ];
+    for &(op, operands, name) in operators {
+        for extreme in extremes {
+            let mut attributes = vec![ints(name, &[extreme; 2])];
+            if op.ends_with("Pool") && name != "kernel_shape" {
+                attributes.push(ints("kernel_shape", &[2, 2]));
+                attributes.push(int("ceil_mode", 1));
+            }
+            if name == "pads" {
+                attributes[0] = ints(name, &[extreme; 4]);
+            }
+            try_import(op, operands, attributes);
+        }
+    }
+    let operators: &[(&str, &str, &str)] = &[
+        ("Softmax", "x", "axis"),
+        ("Flatten", "x", "axis"),
+        ("Concat", "x x", "axis"),
+        ("Split", "x", "axis"),
+        ("Gather", "x i", "axis"),
+        ("GatherND", "x i", "batch_dims"),
+        ("DepthToSpace", "x", "blocksize"),
+        ("SpaceToDepth", "x", "blocksize"),
+        ("Shape", "x", "start"),
+        ("Shape", "x", "end"),
+        ("EyeLike", "m", "k"),
+        ("EyeLike", "m", "dtype"),
+        ("Cast", "x", "to"),
+        ("LRN", "x", "size"),
+        ("LpNormalization", "x", "p"),
+        ("GlobalLpPool", "x", "p"),
+        ("LayerNormalization", "x s", "stash_type"),
+        ("OneHot", "i d s", "axis"),
+        ("Conv", "x w", "group"),
+    ];
+    for &(op, operands, name) in operators {
+        for extreme in extremes {
+            try_import(op, operands, vec![int(name, extreme)]);
+        }
+    }
+}
+
+fn try_import(op: &str, operands: &str, attributes: Vec<crate::proto::AttributeProto>) {
+    let inputs = vec![
+        input("x", DType::F32, &["N", "2", "H", "4"]),
+        input("w", DType::F32, &["2", "2", "3", "K"]),
+        input("i", DType::I64, &["M", "1"]),
+        input("m", DType::F32, &["R", "3"]),
+        input("s", DType::F32, &["2"]),
+    ];
+    let constants = vec![initializer("d", &Tensor::scalar(3_i64))];
+    let net = graph(
+        inputs,
+        constants,
+        vec![node(op, operands, "y", attributes)],
+        &["y"],
+    );
+    let model = of_version(net, 17);
+    let model = crate::tests::build::read(&model).unwrap();
+    let _ = crate::import(&model, &ImportOptions::new());
+}

@@ -1,0 +1,9 @@
+//! Tests of importing: what the graph computes, which sizes it keeps, and what is refused.
+
+mod cases;
+mod control;
+mod edges;
+mod functions;
+mod net;
+mod refused;
+mod shapes;
