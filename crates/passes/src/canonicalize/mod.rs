@@ -87,10 +87,6 @@ const RULES: &[Rule] = &[
         apply: trivial::drop_pool,
     },
     Rule {
-        name: "drop_resize",
-        apply: trivial::drop_resize,
-    },
-    Rule {
         name: "dims_to_constant",
         apply: trivial::dims_to_constant,
     },

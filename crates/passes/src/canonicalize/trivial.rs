@@ -1,7 +1,7 @@
 //! Other ops that do nothing, or nothing to some of their operands.
 
 use crate::peephole::{Rewrite, Site};
-use kiln_ir::{Coordinates, Op, PoolFunction, ResizeMode};
+use kiln_ir::{Op, PoolFunction};
 use kiln_tensor::Tensor;
 use smallvec::SmallVec;
 
@@ -69,27 +69,6 @@ pub(super) fn drop_pool(site: &mut Site<'_>) -> Option<Rewrite> {
     // A sum may start from 0.0 and so lose the sign of -0.0.
     let exact = *function == PoolFunction::Max;
     (one && exact)
-        .then(|| site.like_result(operand))
-        .flatten()
-        .map(Rewrite::Value)
-}
-
-/// A nearest resize to the sizes there are.
-///
-/// Linear and cubic ones multiply neighbours by 0, which makes NaN of infinities, so they stay;
-/// aligned corners divide 0 by 0 on an axis of size 1.
-pub(super) fn drop_resize(site: &mut Site<'_>) -> Option<Rewrite> {
-    let (Op::Resize(resize), Some(operand)) = (site.op(), site.operand()) else {
-        return None;
-    };
-    let trivial = resize.mode == ResizeMode::Nearest
-        && resize.coordinates != Coordinates::AlignCorners
-        && resize.coordinates != Coordinates::PytorchHalfPixel
-        && resize
-            .scales
-            .iter()
-            .all(|&scale| scale == 0.0 || scale == 1.0);
-    trivial
         .then(|| site.like_result(operand))
         .flatten()
         .map(Rewrite::Value)
