@@ -4,6 +4,9 @@
 //! [`PassContext::count_rewrite`] after it, one at a time. So stopping a pipeline after `n` rewrites
 //! gives the same graph every time, and halving `n` finds the rewrite that broke one.
 
+use kiln_ir::Graph;
+use kiln_shape_inference::{ShapeInferenceEngine, check_types_with};
+
 /// Bytes of constants that [`fold_constants`](crate::fold_constants) may make per graph unless told
 /// otherwise: 4 MiB.
 pub const DEFAULT_FOLD_BUDGET: usize = 4 << 20;
@@ -16,6 +19,7 @@ pub struct PassContext {
     fold_bytes: usize,
     fold_work: u64,
     freeze_bytes: Option<usize>,
+    engine: ShapeInferenceEngine,
 }
 
 impl PassContext {
@@ -27,6 +31,7 @@ impl PassContext {
             fold_bytes: DEFAULT_FOLD_BUDGET,
             fold_work: crate::fold_constants::WORK_LIMIT,
             freeze_bytes: None,
+            engine: ShapeInferenceEngine::new(),
         }
     }
 
@@ -44,6 +49,17 @@ impl PassContext {
             fold_bytes: bytes,
             ..self
         }
+    }
+
+    /// With other rules of inference: those of custom ops too, where there are any.
+    pub fn with_engine(self, engine: ShapeInferenceEngine) -> Self {
+        Self { engine, ..self }
+    }
+
+    /// Whether the types of a graph follow from its operands. Sizes that became known may show that
+    /// an op can only fault; such a graph is not for the passes to make.
+    pub(crate) fn types_hold(&self, graph: &Graph) -> bool {
+        check_types_with(graph, &self.engine).is_ok()
     }
 
     /// The rewrites made so far.

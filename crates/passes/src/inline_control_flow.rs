@@ -3,7 +3,7 @@
 //!
 //! The symbols that such an op gave a value (sizes known only after it ran) are replaced by the
 //! sizes its branch has. An op stays where a result's type is not proved to be that of the value
-//! which takes its place.
+//! which takes its place; and all stay if some op that may not run now could only fault.
 
 use crate::constants::{Splat, integers, splat};
 use crate::context::{Changed, PassContext};
@@ -50,10 +50,14 @@ pub fn inline_control_flow(
         false => replace_symbols(&inlined, &inliner.order),
     };
     match inlined {
-        Ok(inlined) if ctx.count_rewrites(PASS, "inline", n_inlined) => Ok(Changed {
-            graph: inlined,
-            rewrites: n_inlined,
-        }),
+        Ok(inlined)
+            if ctx.types_hold(&inlined) && ctx.count_rewrites(PASS, "inline", n_inlined) =>
+        {
+            Ok(Changed {
+                graph: inlined,
+                rewrites: n_inlined,
+            })
+        }
         _ => Ok(Changed::unchanged(graph)),
     }
 }

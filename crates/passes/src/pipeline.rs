@@ -114,7 +114,8 @@ pub fn optimize(
 ) -> Result<(Graph, Report), PassError> {
     let mut ctx = PassContext::new()
         .with_fold_budget(options.fold_budget)
-        .with_rewrite_limit(options.stop_after_rewrites);
+        .with_rewrite_limit(options.stop_after_rewrites)
+        .with_engine(options.engine.clone());
     let mut report = Report::default();
     let engine = options.verify.then(|| options.engine.clone());
     if let Some(engine) = &engine {

@@ -2,7 +2,7 @@
 //!
 //! Where the operand of `bind` is a constant or the `dims` of sizes, its symbols are those sizes and
 //! vanish from the graph. A symbol whose bounds the size is not proved to keep stays, with the `bind`
-//! that checks it.
+//! that checks it; and all stay if some op could only fault with the sizes put in.
 
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
@@ -31,7 +31,8 @@ pub fn resolve_bindings(
         true => Visit::Done,
         false => Visit::Copy,
     });
-    let Ok(replaced) = replace_symbols(&without, &replacements) else {
+    let replaced = replace_symbols(&without, &replacements);
+    let Some(replaced) = replaced.ok().filter(|replaced| ctx.types_hold(replaced)) else {
         return Ok(Changed::unchanged(graph));
     };
     if !ctx.count_rewrites(PASS, "bind", resolved.len()) {

@@ -52,3 +52,19 @@ graph @main(%x: f32[B], %n: i64[1]) -> (i64[n], i64[m], i64[k]) where n >= 1, m 
 }"
     ));
 }
+
+/// With `k` known to be 2, the result's size is -1 on every call: that is for the run time to say.
+#[test]
+fn sizes_that_no_op_could_have_are_not_put_in() {
+    assert!(is_unchanged(
+        resolve_bindings,
+        "
+graph @main(%x: f32[1, 1, 4]) -> f32[1, 1, 3 - k - k] {
+  %1: i64[1] = constant [2]
+  bind %1 -> (k)
+  %2: f32[1, 1, 2] = constant [1.0, 1.0]
+  %3: f32[1, 1, 3 - k - k] = conv %x, %2 {strides = [1], dilations = [1], low = [0 - k], high = [0 - k], groups = 1, out = f32}
+  return %3
+}"
+    ));
+}
