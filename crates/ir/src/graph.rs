@@ -11,9 +11,10 @@ use crate::ids::{OpId, RegionId, ValueId};
 use crate::op::Op;
 use crate::ty::{TensorType, Type};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
-use kiln_symbolic_shape::{DimTable, SymbolId};
+use kiln_symbolic_shape::{DimId, DimTable, SymbolId};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 /// How deeply regions may nest: a bound on the recursion of everything that walks them.
@@ -305,6 +306,30 @@ impl Graph {
     /// Names a value.
     pub fn set_value_name(&mut self, value: ValueId, name: Option<&str>) {
         self.values[value].name = name.map(Into::into);
+    }
+
+    /// Writes every size in types and attributes as simply as the facts allow. Bare symbols stay,
+    /// since they may be where a symbol gets its value from.
+    pub(crate) fn simplify_sizes(&mut self) {
+        let Self {
+            dims, values, ops, ..
+        } = self;
+        let mut simpler = BTreeMap::new();
+        let mut simplify = |dim: DimId| {
+            if dims.as_symbol(dim).is_some() || dims.as_constant(dim).is_some() {
+                return Ok::<DimId, Infallible>(dim);
+            }
+            // What is too large to be simplified stays as it is.
+            let simplest = || dims.simplify(dim).unwrap_or(dim);
+            Ok(*simpler.entry(dim).or_insert_with(simplest))
+        };
+        for value in values.values_mut() {
+            let Ok(ty) = value.ty.try_map_dims(&mut simplify);
+            value.ty = ty;
+        }
+        for data in ops.values_mut() {
+            let Ok(()) = data.op.try_map_dims(&mut simplify);
+        }
     }
 
     /// Whether the ids are those of this graph, so that the accessors do not panic.

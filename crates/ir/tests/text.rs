@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 use kiln_ir::{BlobMap, Constant, Graph, NewOp, Op, Type, structural_hash, text};
+use kiln_symbolic_shape::{ContractFact, FactOrigin, Predicate};
 use kiln_tensor::{DType, Tensor};
 
 /// Reads a graph, checks both laws on it, and answers its print.
@@ -278,4 +279,39 @@ fn names_do_not_change_the_structural_hash_but_inputs_and_outputs_do() {
     assert_eq!(plain, renamed);
     assert_ne!(plain, other_output);
     assert_ne!(plain, other_op);
+}
+
+#[test]
+fn sizes_made_before_a_fact_was_known_print_as_a_reader_makes_them() {
+    let mut graph = Graph::new("main");
+    let dims = graph.dims_mut();
+    let (n, four) = (dims.symbol("N").unwrap(), dims.constant(4));
+    let quarter = dims.floor_div(n, four).unwrap();
+    let two = dims.constant(2);
+    let x = graph.add_input("x", Type::tensor(DType::F32, [n]));
+    let ty = Type::tensor(DType::F32, [quarter]);
+    let op = NewOp::new(
+        Op::Broadcast {
+            dims: [quarter].into_iter().collect(),
+        },
+        [x],
+        [ty],
+    );
+    let op = graph.append(graph.body(), op);
+    graph.set_outputs([("y", graph.op(op).results[0])]);
+    let before = structural_hash(&graph);
+    let fact = ContractFact {
+        predicate: Predicate::Equal(quarter, two),
+        origin: FactOrigin::Declared,
+    };
+    graph.dims_mut().assume(fact).unwrap();
+    let printed = text::print(&graph);
+    assert!(
+        printed.contains("f32[2] = broadcast %x {dims = [2]}"),
+        "{printed}"
+    );
+    let again = text::read(&printed, &BlobMap::new()).unwrap();
+    assert_eq!(text::print(&again), printed);
+    assert_eq!(structural_hash(&again), structural_hash(&graph));
+    assert_ne!(structural_hash(&graph), before);
 }

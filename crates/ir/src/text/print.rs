@@ -53,7 +53,19 @@ pub fn print(graph: &Graph) -> String {
 }
 
 /// Prints a graph as the options say.
+///
+/// Sizes are printed as simply as the facts allow, whatever was known when they were made: a reader
+/// knows the facts first, and makes the same of them.
 pub fn print_with(graph: &Graph, options: PrintOptions) -> String {
+    if graph.dims().contract_facts().is_empty() {
+        return print_as_is(graph, options);
+    }
+    let mut simplified = graph.clone();
+    simplified.simplify_sizes();
+    print_as_is(&simplified, options)
+}
+
+fn print_as_is(graph: &Graph, options: PrintOptions) -> String {
     let names = value_names(graph, options);
     let mut printer = Printer {
         graph,
@@ -362,7 +374,8 @@ impl Printer<'_> {
     }
 
     fn constant(&mut self, constant: &Constant) {
-        match elements_text(constant.tensor()).filter(|_| constant.is_inline()) {
+        let is_small = constant.is_inline();
+        match is_small.then(|| elements_text(constant.tensor())).flatten() {
             Some(elements) => put!(self.out, " [{elements}]"),
             None => put!(self.out, " \"{}\"", constant.digest()),
         }
