@@ -239,6 +239,15 @@ fn live_bytes_are_bounded_by_what_is_still_needed() {
     }",
     );
     assert!(interpret(&wide, &[Tensor::scalar(1.0f32)], &limits(16)).is_ok());
+    // Unless it is an output, which is given as a copy.
+    let output = crate::support::graph(
+        "graph @g(%x: f32[]) -> f32[1000, 1000] {
+        %0: f32[1000, 1000] = broadcast %x {dims = [1000, 1000]}
+        return %0
+    }",
+    );
+    let error = interpret(&output, &[Tensor::scalar(1.0f32)], &limits(8000)).unwrap_err();
+    assert_snapshot!(format!("{}: {error}", error.code()), @"E0832: expected at most 8000 bytes of live values, found 4000000 at return (0): raise the limit or use smaller shapes");
 }
 
 #[test]
