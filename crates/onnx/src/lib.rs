@@ -1,15 +1,25 @@
-//! ONNX models: files in, checked contents out.
+//! ONNX models: files in, graphs of core operations over symbolic sizes out.
+//!
+//! | you want to | use |
+//! |---|---|
+//! | read a model file | [`Model::load`], [`Model::from_bytes`] |
+//! | make a graph of it | [`import()`] |
+//! | constrain sizes, fix inputs, register operators | [`ImportOptions`] |
+//! | look into a model | [`Model::graph`], [`Node::attributes`] |
 //!
 //! A model file comes from somewhere else, so everything in it is untrusted: sizes, nesting, names,
 //! and the files that it points to. [`Model`] is what remains after all of that was checked:
 //! tensors loaded, names kept, types described. [`Limits`] bound what loading may cost; [`Fs`] is
 //! the only way to other files, and [`Folder`] confines it to the model's own folder.
 //!
-//! Two tensors of one name, a size below zero, data that end too early: each is an [`Error`] with a
-//! code and the tensor's name, printed so that no terminal minds ([`Name`]).
+//! [`import()`] then decomposes every operator (versions 7 to 28 of the standard ones) into core
+//! operations, keeps the names of sizes, and turns sizes that travel as data back into sizes.
+//!
+//! Whatever is wrong is an [`Error`] with a code and the node's or tensor's name, printed so that no
+//! terminal minds ([`Name`]).
 //!
 //! ```
-//! use kiln_onnx::{Dim, Model, NoFiles, ValueType};
+//! use kiln_onnx::{Dim, ImportOptions, Model, NoFiles, ValueType, import};
 //!
 //! // A graph with one input `x: f32[batch, 3]`, for operators of version 17.
 //! let bytes = b"\x08\x08\x3a\x1d\x12\x01g\x5a\x18\x0a\x01x\x12\x13\x0a\x11\x08\x01\x12\x0d\
@@ -19,6 +29,8 @@
 //! let input = &model.graph().inputs()[0];
 //! let Some(ValueType::Tensor { shape: Some(shape), .. }) = &input.ty else { panic!("a tensor") };
 //! assert_eq!(shape[..], [Dim::Named("batch".into()), Dim::Known(3)]);
+//! let graph = import(&model, &ImportOptions::new())?;
+//! assert_eq!(graph.ty(graph.inputs()[0]).display(graph.dims()).to_string(), "f32[batch, 3]");
 //! # Ok::<(), kiln_onnx::Error>(())
 //! ```
 

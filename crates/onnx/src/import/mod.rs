@@ -44,7 +44,7 @@ use crate::{Error, Model};
 /// use kiln_onnx::{ImportOptions, Model, NoFiles, import};
 ///
 /// // A graph with one input `x: f32[batch, 3]` and one node, `y = Relu(x)`.
-/// let bytes = b"\x08\x08\x3a\x2f\x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu\x12\x01g\
+/// let bytes = b"\x08\x08\x3a\x30\x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu\x12\x01g\
 ///               \x5a\x18\x0a\x01x\x12\x13\x0a\x11\x08\x01\x12\x0d\
 ///               \x0a\x07\x12\x05batch\x0a\x02\x08\x03\x62\x03\x0a\x01y\x42\x02\x10\x11";
 /// let model = Model::from_bytes(bytes, &NoFiles)?;

@@ -1,9 +1,11 @@
 //! Activations. Those that `scalar` names keep their name in the graph.
 
+use kiln_ir::ValueId;
+
 use super::elementwise::{binary, unary};
 use super::support::{Imported, one, operator};
-use crate::NodeContext;
 use crate::import::Operator;
+use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
     operator("Celu", &[12], |ctx| with(ctx, "celu", &[("alpha", 1.0)])),
@@ -27,7 +29,11 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Sigmoid", &[6], |ctx| unary(ctx, "sigmoid")),
     operator("Softplus", &[1], |ctx| unary(ctx, "softplus")),
     operator("Softsign", &[1], |ctx| unary(ctx, "softsign")),
-    operator("Swish", &[24], swish),
+    operator("SwiGLU", &[28], swiglu),
+    operator("Swish", &[24], |ctx| {
+        let x = ctx.input(0)?;
+        one(swish(ctx, x)?)
+    }),
     operator("Tanh", &[6], |ctx| unary(ctx, "tanh")),
     operator("ThresholdedRelu", &[10], |ctx| {
         with(ctx, "thresholded_relu", &[("alpha", 1.0)])
@@ -97,11 +103,16 @@ fn shrink(ctx: &mut NodeContext<'_>) -> Imported {
 }
 
 /// `x * sigmoid(alpha * x)`.
-fn swish(ctx: &mut NodeContext<'_>) -> Imported {
-    let x = ctx.input(0)?;
+fn swish(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     let alpha = ctx.attributes().get_or("alpha", 1.0_f32)?;
     if alpha == 1.0 {
-        return unary(ctx, "silu");
+        return ctx.map("silu", &[x]);
     }
-    one(ctx.map_with("quick_gelu", &[f64::from(alpha)], &[x])?)
+    ctx.map_with("quick_gelu", &[f64::from(alpha)], &[x])
+}
+
+fn swiglu(ctx: &mut NodeContext<'_>) -> Imported {
+    let (gate, x) = (ctx.input(0)?, ctx.input(1)?);
+    let gate = swish(ctx, gate)?;
+    one(ctx.mul(gate, x)?)
 }

@@ -7,6 +7,7 @@
 mod support;
 
 mod activation;
+mod attention;
 mod cast;
 mod compare;
 mod constant;
@@ -16,6 +17,7 @@ mod einsum;
 mod elementwise;
 mod gather;
 mod logic;
+mod loss;
 mod matmul;
 mod misc;
 mod movement;
@@ -30,6 +32,7 @@ mod reshape;
 mod resize;
 mod scatter;
 mod shape;
+mod signal;
 mod slice;
 mod softmax;
 mod window;
@@ -39,6 +42,7 @@ use crate::import::Operator;
 /// Every table.
 pub(crate) const FAMILIES: &[&[Operator]] = &[
     activation::OPERATORS,
+    attention::OPERATORS,
     cast::OPERATORS,
     compare::OPERATORS,
     constant::OPERATORS,
@@ -48,6 +52,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     elementwise::OPERATORS,
     gather::OPERATORS,
     logic::OPERATORS,
+    loss::OPERATORS,
     matmul::OPERATORS,
     misc::OPERATORS,
     movement::OPERATORS,
@@ -62,6 +67,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     resize::OPERATORS,
     scatter::OPERATORS,
     shape::OPERATORS,
+    signal::OPERATORS,
     slice::OPERATORS,
     softmax::OPERATORS,
 ];

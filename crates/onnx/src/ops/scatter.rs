@@ -1,6 +1,7 @@
 //! Writing at indices.
 
 use kiln_ir::{Combine, Op};
+use kiln_tensor::DType;
 
 use super::support::{Imported, one, operator};
 use crate::import::Operator;
@@ -10,6 +11,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Scatter", &[9], scatter_elements),
     operator("ScatterElements", &[11], scatter_elements),
     operator("ScatterND", &[11], scatter_nd),
+    operator("TensorScatter", &[24], tensor_scatter),
 ];
 
 fn scatter_elements(ctx: &mut NodeContext<'_>) -> Imported {
@@ -39,4 +41,40 @@ fn combine(ctx: &NodeContext<'_>) -> Result<Combine, Error> {
             return Err(ctx.attribute_error("reduction", expected, other));
         }
     })
+}
+
+/// Entries of an axis from a start per sample on, all around the axis if circular.
+fn tensor_scatter(ctx: &mut NodeContext<'_>) -> Imported {
+    let (x, updates) = (ctx.input(0)?, ctx.input(1)?);
+    let dims = ctx.shape(updates)?;
+    let axis = ctx.axis_attribute(-2, dims.len())?;
+    let circular = match ctx.attributes().get_or("mode", "linear")? {
+        "linear" => false,
+        "circular" => true,
+        other => return Err(ctx.attribute_error("mode", "\"linear\" or \"circular\"", other)),
+    };
+    let unit = ctx.size(1);
+    let (mut along, mut per_sample) = (vec![unit; dims.len()], vec![unit; dims.len()]);
+    along[axis] = dims[axis];
+    per_sample[0] = dims[0];
+    let length = ctx.shape(x)?[axis];
+    let length = ctx.dim_as_data(length)?;
+    let starts = ctx.optional(2);
+    let indices = ctx.build(|builder| {
+        let mut position = builder.iota(DType::I64, &along, axis)?;
+        if let Some(starts) = starts {
+            let starts = builder.cast(starts, DType::I64)?;
+            let starts = builder.reshape(starts, &per_sample)?;
+            position = builder.add(starts, position)?;
+        }
+        if circular {
+            position = builder.map("floor_mod", &[position, length])?;
+        }
+        builder.broadcast_to(position, &dims)
+    })?;
+    let combine = Combine::Set;
+    one(ctx.op(
+        Op::ScatterElements { axis, combine },
+        &[x, indices, updates],
+    )?)
 }

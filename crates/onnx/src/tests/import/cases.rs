@@ -34,6 +34,7 @@ macro_rules! case_files {
 
 case_files!(
     activation,
+    attention,
     cast,
     constant,
     conv,
@@ -41,6 +42,7 @@ case_files!(
     elementwise,
     gather,
     logic,
+    loss,
     matmul,
     movement,
     norm,
@@ -53,6 +55,7 @@ case_files!(
     reshape,
     resize,
     scatter,
+    signal,
     slice,
     softmax,
 );
