@@ -2,7 +2,6 @@
 
 use super::Failure;
 use kiln_interpreter::{InterpretError, OpFault};
-use kiln_passes::PassError;
 use kiln_shape_inference::{InferError, InferErrorKind};
 use kiln_symbolic_shape::DimError;
 use kiln_tensor::TensorError;
@@ -60,7 +59,8 @@ impl Failure {
                 .first()
                 .map_or(ErrorKind::InvalidInput, of_infer),
             Self::Tensor(error) => of_tensor(error),
-            Self::Pass(error) => of_pass(error),
+            // The graph was verified before it came to the passes.
+            Self::Pass(_) => ErrorKind::Internal,
             Self::Run(error) => of_interpret(error),
             #[cfg(feature = "onnx")]
             Self::Onnx(error) => of_onnx(error),
@@ -103,15 +103,6 @@ fn of_tensor(error: &TensorError) -> ErrorKind {
         TensorError::Allocation { .. } => ErrorKind::Resource,
         TensorError::ReservedDType { .. } => ErrorKind::Unsupported,
         _ => ErrorKind::InvalidInput,
-    }
-}
-
-fn of_pass(error: &PassError) -> ErrorKind {
-    match error {
-        PassError::Dim(cause) => of_dim(cause),
-        PassError::Tensor(cause) => of_tensor(cause),
-        // The graph was verified before it came to the passes.
-        _ => ErrorKind::Internal,
     }
 }
 
