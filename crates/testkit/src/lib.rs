@@ -8,6 +8,7 @@
 //! | [`laws`] | what holds for every graph: its text, types and hash |
 //! | [`mutate`] | graphs with a few things wrong |
 //! | [`large`] | long, wide and deep graphs, and a thread with little stack |
+//! | [`targets`] | what the fuzz targets do |
 //! | [`book`] | the book's examples |
 //!
 //! ```
@@ -35,3 +36,4 @@ pub mod laws;
 pub mod mutate;
 pub mod oracle;
 pub mod random;
+pub mod targets;

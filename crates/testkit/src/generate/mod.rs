@@ -135,3 +135,70 @@ fn declare_symbols(scope: &mut Scope<'_, '_>) -> Step {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::seeded_bytes;
+    use std::collections::BTreeSet;
+
+    /// Every core op that is no element-wise function.
+    const OPS: [&str; 35] = [
+        "arg_reduce",
+        "bind",
+        "broadcast",
+        "cast",
+        "concat",
+        "constant",
+        "conv",
+        "conv_transpose",
+        "cumulate",
+        "dims",
+        "gather",
+        "gather_elements",
+        "gather_nd",
+        "if",
+        "iota",
+        "loop",
+        "matmul",
+        "non_zero",
+        "pad",
+        "pool",
+        "random_bits",
+        "reduce",
+        "reshape",
+        "resize",
+        "scatter_elements",
+        "scatter_nd",
+        "select",
+        "slice",
+        "top_k",
+        "transpose",
+        "add",
+        "mul",
+        "max",
+        "neg",
+        "lt",
+    ];
+
+    #[test]
+    fn every_core_op_is_generated() {
+        let mut seen = BTreeSet::new();
+        for seed in 0..150 {
+            let bytes = seeded_bytes(seed, 4096);
+            let graph = random_graph(&mut Unstructured::new(&bytes), &GraphOptions::default());
+            seen.extend(graph.unwrap().ops().map(|(_, data)| data.op.mnemonic()));
+        }
+        let missing: Vec<_> = OPS.iter().filter(|op| !seen.contains(*op)).collect();
+        assert!(missing.is_empty(), "{missing:?} not among {seen:?}");
+    }
+
+    #[test]
+    fn choices_that_run_dry_give_a_graph() {
+        for length in [0, 1, 7, 40] {
+            let bytes = vec![0xff; length];
+            let graph = random_graph(&mut Unstructured::new(&bytes), &GraphOptions::default());
+            assert!(!graph.unwrap().outputs().is_empty());
+        }
+    }
+}
