@@ -9,6 +9,8 @@ use crate::graph::{Graph, NewOp};
 use crate::ids::{OpId, RegionId, ValueId};
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
+use kiln_symbolic_shape::SymbolId;
+use std::convert::Infallible;
 
 /// What a pass did with an op it was asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +40,7 @@ impl<'a> Rebuild<'a> {
             values: SecondaryMap::with_capacity(old.n_values()),
         };
         let body = rebuild.new.body();
-        rebuild.open_region(old.body(), body);
+        rebuild.open_region(old.body(), body, |_| true, |_| true);
         rebuild
     }
 
@@ -103,16 +105,67 @@ impl<'a> Rebuild<'a> {
         self.new.append(region, new)
     }
 
-    fn open_region(&mut self, from: RegionId, into: RegionId) {
+    /// Appends an op whose results stand for those old values, in order.
+    pub fn append_mapped(&mut self, region: RegionId, new: NewOp, results: &[ValueId]) -> OpId {
+        let id = self.new.append(region, new);
+        let copies = self.new.op(id).results.clone();
+        for (&from, &to) in results.iter().zip(&copies) {
+            self.map(from, to);
+        }
+        id
+    }
+
+    /// An old op as it would be copied, but without its regions.
+    pub fn like(&self, op: OpId) -> NewOp {
+        let data = self.old.op(op);
+        let mut new = NewOp::new(
+            data.op.clone(),
+            data.operands.iter().map(|&value| self.value(value)),
+            data.results.iter().map(|&value| self.old.ty(value).clone()),
+        );
+        new.symbols.clone_from(&data.symbols);
+        new.origin.clone_from(&data.origin);
+        new
+    }
+
+    /// Copies an op with its regions.
+    pub fn copy_op(&mut self, into: RegionId, op: OpId) {
+        let Ok(()) = self.copy_visited::<Infallible>(into, op, &mut |_, _, _| Ok(Visit::Copy));
+    }
+
+    /// Copies every op of an old region whose parameters are mapped; answers what it yields.
+    pub fn copy_ops(&mut self, from: RegionId, into: RegionId) -> Vec<ValueId> {
+        let old = self.old;
+        for &op in &old.region(from).ops {
+            self.copy_op(into, op);
+        }
+        self.values_of(&old.region(from).results)
+    }
+
+    /// Gives a new region those symbols of an old one that are kept, and copies of those parameters
+    /// that are, by position.
+    pub fn open_region(
+        &mut self,
+        from: RegionId,
+        into: RegionId,
+        keep_parameter: impl Fn(usize) -> bool,
+        keep_symbol: impl Fn(SymbolId) -> bool,
+    ) {
         let old = self.old;
         let region = old.region(from);
-        for &symbol in &region.symbols {
+        for &symbol in region.symbols.iter().filter(|&&symbol| keep_symbol(symbol)) {
             self.new.add_region_symbol(into, symbol);
         }
-        for &parameter in &region.parameters {
-            let copy = self.new.add_parameter(into, old.ty(parameter).clone());
-            self.map(parameter, copy);
+        for (index, &parameter) in region.parameters.iter().enumerate() {
+            if keep_parameter(index) {
+                let copy = self.new.add_parameter(into, old.ty(parameter).clone());
+                self.map(parameter, copy);
+            }
         }
+    }
+
+    fn values_of(&self, old: &[ValueId]) -> Vec<ValueId> {
+        old.iter().map(|&value| self.value(value)).collect()
     }
 
     fn fill_region<E>(
@@ -124,21 +177,16 @@ impl<'a> Rebuild<'a> {
         let old = self.old;
         for &op in &old.region(from).ops {
             if visit(self, into, op)? == Visit::Copy {
-                self.copy_op(into, op, visit)?;
+                self.copy_visited(into, op, visit)?;
             }
         }
-        let results: Vec<_> = old
-            .region(from)
-            .results
-            .iter()
-            .map(|&value| self.value(value))
-            .collect();
+        let results = self.values_of(&old.region(from).results);
         self.new.set_results(into, results);
         Ok(())
     }
 
     /// Recursion is bounded by the verifier's limit on nested regions.
-    fn copy_op<E>(
+    fn copy_visited<E>(
         &mut self,
         into: RegionId,
         op: OpId,
@@ -146,24 +194,14 @@ impl<'a> Rebuild<'a> {
     ) -> Result<(), E> {
         let old = self.old;
         let data = old.op(op);
-        let mut new = NewOp::new(
-            data.op.clone(),
-            data.operands.iter().map(|&value| self.value(value)),
-            data.results.iter().map(|&value| old.ty(value).clone()),
-        );
-        new.symbols.clone_from(&data.symbols);
-        new.origin.clone_from(&data.origin);
+        let mut new = self.like(op);
         for &region in &data.regions {
             let copy = self.new.add_region();
-            self.open_region(region, copy);
+            self.open_region(region, copy, |_| true, |_| true);
             self.fill_region(region, copy, visit)?;
             new.regions.push(copy);
         }
-        let copy = self.new.append(into, new);
-        let results = self.new.op(copy).results.clone();
-        for (&from, &to) in data.results.iter().zip(&results) {
-            self.map(from, to);
-        }
+        self.append_mapped(into, new, &data.results);
         Ok(())
     }
 }

@@ -72,7 +72,7 @@ fn merge(
         ctx.count_rewrite(PASS, data.op.mnemonic());
         return true;
     }
-    crate::rebuild::copy_op(rebuild, into, id);
+    rebuild.copy_op(into, id);
     let copies = data
         .results
         .iter()

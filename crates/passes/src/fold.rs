@@ -10,8 +10,6 @@ use kiln_ir::{Constant, Graph, NewOp, Op, OpId, Rebuild, RegionId, TensorType};
 use kiln_symbolic_shape::{Binding, DimTable};
 use kiln_tensor::Tensor;
 
-use crate::rebuild::append_mapped;
-
 /// An op whose operands are constants and whose sizes are known.
 pub(crate) struct Foldable {
     operands: Vec<Tensor>,
@@ -96,7 +94,7 @@ impl Foldable {
                 [kiln_ir::Type::Tensor(ty.clone())],
             );
             new.origin.clone_from(&data.origin);
-            append_mapped(rebuild, into, new, &[result]);
+            rebuild.append_mapped(into, new, &[result]);
         }
         true
     }

@@ -9,7 +9,7 @@ use crate::constants::{Splat, integers, splat};
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
 use crate::peephole::constant_of;
-use crate::rebuild::{append_mapped, copy_ops, rebuild_with};
+use crate::rebuild::rebuild_with;
 use crate::replace_symbols::{Replacements, replace_symbols};
 use kiln_ir::{Constant, Graph, NewOp, Op, OpData, OpId, Rebuild, RegionId, Type, ValueId, Visit};
 use kiln_symbolic_shape::{DimId, DimTable, Proof, SymbolId};
@@ -104,7 +104,7 @@ impl Inliner {
             if !enter(rebuild, into, data, region) {
                 return false;
             }
-            copy_ops(rebuild, region, into);
+            rebuild.copy_ops(region, into);
         }
         for (&result, &place) in data.results.iter().zip(&places) {
             let value = rebuild.value(place);
@@ -203,7 +203,7 @@ fn enter(rebuild: &mut Rebuild<'_>, into: RegionId, data: &OpData, region: Regio
             return false;
         };
         let new = NewOp::new(Op::Constant(zero), [], [old.ty(iteration).clone()]);
-        append_mapped(rebuild, into, new, &[iteration]);
+        rebuild.append_mapped(into, new, &[iteration]);
     }
     for (&parameter, &operand) in parameters.zip(operands) {
         let value = rebuild.value(operand);

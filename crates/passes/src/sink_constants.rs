@@ -6,7 +6,7 @@
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
 use crate::peephole::constant_of;
-use crate::rebuild::{append_mapped, copy_ops, open_region, rebuild_with};
+use crate::rebuild::rebuild_with;
 use cranelift_entity::SecondaryMap;
 use kiln_ir::{Constant, Graph, NewOp, Op, OpData, OpId, Rebuild, RegionId, ValueId, Visit};
 
@@ -51,16 +51,10 @@ fn sink(
     if constants.is_empty() || !ctx.count_rewrites(PASS, "capture", constants.len()) {
         return false;
     }
-    let mut new = NewOp::new(
-        data.op.clone(),
-        data.operands.iter().map(|&value| rebuild.value(value)),
-        data.results.iter().map(|&value| old.ty(value).clone()),
-    );
-    new.symbols.clone_from(&data.symbols);
-    new.origin.clone_from(&data.origin);
+    let mut new = rebuild.like(id);
     for &region in &data.regions {
         let copy = rebuild.new_graph_mut().add_region();
-        open_region(rebuild, region, copy, |_| true, |_| true);
+        rebuild.open_region(region, copy, |_| true, |_| true);
         for (parameter, constant) in constants
             .iter()
             .filter(|(parameter, _)| stands_in(old, region, *parameter))
@@ -70,13 +64,13 @@ fn sink(
                 [],
                 [old.ty(*parameter).clone()],
             );
-            append_mapped(rebuild, copy, new, &[*parameter]);
+            rebuild.append_mapped(copy, new, &[*parameter]);
         }
-        let results = copy_ops(rebuild, region, copy);
+        let results = rebuild.copy_ops(region, copy);
         rebuild.new_graph_mut().set_results(copy, results);
         new.regions.push(copy);
     }
-    append_mapped(rebuild, into, new, &data.results);
+    rebuild.append_mapped(into, new, &data.results);
     true
 }
 

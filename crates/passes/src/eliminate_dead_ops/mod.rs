@@ -12,7 +12,7 @@ mod liveness;
 use self::liveness::Liveness;
 use crate::context::{Changed, PassContext};
 use crate::error::PassError;
-use crate::rebuild::{append_mapped, copy_op, open_region, rebuild_with};
+use crate::rebuild::rebuild_with;
 use kiln_ir::{Graph, NewOp, Op, OpData, OpId, Rebuild, RegionId, ValueId, Visit};
 
 const PASS: &str = "eliminate_dead_ops";
@@ -106,7 +106,7 @@ fn trim_op(rebuild: &mut Rebuild<'_>, into: RegionId, id: OpId, live: &Liveness)
         return;
     }
     if data.regions.is_empty() {
-        return copy_op(rebuild, into, id);
+        return rebuild.copy_op(into, id);
     }
     let kept = Kept::of(old, data, live);
     let op = match data.op {
@@ -148,7 +148,7 @@ fn trim_op(rebuild: &mut Rebuild<'_>, into: RegionId, id: OpId, live: &Liveness)
         new.regions
             .push(trim_region(rebuild, region, &kept, &yields, live));
     }
-    append_mapped(rebuild, into, new, &results);
+    rebuild.append_mapped(into, new, &results);
 }
 
 fn trim_region(
@@ -160,7 +160,7 @@ fn trim_region(
 ) -> RegionId {
     let copy = rebuild.new_graph_mut().add_region();
     let keep = |index: usize| kept.parameters.get(index).copied().unwrap_or(true);
-    open_region(rebuild, region, copy, keep, |symbol| live.symbols[symbol]);
+    rebuild.open_region(region, copy, keep, |symbol| live.symbols[symbol]);
     let data = rebuild.old().region(region);
     for &op in &data.ops {
         trim_op(rebuild, copy, op, live);
