@@ -3,6 +3,8 @@
 //! Regions are isolated: what a body reads from around it is passed in, except constants, which are
 //! repeated inside, where what they say is known.
 
+use std::collections::HashSet;
+
 use kiln_ir::ValueId;
 use kiln_shape_inference::{GraphBuilder, InferError, LoopBody};
 use kiln_tensor::{DType, Tensor};
@@ -45,15 +47,9 @@ impl Captures {
             constants: Vec::new(),
             missing: Vec::new(),
         };
-        let mut names: Vec<&str> = Vec::new();
-        for body in bodies {
-            for name in captures_of(body) {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-        }
-        for name in names {
+        let mut seen = HashSet::new();
+        let names = bodies.iter().flat_map(|body| captures_of(body));
+        for name in names.filter(|&name| seen.insert(name)) {
             match ctx.names.get(name) {
                 Some(Binding::Value(value)) => match ctx.constant(*value) {
                     Some(tensor) => captures.constants.push((name.to_owned(), tensor.clone())),

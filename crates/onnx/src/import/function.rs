@@ -4,7 +4,7 @@
 //! total size are bounded, because functions that call each other can describe far more nodes than
 //! a file holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kiln_ir::ValueId;
@@ -69,7 +69,7 @@ fn with_arguments(frame: &Frame<'_>, call: &Node, function: &Function) -> Result
     }
     let given = |position: usize| call.input(position).is_some();
     let parameters = function.inputs().iter().enumerate();
-    let absent: Vec<&str> = parameters
+    let absent: BTreeSet<&str> = parameters
         .filter(|&(position, _)| !given(position))
         .map(|(_, name)| name.as_str())
         .collect();
@@ -88,7 +88,7 @@ fn with_arguments(frame: &Frame<'_>, call: &Node, function: &Function) -> Result
 struct Substitution<'a> {
     frame: &'a Frame<'a>,
     arguments: BTreeMap<&'a str, &'a AttributeValue>,
-    absent: Vec<&'a str>,
+    absent: BTreeSet<&'a str>,
 }
 
 impl Substitution<'_> {
@@ -100,7 +100,7 @@ impl Substitution<'_> {
         let attributes = node.attributes.iter();
         let attributes = attributes.filter_map(|attribute| self.attribute(attribute).transpose());
         let inputs = node.inputs.iter().map(|name| {
-            let absent = self.absent.contains(&name.as_str());
+            let absent = self.absent.contains(name.as_str());
             if absent { String::new() } else { name.clone() }
         });
         Ok(Node {

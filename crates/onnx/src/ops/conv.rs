@@ -210,7 +210,10 @@ impl Transposed {
         })?;
         let surplus = match ctx.known(surplus) {
             Some(number) if number < 0 => {
-                self.extra[axis] += -number;
+                let longer = extra.checked_sub(number);
+                self.extra[axis] = longer.ok_or_else(|| {
+                    ctx.attribute_error("output_shape", "sizes that fit an i64", number)
+                })?;
                 ctx.size(0)
             }
             Some(_) => surplus,

@@ -30,6 +30,7 @@ mod recurrent;
 mod reduce;
 mod reshape;
 mod resize;
+mod rotary;
 mod scatter;
 mod shape;
 mod signal;
@@ -65,6 +66,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     reduce::OPERATORS,
     reshape::OPERATORS,
     resize::OPERATORS,
+    rotary::OPERATORS,
     scatter::OPERATORS,
     shape::OPERATORS,
     signal::OPERATORS,

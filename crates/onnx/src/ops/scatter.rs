@@ -57,7 +57,10 @@ fn tensor_scatter(ctx: &mut NodeContext<'_>) -> Imported {
     let (mut along, mut per_sample) = (vec![unit; dims.len()], vec![unit; dims.len()]);
     along[axis] = dims[axis];
     per_sample[0] = dims[0];
-    let length = ctx.shape(x)?[axis];
+    let Some(&length) = ctx.shape(x)?.get(axis) else {
+        let found = ctx.builder().describe(x);
+        return Err(ctx.operand_error(0, format!("a tensor of rank {}", dims.len()), found));
+    };
     let length = ctx.dim_as_data(length)?;
     let starts = ctx.optional(2);
     let indices = ctx.build(|builder| {

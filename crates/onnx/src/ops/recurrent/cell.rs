@@ -269,15 +269,13 @@ fn split_last(
     parts: i64,
 ) -> Result<Vec<ValueId>, InferError> {
     let dims = builder.shape(value)?;
-    let Some((&last, outer)) = dims.split_last() else {
-        unreachable!("weights and gates have an axis");
-    };
+    let axis = builder.axis_of_rank(-1, dims.len())?;
     let count = builder.size(parts);
-    let size = builder.dims_mut().floor_div(last, count);
+    let size = builder.dims_mut().floor_div(dims[axis], count);
     let size = size.map_err(|cause| {
         let kind = kiln_shape_inference::InferErrorKind::Size(cause);
         InferError::new("gates", kind)
     })?;
     let sizes = vec![size; usize::try_from(parts).unwrap_or(0)];
-    builder.split(value, outer.len(), &sizes)
+    builder.split(value, axis, &sizes)
 }

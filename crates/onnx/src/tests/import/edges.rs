@@ -183,6 +183,48 @@ fn extreme_attributes_are_errors_or_work() {
     }
 }
 
+/// Every operator, on operands of any rank and dtype that do not belong to it: errors, never a panic.
+#[test]
+fn operands_of_any_rank_never_panic() {
+    const SHAPES: &[&[&str]] = &[
+        &[],
+        &["N"],
+        &["2", "3"],
+        &["N", "2", "L"],
+        &["1", "2", "H", "4"],
+    ];
+    for operator in crate::ops::FAMILIES.iter().copied().flatten() {
+        for count in [1, 2, 3, 5, 8] {
+            for shift in 0..SHAPES.len() {
+                for dtypes in [[DType::F32; 2], [DType::F32, DType::I64]] {
+                    let names: Vec<String> = (0..count).map(|index| format!("x{index}")).collect();
+                    let inputs = names.iter().enumerate().map(|(index, name)| {
+                        let shape = SHAPES[(index * shift + shift) % SHAPES.len()];
+                        input(name, dtypes[index % 2], shape)
+                    });
+                    let attributes = vec![
+                        ints("kernel_shape", &[2, 2]),
+                        ints("perm", &[1, 0]),
+                        int("axis", 0),
+                        int("num_heads", 2),
+                        int("q_num_heads", 2),
+                        int("kv_num_heads", 2),
+                        int("num_groups", 1),
+                        int("size", 3),
+                        int("blocksize", 2),
+                        int("is_causal", 1),
+                        text("equation", "ij,jk->ik"),
+                    ];
+                    let node = node(operator.name, &names.join(" "), "y z", attributes);
+                    let net = graph(inputs.collect(), vec![], vec![node], &["y"]);
+                    let model = crate::tests::build::read(&of_version(net, 28)).unwrap();
+                    let _ = crate::import(&model, &ImportOptions::new());
+                }
+            }
+        }
+    }
+}
+
 fn try_import(op: &str, operands: &str, attributes: Vec<crate::proto::AttributeProto>) {
     let inputs = vec![
         input("x", DType::F32, &["N", "2", "H", "4"]),
