@@ -1,6 +1,8 @@
 //! The book says nothing that is not so: its graphs are read and run through the laws of text, and
 //! its Rust runs as doctests.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
 use kiln_ir::{BlobMap, text, verify};
 use kiln_shape_inference::{check_types, read_graph};
 use kiln_testkit::book::{DOCTESTED, blocks, folder, pages};

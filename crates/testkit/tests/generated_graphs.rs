@@ -3,6 +3,13 @@
 //!
 //! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first few hundred.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test may panic, and say what it did"
+)]
+
 use arbitrary::Unstructured;
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::{Graph, text};

@@ -2,6 +2,13 @@
 //! ones need no stack and no more than linear time, and constants that would fill the memory are
 //! not made.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may panic, and say what it did"
+)]
+
 use arbitrary::Unstructured;
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::{BlobMap, Graph, text, verify};

@@ -4,6 +4,13 @@
 //! `model.onnx`; without it they say that they were skipped. What they should give was computed
 //! with another runtime on the inputs below.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may panic, and say what it did"
+)]
+
 use kiln_interpreter::{
     InterpretError, InterpretOptions, bind_symbols, interpret, plan_facts_hold,
 };

@@ -1,5 +1,12 @@
 //! What fuzzing found once, and what it starts from, goes through the fuzz targets again.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may panic, and say what it did"
+)]
+
 use kiln_testkit::targets::TARGETS;
 use std::path::{Path, PathBuf};
 
