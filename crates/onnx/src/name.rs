@@ -54,6 +54,19 @@ impl fmt::Debug for Name {
     }
 }
 
+/// A text that may quote the model, made safe to print: as a name is, but without quotes of its own.
+pub(crate) fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() || is_unsafe_to_print(character) {
+            safe.extend(character.escape_unicode());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
 /// Characters that reorder or hide text although some tables call them printable: bidirectional
 /// controls, zero-width characters, tags and variation selectors.
 fn is_unsafe_to_print(character: char) -> bool {
@@ -104,5 +117,11 @@ mod tests {
         let printed = Name::from("x".repeat(10_000).as_str()).to_string();
         assert_eq!(printed.chars().count(), PRINTED_CHARACTERS + 3);
         assert!(printed.ends_with("…\""));
+    }
+
+    #[test]
+    fn a_text_that_quotes_the_model_is_printable() {
+        assert_eq!(printable("li\0near"), "li\\u{0}near");
+        assert_eq!(printable("\"a\" \u{202e}b"), "\"a\" \\u{202e}b");
     }
 }

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::graph::Frame;
 use super::names::Names;
+use crate::name::printable;
 use crate::{Attributes, Error, Name, Node};
 
 /// The results of an operator, in its order; trailing ones may be left out.
@@ -239,7 +240,7 @@ impl NodeContext<'_> {
     pub fn unsupported(&self, what: impl Into<String>) -> Error {
         Error::Unsupported {
             node: self.node.path(),
-            what: what.into(),
+            what: printable(&what.into()),
         }
     }
 
@@ -253,8 +254,8 @@ impl NodeContext<'_> {
         Error::Operand {
             node: self.node.path(),
             index,
-            expected: expected.into(),
-            found: found.into(),
+            expected: printable(&expected.into()),
+            found: printable(&found.into()),
         }
     }
 
@@ -268,8 +269,8 @@ impl NodeContext<'_> {
         Error::AttributeValue {
             node: self.node.path(),
             attribute: Name::from(attribute),
-            expected: expected.into(),
-            found: found.to_string(),
+            expected: printable(&expected.into()),
+            found: printable(&found.to_string()),
         }
     }
 }
