@@ -1,6 +1,6 @@
 //! Drawings of a graph: DOT for graphviz, and SVG that needs no other program.
 //!
-//! Both draw the same [`scene`]: one box per op with its attributes and constants, one per input
+//! Both draw the same `scene`: one box per op with its attributes and constants, one per input
 //! and output, types on the edges, nested regions inside their op. Drawings are for people: they
 //! shorten long texts and leave out what exceeds [`NODE_LIMIT`], and say so. Deterministic; pure
 //! functions of the graph, which need not be verified.

@@ -28,7 +28,7 @@ pub struct PrintOptions {
 }
 
 impl PrintOptions {
-    /// Everything: what [`print`] uses.
+    /// Everything: what [`print()`] uses.
     pub fn full() -> Self {
         Self {
             names: true,
