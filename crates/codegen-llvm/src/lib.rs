@@ -1,0 +1,1 @@
+//! Kernels to object code for CPUs, through LLVM.

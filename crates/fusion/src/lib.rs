@@ -1,0 +1,3 @@
+//! Which operators become one kernel, and why; lowering to kernels.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The kernel form between fusion and the backends.
+
+#![forbid(unsafe_code)]

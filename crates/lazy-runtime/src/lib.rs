@@ -1,0 +1,3 @@
+//! Runs programs: launch plans, compiling on first use, the task pool.
+
+#![forbid(unsafe_code)]

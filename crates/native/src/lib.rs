@@ -1,0 +1,1 @@
+//! Object code to callable kernels, without LLVM.

@@ -1,0 +1,3 @@
+//! Recording a user's calls into a graph.
+
+#![forbid(unsafe_code)]
