@@ -47,6 +47,27 @@ pub(crate) const ALL: &[Need] = &[
             &["python"],
         ],
     },
+    Need {
+        name: "LLVM 19 with its headers",
+        why: "kernels become machine code through it",
+        // The names under which systems install the tool, in the order the build looks for them.
+        probes: &[&[
+            "sh",
+            "-c",
+            "for tool in \"${LLVM_SYS_191_PREFIX:+$LLVM_SYS_191_PREFIX/bin/llvm-config}\" \
+             llvm-config llvm-config-19 llvm-config19 llvm-config-19.1 llvm-config19.1; do \
+             case \"$($tool --version 2>/dev/null)\" in \
+             19.1.*) test -e \"$($tool --includedir)/llvm-c/Core.h\" && exit 0 ;; \
+             esac; done; exit 1",
+        ]],
+        packages: [
+            &["llvm-19-dev", "libpolly-19-dev"],
+            &["llvm19-devel"],
+            &["llvm19"],
+            &["llvm19-devel"],
+            &["llvm@19"],
+        ],
+    },
 ];
 
 impl Need {
