@@ -1,3 +1,34 @@
 //! The kernel form between fusion and the backends.
 
 #![forbid(unsafe_code)]
+
+mod form;
+
+mod artifact;
+mod builtin;
+mod classify;
+mod compile;
+mod error;
+mod execute;
+mod pool;
+mod quantity;
+mod verified;
+
+pub use artifact::{Artifact, ArtifactBuffer, PackAxis, PackSpec, Phase};
+pub use builtin::{Builtin, BuiltinOperand};
+pub use classify::{AxisRole, Class, Classification, Contraction};
+pub use compile::{
+    Candidate, CompileError, CompileObserver, CompilePhase, FALLBACK_SCHEDULE, KernelCompiler, Listing, Schedule,
+    Target, Unobserved,
+};
+pub use error::KernelError;
+pub use execute::{
+    ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel, Memory, MemorySlice, PhaseLaunch,
+};
+pub use form::{
+    Axes, Axis, AxisId, Buffer, BufferId, Carry, Combine, Dims, Extent, Item, Kernel, KernelBuilder, Load, LoadGuard,
+    Node, NodeData, NodeId, Nodes, Reduction, Role, Stage, StageId, StageOperation, Store,
+};
+pub use pool::{CallerOnly, Job, TaskPool};
+pub use quantity::{LaunchContext, Quantity, QuantityError};
+pub use verified::{IndexClass, KernelInfo, StoreInfo, VerifiedKernel};

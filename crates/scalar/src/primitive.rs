@@ -135,6 +135,7 @@ fn numeric1<T: Number>(op: ScalarOp, a: &[T], out: &mut [T]) {
 fn numeric2<T: Number>(op: ScalarOp, a: &[T], b: &[T], out: &mut [T]) -> Result<(), ScalarFault> {
     let partial = match op {
         ScalarOp::Div => T::div,
+        ScalarOp::FloorDiv => T::floor_div,
         ScalarOp::Rem => T::rem,
         ScalarOp::FloorMod => T::floor_mod,
         ScalarOp::Pow => T::pow,

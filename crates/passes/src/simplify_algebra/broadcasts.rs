@@ -71,5 +71,5 @@ pub(super) fn map_before_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
 
 /// Whether a function faults on some integers.
 fn may_fault(name: &str) -> bool {
-    matches!(name, "div" | "rem" | "floor_mod" | "pow")
+    matches!(name, "div" | "floor_div" | "rem" | "floor_mod" | "pow")
 }

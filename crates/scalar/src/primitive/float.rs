@@ -81,6 +81,11 @@ macro_rules! native_number {
                 }
 
                 #[inline]
+                fn floor_div(self, other: $ty) -> Option<$ty> {
+                    Some((self / other).floor())
+                }
+
+                #[inline]
                 fn rem(self, other: $ty) -> Option<$ty> {
                     Some(self % other)
                 }
@@ -156,6 +161,12 @@ macro_rules! number_through_f32 {
                 #[inline]
                 fn div(self, other: $ty) -> Option<$ty> {
                     Some($ty::from_f32(self.to_f32() / other.to_f32()))
+                }
+
+                #[inline]
+                fn floor_div(self, other: $ty) -> Option<$ty> {
+                    let quotient = $ty::from_f32(self.to_f32() / other.to_f32());
+                    Some($ty::from_f32(quotient.to_f32().floor()))
                 }
 
                 #[inline]

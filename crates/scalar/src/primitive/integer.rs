@@ -37,6 +37,14 @@ macro_rules! integers {
                 }
 
                 #[inline]
+                #[allow(unused_comparisons, reason = "unsigned types share the definition")]
+                fn floor_div(self, other: $ty) -> Option<$ty> {
+                    let quotient = self.div(other)?;
+                    let exact = self.rem(other)? == 0 || (self < 0) == (other < 0);
+                    Some(if exact { quotient } else { quotient.wrapping_sub(1) })
+                }
+
+                #[inline]
                 fn rem(self, other: $ty) -> Option<$ty> {
                     (other != 0).then(|| self.wrapping_rem(other))
                 }

@@ -8,6 +8,7 @@ pub(super) trait Number: Lane + PartialOrd {
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
     fn div(self, other: Self) -> Option<Self>;
+    fn floor_div(self, other: Self) -> Option<Self>;
     fn rem(self, other: Self) -> Option<Self>;
     fn floor_mod(self, other: Self) -> Option<Self>;
     fn pow(self, other: Self) -> Option<Self>;

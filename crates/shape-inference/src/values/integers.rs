@@ -136,6 +136,7 @@ fn binary(
         // Bools are 0 or 1, so these are the smaller and the larger.
         "and" => return ctx.dims_mut().min(a, b).ok(),
         "or" => return ctx.dims_mut().max(a, b).ok(),
+        "floor_div" if is_positive(ctx, b) => ctx.dims_mut().floor_div(a, b),
         "floor_mod" if is_positive(ctx, b) => ctx.dims_mut().modulo(a, b),
         "div" => {
             return truncated_quotient(ctx, a, b).and_then(|dim| fitted(ctx, node, dtype, dim));

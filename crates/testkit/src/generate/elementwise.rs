@@ -48,7 +48,7 @@ pub(super) fn binary(scope: &mut Scope<'_, '_>) -> Step {
     let dtype = scope.builder.dtype(x)?;
     let function = function(scope, &[dtype, dtype])?;
     let mut other = partner(scope, x)?;
-    let divides = ["div", "rem", "floor_mod", "pow"].contains(&function.name());
+    let divides = ["div", "floor_div", "rem", "floor_mod", "pow"].contains(&function.name());
     if dtype.is_integer() && divides && !scope.one_in(8)? {
         // At least 1, so that nothing is divided by zero.
         let one = scope.scalar(dtype, 1.0)?;

@@ -1,0 +1,340 @@
+//! Arithmetic, comparison, selection and conversion, lane by lane.
+
+use inkwell::types::BasicType as _;
+use inkwell::values::{BasicValue as _, FastMathFlags, InstructionOpcode};
+use inkwell::{FloatPredicate, IntPredicate};
+
+use super::{Elem, Emitter, Value, built, elem, lanes};
+
+macro_rules! binary {
+    ($($(#[$meta:meta])* $name:ident $opcode:ident;)*) => {
+        impl<'ctx> Emitter<'_, 'ctx> {
+            $(
+                $(#[$meta])*
+                pub(crate) fn $name(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+                    self.binary(InstructionOpcode::$opcode, a, b)
+                }
+            )*
+        }
+    };
+}
+
+binary! {
+    fadd FAdd;
+    fsub FSub;
+    fmul FMul;
+    fdiv FDiv;
+    iadd Add;
+    isub Sub;
+    imul Mul;
+    /// Undefined for a divisor of 0 and for `MIN / -1`: the caller has excluded both.
+    sdiv SDiv;
+    /// Undefined for a divisor of 0: the caller has excluded it.
+    udiv UDiv;
+    /// Undefined for a divisor of 0 and for `MIN / -1`: the caller has excluded both.
+    srem SRem;
+    /// Undefined for a divisor of 0: the caller has excluded it.
+    urem URem;
+    and And;
+    or Or;
+    xor Xor;
+    /// Undefined for a shift by the width or more: the caller has excluded it.
+    shl Shl;
+    /// Undefined for a shift by the width or more: the caller has excluded it.
+    lshr LShr;
+    /// Undefined for a shift by the width or more: the caller has excluded it.
+    ashr AShr;
+}
+
+impl<'ctx> Emitter<'_, 'ctx> {
+    fn binary(&self, opcode: InstructionOpcode, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        built(self.builder.build_binop(opcode, a, b, ""))
+    }
+
+    fn cast(&self, opcode: InstructionOpcode, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
+        let ty = self.ty_like(value, to);
+        if value.get_type() == ty {
+            return value;
+        }
+        built(self.builder.build_cast(opcode, value, ty, ""))
+    }
+
+    /// Allows a float sum, difference or product to become part of a multiply-add.
+    pub(crate) fn contracted(&self, value: Value<'ctx>) -> Value<'ctx> {
+        if let Some(instruction) = value.as_instruction_value() {
+            // What is no float arithmetic (a constant, say) has no such flag and needs none.
+            let _ = instruction.set_fast_math_flags(FastMathFlags::AllowContract);
+        }
+        value
+    }
+
+    /// Flips the sign, of zeros and NaNs too.
+    pub(crate) fn fneg(&self, a: Value<'ctx>) -> Value<'ctx> {
+        match a {
+            Value::VectorValue(a) => built(self.builder.build_float_neg(a, "")).into(),
+            a => built(self.builder.build_float_neg(a.into_float_value(), "")).into(),
+        }
+    }
+
+    /// Clears the sign, of zeros and NaNs too.
+    pub(crate) fn fabs(&self, a: Value<'ctx>) -> Value<'ctx> {
+        self.intrinsic_value("llvm.fabs", &[a])
+    }
+
+    /// The magnitude of `a` with the sign of `b`.
+    pub(crate) fn copysign(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        self.intrinsic_value("llvm.copysign", &[a, b])
+    }
+
+    pub(crate) fn sqrt(&self, a: Value<'ctx>) -> Value<'ctx> {
+        self.intrinsic_value("llvm.sqrt", &[a])
+    }
+
+    /// `a * b + c`: one rounding where the level has it, two elsewhere.
+    pub(crate) fn fma(&self, a: Value<'ctx>, b: Value<'ctx>, c: Value<'ctx>) -> Value<'ctx> {
+        if self.level().has_fma() {
+            self.intrinsic_value("llvm.fma", &[a, b, c])
+        } else {
+            self.fadd(self.fmul(a, b), c)
+        }
+    }
+
+    /// `c - a * b`, as [`Emitter::fma`].
+    pub(crate) fn fnma(&self, a: Value<'ctx>, b: Value<'ctx>, c: Value<'ctx>) -> Value<'ctx> {
+        self.fma(self.fneg(a), b, c)
+    }
+
+    pub(crate) fn ineg(&self, a: Value<'ctx>) -> Value<'ctx> {
+        self.isub(self.int(a, 0), a)
+    }
+
+    pub(crate) fn not(&self, a: Value<'ctx>) -> Value<'ctx> {
+        self.xor(a, self.int(a, -1))
+    }
+
+    /// Compares floats; the predicate says what NaN gives.
+    pub(crate) fn fcmp(
+        &self,
+        predicate: FloatPredicate,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+    ) -> Value<'ctx> {
+        match (a, b) {
+            (Value::VectorValue(a), Value::VectorValue(b)) => {
+                built(self.builder.build_float_compare(predicate, a, b, "")).into()
+            }
+            (a, b) => {
+                let (a, b) = (a.into_float_value(), b.into_float_value());
+                built(self.builder.build_float_compare(predicate, a, b, "")).into()
+            }
+        }
+    }
+
+    /// Compares integers, or pointers.
+    pub(crate) fn icmp(
+        &self,
+        predicate: IntPredicate,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+    ) -> Value<'ctx> {
+        match (a, b) {
+            (Value::VectorValue(a), Value::VectorValue(b)) => {
+                built(self.builder.build_int_compare(predicate, a, b, "")).into()
+            }
+            (Value::PointerValue(a), Value::PointerValue(b)) => {
+                built(self.builder.build_int_compare(predicate, a, b, "")).into()
+            }
+            (a, b) => {
+                let (a, b) = (a.into_int_value(), b.into_int_value());
+                built(self.builder.build_int_compare(predicate, a, b, "")).into()
+            }
+        }
+    }
+
+    pub(crate) fn is_nan(&self, a: Value<'ctx>) -> Value<'ctx> {
+        self.fcmp(FloatPredicate::UNO, a, a)
+    }
+
+    /// `a` where the condition is true, else `b`. A scalar condition chooses whole vectors.
+    pub(crate) fn select(
+        &self,
+        condition: Value<'ctx>,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+    ) -> Value<'ctx> {
+        match condition {
+            Value::VectorValue(condition) => built(self.builder.build_select(condition, a, b, "")),
+            other => built(self.builder.build_select(other.into_int_value(), a, b, "")),
+        }
+    }
+
+    pub(crate) fn smin(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        self.intrinsic_value("llvm.smin", &[a, b])
+    }
+
+    pub(crate) fn smax(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        self.intrinsic_value("llvm.smax", &[a, b])
+    }
+
+    pub(crate) fn umin(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        self.intrinsic_value("llvm.umin", &[a, b])
+    }
+
+    pub(crate) fn umax(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        self.intrinsic_value("llvm.umax", &[a, b])
+    }
+
+    /// The number of zero bits above the highest one; the width for 0.
+    pub(crate) fn leading_zeros(&self, a: Value<'ctx>) -> Value<'ctx> {
+        self.intrinsic("llvm.ctlz", &[a.get_type()], &[a, self.bool_of(1, false)])
+            .unwrap_or_else(|| unreachable!("ctlz has a value"))
+    }
+
+    /// The smaller one where neither is NaN and both are not zero; `b` otherwise. One instruction
+    /// on x86, for places where the rest does not matter.
+    pub(crate) fn fmin_loose(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        self.select(self.fcmp(FloatPredicate::OLT, a, b), a, b)
+    }
+
+    /// The larger one where neither is NaN and both are not zero; `b` otherwise.
+    pub(crate) fn fmax_loose(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        self.select(self.fcmp(FloatPredicate::OGT, a, b), a, b)
+    }
+
+    /// The same bits, as lanes of another content of the same width.
+    pub(crate) fn bitcast(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
+        self.cast(InstructionOpcode::BitCast, value, to)
+    }
+
+    /// The bits of floats, as integers.
+    pub(crate) fn to_bits(&self, value: Value<'ctx>) -> Value<'ctx> {
+        self.bitcast(value, Elem::integer(elem(value).bits()))
+    }
+
+    /// Integers as floats of the same bits.
+    pub(crate) fn from_bits(&self, value: Value<'ctx>) -> Value<'ctx> {
+        match elem(value) {
+            Elem::I32 => self.bitcast(value, Elem::F32),
+            _ => self.bitcast(value, Elem::F64),
+        }
+    }
+
+    pub(crate) fn zext(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
+        self.cast(InstructionOpcode::ZExt, value, to)
+    }
+
+    pub(crate) fn sext(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
+        self.cast(InstructionOpcode::SExt, value, to)
+    }
+
+    /// The low bits of wider integers.
+    pub(crate) fn trunc_int(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
+        self.cast(InstructionOpcode::Trunc, value, to)
+    }
+
+    /// f32 to f64, exactly.
+    pub(crate) fn extend_float(&self, value: Value<'ctx>) -> Value<'ctx> {
+        self.cast(InstructionOpcode::FPExt, value, Elem::F64)
+    }
+
+    /// f64 to f32, rounded to nearest even.
+    pub(crate) fn narrow_float(&self, value: Value<'ctx>) -> Value<'ctx> {
+        self.cast(InstructionOpcode::FPTrunc, value, Elem::F32)
+    }
+
+    /// Signed integers to floats, rounded to nearest even.
+    pub(crate) fn signed_to_float(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
+        self.cast(InstructionOpcode::SIToFP, value, to)
+    }
+
+    /// Unsigned integers to floats, rounded to nearest even.
+    pub(crate) fn unsigned_to_float(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
+        self.cast(InstructionOpcode::UIToFP, value, to)
+    }
+
+    /// Floats to signed integers, towards zero. Undefined out of range: the caller has excluded it.
+    pub(crate) fn float_to_signed(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
+        self.cast(InstructionOpcode::FPToSI, value, to)
+    }
+
+    /// One scalar in every lane.
+    pub(crate) fn splat(&self, scalar: Value<'ctx>, n_lanes: u32) -> Value<'ctx> {
+        if n_lanes <= 1 {
+            return scalar;
+        }
+        let ty = self.ty(elem(scalar), n_lanes).into_vector_type();
+        let zero = self.context().i32_type().const_zero();
+        let first = built(
+            self.builder
+                .build_insert_element(ty.get_poison(), scalar, zero, ""),
+        );
+        let mask = self.ty(Elem::I32, n_lanes).into_vector_type().const_zero();
+        built(
+            self.builder
+                .build_shuffle_vector(first, ty.get_poison(), mask, ""),
+        )
+        .into()
+    }
+
+    /// The lanes of `a`, then those of `b`, picked by number.
+    pub(crate) fn shuffle(&self, a: Value<'ctx>, b: Value<'ctx>, picks: &[u32]) -> Value<'ctx> {
+        let numbers: Vec<_> = picks
+            .iter()
+            .map(|&pick| self.context().i32_type().const_int(u64::from(pick), false))
+            .collect();
+        let mask = inkwell::types::VectorType::const_vector(&numbers);
+        built(self.builder.build_shuffle_vector(
+            a.into_vector_value(),
+            b.into_vector_value(),
+            mask,
+            "",
+        ))
+        .into()
+    }
+
+    /// A lane of a vector; a scalar is its own only lane.
+    pub(crate) fn extract(&self, vector: Value<'ctx>, lane: u32) -> Value<'ctx> {
+        match vector {
+            Value::VectorValue(vector) => {
+                let lane = self.context().i32_type().const_int(u64::from(lane), false);
+                built(self.builder.build_extract_element(vector, lane, ""))
+            }
+            scalar => scalar,
+        }
+    }
+
+    /// A vector with one lane replaced; a scalar is replaced whole.
+    pub(crate) fn insert(&self, vector: Value<'ctx>, value: Value<'ctx>, lane: u32) -> Value<'ctx> {
+        match vector {
+            Value::VectorValue(vector) => {
+                let lane = self.context().i32_type().const_int(u64::from(lane), false);
+                built(self.builder.build_insert_element(vector, value, lane, "")).into()
+            }
+            _ => value,
+        }
+    }
+
+    /// Whether any lane of a mask is true, as a scalar.
+    pub(crate) fn any(&self, mask: Value<'ctx>) -> Value<'ctx> {
+        let n_lanes = lanes(mask);
+        if n_lanes <= 1 {
+            return mask;
+        }
+        let bits = std::num::NonZeroU32::new(n_lanes)
+            .and_then(|bits| self.context().custom_width_int_type(bits).ok())
+            .unwrap_or_else(|| unreachable!("vectors have a few lanes"));
+        let packed = built(self.builder.build_bit_cast(
+            mask,
+            bits.as_basic_type_enum(),
+            "",
+        ));
+        let zero = bits.const_zero();
+        built(self.builder.build_int_compare(
+            IntPredicate::NE,
+            packed.into_int_value(),
+            zero,
+            "",
+        ))
+        .into()
+    }
+}

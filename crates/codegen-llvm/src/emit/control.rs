@@ -1,0 +1,154 @@
+//! Loops, branches and returns, with values carried instead of memory.
+
+use inkwell::IntPredicate;
+use inkwell::basic_block::BasicBlock;
+
+use super::{Emitter, Value, built};
+
+impl<'ctx> Emitter<'_, 'ctx> {
+    /// Ends the function without a value.
+    pub(crate) fn return_none(&self) {
+        built(self.builder.build_return(None));
+    }
+
+    /// Ends the function with a value.
+    pub(crate) fn return_value(&self, value: Value<'ctx>) {
+        built(self.builder.build_return(Some(&value)));
+    }
+
+    /// Repeats the body while the condition, an i1 of the carried values, holds; gives what they
+    /// are in the end. The body gives as many values as it gets.
+    pub(crate) fn while_loop(
+        &self,
+        initial: &[Value<'ctx>],
+        condition: impl FnOnce(&[Value<'ctx>]) -> Value<'ctx>,
+        body: impl FnOnce(&[Value<'ctx>]) -> Vec<Value<'ctx>>,
+    ) -> Vec<Value<'ctx>> {
+        let before = self.block();
+        let head = self.new_block("head");
+        let inside = self.new_block("body");
+        let after = self.new_block("after");
+        built(self.builder.build_unconditional_branch(head));
+        self.builder.position_at_end(head);
+        let phis: Vec<_> = initial
+            .iter()
+            .map(|value| built(self.builder.build_phi(value.get_type(), "")))
+            .collect();
+        let carried: Vec<Value<'ctx>> = phis.iter().map(|phi| phi.as_basic_value()).collect();
+        let go_on = condition(&carried).into_int_value();
+        built(
+            self.builder
+                .build_conditional_branch(go_on, inside, after),
+        );
+        self.builder.position_at_end(inside);
+        let next = body(&carried);
+        let end = self.block();
+        built(self.builder.build_unconditional_branch(head));
+        for ((phi, initial), next) in phis.iter().zip(initial).zip(&next) {
+            phi.add_incoming(&[(initial, before), (next, end)]);
+        }
+        self.builder.position_at_end(after);
+        carried
+    }
+
+    /// Counts an i64 from `begin` up to but not including `end`, by `step`, which is above zero.
+    pub(crate) fn for_range(
+        &self,
+        begin: Value<'ctx>,
+        end: Value<'ctx>,
+        step: Value<'ctx>,
+        initial: &[Value<'ctx>],
+        body: impl FnOnce(Value<'ctx>, &[Value<'ctx>]) -> Vec<Value<'ctx>>,
+    ) -> Vec<Value<'ctx>> {
+        let mut carried = vec![begin];
+        carried.extend_from_slice(initial);
+        let mut done = self.while_loop(
+            &carried,
+            |values| match values {
+                [counter, ..] => self.icmp(IntPredicate::SLT, *counter, end),
+                [] => unreachable!("the counter is carried"),
+            },
+            |values| match values {
+                [counter, rest @ ..] => {
+                    let mut next = body(*counter, rest);
+                    next.insert(0, self.iadd(*counter, step));
+                    next
+                }
+                [] => unreachable!("the counter is carried"),
+            },
+        );
+        done.remove(0);
+        done
+    }
+
+    /// Runs the body where the i1 is true.
+    pub(crate) fn when(&self, condition: Value<'ctx>, body: impl FnOnce()) {
+        self.branch(condition, || { body(); Vec::new() }, Vec::new);
+    }
+
+    /// Runs one of the two; gives the values of the one that ran.
+    pub(crate) fn branch(
+        &self,
+        condition: Value<'ctx>,
+        then: impl FnOnce() -> Vec<Value<'ctx>>,
+        otherwise: impl FnOnce() -> Vec<Value<'ctx>>,
+    ) -> Vec<Value<'ctx>> {
+        let then_block = self.new_block("then");
+        let else_block = self.new_block("else");
+        let after = self.new_block("joined");
+        built(self.builder.build_conditional_branch(
+            condition.into_int_value(),
+            then_block,
+            else_block,
+        ));
+        self.builder.position_at_end(then_block);
+        let then_values = then();
+        let then_end = self.block();
+        built(self.builder.build_unconditional_branch(after));
+        self.builder.position_at_end(else_block);
+        let else_values = otherwise();
+        let else_end = self.block();
+        built(self.builder.build_unconditional_branch(after));
+        self.builder.position_at_end(after);
+        then_values
+            .iter()
+            .zip(&else_values)
+            .map(|(a, b)| {
+                let phi = built(self.builder.build_phi(a.get_type(), ""));
+                phi.add_incoming(&[(a, then_end), (b, else_end)]);
+                phi.as_basic_value()
+            })
+            .collect()
+    }
+
+    /// `usual`, but where any lane of the mask is true, those lanes from `rare`, which is run only
+    /// then.
+    pub(crate) fn patch_lanes(
+        &self,
+        mask: Value<'ctx>,
+        usual: &[Value<'ctx>],
+        rare: impl FnOnce() -> Vec<Value<'ctx>>,
+    ) -> Vec<Value<'ctx>> {
+        self.branch(
+            self.any(mask),
+            || {
+                rare()
+                    .into_iter()
+                    .zip(usual)
+                    .map(|(rare, &usual)| self.select(mask, rare, usual))
+                    .collect()
+            },
+            || usual.to_vec(),
+        )
+    }
+
+    fn block(&self) -> BasicBlock<'ctx> {
+        self.builder
+            .get_insert_block()
+            .unwrap_or_else(|| unreachable!("the emitter has a position"))
+    }
+
+    fn new_block(&self, name: &str) -> BasicBlock<'ctx> {
+        self.context().append_basic_block(self.function, name)
+    }
+}

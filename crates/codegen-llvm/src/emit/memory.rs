@@ -1,0 +1,247 @@
+//! Loads, stores and addresses.
+//!
+//! Alignment is always said; 0 elements past a pointer are never touched beyond the lanes named.
+//! `load_dtype` and `store_dtype` convert between how a dtype stands in memory and in a register:
+//! only bool differs (a byte that is 0 or 1, against an i1).
+
+use inkwell::IntPredicate;
+use inkwell::AtomicOrdering;
+use inkwell::types::BasicTypeEnum;
+use inkwell::values::BasicValue as _;
+
+use kiln_tensor::DType;
+
+use super::{Elem, Emitter, Value, built, elem, lanes};
+
+impl<'ctx> Emitter<'_, 'ctx> {
+    /// The address `bytes` (an i64 or a vector of them) past a pointer.
+    pub(crate) fn offset(&self, pointer: Value<'ctx>, bytes: Value<'ctx>) -> Value<'ctx> {
+        let i8_type = self.context().i8_type();
+        match bytes {
+            Value::VectorValue(bytes) => {
+                // SAFETY: an address is only computed; what is loaded from it is the caller's to
+                // keep in bounds, as every kernel that passed its verifier does.
+                let pointers = unsafe {
+                    self.builder
+                        .build_gep(i8_type, splat_pointer(self, pointer, bytes.get_type().get_size()), bytes, "")
+                };
+                pointers.map_or_else(|error| unreachable!("the emitter has a position: {error}"), Into::into)
+            }
+            bytes => {
+                // SAFETY: as above.
+                let pointer = unsafe {
+                    self.builder.build_gep(
+                        i8_type,
+                        pointer.into_pointer_value(),
+                        &[bytes.into_int_value()],
+                        "",
+                    )
+                };
+                built(pointer).into()
+            }
+        }
+    }
+
+    /// The address of element `index` (an i64) of an array of a dtype.
+    pub(crate) fn element(
+        &self,
+        pointer: Value<'ctx>,
+        dtype: DType,
+        index: Value<'ctx>,
+    ) -> Value<'ctx> {
+        let size = self.int(index, dtype.size_in_bytes() as i64);
+        self.offset(pointer, self.imul(index, size))
+    }
+
+    /// Loads one value of a type.
+    pub(crate) fn load(
+        &self,
+        ty: BasicTypeEnum<'ctx>,
+        pointer: Value<'ctx>,
+        alignment: u32,
+    ) -> Value<'ctx> {
+        let loaded = built(
+            self.builder
+                .build_load(ty, pointer.into_pointer_value(), ""),
+        );
+        if let Some(instruction) = loaded.as_instruction_value() {
+            // Powers of two are all that callers pass, and all that is refused otherwise.
+            let _ = instruction.set_alignment(alignment);
+        }
+        loaded
+    }
+
+    /// Stores one value.
+    pub(crate) fn store(&self, pointer: Value<'ctx>, value: Value<'ctx>, alignment: u32) {
+        let store = built(
+            self.builder
+                .build_store(pointer.into_pointer_value(), value),
+        );
+        let _ = store.set_alignment(alignment);
+    }
+
+    /// Loads consecutive elements, aligned as elements are.
+    pub(crate) fn load_dtype(
+        &self,
+        dtype: DType,
+        n_lanes: u32,
+        pointer: Value<'ctx>,
+    ) -> Value<'ctx> {
+        let ty = self.ty(stored(dtype), n_lanes);
+        self.from_memory(dtype, self.load(ty, pointer, alignment(dtype)))
+    }
+
+    /// Stores consecutive elements, aligned as elements are.
+    pub(crate) fn store_dtype(&self, dtype: DType, pointer: Value<'ctx>, value: Value<'ctx>) {
+        self.store(pointer, self.to_memory(dtype, value), alignment(dtype));
+    }
+
+    /// Loads the elements whose lane of the mask is true, `otherwise` in the rest; memory behind
+    /// the rest is not touched. Vectors only.
+    pub(crate) fn masked_load_dtype(
+        &self,
+        dtype: DType,
+        pointer: Value<'ctx>,
+        mask: Value<'ctx>,
+        otherwise: Value<'ctx>,
+    ) -> Value<'ctx> {
+        let ty = self.ty(stored(dtype), lanes(mask));
+        let align = self.int_of(Elem::I32, 1, i64::from(alignment(dtype)));
+        let otherwise = self.to_memory(dtype, otherwise);
+        let loaded = self
+            .intrinsic(
+                "llvm.masked.load",
+                &[ty, self.ty(Elem::Pointer, 1)],
+                &[pointer, align, mask, otherwise],
+            )
+            .unwrap_or_else(|| unreachable!("a load has a value"));
+        self.from_memory(dtype, loaded)
+    }
+
+    /// Stores the elements whose lane of the mask is true. Vectors only.
+    pub(crate) fn masked_store_dtype(
+        &self,
+        dtype: DType,
+        pointer: Value<'ctx>,
+        value: Value<'ctx>,
+        mask: Value<'ctx>,
+    ) {
+        let value = self.to_memory(dtype, value);
+        let align = self.int_of(Elem::I32, 1, i64::from(alignment(dtype)));
+        self.intrinsic(
+            "llvm.masked.store",
+            &[value.get_type(), self.ty(Elem::Pointer, 1)],
+            &[value, pointer, align, mask],
+        );
+    }
+
+    /// Loads from a vector of addresses where the mask is true, `otherwise` in the rest.
+    pub(crate) fn gather_dtype(
+        &self,
+        dtype: DType,
+        pointers: Value<'ctx>,
+        mask: Value<'ctx>,
+        otherwise: Value<'ctx>,
+    ) -> Value<'ctx> {
+        let n_lanes = lanes(pointers);
+        let ty = self.ty(stored(dtype), n_lanes);
+        let align = self.int_of(Elem::I32, 1, i64::from(alignment(dtype)));
+        let otherwise = self.to_memory(dtype, otherwise);
+        let loaded = self
+            .intrinsic(
+                "llvm.masked.gather",
+                &[ty, self.ty(Elem::Pointer, n_lanes)],
+                &[pointers, align, mask, otherwise],
+            )
+            .unwrap_or_else(|| unreachable!("a load has a value"));
+        self.from_memory(dtype, loaded)
+    }
+
+    /// Stores to a vector of addresses where the mask is true, lane 0 first.
+    pub(crate) fn scatter_dtype(
+        &self,
+        dtype: DType,
+        pointers: Value<'ctx>,
+        value: Value<'ctx>,
+        mask: Value<'ctx>,
+    ) {
+        let value = self.to_memory(dtype, value);
+        let align = self.int_of(Elem::I32, 1, i64::from(alignment(dtype)));
+        self.intrinsic(
+            "llvm.masked.scatter",
+            &[value.get_type(), pointers.get_type()],
+            &[value, pointers, align, mask],
+        );
+    }
+
+    /// Memory on the stack, 64-byte aligned. Only for small, fixed sizes.
+    pub(crate) fn stack(&self, bytes: u32) -> Value<'ctx> {
+        // At the start of the function, where it is allocated once and not per iteration.
+        let builder = self.context().create_builder();
+        let entry = self
+            .function
+            .get_first_basic_block()
+            .unwrap_or_else(|| unreachable!("the function has a body"));
+        match entry.get_first_instruction() {
+            Some(first) => builder.position_before(&first),
+            None => builder.position_at_end(entry),
+        }
+        let ty = self.context().i8_type().array_type(bytes);
+        let pointer = built(builder.build_alloca(ty, ""));
+        if let Some(instruction) = pointer.as_instruction_value() {
+            let _ = instruction.set_alignment(64);
+        }
+        pointer.into()
+    }
+
+    /// Replaces the u32 at `pointer` by `value` if it is still 0; the first one wins.
+    pub(crate) fn set_if_zero(&self, pointer: Value<'ctx>, value: Value<'ctx>) {
+        let zero = self.context().i32_type().const_zero();
+        built(self.builder.build_cmpxchg(
+            pointer.into_pointer_value(),
+            zero,
+            value.into_int_value(),
+            AtomicOrdering::Monotonic,
+            AtomicOrdering::Monotonic,
+        ));
+    }
+
+    /// Asks for the cache line of an address that will be read soon.
+    pub(crate) fn prefetch(&self, pointer: Value<'ctx>) {
+        let number = |value| self.int_of(Elem::I32, 1, value);
+        // Read, keep in all levels, data.
+        self.intrinsic(
+            "llvm.prefetch",
+            &[self.ty(Elem::Pointer, 1)],
+            &[pointer, number(0), number(3), number(1)],
+        );
+    }
+
+    fn from_memory(&self, dtype: DType, value: Value<'ctx>) -> Value<'ctx> {
+        if dtype == DType::Bool && elem(value) == Elem::I8 {
+            self.icmp(IntPredicate::NE, value, self.int(value, 0))
+        } else {
+            value
+        }
+    }
+
+    fn to_memory(&self, dtype: DType, value: Value<'ctx>) -> Value<'ctx> {
+        if dtype == DType::Bool {
+            self.zext(value, Elem::I8)
+        } else {
+            value
+        }
+    }
+}
+
+/// How a dtype stands in memory.
+fn stored(dtype: DType) -> Elem {
+    match dtype {
+        DType::Bool => Elem::I8,
+        other => Elem::of(other),
+    }
+}
+
+fn alignment(dtype: DType) -> u32 {
+    dtype.size_in_bytes() as u32
+}

@@ -1,0 +1,64 @@
+//! What can go wrong between a kernel and its object code.
+
+use crate::target::IsaLevel;
+
+/// An error of this crate. Each variant names its code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LlvmError {
+    /// E0501: the linked LLVM cannot generate code for a level.
+    #[error("the linked LLVM has no code generator for `{level}`: {message}")]
+    Target {
+        /// The level asked for.
+        level: IsaLevel,
+        /// What LLVM said.
+        message: String,
+    },
+
+    /// E0502: the module that was built from a kernel is not valid; a fault of Kiln's.
+    #[error("kernel `{kernel}`: LLVM's verifier rejects the generated module: {message}")]
+    InvalidModule {
+        /// The kernel's name.
+        kernel: String,
+        /// What the verifier found.
+        message: String,
+    },
+
+    /// E0503: LLVM reported an error while it optimised or emitted.
+    #[error("kernel `{kernel}`: LLVM reports: {}", .diagnostics.join("; "))]
+    Diagnostics {
+        /// The kernel's name.
+        kernel: String,
+        /// Each error reported, in order.
+        diagnostics: Vec<String>,
+    },
+
+    /// E0504: an object with a symbol that the loader has no meaning for; a fault of Kiln's.
+    #[error("kernel `{kernel}`: the object code needs `{symbol}`, which no loader provides")]
+    UndefinedSymbol {
+        /// The kernel's name.
+        kernel: String,
+        /// The symbol.
+        symbol: String,
+    },
+
+    /// E0505: an operation that code generation does not know for these operands.
+    #[error("expected an operation on elements that code is generated for, found {what}")]
+    Unsupported {
+        /// The operation and its operands.
+        what: String,
+    },
+}
+
+impl LlvmError {
+    /// The error's stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            LlvmError::Target { .. } => "E0501",
+            LlvmError::InvalidModule { .. } => "E0502",
+            LlvmError::Diagnostics { .. } => "E0503",
+            LlvmError::UndefinedSymbol { .. } => "E0504",
+            LlvmError::Unsupported { .. } => "E0505",
+        }
+    }
+}

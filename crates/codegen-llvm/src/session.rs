@@ -1,0 +1,245 @@
+//! One compilation inside LLVM, from an empty module to bytes.
+//!
+//! LLVM's rules, kept here and nowhere else: targets are initialised once; every context has a
+//! handler that collects errors (without one LLVM would end the process); every module passes the
+//! verifier before any pass sees it, in release builds too; what LLVM made is dropped in the
+//! order machine, module, context. One context per compilation, so threads share nothing.
+
+use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
+
+use inkwell::OptimizationLevel;
+use inkwell::context::{AsContextRef, Context};
+use inkwell::llvm_sys::LLVMDiagnosticSeverity;
+use inkwell::llvm_sys::core::{
+    LLVMContextSetDiagnosticHandler, LLVMDisposeMessage, LLVMGetDiagInfoDescription,
+    LLVMGetDiagInfoSeverity,
+};
+use inkwell::llvm_sys::prelude::LLVMDiagnosticInfoRef;
+use inkwell::module::Module;
+use inkwell::passes::PassBuilderOptions;
+use inkwell::targets::{
+    CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetMachine,
+    TargetMachineOptions, TargetTriple,
+};
+
+use crate::crash::{self, CurrentKernel};
+use crate::error::LlvmError;
+use crate::module::ModuleBuilder;
+use crate::target::IsaLevel;
+
+/// What to compile, and into what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    /// The kernel's name, for errors and crash reports.
+    pub(crate) kernel: &'a str,
+    /// The kernel's text, for crash reports.
+    pub(crate) text: &'a str,
+    pub(crate) level: IsaLevel,
+    pub(crate) effort: Effort,
+    pub(crate) output: Output,
+}
+
+/// How much LLVM optimises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Effort {
+    /// No passes and the plainest instruction selection.
+    None,
+    /// What vector code needs that is already in its final form.
+    #[default]
+    Light,
+    /// LLVM's own `-O2`, its vectorisers left out.
+    Full,
+}
+
+/// What comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Output {
+    /// A relocatable ELF object.
+    Object,
+    /// LLVM's text, as generated.
+    Ir,
+    /// LLVM's text, after the passes.
+    OptimisedIr,
+    /// Assembly.
+    Assembly,
+}
+
+/// What a compilation is doing, for observers that attribute time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stage {
+    Build,
+    Verify,
+    Optimise,
+    Emit,
+}
+
+/// Builds a module, verifies it, optimises it and emits it.
+///
+/// `observe` is called as each stage begins.
+pub(crate) fn compile_module(
+    request: Request<'_>,
+    observe: &mut dyn FnMut(Stage),
+    build: impl FnOnce(&ModuleBuilder<'_>) -> Result<(), LlvmError>,
+) -> Result<Vec<u8>, LlvmError> {
+    initialise();
+    let _blame = CurrentKernel::set(request.kernel, request.text);
+    // Drop order is the reverse of declaration: machine, module (in `built`), context, errors.
+    let diagnostics = Box::new(Diagnostics::default());
+    let context = Context::create();
+    diagnostics.collect_from(&context);
+    let built = ModuleBuilder::new(&context, request.level);
+    let machine = machine(request.level, request.effort)?;
+    built.prepare(&machine);
+
+    observe(Stage::Build);
+    build(&built)?;
+    let module = built.module();
+    observe(Stage::Verify);
+    verify(request, module)?;
+    if request.output == Output::Ir {
+        return Ok(module.print_to_string().to_bytes().to_vec());
+    }
+    observe(Stage::Optimise);
+    optimise(request, module, &machine)?;
+    diagnostics.check(request.kernel)?;
+    if request.output == Output::OptimisedIr {
+        return Ok(module.print_to_string().to_bytes().to_vec());
+    }
+    observe(Stage::Emit);
+    let kind = match request.output {
+        Output::Assembly => FileType::Assembly,
+        _ => FileType::Object,
+    };
+    let emitted = machine.write_to_memory_buffer(module, kind);
+    diagnostics.check(request.kernel)?;
+    let emitted = emitted.map_err(|message| LlvmError::Diagnostics {
+        kernel: request.kernel.to_owned(),
+        diagnostics: vec![message.to_string()],
+    })?;
+    let bytes = emitted.as_slice();
+    // An assembly buffer may count the zero that ends it.
+    let bytes = match request.output {
+        Output::Assembly => bytes.strip_suffix(b"\0").unwrap_or(bytes),
+        _ => bytes,
+    };
+    Ok(bytes.to_vec())
+}
+
+fn initialise() {
+    static DONE: OnceLock<()> = OnceLock::new();
+    DONE.get_or_init(|| {
+        let config = InitializationConfig::default();
+        Target::initialize_x86(&config);
+        Target::initialize_aarch64(&config);
+        crash::install();
+    });
+}
+
+fn machine(level: IsaLevel, effort: Effort) -> Result<TargetMachine, LlvmError> {
+    let failed = |message: String| LlvmError::Target { level, message };
+    let triple = TargetTriple::create(level.triple());
+    let target = Target::from_triple(&triple).map_err(|message| failed(message.to_string()))?;
+    let options = TargetMachineOptions::default()
+        .set_cpu(level.cpu())
+        .set_features(level.features())
+        .set_level(match effort {
+            Effort::None => OptimizationLevel::None,
+            Effort::Light | Effort::Full => OptimizationLevel::Default,
+        })
+        .set_reloc_mode(RelocMode::PIC)
+        .set_code_model(CodeModel::Small);
+    target
+        .create_target_machine_from_options(&triple, options)
+        .ok_or_else(|| failed("no target machine".to_owned()))
+}
+
+fn verify(request: Request<'_>, module: &Module<'_>) -> Result<(), LlvmError> {
+    module.verify().map_err(|message| LlvmError::InvalidModule {
+        kernel: request.kernel.to_owned(),
+        message: message.to_string(),
+    })
+}
+
+fn optimise(
+    request: Request<'_>,
+    module: &Module<'_>,
+    machine: &TargetMachine,
+) -> Result<(), LlvmError> {
+    let passes = match request.effort {
+        Effort::None => return Ok(()),
+        // The code is vectorised already: what is left is to share what is computed twice, to
+        // simplify addresses and to take what does not change out of loops.
+        Effort::Light => "function(sroa,early-cse,instcombine,loop-mssa(licm),early-cse)",
+        Effort::Full => "default<O2>",
+    };
+    let options = PassBuilderOptions::create();
+    options.set_loop_vectorization(false);
+    options.set_loop_slp_vectorization(false);
+    module
+        .run_passes(passes, machine, options)
+        .map_err(|message| LlvmError::Diagnostics {
+            kernel: request.kernel.to_owned(),
+            diagnostics: vec![message.to_string()],
+        })
+}
+
+/// The errors that LLVM reported on one context.
+///
+/// Invariant: its address stays while the context lives, which has a pointer to it: it is boxed
+/// and dropped after the context.
+#[derive(Default)]
+struct Diagnostics {
+    errors: std::sync::Mutex<Vec<String>>,
+}
+
+impl Diagnostics {
+    fn collect_from(&self, context: &Context) {
+        let this: *const Diagnostics = self;
+        // SAFETY: the context is alive; the handler has the type asked for; `this` is valid until
+        // after the context is dropped (see the type), and is only read through a shared reference.
+        unsafe {
+            LLVMContextSetDiagnosticHandler(
+                context.as_ctx_ref(),
+                Some(on_diagnostic),
+                this.cast_mut().cast::<c_void>(),
+            );
+        }
+    }
+
+    fn check(&self, kernel: &str) -> Result<(), LlvmError> {
+        let mut errors = self.errors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(LlvmError::Diagnostics {
+            kernel: kernel.to_owned(),
+            diagnostics: std::mem::take(&mut errors),
+        })
+    }
+}
+
+extern "C" fn on_diagnostic(info: LLVMDiagnosticInfoRef, context: *mut c_void) {
+    // SAFETY: LLVM passes the information it reports, alive during the call, and the pointer
+    // given with the handler, which `collect_from` says is valid; the description is a string
+    // that ends in a zero and is freed once, with LLVM's own function.
+    let (severity, message, diagnostics) = unsafe {
+        let description = LLVMGetDiagInfoDescription(info);
+        let message = CStr::from_ptr(description).to_string_lossy().into_owned();
+        LLVMDisposeMessage(description);
+        (
+            LLVMGetDiagInfoSeverity(info),
+            message,
+            &*context.cast::<Diagnostics>(),
+        )
+    };
+    if matches!(severity, LLVMDiagnosticSeverity::LLVMDSError) {
+        let mut errors = diagnostics
+            .errors
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        errors.push(message);
+    } else {
+        tracing::debug!(message, "llvm.diagnostic");
+    }
+}

@@ -1,0 +1,33 @@
+//! Steps of a program that are no kernels: an executor implements them itself.
+
+use kiln_tensor::DType;
+use serde::{Deserialize, Serialize};
+
+/// An operation on whole tensors that the kernel form does not express. Operands and results are row-major.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Builtin {
+    /// `x -> values, indices: i64`: the first `results[0].shape[axis]` elements along `axis`, sorted; a NaN counts as
+    /// larger than all; of equal ones the earlier first. With a result as long as the operand it sorts.
+    TopK {
+        /// The axis.
+        axis: usize,
+        /// Largest first, or smallest.
+        largest: bool,
+    },
+    /// `x -> indices: i64[rank, capacity], count: i64[]`: where elements are not zero, in row-major order; the count is
+    /// also the size found. What lies beyond the count is 0.
+    NonZero,
+    /// `key: u64[2] -> u32[dims]`: Philox 4x32-10, as the interpreter has it.
+    RandomBits,
+}
+
+/// A tensor that a builtin reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuiltinOperand<'a> {
+    /// The elements.
+    pub dtype: DType,
+    /// The sizes.
+    pub shape: &'a [usize],
+}

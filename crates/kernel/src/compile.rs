@@ -1,0 +1,188 @@
+//! What a backend that compiles kernels is: [`KernelCompiler`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use kiln_symbolic_shape::Predicate;
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::Artifact;
+use crate::verified::VerifiedKernel;
+
+/// What to compile for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Target {
+    /// The backend: `llvm`, `cuda`.
+    pub backend: String,
+    /// The instruction set, by a name of the backend that stands for a list of features: `avx2+fma`.
+    pub level: String,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.backend, self.level)
+    }
+}
+
+/// How a backend arranges a kernel's loops: a name and numbers. Prints as `contraction(columns=2, rows=14)`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Schedule {
+    /// The backend's name for it.
+    pub name: String,
+    /// Its numbers.
+    pub parameters: BTreeMap<String, i64>,
+}
+
+/// The schedule that compiles any verified kernel: plain loops.
+pub const FALLBACK_SCHEDULE: &str = "fallback";
+
+impl Schedule {
+    /// A schedule without numbers.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            parameters: BTreeMap::new(),
+        }
+    }
+
+    /// The same with one more number.
+    #[must_use]
+    pub fn with(mut self, parameter: impl Into<String>, value: i64) -> Self {
+        self.parameters.insert(parameter.into(), value);
+        self
+    }
+
+    /// A number.
+    pub fn get(&self, parameter: &str) -> Option<i64> {
+        self.parameters.get(parameter).copied()
+    }
+
+    /// Whether it is the one that compiles anything.
+    pub fn is_fallback(&self) -> bool {
+        self.name == FALLBACK_SCHEDULE
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name)?;
+        for (position, (name, value)) in self.parameters.iter().enumerate() {
+            let open = if position == 0 { "(" } else { ", " };
+            write!(formatter, "{open}{name}={value}")?;
+        }
+        if self.parameters.is_empty() {
+            Ok(())
+        } else {
+            formatter.write_str(")")
+        }
+    }
+}
+
+/// A schedule that a backend offers for a kernel.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The schedule.
+    pub schedule: Schedule,
+    /// What must hold of the kernel's sizes for it to be right; empty for a generic one. Sizes are of the kernel's table.
+    pub predicate: Vec<Predicate>,
+    /// Buffers, by position, that it would rather have with their axes in another order in memory, outermost first.
+    pub layouts: Vec<(usize, Vec<usize>)>,
+    /// Estimated nanoseconds for a call at the kernel's hints, on one thread.
+    pub cost: f64,
+}
+
+/// A part of compiling, for whoever measures it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum CompilePhase {
+    /// Kernel to the backend's own form (LLVM IR, CUDA C).
+    Lower,
+    /// Checking that form.
+    Verify,
+    /// Optimising it.
+    Optimize,
+    /// Machine code from it.
+    Emit,
+}
+
+/// Is told which part of compiling begins and ends; clocks live above the backends.
+pub trait CompileObserver {
+    /// A part begins.
+    fn begin(&mut self, phase: CompilePhase);
+    /// The part that began last ends.
+    fn end(&mut self, phase: CompilePhase);
+}
+
+/// Watches nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl CompileObserver for Unobserved {
+    fn begin(&mut self, _phase: CompilePhase) {}
+    fn end(&mut self, _phase: CompilePhase) {}
+}
+
+/// A form of a compiled kernel that people read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Listing {
+    /// The backend's own form: LLVM IR, CUDA C.
+    Source,
+    /// Machine code, disassembled.
+    Assembly,
+}
+
+/// Why a kernel could not be compiled.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot compile kernel @{kernel} for {target} with {schedule}: {source}")]
+pub struct CompileError {
+    /// The kernel's name.
+    pub kernel: String,
+    /// What for.
+    pub target: Target,
+    /// How.
+    pub schedule: Schedule,
+    /// The stable code of the backend's error.
+    pub code: &'static str,
+    /// The backend's error.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// A backend: verified kernels in, artifacts out. Neither waits, spawns threads nor looks at a clock.
+pub trait KernelCompiler: Send + Sync {
+    /// The backend's name and the version of whatever makes its code: part of every key.
+    fn version(&self) -> String;
+
+    /// The target of the machine this runs on.
+    fn host(&self) -> Target;
+
+    /// Whether it compiles for a target.
+    fn supports(&self, target: &Target) -> bool;
+
+    /// The schedules it offers, best first; the last one is generic and takes every call of the kernel's contract.
+    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate>;
+
+    /// Compiles.
+    ///
+    /// # Errors
+    /// The backend's own, with the kernel's name.
+    fn compile(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        observer: &mut dyn CompileObserver,
+    ) -> Result<Artifact, CompileError>;
+
+    /// A kernel as a form for people.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    fn listing(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        listing: Listing,
+    ) -> Result<String, CompileError>;
+}

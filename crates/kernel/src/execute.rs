@@ -1,0 +1,210 @@
+//! What runs compiled kernels on a device: [`KernelExecutor`], and the [`Execution`] that one run of a program holds.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_tensor::{DType, Tensor};
+
+use crate::artifact::{Artifact, PackSpec};
+use crate::builtin::{Builtin, BuiltinOperand};
+use crate::pool::TaskPool;
+
+/// A kernel that can be launched; dropped when nothing runs in it.
+#[derive(Clone)]
+pub struct LoadedKernel(Arc<dyn Any + Send + Sync>);
+
+/// Memory of a device; freed when the last handle is gone.
+#[derive(Clone)]
+pub struct Memory {
+    handle: Arc<dyn Any + Send + Sync>,
+    bytes: usize,
+}
+
+impl LoadedKernel {
+    /// Wraps what an executor keeps of a kernel.
+    pub fn new(kernel: Arc<dyn Any + Send + Sync>) -> Self {
+        Self(kernel)
+    }
+
+    /// What the executor of type `T` kept.
+    pub fn downcast<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Debug for LoadedKernel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("LoadedKernel")
+    }
+}
+
+impl Memory {
+    /// Wraps what an executor keeps of `bytes` bytes of memory.
+    pub fn new(handle: Arc<dyn Any + Send + Sync>, bytes: usize) -> Self {
+        Self { handle, bytes }
+    }
+
+    /// How many bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What the executor of type `T` kept.
+    pub fn downcast<T: Any>(&self) -> Option<&T> {
+        self.handle.downcast_ref()
+    }
+
+    /// The handle, shared.
+    pub fn handle(&self) -> &Arc<dyn Any + Send + Sync> {
+        &self.handle
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Memory").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// A part of a device's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct MemorySlice<'a> {
+    /// The memory.
+    pub memory: &'a Memory,
+    /// Bytes from its start.
+    pub offset: usize,
+    /// How many bytes.
+    pub bytes: usize,
+}
+
+/// The numbers of one phase of a launch, evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseLaunch {
+    /// The number of tasks.
+    pub tasks: u64,
+    /// Bytes of scratch per task.
+    pub scratch: usize,
+}
+
+/// One launch of a kernel: everything evaluated, nothing to compute.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// The buffers, in the kernel's order. Written ones overlap no other, save for the artifact's `in_place` pairs.
+    pub buffers: &'a [MemorySlice<'a>],
+    /// Bytes that the code may touch from each buffer's start: the artifact's `buffers`, evaluated.
+    pub bytes: &'a [usize],
+    /// The artifact's `arguments`, evaluated.
+    pub arguments: &'a [i64],
+    /// The artifact's phases, evaluated.
+    pub phases: &'a [PhaseLaunch],
+    /// Bytes of scratch shared by all tasks.
+    pub shared_scratch: usize,
+}
+
+/// What generated code reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum FaultCause {
+    /// An index outside its buffer.
+    IndexOutOfRange,
+    /// An integer divided by zero.
+    DivisionByZero,
+}
+
+/// A fault of a launch: the first one is kept until the execution ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The launch, counted from the execution's start.
+    pub launch: usize,
+    /// What happened.
+    pub cause: FaultCause,
+    /// Which of the artifact's `fault_sites`.
+    pub site: usize,
+}
+
+/// Why an executor could not do something.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct ExecuteError {
+    /// The stable code of the executor's error.
+    pub code: &'static str,
+    /// Whether memory was short.
+    pub out_of_memory: bool,
+    /// The executor's error.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// A device: memory, loaded kernels, and executions.
+pub trait KernelExecutor: Send + Sync {
+    /// What it is, for people: `cpu`.
+    fn device(&self) -> String;
+
+    /// Bytes of the caches of level 1 to 3 that one core can count on.
+    fn caches(&self) -> [usize; 3];
+
+    /// Makes an artifact callable.
+    ///
+    /// # Errors
+    /// If the code is damaged, or asks for what is not allowed.
+    fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError>;
+
+    /// Memory, aligned to 64 bytes, its content not defined.
+    ///
+    /// # Errors
+    /// If it is short.
+    fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError>;
+
+    /// A tensor's elements, row-major; without a copy where the device reads host memory.
+    ///
+    /// # Errors
+    /// If memory is short.
+    fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError>;
+
+    /// A constant laid out as a kernel wants it.
+    ///
+    /// # Errors
+    /// If memory is short, or the specification does not fit the tensor.
+    fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError>;
+
+    /// A row-major tensor from memory; without a copy where the host reads the device's memory.
+    ///
+    /// # Errors
+    /// If memory is short, or the tensor does not lie within it.
+    fn download(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<Tensor, ExecuteError>;
+
+    /// The state of one run of a program at a time; to be reused by later ones.
+    fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution>;
+}
+
+/// One run of a program on a device: launches in order, and the first fault.
+pub trait Execution: Send {
+    /// Launches a kernel after everything launched before it.
+    ///
+    /// # Errors
+    /// If the launch does not fit the kernel: a buffer too small or missing.
+    fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError>;
+
+    /// Runs a builtin after everything launched before it; answers with the sizes it found.
+    ///
+    /// # Errors
+    /// If the operands do not fit it.
+    fn run_builtin(
+        &mut self,
+        builtin: &Builtin,
+        inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
+        outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
+    ) -> Result<Vec<i64>, ExecuteError>;
+
+    /// Waits for everything launched, and gives the first fault since the last call. What follows starts anew.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    fn finish(&mut self) -> Result<Option<Fault>, ExecuteError>;
+}

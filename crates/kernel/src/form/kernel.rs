@@ -1,0 +1,120 @@
+//! A kernel: symbols, buffers, axes, and what is done at each point of the outer axes.
+//!
+//! Plain data, made by [`KernelBuilder`](super::KernelBuilder) and not changed afterwards. That it means
+//! something is for the verifier to say; here ids are in range and operands come before their users.
+
+use cranelift_entity::PrimaryMap;
+use kiln_symbolic_shape::DimTable;
+use kiln_tensor::DType;
+
+use super::buffer::Buffer;
+use super::ids::{AxisId, BufferId, NodeId, StageId};
+use super::item::{Axes, Axis, Item, Stage};
+use super::node::Node;
+
+/// A kernel in the form between fusion and the backends.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    pub(crate) name: String,
+    pub(crate) dims: DimTable,
+    pub(crate) buffers: PrimaryMap<BufferId, Buffer>,
+    pub(crate) axes: PrimaryMap<AxisId, Axis>,
+    pub(crate) nodes: PrimaryMap<NodeId, NodeData>,
+    pub(crate) stages: PrimaryMap<StageId, Stage>,
+    pub(crate) outer: Axes,
+    pub(crate) items: Vec<Item>,
+}
+
+/// A node with its dtype.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeData {
+    /// The node.
+    pub node: Node,
+    /// The dtype of its value.
+    pub dtype: DType,
+}
+
+impl Kernel {
+    /// Its name, without the `@`. For people: it is no part of the key.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same kernel under another name.
+    #[must_use]
+    pub fn renamed(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Its sizes: the symbols, in the order in which their values are passed, and what is known of them.
+    pub fn dims(&self) -> &DimTable {
+        &self.dims
+    }
+
+    /// The buffers, in the order in which they are passed.
+    pub fn buffers(&self) -> &PrimaryMap<BufferId, Buffer> {
+        &self.buffers
+    }
+
+    /// A buffer.
+    pub fn buffer(&self, id: BufferId) -> &Buffer {
+        &self.buffers[id]
+    }
+
+    /// The axes, outer and inner.
+    pub fn axes(&self) -> &PrimaryMap<AxisId, Axis> {
+        &self.axes
+    }
+
+    /// An axis.
+    pub fn axis(&self, id: AxisId) -> &Axis {
+        &self.axes[id]
+    }
+
+    /// The nodes, each after those it uses.
+    pub fn nodes(&self) -> &PrimaryMap<NodeId, NodeData> {
+        &self.nodes
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id].node
+    }
+
+    /// The dtype of a node's value.
+    pub fn dtype(&self, id: NodeId) -> DType {
+        self.nodes[id].dtype
+    }
+
+    /// The stages.
+    pub fn stages(&self) -> &PrimaryMap<StageId, Stage> {
+        &self.stages
+    }
+
+    /// A stage.
+    pub fn stage(&self, id: StageId) -> &Stage {
+        &self.stages[id]
+    }
+
+    /// The dtype of a stage's local.
+    pub fn stage_dtype(&self, id: StageId) -> DType {
+        use super::item::StageOperation;
+        let stage = &self.stages[id];
+        match &stage.operation {
+            StageOperation::Map => self.dtype(stage.value),
+            StageOperation::Reduce { reduction, .. } if reduction.is_arg() => DType::I64,
+            StageOperation::Reduce { accumulator, .. } => *accumulator,
+        }
+    }
+
+    /// The outer axes: independent points, outermost first.
+    pub fn outer(&self) -> &[AxisId] {
+        &self.outer
+    }
+
+    /// What is done at each outer point, in order.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+}

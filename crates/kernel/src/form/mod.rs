@@ -1,0 +1,15 @@
+//! The data model of a kernel.
+
+mod buffer;
+mod builder;
+mod ids;
+mod item;
+mod kernel;
+mod node;
+
+pub use buffer::{Buffer, Dims, Role};
+pub use builder::KernelBuilder;
+pub use ids::{AxisId, BufferId, NodeId, StageId};
+pub use item::{Axes, Axis, Carry, Combine, Extent, Item, Reduction, Stage, StageOperation, Store};
+pub use kernel::{Kernel, NodeData};
+pub use node::{Load, LoadGuard, Node, Nodes};

@@ -1,0 +1,108 @@
+//! Code of an object in memory, ready to be called.
+//!
+//! An entry is reached through the [`LoadedCode`] that owns its memory, so whoever calls it holds
+//! that memory: it is freed when the last owner is gone, which no call outlives.
+#![allow(unsafe_code, reason = "a call into compiled code can only be vouched for")]
+
+use crate::error::NativeError;
+use crate::launch_arguments::{LaunchArguments, Phase};
+use crate::link::{Layout, link};
+use crate::memory::{ExecutableMemory, WritableMemory, page_size};
+use crate::object::Object;
+use crate::relocate::Machine;
+
+/// Code that can be called, and the memory it is in.
+#[derive(Debug)]
+pub struct LoadedCode {
+    entries: Vec<Phase>,
+    memory: ExecutableMemory,
+}
+
+impl LoadedCode {
+    /// Loads a relocatable ELF object and finds its `entries`.
+    ///
+    /// Damaged bytes are an error. Bytes that are an object are believed: what the code does is the
+    /// compiler's word, so an object from a file comes with a digest that was checked.
+    pub fn load(object: &[u8], entries: &[&str]) -> Result<Self, NativeError> {
+        let machine = machine_of(object)?;
+        let object = Object::read(object)?;
+        debug_assert_eq!(object.machine, machine);
+        let layout = Layout::of(&object, page_size())?;
+        let places = entries.iter().map(|&entry| {
+            let place = object.functions.get(entry);
+            let &(section, offset) = place.ok_or_else(|| NativeError::Entry {
+                entry: entry.to_owned(),
+            })?;
+            Ok(layout.offset_of(section, offset))
+        });
+        let places: Vec<u64> = places.collect::<Result<_, NativeError>>()?;
+        // An object without code exports no entry; one page keeps the mapping from being empty.
+        let mut memory = WritableMemory::map(layout.total.max(page_size()))?;
+        let base = memory.address();
+        link(&object, &layout, base, &mut memory.bytes_mut()[..layout.total])?;
+        let memory = memory.seal(layout.code)?;
+        let entry_at = |&offset: &u64| {
+            let pointer = memory.pointer(offset).ok_or_else(|| {
+                NativeError::damaged("a function that starts where its section ends")
+            })?;
+            // SAFETY: the pointer is not null and points into memory that stays mapped and
+            // executable as long as `self`. That it has this signature only a call relies on.
+            Ok(unsafe { std::mem::transmute::<*mut std::ffi::c_void, Phase>(pointer.as_ptr()) })
+        };
+        let entries = places.iter().map(entry_at);
+        Ok(Self {
+            entries: entries.collect::<Result<_, NativeError>>()?,
+            memory,
+        })
+    }
+
+    /// How many entries were asked for.
+    pub fn n_entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The bytes of memory it takes, constants and the rest of the pages included.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Runs the tasks `first..last` of an entry, given by its place among the entries asked for.
+    ///
+    /// # Panics
+    /// When there is no such entry.
+    ///
+    /// # Safety
+    /// The object came from Kiln's compiler, and the call keeps its contract: every buffer of
+    /// `args` is as large as the kernel's declaration says for these sizes and is aligned for its
+    /// elements; what the kernel writes nobody else touches meanwhile, other tasks of the same
+    /// launch apart; `shared` and `scratch` are as large as the artifact says and 64-byte aligned;
+    /// `scratch` belongs to this call; `fault` is a valid `u32` that is accessed atomically;
+    /// `first..last` are tasks of the phase, and every task of the phases before is done.
+    pub unsafe fn call(
+        &self,
+        entry: usize,
+        args: &LaunchArguments,
+        scratch: *mut u8,
+        first: u64,
+        last: u64,
+    ) {
+        let phase = self.entries[entry];
+        // SAFETY: `&self` keeps the code mapped during the call; the rest is the caller's promise.
+        unsafe { phase(args, scratch, first, last) }
+    }
+}
+
+/// The machine of an object, which must be this one.
+fn machine_of(object: &[u8]) -> Result<Machine, NativeError> {
+    let number = object.get(18..20).and_then(|bytes| bytes.try_into().ok());
+    let found = number
+        .map(u16::from_le_bytes)
+        .ok_or_else(|| NativeError::damaged("fewer bytes than a header"))?;
+    match (Machine::from_elf(found), Machine::host()) {
+        (Some(machine), Some(host)) if machine == host => Ok(machine),
+        _ => Err(NativeError::Machine {
+            expected: std::env::consts::ARCH,
+            found,
+        }),
+    }
+}

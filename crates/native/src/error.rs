@@ -1,0 +1,135 @@
+//! What can go wrong between object bytes and a kernel's results.
+
+use std::fmt;
+
+/// An error of this crate. Each variant names its code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NativeError {
+    /// E0850: bytes that are no whole relocatable ELF object.
+    #[error("expected a relocatable 64-bit ELF object, found {found}; compile the kernel again")]
+    Damaged {
+        /// What is wrong with the bytes.
+        found: String,
+    },
+
+    /// E0851: an object for another machine than the one it is loaded on.
+    #[error("expected an object for {expected}, found ELF machine {found}")]
+    Machine {
+        /// This machine.
+        expected: &'static str,
+        /// The machine number in the object's header.
+        found: u16,
+    },
+
+    /// E0852: a section that a kernel has no use for.
+    #[error("section {} {why}; kernels hold code and constants alone", Quoted(.section))]
+    Section {
+        /// The section's name.
+        section: String,
+        /// What it is.
+        why: &'static str,
+    },
+
+    /// E0853: an undefined symbol that is none of the functions a kernel may call.
+    #[error("undefined symbol {}; a kernel may call {} alone", Quoted(.symbol), crate::host_functions::NAMES.join(", "))]
+    UndefinedSymbol {
+        /// The symbol's name.
+        symbol: String,
+    },
+
+    /// E0854: a symbol of a kind that kernels do not have.
+    #[error("symbol {} {why}; expected code or constants", Quoted(.symbol))]
+    Symbol {
+        /// The symbol's name.
+        symbol: String,
+        /// What it is.
+        why: &'static str,
+    },
+
+    /// E0855: a relocation of a kind that is not supported.
+    #[error("relocation kind {kind} in section {} is not supported", Quoted(.section))]
+    RelocationKind {
+        /// The number of the kind.
+        kind: u32,
+        /// The section that is relocated.
+        section: String,
+    },
+
+    /// E0856: a relocation whose value does not fit, or whose place is no place.
+    #[error("relocation kind {kind} at {offset:#x} of section {}: {why}", Quoted(.section))]
+    Relocation {
+        /// The number of the kind.
+        kind: u32,
+        /// Where in the section.
+        offset: u64,
+        /// The section that is relocated.
+        section: String,
+        /// What is wrong.
+        why: String,
+    },
+
+    /// E0857: an entry that the object does not export as a function.
+    #[error("expected the object to export the function {}, found none", Quoted(.entry))]
+    Entry {
+        /// The entry's name.
+        entry: String,
+    },
+
+    /// E0858: the system gives no memory for code, or refuses to make it executable.
+    #[error("the system refuses {bytes} bytes of memory for code: {cause}")]
+    CodeMemory {
+        /// How much was asked for.
+        bytes: usize,
+        /// The system's answer.
+        cause: std::io::Error,
+    },
+
+    /// E0859: an object that is larger than any kernel's.
+    #[error("{what} of an object: given {given}, limit {limit}")]
+    Limit {
+        /// What is limited.
+        what: &'static str,
+        /// How much there is.
+        given: u64,
+        /// How much there may be.
+        limit: u64,
+    },
+}
+
+impl NativeError {
+    /// The stable code of the error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Damaged { .. } => "E0850",
+            Self::Machine { .. } => "E0851",
+            Self::Section { .. } => "E0852",
+            Self::UndefinedSymbol { .. } => "E0853",
+            Self::Symbol { .. } => "E0854",
+            Self::RelocationKind { .. } => "E0855",
+            Self::Relocation { .. } => "E0856",
+            Self::Entry { .. } => "E0857",
+            Self::CodeMemory { .. } => "E0858",
+            Self::Limit { .. } => "E0859",
+        }
+    }
+
+    /// A damaged object.
+    pub(crate) fn damaged(found: impl fmt::Display) -> Self {
+        Self::Damaged {
+            found: found.to_string(),
+        }
+    }
+}
+
+/// A name out of an object, with control characters escaped and not at any length.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const LONGEST: usize = 80;
+        let shown: String = self.0.chars().take(LONGEST).collect();
+        let rest = if shown.len() < self.0.len() { "…" } else { "" };
+        write!(f, "`{}{rest}`", shown.escape_debug())
+    }
+}

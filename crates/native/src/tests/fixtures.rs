@@ -1,0 +1,101 @@
+//! The objects that the tests load: a compiler's, and ones made piece by piece.
+
+use object::write::{Object, Relocation, Symbol, SymbolId, SymbolSection};
+use object::{Architecture, BinaryFormat, Endianness, SectionFlags, SectionKind};
+use object::{RelocationFlags, SymbolFlags, SymbolKind, SymbolScope};
+
+/// A compiler's object for x86-64.
+pub(super) const X86_64: &[u8] = include_bytes!("../../tests/fixtures/kernels.x86_64.o");
+
+/// A compiler's object for 64-bit Arm.
+pub(super) const AARCH64: &[u8] = include_bytes!("../../tests/fixtures/kernels.aarch64.o");
+
+/// The compiler's object for this machine.
+pub(super) fn host() -> &'static [u8] {
+    if cfg!(target_arch = "x86_64") {
+        X86_64
+    } else {
+        AARCH64
+    }
+}
+
+/// An object made piece by piece: one section of code, `entry` at its start.
+pub(super) struct Made {
+    pub(super) object: Object<'static>,
+    pub(super) text: object::write::SectionId,
+}
+
+impl Made {
+    /// An object for x86-64 with this code.
+    pub(super) fn x86_64(code: &[u8]) -> Self {
+        Self::new(Architecture::X86_64, code)
+    }
+
+    /// An object with this code.
+    pub(super) fn new(machine: Architecture, code: &[u8]) -> Self {
+        let mut object = Object::new(BinaryFormat::Elf, machine, Endianness::Little);
+        let text = object.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
+        object.append_section_data(text, code, 16);
+        let mut made = Self { object, text };
+        made.symbol("entry", SymbolKind::Text, SymbolSection::Section(text), 0);
+        made
+    }
+
+    /// Adds a section with its flags as they are; its symbol.
+    pub(super) fn section(
+        &mut self,
+        name: &str,
+        kind: SectionKind,
+        flags: u32,
+        bytes: &[u8],
+    ) -> SymbolId {
+        let name = name.as_bytes().to_vec();
+        let section = self.object.add_section(Vec::new(), name, kind);
+        self.object.append_section_data(section, bytes, 8);
+        self.object.section_mut(section).flags = SectionFlags::Elf {
+            sh_flags: u64::from(flags),
+        };
+        self.object.section_symbol(section)
+    }
+
+    /// Adds a global symbol.
+    pub(super) fn symbol(
+        &mut self,
+        name: &str,
+        kind: SymbolKind,
+        section: SymbolSection,
+        value: u64,
+    ) -> SymbolId {
+        self.object.add_symbol(Symbol {
+            name: name.as_bytes().to_vec(),
+            value,
+            size: 0,
+            kind,
+            scope: SymbolScope::Dynamic,
+            weak: false,
+            section,
+            flags: SymbolFlags::None,
+        })
+    }
+
+    /// Adds a symbol that another object is to define.
+    pub(super) fn undefined(&mut self, name: &str) -> SymbolId {
+        self.symbol(name, SymbolKind::Unknown, SymbolSection::Undefined, 0)
+    }
+
+    /// Adds a relocation of the code.
+    pub(super) fn relocation(&mut self, kind: u32, offset: u64, symbol: SymbolId, addend: i64) {
+        let relocation = Relocation {
+            offset,
+            symbol,
+            addend,
+            flags: RelocationFlags::Elf { r_type: kind },
+        };
+        self.object.add_relocation(self.text, relocation).unwrap();
+    }
+
+    /// The object's bytes.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.object.write().unwrap()
+    }
+}

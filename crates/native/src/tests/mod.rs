@@ -1,0 +1,7 @@
+//! Tests across the crate's files: real objects loaded and run, strange and damaged ones refused.
+
+mod damaged;
+mod fixtures;
+mod linked;
+mod refused;
+mod running;
