@@ -2,7 +2,10 @@
 //!
 //! An entry is reached through the [`LoadedCode`] that owns its memory, so whoever calls it holds
 //! that memory: it is freed when the last owner is gone, which no call outlives.
-#![allow(unsafe_code, reason = "a call into compiled code can only be vouched for")]
+#![allow(
+    unsafe_code,
+    reason = "a call into compiled code can only be vouched for"
+)]
 
 use crate::error::NativeError;
 use crate::launch_arguments::{LaunchArguments, Phase};
@@ -39,7 +42,12 @@ impl LoadedCode {
         // An object without code exports no entry; one page keeps the mapping from being empty.
         let mut memory = WritableMemory::map(layout.total.max(page_size()))?;
         let base = memory.address();
-        link(&object, &layout, base, &mut memory.bytes_mut()[..layout.total])?;
+        link(
+            &object,
+            &layout,
+            base,
+            &mut memory.bytes_mut()[..layout.total],
+        )?;
         let memory = memory.seal(layout.code)?;
         let entry_at = |&offset: &u64| {
             let pointer = memory.pointer(offset).ok_or_else(|| {

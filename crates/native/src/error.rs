@@ -129,7 +129,11 @@ impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const LONGEST: usize = 80;
         let shown: String = self.0.chars().take(LONGEST).collect();
-        let rest = if shown.len() < self.0.len() { "…" } else { "" };
+        let rest = if shown.len() < self.0.len() {
+            "…"
+        } else {
+            ""
+        };
         write!(f, "`{}{rest}`", shown.escape_debug())
     }
 }

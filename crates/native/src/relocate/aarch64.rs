@@ -76,9 +76,7 @@ pub(crate) fn apply(
             let value = signed(multiple_of(4, distance)?, 14, distance)?;
             insert(bytes, place, 14, 5, value)
         }
-        elf::R_AARCH64_ADR_PREL_LO21 => {
-            insert_adr(bytes, place, signed(distance, 21, distance)?)
-        }
+        elf::R_AARCH64_ADR_PREL_LO21 => insert_adr(bytes, place, signed(distance, 21, distance)?),
         elf::R_AARCH64_ADR_PREL_PG_HI21 | elf::R_AARCH64_ADR_GOT_PAGE => {
             insert_adr(bytes, place, signed(pages, 21, distance)?)
         }
@@ -141,7 +139,12 @@ fn insert(
 /// Puts 21 bits where `adr` and `adrp` hold them: the low two at bit 29, the others at bit 5.
 fn insert_adr(bytes: &mut [u8], place: u64, value: u32) -> Result<(), RelocationFault> {
     let mask = 0x60ff_ffe0;
-    replace(bytes, place, mask, (value & 3) << 29 | (value >> 2) << 5)
+    replace(
+        bytes,
+        place,
+        mask,
+        ((value & 3) << 29) | ((value >> 2) << 5),
+    )
 }
 
 fn replace(bytes: &mut [u8], place: u64, mask: u32, value: u32) -> Result<(), RelocationFault> {
@@ -150,7 +153,7 @@ fn replace(bytes: &mut [u8], place: u64, mask: u32, value: u32) -> Result<(), Re
         return Err(RelocationFault::Place);
     }
     let kept = u32::from_le_bytes(*instruction) & !mask;
-    write(bytes, (kept | value & mask).to_le_bytes())
+    write(bytes, (kept | (value & mask)).to_le_bytes())
 }
 
 #[cfg(test)]
@@ -190,7 +193,12 @@ mod tests {
             ),
             (elf::R_AARCH64_TSTBR14, 0x3618_0000, at + 16, 0x3618_0080),
             // adr x0, #5, adrp x8, #-0x1000 and #0x3000
-            (elf::R_AARCH64_ADR_PREL_LO21, 0x1000_0000, at + 5, 0x3000_0020),
+            (
+                elf::R_AARCH64_ADR_PREL_LO21,
+                0x1000_0000,
+                at + 5,
+                0x3000_0020,
+            ),
             (
                 elf::R_AARCH64_ADR_PREL_PG_HI21,
                 0x9000_0008,
@@ -301,7 +309,9 @@ mod tests {
 
     #[test]
     fn values_beyond_the_field_are_refused() {
-        let far = |kind, distance: i64| applied(kind, 0, 1 << 40, (1u64 << 40).wrapping_add_signed(distance));
+        let far = |kind, distance: i64| {
+            applied(kind, 0, 1 << 40, (1u64 << 40).wrapping_add_signed(distance))
+        };
         for (kind, bits) in [
             (elf::R_AARCH64_CALL26, 27),
             (elf::R_AARCH64_CONDBR19, 20),
@@ -311,10 +321,17 @@ mod tests {
         ] {
             let limit = 1i64 << bits;
             assert!(far(kind, -limit).is_ok(), "{kind}");
-            assert_eq!(far(kind, limit), Err(RelocationFault::Range(limit)), "{kind}");
+            assert_eq!(
+                far(kind, limit),
+                Err(RelocationFault::Range(limit)),
+                "{kind}"
+            );
             assert!(far(kind, -limit - 4096).is_err(), "{kind}");
         }
-        assert_eq!(far(elf::R_AARCH64_CALL26, 2), Err(RelocationFault::Range(2)));
+        assert_eq!(
+            far(elf::R_AARCH64_CALL26, 2),
+            Err(RelocationFault::Range(2))
+        );
         assert!(applied(elf::R_AARCH64_LDST64_ABS_LO12_NC, 0, 0, 4).is_err());
     }
 
@@ -322,10 +339,7 @@ mod tests {
     fn places_that_are_no_instruction() {
         let place = RelocationFault::Place;
         assert_eq!(applied(elf::R_AARCH64_CALL26, 0, 2, 6), Err(place));
-        assert_eq!(
-            apply(elf::R_AARCH64_CALL26, &mut [0; 3], 0, 0),
-            Err(place)
-        );
+        assert_eq!(apply(elf::R_AARCH64_CALL26, &mut [0; 3], 0, 0), Err(place));
         assert_eq!(reference(elf::R_AARCH64_TLS_TPREL), None);
         assert_eq!(reference(elf::R_AARCH64_NONE), Some(Reference::Nothing));
     }

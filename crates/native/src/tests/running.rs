@@ -30,7 +30,10 @@ fn pointer<T>(values: &mut [T]) -> *mut u8 {
 fn constants_are_reached() {
     let mut x = [1.0f32, 2.0, 3.0, 4.0, 5.0];
     let mut y = [0.0f32; 5];
-    assert_eq!(run("scale", &mut [pointer(&mut x), pointer(&mut y)], &[], 5), 0);
+    assert_eq!(
+        run("scale", &mut [pointer(&mut x), pointer(&mut y)], &[], 5),
+        0
+    );
     assert_eq!(y, [1.4, 20.4, 300.4, 4000.4, 5.4]);
 }
 
@@ -51,7 +54,7 @@ fn the_first_fault_is_reported() {
     let mut y = [9.0f32; 4];
     let buffers = &mut [pointer(&mut x), pointer(&mut index), pointer(&mut y)];
     assert_eq!(run("gather", buffers, &[3], 2), 0);
-    assert_eq!(run("gather", buffers, &[3], 4), 7 << 8 | 1);
+    assert_eq!(run("gather", buffers, &[3], 4), (7 << 8) | 1);
     assert_eq!(y, [3.0, 1.0, 0.0, 0.0]);
 }
 
@@ -64,10 +67,10 @@ fn entries_are_called_by_their_place() {
     let mut y = [0.0f32];
     let buffers = [pointer(&mut x), pointer(&mut y)];
     let mut shared = [0u128; 4];
-    let mut fault = 0;
+    let (sizes, mut fault) = ([2i64], 0);
     let args = LaunchArguments {
         buffers: buffers.as_ptr(),
-        sizes: [2i64].as_ptr(),
+        sizes: sizes.as_ptr(),
         shared: shared.as_mut_ptr().cast(),
         fault: &mut fault,
     };

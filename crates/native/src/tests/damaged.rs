@@ -1,0 +1,60 @@
+//! Objects cut short, with bits flipped and with bytes replaced: an error or an image, never worse.
+
+use super::fixtures::{AARCH64, X86_64};
+use crate::error::NativeError;
+use crate::link::{Layout, link};
+use crate::object::Object;
+use proptest::prelude::*;
+
+/// Everything that loading does before memory is asked for.
+fn linked(bytes: &[u8]) -> Result<(), NativeError> {
+    let object = Object::read(bytes)?;
+    let layout = Layout::of(&object, 4096)?;
+    link(
+        &object,
+        &layout,
+        0x7f12_3456_7000,
+        &mut vec![0; layout.total],
+    )
+}
+
+#[test]
+fn objects_cut_at_every_length_are_refused() {
+    for whole in [X86_64, AARCH64] {
+        for length in 0..whole.len() {
+            let error = linked(&whole[..length]).unwrap_err();
+            assert_eq!(error.code(), "E0850", "{length}: {error}");
+        }
+        linked(whole).unwrap();
+    }
+}
+
+#[test]
+fn objects_with_any_bit_flipped_are_linked_or_refused() {
+    for whole in [X86_64, AARCH64] {
+        let mut bytes = whole.to_vec();
+        let mut refused = 0;
+        for bit in 0..whole.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            refused += usize::from(linked(&bytes).is_err());
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        // Headers and tables are a good part of a small object.
+        assert!(refused > 1000, "{refused}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn objects_with_bytes_replaced_are_linked_or_refused(
+        arm in any::<bool>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(vec![0u8, 1, 4, 0x7f, 0x80, 0xff])), 1..12),
+    ) {
+        let mut bytes = if arm { AARCH64 } else { X86_64 }.to_vec();
+        for (at, byte) in changes {
+            let length = bytes.len();
+            bytes[at.index(length)] = byte;
+        }
+        let _ = linked(&bytes);
+    }
+}
