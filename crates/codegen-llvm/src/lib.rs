@@ -1,1 +1,20 @@
 //! Kernels to object code for CPUs, through LLVM.
+
+mod crash;
+mod error;
+mod target;
+
+mod emit;
+mod module;
+mod object;
+mod session;
+
+mod math;
+mod scalar_ops;
+
+#[cfg(test)]
+mod testing;
+
+pub use crash::{CrashReport, set_crash_report};
+pub use error::LlvmError;
+pub use target::{IsaLevel, UnknownIsaLevel};

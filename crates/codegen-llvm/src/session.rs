@@ -26,6 +26,7 @@ use inkwell::targets::{
 use crate::crash::{self, CurrentKernel};
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
+use crate::object;
 use crate::target::IsaLevel;
 
 /// What to compile, and into what.
@@ -123,6 +124,9 @@ pub(crate) fn compile_module(
         Output::Assembly => bytes.strip_suffix(b"\0").unwrap_or(bytes),
         _ => bytes,
     };
+    if request.output == Output::Object {
+        object::check_symbols(request.kernel, bytes)?;
+    }
     Ok(bytes.to_vec())
 }
 

@@ -65,4 +65,7 @@ pub use limits::DimLimits;
 pub use prove::{Fuel, Proof};
 pub use range::DimRange;
 pub use shape::{SymbolicShape, Unification};
-pub use table::{DimDisplay, DimImport, DimTable, PredicateDisplay, ShapeDisplay};
+pub use table::{
+    DimDisplay, DimExpression, DimFactor, DimImport, DimTable, DimTerm, PredicateDisplay,
+    ShapeDisplay,
+};

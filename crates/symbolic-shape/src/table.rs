@@ -15,6 +15,7 @@ mod check;
 mod display;
 mod divide;
 mod evaluate;
+mod expression;
 mod extremum;
 mod import;
 mod intern;
@@ -24,6 +25,7 @@ mod substitute;
 mod symbols;
 
 pub use display::{DimDisplay, PredicateDisplay, ShapeDisplay};
+pub use expression::{DimExpression, DimFactor, DimTerm};
 pub use import::DimImport;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,6 +1,6 @@
 //! Arithmetic, comparison, selection and conversion, lane by lane.
 
-use inkwell::types::BasicType as _;
+use inkwell::types::{BasicType as _, BasicTypeEnum};
 use inkwell::values::{BasicValue as _, FastMathFlags, InstructionOpcode};
 use inkwell::{FloatPredicate, IntPredicate};
 
@@ -182,6 +182,46 @@ impl<'ctx> Emitter<'_, 'ctx> {
 
     pub(crate) fn umax(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
         self.intrinsic_value("llvm.umax", &[a, b])
+    }
+
+    /// The smaller one; NaN if either is, and -0 is less than +0.
+    pub(crate) fn minimum(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        self.intrinsic_value("llvm.minimum", &[a, b])
+    }
+
+    /// The larger one; NaN if either is, and +0 is more than -0.
+    pub(crate) fn maximum(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
+        self.intrinsic_value("llvm.maximum", &[a, b])
+    }
+
+    /// f16 bits to f32. Only for levels that have the instruction.
+    pub(crate) fn f16_to_f32(&self, bits: Value<'ctx>) -> Value<'ctx> {
+        let half = built(self.builder.build_cast(
+            InstructionOpcode::BitCast,
+            bits,
+            self.f16_type_like(bits),
+            "",
+        ));
+        self.cast(InstructionOpcode::FPExt, half, Elem::F32)
+    }
+
+    /// f32 to f16 bits. Only for levels that have the instruction.
+    pub(crate) fn f32_to_f16(&self, x: Value<'ctx>) -> Value<'ctx> {
+        let half = built(self.builder.build_cast(
+            InstructionOpcode::FPTrunc,
+            x,
+            self.f16_type_like(x),
+            "",
+        ));
+        self.cast(InstructionOpcode::BitCast, half, Elem::I16)
+    }
+
+    fn f16_type_like(&self, like: Value<'ctx>) -> BasicTypeEnum<'ctx> {
+        let scalar = self.context().f16_type();
+        match lanes(like) {
+            1 => scalar.into(),
+            n_lanes => scalar.vec_type(n_lanes).into(),
+        }
     }
 
     /// The number of zero bits above the highest one; the width for 0.

@@ -6,39 +6,30 @@
 
 use inkwell::IntPredicate;
 use inkwell::AtomicOrdering;
-use inkwell::types::BasicTypeEnum;
-use inkwell::values::BasicValue as _;
+use inkwell::llvm_sys::core::LLVMBuildGEP2;
+use inkwell::types::{AsTypeRef as _, BasicTypeEnum};
+use inkwell::values::{AsValueRef as _, BasicValue as _};
 
 use kiln_tensor::DType;
 
 use super::{Elem, Emitter, Value, built, elem, lanes};
 
 impl<'ctx> Emitter<'_, 'ctx> {
-    /// The address `bytes` (an i64 or a vector of them) past a pointer.
+    /// The address so many bytes past a pointer. Either may be a vector, of i64 and of pointers.
     pub(crate) fn offset(&self, pointer: Value<'ctx>, bytes: Value<'ctx>) -> Value<'ctx> {
-        let i8_type = self.context().i8_type();
-        match bytes {
-            Value::VectorValue(bytes) => {
-                // SAFETY: an address is only computed; what is loaded from it is the caller's to
-                // keep in bounds, as every kernel that passed its verifier does.
-                let pointers = unsafe {
-                    self.builder
-                        .build_gep(i8_type, splat_pointer(self, pointer, bytes.get_type().get_size()), bytes, "")
-                };
-                pointers.map_or_else(|error| unreachable!("the emitter has a position: {error}"), Into::into)
-            }
-            bytes => {
-                // SAFETY: as above.
-                let pointer = unsafe {
-                    self.builder.build_gep(
-                        i8_type,
-                        pointer.into_pointer_value(),
-                        &[bytes.into_int_value()],
-                        "",
-                    )
-                };
-                built(pointer).into()
-            }
+        let mut indices = [bytes.as_value_ref()];
+        // SAFETY: the builder, the type and both values are alive and of one context, the list of
+        // indices is as long as said, and the name ends in a zero. Only an address is computed:
+        // what is read or written there is the caller's to keep in bounds.
+        unsafe {
+            Value::new(LLVMBuildGEP2(
+                self.builder.as_mut_ptr(),
+                self.context().i8_type().as_type_ref(),
+                pointer.as_value_ref(),
+                indices.as_mut_ptr(),
+                1,
+                c"".as_ptr(),
+            ))
         }
     }
 

@@ -259,7 +259,7 @@ fn float_functions(seen: &mut Seen) {
 
 fn float_arithmetic(seen: &mut Seen) {
     use ScalarOp::*;
-    for op in [Add, Sub, Mul, Div, Rem, FloorMod, Min, Max, Atan2] {
+    for op in [Add, Sub, Mul, Div, FloorDiv, Rem, FloorMod, Min, Max, Atan2] {
         for operands in [[NAN, 1.0], [1.0, NAN], [NAN, NAN]] {
             seen.numbers(&FLOATS, op, &operands, NAN);
         }
@@ -284,6 +284,11 @@ fn float_arithmetic(seen: &mut Seen) {
         (Rem, 1.0, 0.0, NAN),
         (Rem, INF, 1.0, NAN),
         (Rem, 1.0, INF, 1.0),
+        (FloorDiv, 5.5, 2.0, 2.0),
+        (FloorDiv, -5.5, 2.0, -3.0),
+        (FloorDiv, 1.0, 0.0, INF),
+        (FloorDiv, 0.0, 0.0, NAN),
+        (FloorDiv, -1.0, INF, -0.0),
         (FloorMod, 5.5, 2.0, 1.5),
         (FloorMod, -5.5, 2.0, 0.5),
         (FloorMod, 5.5, -2.0, -0.5),
@@ -347,7 +352,7 @@ fn float_arithmetic(seen: &mut Seen) {
 
 fn integer_arithmetic(seen: &mut Seen) {
     use ScalarOp::*;
-    for op in [Div, Rem, FloorMod] {
+    for op in [Div, FloorDiv, Rem, FloorMod] {
         seen.fault(&SIGNED, op, &[5.0, 0.0]);
         seen.fault(&UNSIGNED, op, &[0.0, 0.0]);
     }
@@ -357,6 +362,10 @@ fn integer_arithmetic(seen: &mut Seen) {
         (Div, 7.0, -2.0, -3.0),
         (Rem, -7.0, 2.0, -1.0),
         (Rem, 7.0, -2.0, 1.0),
+        (FloorDiv, -7.0, 2.0, -4.0),
+        (FloorDiv, 7.0, -2.0, -4.0),
+        (FloorDiv, -7.0, -2.0, 3.0),
+        (FloorDiv, -8.0, 2.0, -4.0),
         (FloorMod, -7.0, 2.0, 1.0),
         (FloorMod, 7.0, -2.0, -1.0),
         (FloorMod, -8.0, 2.0, 0.0),
@@ -392,6 +401,7 @@ fn integer_arithmetic(seen: &mut Seen) {
         let (min, max) = limits(dtype);
         let [one, minus_one, zero] = [1.0, -1.0, 0.0].map(|x| number(x, dtype));
         seen.check(Div, &[min, minus_one], min);
+        seen.check(FloorDiv, &[min, minus_one], min);
         seen.check(Rem, &[min, minus_one], zero);
         seen.check(FloorMod, &[min, minus_one], zero);
         seen.check(Neg, &[min], min);
