@@ -1,3 +1,31 @@
-//! Programs as plain data: segments of steps, symbol binding, layouts, the memory plan.
+//! Programs as plain data: what a graph has become when it is ready to run.
+//!
+//! A [`Program`] has a block for the graph's body and one for each region of a control step. A block is *segments* of
+//! *steps* over *buffers*: a segment ends where data become sizes, so that everything within it can be evaluated
+//! ahead, once per combination of sizes. A step launches a kernel, has the executor run a builtin, binds symbols,
+//! runs other blocks, or asks the interpreter. Where each buffer lies is decided here, with sizes still symbols:
+//! buffers that are never needed at once share a slot of the arena if one is provably as large as the other.
+//!
+//! Nothing here runs, and nothing here knows a backend. `lazy-runtime` runs programs.
+//!
+//! | you want to | use |
+//! |---|---|
+//! | see one | its `Display` |
+//! | know what it asks of a call | [`Segment::facts`], [`Segment::requirements`] |
 
 #![forbid(unsafe_code)]
+
+mod buffer;
+mod display;
+mod error;
+mod ids;
+mod program;
+mod sizes;
+mod step;
+
+pub use buffer::{ALIGNMENT, Buffer, Place, Slot};
+pub use error::ProgramError;
+pub use ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
+pub use program::{Block, Program, ProgramKernel, Requirement, Segment};
+pub use sizes::{SizeList, Sizes};
+pub use step::{Action, KernelLaunch, Step};

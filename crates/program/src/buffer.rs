@@ -1,0 +1,64 @@
+//! Buffers: the tensors of a block, and where each lies.
+//!
+//! Invariants: a view's base stands earlier in the arena and is no view itself; a buffer in the arena, a result and
+//! what a step made are written by exactly one step, save that views of one base may be written by a step each.
+
+use kiln_tensor::DType;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{BufferId, ConstantId, SizeId};
+use crate::sizes::SizeList;
+
+/// A tensor of a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// For people: the graph's name of the value, or its number.
+    pub name: String,
+    /// The elements.
+    pub dtype: DType,
+    /// The sizes, outermost first.
+    pub shape: SizeList,
+    /// Elements from one index to the next, per axis; none is row-major.
+    pub strides: Option<SizeList>,
+    /// Where it lies.
+    pub place: Place,
+}
+
+/// Where a buffer lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// In memory that the caller of the block gives, by the parameter's position: an input, carried or captured.
+    Parameter(usize),
+    /// In a constant.
+    Constant(ConstantId),
+    /// In the arena of a segment, in one of its slots.
+    Slot {
+        /// The segment, by position.
+        segment: usize,
+        /// The slot, by position.
+        slot: usize,
+    },
+    /// In memory of its own, which outlives the run: a result of the block lies there.
+    Own,
+    /// In memory that the step which computes it brings along: a result of a control or interpreted step.
+    Brought,
+    /// In another buffer's memory.
+    View {
+        /// The other buffer.
+        of: BufferId,
+        /// Elements (of this buffer's dtype) from its start.
+        offset: SizeId,
+    },
+}
+
+/// A piece of a segment's arena, used by one buffer after the other. It is as large as the largest of them, and
+/// begins where the one before ends, aligned to [`ALIGNMENT`] bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot {
+    /// The buffers, none of which is needed when another is written.
+    pub buffers: Vec<BufferId>,
+}
+
+/// What the places of buffers are aligned to, in bytes.
+pub const ALIGNMENT: usize = 64;

@@ -1,0 +1,159 @@
+//! The program: blocks of segments of steps over buffers. Plain data, shared by every run.
+
+use std::collections::BTreeMap;
+
+use cranelift_entity::PrimaryMap;
+use kiln_ir::{Constant, Graph, RegionId};
+use kiln_kernel::VerifiedKernel;
+use kiln_symbolic_shape::{PlanFact, Predicate, SymbolId};
+
+use crate::buffer::{Buffer, Slot};
+use crate::ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
+use crate::sizes::Sizes;
+use crate::step::{Action, Step};
+
+/// What a graph has become, ready to be run for any sizes that its contract and the plan facts allow.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(crate) graph: Graph,
+    pub(crate) sizes: Sizes,
+    pub(crate) kernels: PrimaryMap<KernelId, ProgramKernel>,
+    pub(crate) constants: PrimaryMap<ConstantId, Constant>,
+    pub(crate) blocks: PrimaryMap<BlockId, Block>,
+    pub(crate) body: BlockId,
+}
+
+/// A kernel of a program.
+#[derive(Clone, Debug)]
+pub struct ProgramKernel {
+    /// The kernel.
+    pub kernel: VerifiedKernel,
+    /// How many steps launch it.
+    pub uses: usize,
+}
+
+/// A list of segments that runs in order, with parameters and results: the body, or part of a control step.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The region of the graph that it computes.
+    pub region: RegionId,
+    /// Its buffers.
+    pub buffers: PrimaryMap<BufferId, Buffer>,
+    /// The buffers in memory that the caller gives.
+    pub parameters: Vec<BufferId>,
+    /// Symbols that get their values from the sizes of the parameters, at each entry.
+    pub symbols: Vec<SymbolId>,
+    /// The segments, in order.
+    pub segments: Vec<Segment>,
+    /// What it gives.
+    pub results: Vec<BufferId>,
+}
+
+/// Steps whose sizes are all known when the first of them runs.
+#[derive(Clone, Debug, Default)]
+pub struct Segment {
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// The pieces of its arena.
+    pub slots: Vec<Slot>,
+    /// Buffers that lie in memory of their own and are first written here.
+    pub own: Vec<BufferId>,
+    /// The sizes that its steps need.
+    pub sizes: Vec<SizeId>,
+    /// Facts that it was planned under: where one does not hold, another plan must run.
+    pub facts: Vec<PlanFact>,
+    /// What must hold of the sizes for the steps to have a result.
+    pub requirements: Vec<Requirement>,
+}
+
+/// Something that an op asks of sizes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// What must hold, in the table of the program's graph.
+    pub predicate: Predicate,
+    /// What to say when it does not.
+    pub message: String,
+}
+
+impl Program {
+    /// The graph that the program computes, with every size that the program names in its table.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The sizes that it needs.
+    pub fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// The kernels.
+    pub fn kernels(&self) -> &PrimaryMap<KernelId, ProgramKernel> {
+        &self.kernels
+    }
+
+    /// A kernel.
+    pub fn kernel(&self, kernel: KernelId) -> &VerifiedKernel {
+        &self.kernels[kernel].kernel
+    }
+
+    /// The constants.
+    pub fn constants(&self) -> &PrimaryMap<ConstantId, Constant> {
+        &self.constants
+    }
+
+    /// The blocks.
+    pub fn blocks(&self) -> &PrimaryMap<BlockId, Block> {
+        &self.blocks
+    }
+
+    /// A block.
+    pub fn block(&self, block: BlockId) -> &Block {
+        &self.blocks[block]
+    }
+
+    /// The block that computes the graph's body.
+    pub fn body(&self) -> BlockId {
+        self.body
+    }
+
+    /// Every step of every block, in order.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        let segments = self.blocks.values().flat_map(|block| &block.segments);
+        segments.flat_map(|segment| &segment.steps)
+    }
+
+    /// How many steps there are of each kind.
+    pub fn counts(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        for step in self.steps() {
+            *counts.entry(step.action.as_word()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Every fact that a step was planned under.
+    pub fn facts(&self) -> impl Iterator<Item = &PlanFact> {
+        let segments = self.blocks.values().flat_map(|block| &block.segments);
+        segments.flat_map(|segment| &segment.facts)
+    }
+
+    /// Whether a kernel writes the buffer at a position of its operands.
+    pub fn is_written(&self, kernel: KernelId, position: usize) -> bool {
+        let kernel = self.kernels[kernel].kernel.kernel();
+        kernel
+            .buffers()
+            .values()
+            .nth(position)
+            .is_some_and(|buffer| buffer.role.is_written())
+    }
+
+    /// The buffers that an action reads.
+    pub fn reads(&self, action: &Action) -> Vec<BufferId> {
+        action.reads(|kernel, position| self.is_written(kernel, position))
+    }
+
+    /// The buffers that an action writes.
+    pub fn writes(&self, action: &Action) -> Vec<BufferId> {
+        action.writes(|kernel, position| self.is_written(kernel, position))
+    }
+}

@@ -1,0 +1,186 @@
+//! Steps: what a program does, one after the other.
+
+use kiln_ir::{OpId, ValueId};
+use kiln_kernel::Builtin;
+use kiln_symbolic_shape::SymbolId;
+use smallvec::SmallVec;
+
+use crate::ids::{BlockId, BufferId, KernelId, SizeId};
+
+/// A step, with what it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// A readable name, from the ops in it: `matmul_bias_relu`.
+    pub name: String,
+    /// The ops of the graph that it computes.
+    pub ops: Vec<OpId>,
+    /// What it does.
+    pub action: Action,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Launches a kernel.
+    Kernel(KernelLaunch),
+    /// Has the executor run one of its own operations, on row-major tensors.
+    Builtin {
+        /// Which.
+        builtin: Builtin,
+        /// What it reads.
+        inputs: SmallVec<[BufferId; 2]>,
+        /// What it writes.
+        outputs: SmallVec<[BufferId; 2]>,
+    },
+    /// Writes sizes as data: `i64[len(sizes)]`.
+    Dims {
+        /// The sizes.
+        sizes: Vec<SizeId>,
+        /// Where to.
+        output: BufferId,
+    },
+    /// Gives symbols the elements of an integer tensor as values.
+    Bind {
+        /// The tensor.
+        data: BufferId,
+        /// The symbols, in the order of its elements.
+        symbols: Vec<SymbolId>,
+    },
+    /// Runs one of two blocks on the captures.
+    If {
+        /// `bool[]`.
+        condition: BufferId,
+        /// The parameters of either block.
+        captures: Vec<BufferId>,
+        /// The block to run when the condition holds.
+        then: BlockId,
+        /// The one to run when it does not.
+        otherwise: BlockId,
+        /// What the block gives.
+        results: Vec<BufferId>,
+        /// Symbols that get their values from the sizes of the results.
+        symbols: Vec<SymbolId>,
+    },
+    /// Runs a block again and again, as the graph's `loop` says.
+    Loop {
+        /// `i64[]`: at most how often.
+        trips: BufferId,
+        /// `bool[]`: whether to begin.
+        condition: BufferId,
+        /// The carried values at first.
+        carried: Vec<BufferId>,
+        /// Handed to each iteration as they are.
+        captures: Vec<BufferId>,
+        /// The block: `iteration, carried.., captures.. -> condition, carried.., stacked..`.
+        body: BlockId,
+        /// The last carried values, then the stacked ones.
+        results: Vec<BufferId>,
+        /// Symbols that get their values from the sizes of the results.
+        symbols: Vec<SymbolId>,
+    },
+    /// Has the interpreter compute the ops; counted.
+    Interpret {
+        /// What it reads.
+        inputs: Vec<(ValueId, BufferId)>,
+        /// What it gives.
+        outputs: Vec<(ValueId, BufferId)>,
+        /// Why it is no kernel.
+        reason: String,
+        /// Symbols that get their values from the sizes of the results.
+        symbols: Vec<SymbolId>,
+    },
+}
+
+/// A launch of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelLaunch {
+    /// The kernel.
+    pub kernel: KernelId,
+    /// The buffers, in the kernel's order.
+    pub operands: SmallVec<[BufferId; 6]>,
+    /// The graph's value in each buffer, in the same order: what the ops of the step call them.
+    pub values: SmallVec<[ValueId; 6]>,
+    /// The sizes that the kernel's symbols stand for, in the order of its table.
+    pub symbols: Vec<SizeId>,
+}
+
+impl Action {
+    /// The word for the kind of step.
+    pub fn as_word(&self) -> &'static str {
+        match self {
+            Action::Kernel(_) => "kernel",
+            Action::Builtin { .. } => "builtin",
+            Action::Dims { .. } => "dims",
+            Action::Bind { .. } => "bind",
+            Action::If { .. } => "if",
+            Action::Loop { .. } => "loop",
+            Action::Interpret { .. } => "interpret",
+        }
+    }
+
+    /// The buffers it reads, in a fixed order; an `inout` operand of a kernel is among those written.
+    pub fn reads(&self, is_written: impl Fn(KernelId, usize) -> bool) -> Vec<BufferId> {
+        match self {
+            Action::Kernel(launch) => {
+                let operands = launch.operands.iter().enumerate();
+                operands
+                    .filter(|(position, _)| !is_written(launch.kernel, *position))
+                    .map(|(_, &buffer)| buffer)
+                    .collect()
+            }
+            Action::Builtin { inputs, .. } => inputs.to_vec(),
+            Action::Dims { .. } => Vec::new(),
+            Action::Bind { data, .. } => vec![*data],
+            Action::If {
+                condition,
+                captures,
+                ..
+            } => [*condition].iter().chain(captures).copied().collect(),
+            Action::Loop {
+                trips,
+                condition,
+                carried,
+                captures,
+                ..
+            } => [*trips, *condition]
+                .iter()
+                .chain(carried)
+                .chain(captures)
+                .copied()
+                .collect(),
+            Action::Interpret { inputs, .. } => inputs.iter().map(|&(_, buffer)| buffer).collect(),
+        }
+    }
+
+    /// The buffers it writes or brings, in a fixed order.
+    pub fn writes(&self, is_written: impl Fn(KernelId, usize) -> bool) -> Vec<BufferId> {
+        match self {
+            Action::Kernel(launch) => {
+                let operands = launch.operands.iter().enumerate();
+                operands
+                    .filter(|(position, _)| is_written(launch.kernel, *position))
+                    .map(|(_, &buffer)| buffer)
+                    .collect()
+            }
+            Action::Builtin { outputs, .. } => outputs.to_vec(),
+            Action::Dims { output, .. } => vec![*output],
+            Action::Bind { .. } => Vec::new(),
+            Action::If { results, .. } | Action::Loop { results, .. } => results.clone(),
+            Action::Interpret { outputs, .. } => {
+                outputs.iter().map(|&(_, buffer)| buffer).collect()
+            }
+        }
+    }
+
+    /// Whether sizes become known by it, so that a segment ends with it.
+    pub fn ends_segment(&self) -> bool {
+        match self {
+            Action::Bind { .. } => true,
+            Action::If { symbols, .. }
+            | Action::Loop { symbols, .. }
+            | Action::Interpret { symbols, .. } => !symbols.is_empty(),
+            Action::Kernel(_) | Action::Builtin { .. } | Action::Dims { .. } => false,
+        }
+    }
+}
