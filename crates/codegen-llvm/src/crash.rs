@@ -77,7 +77,12 @@ extern "C" fn on_fatal_error(reason: *const c_char) {
 
 fn write_report(message: String) {
     let (kernel, text) = CURRENT
-        .try_with(|current| current.try_borrow().ok().and_then(|current| current.clone()))
+        .try_with(|current| {
+            current
+                .try_borrow()
+                .ok()
+                .and_then(|current| current.clone())
+        })
         .ok()
         .flatten()
         .unwrap_or_default();

@@ -14,6 +14,7 @@
 mod arithmetic;
 mod control;
 mod memory;
+mod order;
 mod rounding;
 mod twofold;
 
@@ -21,7 +22,7 @@ use inkwell::AddressSpace;
 use inkwell::builder::{Builder, BuilderError};
 use inkwell::context::Context;
 use inkwell::intrinsics::Intrinsic;
-use inkwell::types::{BasicType as _, BasicTypeEnum, VectorType};
+use inkwell::types::{BasicTypeEnum, VectorType};
 use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, FunctionValue};
 
 use kiln_tensor::DType;
@@ -208,7 +209,9 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
         if lanes <= 1 {
             return ty.const_zero().into();
         }
-        let numbers: Vec<_> = (0..u64::from(lanes)).map(|n| ty.const_int(n, false)).collect();
+        let numbers: Vec<_> = (0..u64::from(lanes))
+            .map(|n| ty.const_int(n, false))
+            .collect();
         VectorType::const_vector(&numbers).into()
     }
 

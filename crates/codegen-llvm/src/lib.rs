@@ -4,6 +4,7 @@ mod crash;
 mod error;
 mod target;
 
+mod abi;
 mod emit;
 mod module;
 mod object;

@@ -212,7 +212,10 @@ impl Diagnostics {
     }
 
     fn check(&self, kernel: &str) -> Result<(), LlvmError> {
-        let mut errors = self.errors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut errors = self
+            .errors
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         if errors.is_empty() {
             return Ok(());
         }
@@ -245,5 +248,124 @@ extern "C" fn on_diagnostic(info: LLVMDiagnosticInfoRef, context: *mut c_void) {
         errors.push(message);
     } else {
         tracing::debug!(message, "llvm.diagnostic");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emit::Elem;
+    use crate::testing::request;
+
+    fn add_one(module: &ModuleBuilder<'_>) -> Result<(), LlvmError> {
+        let (e, parameters) = module.phase("phase");
+        let ty = e.ty(Elem::F32, 16);
+        let x = e.load(ty, parameters.scratch, 4);
+        e.store(parameters.scratch, e.fadd(x, e.float(x, 1.0)), 4);
+        e.return_none();
+        Ok(())
+    }
+
+    fn text(level: IsaLevel, output: Output) -> String {
+        let bytes = compile_module(request(level, output), &mut |_| {}, add_one).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_module_becomes_an_object_on_every_level() {
+        for level in IsaLevel::ALL {
+            for effort in [Effort::None, Effort::Light, Effort::Full] {
+                let request = Request {
+                    effort,
+                    ..request(level, Output::Object)
+                };
+                let mut stages = Vec::new();
+                let object =
+                    compile_module(request, &mut |stage| stages.push(stage), add_one).unwrap();
+                assert!(object.starts_with(b"\x7fELF"), "{level}");
+                assert_eq!(
+                    stages,
+                    [Stage::Build, Stage::Verify, Stage::Optimise, Stage::Emit]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn each_level_uses_its_widest_registers_and_no_wider() {
+        let registers = |level| {
+            let text = text(level, Output::Assembly);
+            ["xmm", "ymm", "zmm"].map(|register| text.contains(register))
+        };
+        assert_eq!(registers(IsaLevel::Portable), [true, false, false]);
+        assert_eq!(registers(IsaLevel::Avx2Fma), [false, true, false]);
+        assert_eq!(registers(IsaLevel::Avx512), [false, false, true]);
+        assert!(text(IsaLevel::Neon, Output::Assembly).contains("fadd\tv"));
+    }
+
+    #[test]
+    fn texts_show_the_module_before_and_after_the_passes() {
+        let before = text(IsaLevel::Avx512, Output::Ir);
+        assert!(before.contains("fadd <16 x float>"), "{before}");
+        assert!(
+            before.contains("\"prefer-vector-width\"=\"512\""),
+            "{before}"
+        );
+        assert!(text(IsaLevel::Avx512, Output::OptimisedIr).contains("fadd <16 x float>"));
+    }
+
+    #[test]
+    fn an_invalid_module_is_an_error_that_names_the_kernel() {
+        let error = compile_module(
+            request(IsaLevel::Portable, Output::Object),
+            &mut |_| {},
+            |module| {
+                // A body without an end.
+                module.phase("phase");
+                Ok(())
+            },
+        )
+        .unwrap_err();
+        assert_eq!(error.code(), "E0502");
+        assert!(error.to_string().starts_with("kernel `test`: "), "{error}");
+    }
+
+    #[test]
+    fn a_call_of_a_library_is_an_error() {
+        let error = compile_module(
+            request(IsaLevel::Portable, Output::Object),
+            &mut |_| {},
+            |module| {
+                let (e, parameters) = module.phase("phase");
+                let x = e.load(e.ty(Elem::F32, 1), parameters.scratch, 4);
+                let y = e.intrinsic("llvm.sin", &[x.get_type()], &[x]).unwrap();
+                e.store(parameters.scratch, y, 4);
+                e.return_none();
+                Ok(())
+            },
+        )
+        .unwrap_err();
+        assert_eq!(error.code(), "E0504");
+        insta::assert_snapshot!(
+            error,
+            @"kernel `test`: the object code needs `sinf`, which no loader provides"
+        );
+    }
+
+    #[test]
+    fn what_llvm_reports_becomes_an_error() {
+        let error = compile_module(
+            request(IsaLevel::Portable, Output::Object),
+            &mut |_| {},
+            |module| {
+                let (e, _) = module.phase("phase");
+                e.inline_assembly("no such instruction");
+                e.return_none();
+                Ok(())
+            },
+        )
+        .unwrap_err();
+        assert_eq!(error.code(), "E0503");
+        assert!(error.to_string().contains("inline asm"), "{error}");
     }
 }

@@ -184,16 +184,6 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.intrinsic_value("llvm.umax", &[a, b])
     }
 
-    /// The smaller one; NaN if either is, and -0 is less than +0.
-    pub(crate) fn minimum(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
-        self.intrinsic_value("llvm.minimum", &[a, b])
-    }
-
-    /// The larger one; NaN if either is, and +0 is more than -0.
-    pub(crate) fn maximum(&self, a: Value<'ctx>, b: Value<'ctx>) -> Value<'ctx> {
-        self.intrinsic_value("llvm.maximum", &[a, b])
-    }
-
     /// f16 bits to f32. Only for levels that have the instruction.
     pub(crate) fn f16_to_f32(&self, bits: Value<'ctx>) -> Value<'ctx> {
         let half = built(self.builder.build_cast(
@@ -363,18 +353,15 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let bits = std::num::NonZeroU32::new(n_lanes)
             .and_then(|bits| self.context().custom_width_int_type(bits).ok())
             .unwrap_or_else(|| unreachable!("vectors have a few lanes"));
-        let packed = built(self.builder.build_bit_cast(
-            mask,
-            bits.as_basic_type_enum(),
-            "",
-        ));
+        let packed = built(
+            self.builder
+                .build_bit_cast(mask, bits.as_basic_type_enum(), ""),
+        );
         let zero = bits.const_zero();
-        built(self.builder.build_int_compare(
-            IntPredicate::NE,
-            packed.into_int_value(),
-            zero,
-            "",
-        ))
+        built(
+            self.builder
+                .build_int_compare(IntPredicate::NE, packed.into_int_value(), zero, ""),
+        )
         .into()
     }
 }

@@ -36,10 +36,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
             .collect();
         let carried: Vec<Value<'ctx>> = phis.iter().map(|phi| phi.as_basic_value()).collect();
         let go_on = condition(&carried).into_int_value();
-        built(
-            self.builder
-                .build_conditional_branch(go_on, inside, after),
-        );
+        built(self.builder.build_conditional_branch(go_on, inside, after));
         self.builder.position_at_end(inside);
         let next = body(&carried);
         let end = self.block();
@@ -83,7 +80,14 @@ impl<'ctx> Emitter<'_, 'ctx> {
 
     /// Runs the body where the i1 is true.
     pub(crate) fn when(&self, condition: Value<'ctx>, body: impl FnOnce()) {
-        self.branch(condition, || { body(); Vec::new() }, Vec::new);
+        self.branch(
+            condition,
+            || {
+                body();
+                Vec::new()
+            },
+            Vec::new,
+        );
     }
 
     /// Runs one of the two; gives the values of the one that ran.
@@ -140,6 +144,22 @@ impl<'ctx> Emitter<'_, 'ctx> {
             },
             || usual.to_vec(),
         )
+    }
+
+    /// Inline assembly without operands, to provoke what LLVM reports.
+    #[cfg(test)]
+    pub(crate) fn inline_assembly(&self, text: &str) {
+        let ty = self.context().void_type().fn_type(&[], false);
+        let assembly = self.context().create_inline_asm(
+            ty,
+            text.to_owned(),
+            String::new(),
+            true,
+            false,
+            None,
+            false,
+        );
+        built(self.builder.build_indirect_call(ty, assembly, &[], ""));
     }
 
     fn block(&self) -> BasicBlock<'ctx> {

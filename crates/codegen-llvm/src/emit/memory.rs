@@ -4,8 +4,8 @@
 //! `load_dtype` and `store_dtype` convert between how a dtype stands in memory and in a register:
 //! only bool differs (a byte that is 0 or 1, against an i1).
 
-use inkwell::IntPredicate;
 use inkwell::AtomicOrdering;
+use inkwell::IntPredicate;
 use inkwell::llvm_sys::core::LLVMBuildGEP2;
 use inkwell::types::{AsTypeRef as _, BasicTypeEnum};
 use inkwell::values::{AsValueRef as _, BasicValue as _};
