@@ -63,7 +63,10 @@ impl Memory {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Memory").field("bytes", &self.bytes).finish_non_exhaustive()
+        formatter
+            .debug_struct("Memory")
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
     }
 }
 

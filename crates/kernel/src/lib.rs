@@ -18,16 +18,18 @@ pub use artifact::{Artifact, ArtifactBuffer, PackAxis, PackSpec, Phase};
 pub use builtin::{Builtin, BuiltinOperand};
 pub use classify::{AxisRole, Class, Classification, Contraction};
 pub use compile::{
-    Candidate, CompileError, CompileObserver, CompilePhase, FALLBACK_SCHEDULE, KernelCompiler, Listing, Schedule,
-    Target, Unobserved,
+    Candidate, CompileError, CompileObserver, CompilePhase, FALLBACK_SCHEDULE, KernelCompiler,
+    Listing, Schedule, Target, Unobserved,
 };
 pub use error::KernelError;
 pub use execute::{
-    ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel, Memory, MemorySlice, PhaseLaunch,
+    ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel, Memory,
+    MemorySlice, PhaseLaunch,
 };
 pub use form::{
-    Axes, Axis, AxisId, Buffer, BufferId, Carry, Combine, Dims, Extent, Item, Kernel, KernelBuilder, Load, LoadGuard,
-    Node, NodeData, NodeId, Nodes, Reduction, Role, Stage, StageId, StageOperation, Store,
+    Axes, Axis, AxisId, Buffer, BufferId, Carry, Combine, Dims, Extent, Item, Kernel,
+    KernelBuilder, Load, LoadGuard, Node, NodeData, NodeId, Nodes, Reduction, Role, Stage, StageId,
+    StageOperation, Store,
 };
 pub use pool::{CallerOnly, Job, TaskPool};
 pub use quantity::{LaunchContext, Quantity, QuantityError};

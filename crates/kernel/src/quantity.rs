@@ -1,10 +1,17 @@
 //! Numbers of a launch that depend on sizes, threads and caches, as data.
 //!
 //! A postfix program over `i64`, evaluated with checks. Backends make them when they compile; the runtime
-//! evaluates them when it makes a launch plan.
+//! evaluates them when it makes a launch plan. What is constant is computed while they are made. Operations on
+//! the way run in 128 bits, so only a value that itself does not fit is an overflow.
 
-use kiln_symbolic_shape::{DimId, DimTable};
+mod convert;
+mod display;
+
+#[cfg(test)]
+mod tests;
+
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 /// One step of a [`Quantity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,9 +30,27 @@ enum Step {
     Mod,
     Min,
     Max,
+    /// The operand that is not 1; operands that are not 1 are equal.
+    Bcast,
+    /// Takes the value on top away and keeps it as the next shared value.
+    Keep,
+    /// A value that was kept, by its number.
+    Kept(u32),
 }
 
 /// An expression over a kernel's symbols, the number of threads and the sizes of caches.
+///
+/// Operations join two of them into one. `/` and `%` round down, and their divisors must be positive.
+///
+/// ```
+/// use kiln_kernel::{LaunchContext, Quantity};
+///
+/// let rows = Quantity::symbol(0);
+/// let tasks = rows.ceil_div(Quantity::constant(16)).min(Quantity::threads() * Quantity::constant(4));
+/// assert_eq!(tasks.to_string(), "min((n0 + 15) / 16, 4 * threads)");
+/// let context = LaunchContext { symbols: &[100], threads: 2, caches: [0; 3] };
+/// assert_eq!(tasks.evaluate(&context), Ok(7));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Quantity(Vec<Step>);
@@ -45,15 +70,30 @@ pub struct LaunchContext<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuantityError {
-    /// The value, or one on the way, does not fit 64 bits.
+    /// E0224: the value does not fit 64 bits, or one on the way 128.
     #[error("a number of the launch does not fit 64 bits")]
     Overflow,
-    /// A division by zero or less.
+    /// E0225: a division by zero or less.
     #[error("expected a positive divisor in a number of the launch, found {0}")]
     Divisor(i64),
-    /// A symbol that was not given, or a program that is damaged.
+    /// E0226: a symbol that was not given, or a program that is damaged.
     #[error("a number of the launch is damaged")]
     Malformed,
+    /// E0227: two sizes that broadcast do not fit.
+    #[error("expected equal sizes or a 1 in a number of the launch, found {0} and {1}")]
+    Broadcast(i64, i64),
+}
+
+impl QuantityError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Overflow => "E0224",
+            Self::Divisor(_) => "E0225",
+            Self::Malformed => "E0226",
+            Self::Broadcast(..) => "E0227",
+        }
+    }
 }
 
 impl Quantity {
@@ -76,5 +116,195 @@ impl Quantity {
     pub fn symbol(position: u32) -> Self {
         Self(vec![Step::Symbol(position)])
     }
-    // of(table, dim), add, sub, mul, floor_div, ceil_div, modulo, min, max, as_constant, evaluate
+
+    /// `self / divisor`, rounded down.
+    #[must_use]
+    pub fn floor_div(self, divisor: Self) -> Self {
+        match divisor.as_constant() {
+            Some(1) => self,
+            _ => self.join(divisor, Step::FloorDiv),
+        }
+    }
+
+    /// `self / divisor`, rounded up.
+    #[must_use]
+    pub fn ceil_div(self, divisor: Self) -> Self {
+        let last = divisor.clone() - Self::constant(1);
+        (self + last).floor_div(divisor)
+    }
+
+    /// What [`floor_div`](Self::floor_div) leaves.
+    #[must_use]
+    pub fn modulo(self, divisor: Self) -> Self {
+        self.join(divisor, Step::Mod)
+    }
+
+    /// The smaller one.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        if self == other {
+            self
+        } else {
+            self.join(other, Step::Min)
+        }
+    }
+
+    /// The larger one.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        if self == other {
+            self
+        } else {
+            self.join(other, Step::Max)
+        }
+    }
+
+    /// The least multiple of `unit` that is not below.
+    #[must_use]
+    pub fn round_up(self, unit: Self) -> Self {
+        self.ceil_div(unit.clone()) * unit
+    }
+
+    /// The value, where it depends on nothing.
+    pub fn as_constant(&self) -> Option<i64> {
+        match self.0.as_slice() {
+            [Step::Constant(value)] => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The value for a launch.
+    ///
+    /// # Errors
+    /// If a value does not fit, a divisor is not positive, sizes do not broadcast, or the program is damaged.
+    pub fn evaluate(&self, context: &LaunchContext<'_>) -> Result<i64, QuantityError> {
+        let mut stack: SmallVec<[i128; 16]> = SmallVec::new();
+        let mut kept: SmallVec<[i128; 4]> = SmallVec::new();
+        for &step in &self.0 {
+            let value = match step {
+                Step::Constant(value) => value.into(),
+                Step::Symbol(position) => context
+                    .symbols
+                    .get(position as usize)
+                    .copied()
+                    .ok_or(QuantityError::Malformed)?
+                    .into(),
+                Step::Threads => wide(context.threads)?,
+                Step::Cache(level) => {
+                    let place = usize::from(level).wrapping_sub(1);
+                    wide(*context.caches.get(place).ok_or(QuantityError::Malformed)?)?
+                }
+                Step::Keep => {
+                    kept.push(stack.pop().ok_or(QuantityError::Malformed)?);
+                    continue;
+                }
+                Step::Kept(number) => *kept.get(number as usize).ok_or(QuantityError::Malformed)?,
+                operation => {
+                    let (Some(right), Some(left)) = (stack.pop(), stack.pop()) else {
+                        return Err(QuantityError::Malformed);
+                    };
+                    apply(operation, left, right)?
+                }
+            };
+            stack.push(value);
+        }
+        match stack.as_slice() {
+            &[value] => narrow(value),
+            _ => Err(QuantityError::Malformed),
+        }
+    }
+
+    /// Both programs, then one operation; computed at once where both are constant.
+    fn join(mut self, other: Self, operation: Step) -> Self {
+        if let (Some(left), Some(right)) = (self.as_constant(), other.as_constant())
+            && let Ok(value) = apply(operation, left.into(), right.into()).and_then(narrow)
+        {
+            return Self::constant(value);
+        }
+        let n_kept = self.0.iter().filter(|step| **step == Step::Keep).count() as u32;
+        self.0.extend(other.0.into_iter().map(|step| match step {
+            Step::Kept(number) => Step::Kept(number.saturating_add(n_kept)),
+            step => step,
+        }));
+        self.0.push(operation);
+        self
+    }
+}
+
+impl std::ops::Add for Quantity {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        match (self.as_constant(), other.as_constant()) {
+            (Some(0), _) => other,
+            (_, Some(0)) => self,
+            _ => self.join(other, Step::Add),
+        }
+    }
+}
+
+impl std::ops::Sub for Quantity {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        match other.as_constant() {
+            Some(0) => self,
+            _ => self.join(other, Step::Sub),
+        }
+    }
+}
+
+impl std::ops::Mul for Quantity {
+    type Output = Self;
+
+    fn mul(self, other: Self) -> Self {
+        match (self.as_constant(), other.as_constant()) {
+            (Some(1), _) => other,
+            (_, Some(1)) => self,
+            _ => self.join(other, Step::Mul),
+        }
+    }
+}
+
+impl From<i64> for Quantity {
+    fn from(value: i64) -> Self {
+        Self::constant(value)
+    }
+}
+
+fn wide(value: usize) -> Result<i128, QuantityError> {
+    i128::try_from(value).map_err(|_| QuantityError::Overflow)
+}
+
+fn narrow(value: i128) -> Result<i64, QuantityError> {
+    i64::try_from(value).map_err(|_| QuantityError::Overflow)
+}
+
+/// A number for a message: as near as 64 bits come.
+fn shown(value: i128) -> i64 {
+    narrow(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
+}
+
+fn apply(operation: Step, left: i128, right: i128) -> Result<i128, QuantityError> {
+    let divisor = || {
+        if right > 0 {
+            Ok(right)
+        } else {
+            Err(QuantityError::Divisor(shown(right)))
+        }
+    };
+    let value = match operation {
+        Step::Add => left.checked_add(right),
+        Step::Sub => left.checked_sub(right),
+        Step::Mul => left.checked_mul(right),
+        Step::FloorDiv => Some(left.div_euclid(divisor()?)),
+        Step::Mod => Some(left.rem_euclid(divisor()?)),
+        Step::Min => Some(left.min(right)),
+        Step::Max => Some(left.max(right)),
+        Step::Bcast if left == 1 || left == right => Some(right),
+        Step::Bcast if right == 1 => Some(left),
+        Step::Bcast => return Err(QuantityError::Broadcast(shown(left), shown(right))),
+        _ => return Err(QuantityError::Malformed),
+    };
+    value.ok_or(QuantityError::Overflow)
 }

@@ -213,11 +213,7 @@ impl KernelBuilder {
     }
 
     /// A load that is always performed.
-    pub fn load(
-        &mut self,
-        buffer: BufferId,
-        indices: impl IntoIterator<Item = NodeId>,
-    ) -> NodeId {
+    pub fn load(&mut self, buffer: BufferId, indices: impl IntoIterator<Item = NodeId>) -> NodeId {
         self.push_load(Load {
             buffer,
             indices: indices.into_iter().collect(),
@@ -279,7 +275,11 @@ impl KernelBuilder {
         }
         if let Some(guard) = &load.guard {
             let (otherwise, when) = (guard.otherwise, guard.when);
-            self.expect_dtype(otherwise, dtype, "the value of a load that is not performed");
+            self.expect_dtype(
+                otherwise,
+                dtype,
+                "the value of a load that is not performed",
+            );
             if let Some(when) = when {
                 self.expect_dtype(when, DType::Bool, "the condition of a load");
             }

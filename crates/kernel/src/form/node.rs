@@ -112,7 +112,9 @@ impl Node {
         match self {
             Node::Literal(_) | Node::Size(_) | Node::Axis(_) => {}
             Node::Load(load) => {
-                load.indices.iter_mut().for_each(|index| *index = map(*index));
+                load.indices
+                    .iter_mut()
+                    .for_each(|index| *index = map(*index));
                 if let Some(guard) = &mut load.guard {
                     guard.when = guard.when.map(&mut *map);
                     guard.otherwise = map(guard.otherwise);
@@ -124,7 +126,9 @@ impl Node {
                 indices.iter_mut().for_each(|index| *index = map(*index));
             }
             Node::Apply { operands, .. } | Node::Call { operands, .. } => {
-                operands.iter_mut().for_each(|operand| *operand = map(*operand));
+                operands
+                    .iter_mut()
+                    .for_each(|operand| *operand = map(*operand));
             }
         }
     }
