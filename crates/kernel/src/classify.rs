@@ -4,7 +4,7 @@ use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
-use crate::form::{AxisId, NodeId, StageId};
+use crate::form::{AxisId, Item, Kernel, NodeId, StageId, StageOperation};
 
 /// What kind of loop nest a kernel is. Backends have a schedule (or several) per class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,4 +116,30 @@ pub struct Classification {
     pub contractions: Vec<Contraction>,
     /// Why this class, for people.
     pub why: String,
+}
+
+/// The class of a kernel and the role of each axis.
+pub(crate) fn classify(kernel: &Kernel) -> Classification {
+    let mut roles = SecondaryMap::new();
+    let mut class = Class::Map;
+    for (_, stage) in kernel.stages() {
+        if let StageOperation::Reduce { axes, .. } = &stage.operation {
+            class = Class::Row;
+            for &axis in axes.iter().chain(&stage.axes) {
+                roles[axis] = AxisRole::Row;
+            }
+        }
+    }
+    for item in kernel.items() {
+        if let Item::Carry(carry) = item {
+            class = Class::Scan;
+            roles[carry.axis] = AxisRole::Step;
+        }
+    }
+    Classification {
+        class,
+        roles,
+        contractions: Vec::new(),
+        why: String::new(),
+    }
 }

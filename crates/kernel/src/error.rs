@@ -1,5 +1,7 @@
 //! What can be wrong with a kernel.
 
+use std::fmt;
+
 use kiln_scalar::ScalarError;
 use kiln_tensor::DType;
 
@@ -68,6 +70,185 @@ pub enum KernelError {
     /// E0223: a `carry` block that did not end.
     #[error("expected the carry block to end before the kernel does")]
     OpenCarry,
+    /// E0230: one name for two things that may be meant at one place.
+    #[error("expected one {kind} called {name}, found two")]
+    Name {
+        /// What kind of thing.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// E0231: an axis that no place or more than one runs over.
+    #[error("expected one stage, store or block that runs over axis {axis}, found {found}")]
+    AxisBinders {
+        /// The axis.
+        axis: String,
+        /// How many run over it.
+        found: usize,
+    },
+    /// E0232: an index along an axis where it does not run.
+    #[error("expected an axis that {place} runs over or lies within, found {axis}")]
+    AxisScope {
+        /// Where.
+        place: String,
+        /// The axis.
+        axis: String,
+    },
+    /// E0233: a stage is read where it has no value.
+    #[error("expected a stage that {place} can read with `{access}`, found {stage}: {reason}")]
+    StageScope {
+        /// Where.
+        place: String,
+        /// How it is read: as a local, `prev`, `last`.
+        access: &'static str,
+        /// The stage.
+        stage: String,
+        /// Why it cannot.
+        reason: &'static str,
+    },
+    /// E0234: a stage that is not computed at exactly one place.
+    #[error("expected stage {stage} to be computed once, found {found} places")]
+    StagePlaces {
+        /// The stage.
+        stage: String,
+        /// The number of places.
+        found: usize,
+    },
+    /// E0235: an extent that is no plain size where one is needed.
+    #[error(
+        "expected a size for the extent of axis {axis}, found a clamped value; only reduced axes and the steps of a block may have one"
+    )]
+    ClampedExtent {
+        /// The axis.
+        axis: String,
+    },
+    /// E0236: a reduction over no axis, or an arg-reduction over several.
+    #[error("expected {expected} for stage {stage} to reduce over, found {found}")]
+    ReducedAxes {
+        /// The stage.
+        stage: String,
+        /// How many it must be.
+        expected: &'static str,
+        /// How many there are.
+        found: usize,
+    },
+    /// E0237: a reduction of values that it does not take.
+    #[error(
+        "expected values that `{reduction}` joins in {accumulator} for stage {stage}, found {found}"
+    )]
+    ReducedType {
+        /// The stage.
+        stage: String,
+        /// The reduction.
+        reduction: &'static str,
+        /// The accumulator's dtype.
+        accumulator: DType,
+        /// The dtype of the values.
+        found: DType,
+    },
+    /// E0238: arithmetic in a half-precision dtype.
+    #[error(
+        "expected `{op}` in {place} to be computed in f32, found {dtype}; cast its operands and its result"
+    )]
+    HalfArithmetic {
+        /// Where.
+        place: String,
+        /// The operation.
+        op: &'static str,
+        /// The dtype.
+        dtype: DType,
+    },
+    /// E0239: a buffer used as its role does not allow.
+    #[error("expected {expected} for {place}, found %{buffer}, which is `{role}`")]
+    Role {
+        /// Where.
+        place: String,
+        /// Which roles it may have.
+        expected: &'static str,
+        /// The buffer.
+        buffer: String,
+        /// Its role.
+        role: &'static str,
+    },
+    /// E0240: a store that joins elements of a dtype in a way that it lacks.
+    #[error("expected numbers that a store joins with `{combine}`, found {dtype} in %{buffer}")]
+    CombineType {
+        /// How it joins.
+        combine: &'static str,
+        /// The buffer.
+        buffer: String,
+        /// Its dtype.
+        dtype: DType,
+    },
+    /// E0241: strides that do not fit a buffer.
+    #[error("expected {expected} of %{buffer}, found {found}")]
+    Strides {
+        /// The buffer.
+        buffer: String,
+        /// What is expected.
+        expected: &'static str,
+        /// What there is.
+        found: String,
+    },
+    /// E0242: an index of a local that may lie outside.
+    #[error(
+        "expected index {position} of stage {stage} to be proved below {extent}, found one that may not be; clamp it, or make the stage a buffer"
+    )]
+    LocalIndex {
+        /// The stage.
+        stage: String,
+        /// Which index.
+        position: usize,
+        /// The extent of the stage's axis.
+        extent: String,
+    },
+    /// E0243: stores that are not proved to write each element exactly once.
+    #[error("expected the stores to %{buffer} to write each element once, found {reason}")]
+    Coverage {
+        /// The buffer.
+        buffer: String,
+        /// What is wrong, or not proved.
+        reason: String,
+    },
+    /// E0244: a kernel larger than the verifier takes.
+    #[error("expected at most {limit} {what}, found {given}")]
+    Limit {
+        /// What was counted.
+        what: &'static str,
+        /// How many there are.
+        given: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// E0245: an `init` that is missing, or that has no place.
+    #[error("expected {expected} for stage {stage}")]
+    Init {
+        /// The stage.
+        stage: String,
+        /// What is expected.
+        expected: &'static str,
+    },
+}
+
+/// Everything that the verifier says against a kernel, up to a limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelErrors {
+    /// The kernel's name.
+    pub kernel: String,
+    /// What is wrong, in the order of the kernel; at least one.
+    pub errors: Vec<KernelError>,
+}
+
+impl std::error::Error for KernelErrors {}
+
+impl fmt::Display for KernelErrors {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "kernel @{} is not valid", self.kernel)?;
+        for error in &self.errors {
+            write!(formatter, "\n  {}: {error}", error.code())?;
+        }
+        Ok(())
+    }
 }
 
 impl KernelError {
@@ -87,6 +268,22 @@ impl KernelError {
             Self::NestedCarry => "E0221",
             Self::NoCarry => "E0222",
             Self::OpenCarry => "E0223",
+            Self::Name { .. } => "E0230",
+            Self::AxisBinders { .. } => "E0231",
+            Self::AxisScope { .. } => "E0232",
+            Self::StageScope { .. } => "E0233",
+            Self::StagePlaces { .. } => "E0234",
+            Self::ClampedExtent { .. } => "E0235",
+            Self::ReducedAxes { .. } => "E0236",
+            Self::ReducedType { .. } => "E0237",
+            Self::HalfArithmetic { .. } => "E0238",
+            Self::Role { .. } => "E0239",
+            Self::CombineType { .. } => "E0240",
+            Self::Strides { .. } => "E0241",
+            Self::LocalIndex { .. } => "E0242",
+            Self::Coverage { .. } => "E0243",
+            Self::Limit { .. } => "E0244",
+            Self::Init { .. } => "E0245",
         }
     }
 }

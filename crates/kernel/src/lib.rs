@@ -13,6 +13,7 @@ mod execute;
 mod pool;
 mod quantity;
 mod verified;
+mod verify;
 
 pub use artifact::{Artifact, ArtifactBuffer, PackAxis, PackSpec, Phase};
 pub use builtin::{Builtin, BuiltinOperand};
@@ -21,7 +22,7 @@ pub use compile::{
     Candidate, CompileError, CompileObserver, CompilePhase, FALLBACK_SCHEDULE, KernelCompiler,
     Listing, Schedule, Target, Unobserved,
 };
-pub use error::KernelError;
+pub use error::{KernelError, KernelErrors};
 pub use execute::{
     ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel, Memory,
     MemorySlice, PhaseLaunch,
@@ -34,3 +35,4 @@ pub use form::{
 pub use pool::{CallerOnly, Job, TaskPool};
 pub use quantity::{LaunchContext, Quantity, QuantityError};
 pub use verified::{IndexClass, KernelInfo, StoreInfo, VerifiedKernel};
+pub use verify::verify;
