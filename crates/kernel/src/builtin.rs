@@ -21,6 +21,8 @@ pub enum Builtin {
     NonZero,
     /// `key: u64[2] -> u32[dims]`: Philox 4x32-10, as the interpreter has it.
     RandomBits,
+    /// `x -> x`: the same elements elsewhere. Shapes may differ where the number of elements does not.
+    Copy,
 }
 
 /// A tensor that a builtin reads or writes.
