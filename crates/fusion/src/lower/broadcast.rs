@@ -1,0 +1,72 @@
+//! Broadcasts and transposes: other indices into the same operand.
+
+use kiln_ir::{Indices, OpData, ValueId};
+use kiln_kernel::{NodeId, Nodes};
+use kiln_scalar::ScalarOp;
+use kiln_symbolic_shape::{DimId, Predicate};
+
+use super::LowerError;
+use super::context::{Demand, Lowering, Step};
+
+impl Lowering<'_> {
+    pub(super) fn broadcast(&mut self, data: &OpData, demand: &Demand) -> Step<NodeId> {
+        let result = self.shape(demand.value)?;
+        let indices = self.broadcast_indices(data.operands[0], &result, &demand.indices)?;
+        self.get(data.operands[0], indices, demand.guard)
+    }
+
+    pub(super) fn transpose(
+        &mut self,
+        data: &OpData,
+        permutation: &Indices,
+        demand: &Demand,
+    ) -> Step<NodeId> {
+        let mut indices = demand.indices.clone();
+        for (&axis, &index) in permutation.iter().zip(&demand.indices) {
+            indices[axis] = index;
+        }
+        self.get(data.operands[0], indices, demand.guard)
+    }
+
+    /// Where an operand is read for an element of the result it broadcasts to, aligned at the innermost axis.
+    pub(super) fn broadcast_indices(
+        &mut self,
+        operand: ValueId,
+        result: &[DimId],
+        indices: &[NodeId],
+    ) -> Result<Nodes, LowerError> {
+        let shape = self.shape(operand)?;
+        let skipped = result.len().saturating_sub(shape.len());
+        let axes = shape
+            .iter()
+            .zip(result.iter().skip(skipped))
+            .zip(indices.iter().skip(skipped));
+        axes.map(|((&size, &whole), &index)| self.broadcast_index(size, whole, index))
+            .collect()
+    }
+
+    /// Where an axis of `size` is read for an index of an axis of `whole`.
+    pub(super) fn broadcast_index(
+        &mut self,
+        size: DimId,
+        whole: DimId,
+        index: NodeId,
+    ) -> Result<NodeId, LowerError> {
+        if self.fixed(size) == Some(1) || self.literal(index) == Some(0) {
+            return Ok(self.integer(0));
+        }
+        if self.equal(size, whole) {
+            return Ok(index);
+        }
+        // Not proved either way: decided by the size, which is 1 or equal in every call.
+        let joined = self.b.dims_mut().bcast(size, whole)?;
+        self.require(Predicate::Equal(joined, whole), "sizes that broadcast")?;
+        if self.b.dims().cannot_be_one(size) {
+            return Ok(index);
+        }
+        let (zero, one) = (self.integer(0), self.integer(1));
+        let size = self.b.size(size);
+        let repeats = self.b.apply(ScalarOp::Eq, [size, one]);
+        Ok(self.b.apply(ScalarOp::Select, [repeats, zero, index]))
+    }
+}

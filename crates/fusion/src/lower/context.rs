@@ -1,0 +1,312 @@
+//! The state of a lowering, and the driver that answers demands.
+//!
+//! An op's lowering asks for its operands; where an answer is not there yet it stops with [`Halt::Pending`] and is
+//! run again when it is. So the driver keeps a stack of its own and nothing recurses over the region. For that, what
+//! an op's lowering makes must be the same each time: nodes are shared, axes are kept by the stage that they are for.
+
+use std::collections::{BTreeSet, HashMap};
+
+use kiln_ir::{Definition, Graph, Op, OpData, OpId, TensorType, ValueId};
+use kiln_kernel::{AxisId, BufferId, KernelBuilder, NodeId, Nodes, StageId};
+use kiln_symbolic_shape::{DimError, DimId, Predicate, Proof};
+use kiln_tensor::DType;
+use smallvec::SmallVec;
+
+use super::guard::{GuardId, Guards};
+use super::index::Indices;
+use super::prepare::Sizes;
+use super::stage::StageKey;
+use super::{LowerError, Region};
+
+/// More nodes than this in a kernel are refused.
+const NODE_LIMIT: usize = 1 << 14;
+/// More answers than this in a lowering are refused.
+const STEP_LIMIT: usize = 1 << 18;
+
+/// Sizes of axes.
+pub(super) type Dims = SmallVec<[DimId; 4]>;
+
+/// Why an op's lowering stopped.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// Something it needs is not there yet.
+    Pending,
+    /// It cannot be done.
+    Error(LowerError),
+}
+
+impl From<LowerError> for Halt {
+    fn from(error: LowerError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<DimError> for Halt {
+    fn from(error: DimError) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+/// What a step of a lowering gives.
+pub(super) type Step<T> = Result<T, Halt>;
+
+/// One element asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Demand {
+    /// Of which value.
+    pub(super) value: ValueId,
+    /// Where.
+    pub(super) indices: Nodes,
+    /// When.
+    pub(super) guard: GuardId,
+}
+
+/// Axes that should be several: what the lowering of reshapes found out, for the next attempt.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Splits {
+    /// Sizes in place of the axis that a reduction makes, by the reduction's result and which of its axes.
+    pub(super) inner: HashMap<(ValueId, usize), Dims>,
+}
+
+/// What a lowering found out on the way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Findings {
+    /// An outer axis that should be several.
+    pub(super) outer_split: Option<(AxisId, Dims)>,
+    /// An axis of a reduction that should be several.
+    pub(super) inner_split: Option<((ValueId, usize), Dims)>,
+    /// An outer axis that should be the steps of a carry block, and whether backwards.
+    pub(super) clock: Option<(AxisId, bool)>,
+    /// The outer axes that each stage depends on, with the stage's value.
+    pub(super) stages: Vec<(ValueId, BTreeSet<AxisId>)>,
+}
+
+/// A kernel being made for a region.
+pub(super) struct Lowering<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) b: KernelBuilder,
+    pub(super) sizes: Sizes,
+    pub(super) guards: Guards,
+    pub(super) index: Indices,
+    pub(super) splits: &'a Splits,
+    pub(super) findings: Findings,
+    /// The outer axes, and the steps of the open carry block.
+    pub(super) ambient: BTreeSet<AxisId>,
+    /// The axis of the open carry block.
+    pub(super) clock: Option<AxisId>,
+    pub(super) stages: HashMap<StageKey, StageId>,
+    pub(super) stage_axes: HashMap<(StageKey, usize), AxisId>,
+    /// Which reduction made an axis, and which of its axes it is.
+    pub(super) axis_owners: HashMap<AxisId, (ValueId, usize)>,
+    pub(super) buffers: HashMap<ValueId, BufferId>,
+    pub(super) operands: Vec<ValueId>,
+    pub(super) requirements: Vec<(Predicate, String)>,
+    producers: &'a HashMap<ValueId, OpId>,
+    memo: HashMap<Demand, NodeId>,
+    wanted: Option<Demand>,
+    steps: usize,
+}
+
+/// Which op of a region gives a value. Constants are sources wherever they stand.
+pub(super) fn producers(graph: &Graph, region: &Region<'_>) -> HashMap<ValueId, OpId> {
+    let mut producers = HashMap::new();
+    for &op in region.ops {
+        let data = graph.op(op);
+        if !matches!(data.op, Op::Constant(_)) {
+            producers.extend(data.results.iter().map(|&value| (value, op)));
+        }
+    }
+    producers
+}
+
+/// The dtype that values of a dtype are computed in.
+pub(super) fn compute_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
+    }
+}
+
+impl<'a> Lowering<'a> {
+    pub(super) fn new(
+        graph: &'a Graph,
+        name: &str,
+        producers: &'a HashMap<ValueId, OpId>,
+        sizes: Sizes,
+        splits: &'a Splits,
+    ) -> Self {
+        Self {
+            graph,
+            b: KernelBuilder::new(name, sizes.table.clone()),
+            sizes,
+            guards: Guards::default(),
+            index: Indices::default(),
+            splits,
+            findings: Findings::default(),
+            ambient: BTreeSet::new(),
+            clock: None,
+            stages: HashMap::new(),
+            stage_axes: HashMap::new(),
+            axis_owners: HashMap::new(),
+            buffers: HashMap::new(),
+            operands: Vec::new(),
+            requirements: Vec::new(),
+            producers,
+            memo: HashMap::new(),
+            wanted: None,
+            steps: 0,
+        }
+    }
+
+    /// An element of a value, in the dtype that its dtype is computed in.
+    pub(super) fn demand(&mut self, value: ValueId, indices: Nodes) -> Result<NodeId, LowerError> {
+        let root = Demand {
+            value,
+            indices,
+            guard: GuardId::NONE,
+        };
+        let mut pending = vec![root.clone()];
+        while let Some(demand) = pending.last() {
+            if self.memo.contains_key(demand) {
+                pending.pop();
+                continue;
+            }
+            let demand = demand.clone();
+            self.check_limits()?;
+            match self.answer(&demand) {
+                Ok(node) => {
+                    self.memo.insert(demand, node);
+                    pending.pop();
+                }
+                Err(Halt::Pending) => match self.wanted.take() {
+                    Some(wanted) => pending.push(wanted),
+                    None => unreachable!("a lowering that waits says for what"),
+                },
+                Err(Halt::Error(error)) => return Err(error),
+            }
+        }
+        match self.memo.get(&root) {
+            Some(&node) => Ok(node),
+            None => unreachable!("the root is answered last"),
+        }
+    }
+
+    /// An element of an operand, for the lowering of an op.
+    pub(super) fn get(&mut self, value: ValueId, indices: Nodes, guard: GuardId) -> Step<NodeId> {
+        let demand = Demand {
+            value,
+            indices,
+            guard,
+        };
+        match self.memo.get(&demand) {
+            Some(&node) => Ok(node),
+            None => {
+                self.wanted = Some(demand);
+                Err(Halt::Pending)
+            }
+        }
+    }
+
+    /// The op of the region that gives a value.
+    pub(super) fn producer(&self, value: ValueId) -> Option<(OpId, &'a OpData)> {
+        let graph = self.graph;
+        self.producers.get(&value).map(|&op| (op, graph.op(op)))
+    }
+
+    /// The constant that a value is.
+    pub(super) fn constant(&self, value: ValueId) -> Option<&'a kiln_ir::Constant> {
+        match self.graph.value(value).definition {
+            Definition::Result { op, .. } => match &self.graph.op(op).op {
+                Op::Constant(constant) => Some(constant),
+                _ => None,
+            },
+            Definition::Parameter { .. } => None,
+        }
+    }
+
+    /// A value's type.
+    pub(super) fn ty(&self, value: ValueId) -> Result<&'a TensorType, LowerError> {
+        self.graph
+            .tensor_ty(value)
+            .ok_or(LowerError::NotTensor { value })
+    }
+
+    /// A size of the graph in the kernel's table.
+    pub(super) fn dim(&mut self, dim: DimId) -> Result<DimId, DimError> {
+        // The builder's table is the one that grows; it starts as a copy of this one.
+        std::mem::swap(self.b.dims_mut(), &mut self.sizes.table);
+        let copied = self.sizes.copy(self.graph, dim);
+        std::mem::swap(self.b.dims_mut(), &mut self.sizes.table);
+        copied
+    }
+
+    /// Sizes of the graph in the kernel's table.
+    pub(super) fn dims(&mut self, dims: &[DimId]) -> Result<Dims, DimError> {
+        dims.iter().map(|&dim| self.dim(dim)).collect()
+    }
+
+    /// A value's sizes in the kernel's table.
+    pub(super) fn shape(&mut self, value: ValueId) -> Result<Dims, LowerError> {
+        let dims = &self.ty(value)?.dims;
+        Ok(self.dims(dims)?)
+    }
+
+    /// Whether two sizes of the kernel are proved equal.
+    pub(super) fn equal(&self, a: DimId, b: DimId) -> bool {
+        self.b.dims().equal(a, b).is_proved()
+    }
+
+    /// The one value of a size of the kernel.
+    pub(super) fn fixed(&self, dim: DimId) -> Option<i64> {
+        self.b.dims().range(dim).as_point()
+    }
+
+    /// Asks for something to hold of the kernel's sizes, unless it is proved.
+    pub(super) fn require(&mut self, predicate: Predicate, what: &str) -> Result<(), LowerError> {
+        match self.b.dims().prove(&predicate) {
+            Proof::Proved => Ok(()),
+            Proof::Disproved => Err(LowerError::Impossible {
+                what: what.to_owned(),
+            }),
+            Proof::Unknown => {
+                if !self
+                    .requirements
+                    .iter()
+                    .any(|(known, _)| *known == predicate)
+                {
+                    self.requirements.push((predicate, what.to_owned()));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks for a size not to be 0 where a result has elements.
+    pub(super) fn require_elements(
+        &mut self,
+        size: DimId,
+        result: &[DimId],
+        what: &str,
+    ) -> Result<(), LowerError> {
+        let table = self.b.dims_mut();
+        let one = table.constant(1);
+        let elements = table.product(result)?;
+        let some = table.min(elements, one)?;
+        self.require(Predicate::LessEqual(some, size), what)
+    }
+
+    fn check_limits(&mut self) -> Result<(), LowerError> {
+        self.steps += 1;
+        let nodes = self.b.kernel().nodes().len();
+        let checks = [
+            ("nodes", nodes, NODE_LIMIT),
+            ("steps of lowering", self.steps, STEP_LIMIT),
+        ];
+        for (what, given, limit) in checks {
+            if given > limit {
+                return Err(LowerError::Limit { what, given, limit });
+            }
+        }
+        Ok(())
+    }
+}

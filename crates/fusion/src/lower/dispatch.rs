@@ -1,0 +1,65 @@
+//! Which family of ops answers a demand.
+
+use kiln_ir::{Op, OpData, OpId};
+use kiln_kernel::NodeId;
+
+use super::LowerError;
+use super::context::{Demand, Halt, Lowering, Step};
+
+impl Lowering<'_> {
+    /// The element that a demand asks for, as an expression over the operands of the op that gives the value.
+    pub(super) fn answer(&mut self, demand: &Demand) -> Step<NodeId> {
+        let Some((id, data)) = self.producer(demand.value) else {
+            return self.load(demand.value, &demand.indices, demand.guard);
+        };
+        match &data.op {
+            Op::Map {
+                function,
+                parameters,
+            } => self.map(data, *function, parameters, demand),
+            Op::Cast { to } => self.cast(data, *to, demand),
+
+            Op::Iota { axis, dtype, .. } => Ok(self.iota(*axis, *dtype, demand)),
+            Op::Dims { sizes } => self.sizes_as_data(sizes, demand),
+
+            Op::Broadcast { .. } => self.broadcast(data, demand),
+            Op::Transpose { permutation } => self.transpose(data, permutation, demand),
+            Op::Reshape { .. } => self.reshape(data, demand),
+            Op::Slice {
+                starts,
+                sizes,
+                steps,
+            } => self.slice(data, starts, sizes, steps, demand),
+            Op::Pad { low, mode, .. } => self.pad(data, low, *mode, demand),
+            Op::Concat { axis } => self.concat(data, *axis, demand),
+
+            Op::Matmul { out } => self.matmul(data, *out, demand),
+            Op::Reduce {
+                function,
+                axes,
+                keep_dims,
+            } => self.reduce(data, *function, axes, *keep_dims, demand),
+            Op::ArgReduce {
+                extremum,
+                axis,
+                keep_dims,
+                last,
+            } => self.arg_reduce(data, *extremum, *axis, *keep_dims, *last, demand),
+            _ => Err(unsupported(
+                id,
+                data,
+                "it is a step of its own, not part of a kernel",
+            )),
+        }
+    }
+}
+
+/// An op, or a form of it, that is not lowered.
+pub(super) fn unsupported(op: OpId, data: &OpData, why: &'static str) -> Halt {
+    LowerError::Unsupported {
+        op,
+        mnemonic: data.op.mnemonic(),
+        why,
+    }
+    .into()
+}

@@ -1,0 +1,60 @@
+//! Scalar functions and casts: nodes over the operands' elements.
+
+use kiln_ir::OpData;
+use kiln_kernel::{NodeId, Nodes};
+use kiln_scalar::{Function, ScalarOp};
+use kiln_tensor::DType;
+
+use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::guard::GuardId;
+
+impl Lowering<'_> {
+    pub(super) fn map(
+        &mut self,
+        data: &OpData,
+        function: Function,
+        parameters: &[f64],
+        demand: &Demand,
+    ) -> Step<NodeId> {
+        let result = self.shape(demand.value)?;
+        let mut operands = Nodes::new();
+        for &operand in &data.operands {
+            let indices = self.broadcast_indices(operand, &result, &demand.indices)?;
+            operands.push(self.get(operand, indices, demand.guard)?);
+        }
+        if demand.guard != GuardId::NONE {
+            self.keep_from_faulting(function, &mut operands, demand.guard);
+        }
+        Ok(self.b.call(function, parameters, operands))
+    }
+
+    pub(super) fn cast(&mut self, data: &OpData, to: DType, demand: &Demand) -> Step<NodeId> {
+        let x = self.get(data.operands[0], demand.indices.clone(), demand.guard)?;
+        Ok(self.b.cast(x, compute_dtype(to)))
+    }
+
+    /// Where the guard is false, loads give zeros, by which integers cannot be divided: the last operand is 1 there.
+    fn keep_from_faulting(&mut self, function: Function, operands: &mut Nodes, guard: GuardId) {
+        let faults = matches!(
+            function.primitive(),
+            Some(
+                ScalarOp::Div
+                    | ScalarOp::FloorDiv
+                    | ScalarOp::Rem
+                    | ScalarOp::FloorMod
+                    | ScalarOp::Pow
+            )
+        );
+        let guard = self.guards.get(guard).clone();
+        let Some(divisor) = operands.last_mut().filter(|_| faults) else {
+            return;
+        };
+        let dtype = self.b.kernel().dtype(*divisor);
+        if dtype.is_integer()
+            && let Some(condition) = self.condition(&guard.tests, &guard.conditions)
+        {
+            let one = self.b.number(1.0, dtype);
+            *divisor = self.b.apply(ScalarOp::Select, [condition, *divisor, one]);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Borders: guarded where they are a value, otherwise indices that turn back.
+
+use kiln_ir::{Dims, OpData, PadMode};
+use kiln_kernel::{NodeId, Nodes};
+use kiln_symbolic_shape::{DimId, Predicate};
+
+use super::LowerError;
+use super::context::{Demand, Lowering, Step};
+use super::guard::GuardId;
+
+impl Lowering<'_> {
+    pub(super) fn pad(
+        &mut self,
+        data: &OpData,
+        low: &Dims,
+        mode: PadMode,
+        demand: &Demand,
+    ) -> Step<NodeId> {
+        let (x, border) = (data.operands[0], data.operands[1]);
+        let (operand, result) = (self.shape(x)?, self.shape(demand.value)?);
+        let low = self.dims(low)?;
+        let mut indices = Nodes::new();
+        let mut tests = Vec::new();
+        for axis in 0..operand.len() {
+            let (size, index) = (operand[axis], demand.indices[axis]);
+            let untouched = self.equal(size, result[axis]) && self.fixed(low[axis]) == Some(0);
+            if untouched {
+                indices.push(index);
+                continue;
+            }
+            let before = self.b.size(low[axis]);
+            let moved = self.sub(index, before);
+            if mode == PadMode::Constant {
+                tests.push((moved, size));
+                indices.push(moved);
+            } else {
+                self.require_elements(size, &result, "elements to take a border from")?;
+                indices.push(self.turned_back(moved, size, mode));
+            }
+        }
+        self.require_border(&low)?;
+        if tests.is_empty() {
+            return self.get(x, indices, demand.guard);
+        }
+        let fill = self.get(border, Nodes::new(), demand.guard)?;
+        self.guarded(x, indices, demand.guard, tests, [], fill)
+    }
+
+    /// An element where the tests and conditions hold, `otherwise` elsewhere.
+    pub(super) fn guarded(
+        &mut self,
+        value: kiln_ir::ValueId,
+        indices: Nodes,
+        guard: GuardId,
+        tests: impl IntoIterator<Item = (NodeId, DimId)>,
+        conditions: impl IntoIterator<Item = NodeId>,
+        otherwise: NodeId,
+    ) -> Step<NodeId> {
+        let tests: Vec<_> = tests.into_iter().collect();
+        let conditions: Vec<_> = conditions.into_iter().collect();
+        let inner = self.guard_and(guard, tests.iter().copied(), conditions.iter().copied());
+        if self.producer(value).is_none()
+            && let Some(fill) = self.fill_for(value, otherwise)
+        {
+            return self.load_or(value, &indices, inner, Some(fill));
+        }
+        let element = self.get(value, indices, inner)?;
+        let (tests, conditions) = (
+            tests.into_iter().collect(),
+            conditions.into_iter().collect(),
+        );
+        Ok(match self.condition(&tests, &conditions) {
+            Some(condition) => self.b.apply(
+                kiln_scalar::ScalarOp::Select,
+                [condition, element, otherwise],
+            ),
+            None => element,
+        })
+    }
+
+    /// A literal of the dtype that a value has in memory, if a node is one.
+    fn fill_for(&self, value: kiln_ir::ValueId, node: NodeId) -> Option<kiln_scalar::ScalarValue> {
+        let dtype = self.ty(value).ok()?.dtype;
+        match self.b.kernel().node(node) {
+            kiln_kernel::Node::Literal(literal) if literal.dtype() == dtype => Some(*literal),
+            kiln_kernel::Node::Literal(literal) => {
+                let number = literal.to_f64();
+                let same = kiln_scalar::ScalarValue::from_number(number, dtype)?;
+                (same.to_f64() == number).then_some(same)
+            }
+            _ => None,
+        }
+    }
+
+    fn turned_back(&mut self, index: NodeId, size: DimId, mode: PadMode) -> NodeId {
+        let (zero, one) = (self.integer(0), self.integer(1));
+        let size = self.b.size(size);
+        match mode {
+            PadMode::Edge => {
+                let last = self.sub(size, one);
+                let capped = self.min(index, last);
+                self.max(capped, zero)
+            }
+            PadMode::Reflect => {
+                // There and back again has a period of twice the last index.
+                let last = self.sub(size, one);
+                let two = self.integer(2);
+                let period = self.mul(two, last);
+                let divisor = self.max(period, one);
+                let phase = self.floor_mod(index, divisor);
+                let back = self.sub(period, phase);
+                self.min(phase, back)
+            }
+            PadMode::Wrap | PadMode::Constant => {
+                let divisor = self.max(size, one);
+                self.floor_mod(index, divisor)
+            }
+        }
+    }
+
+    fn require_border(&mut self, low: &[DimId]) -> Result<(), LowerError> {
+        let zero = self.b.dims_mut().constant(0);
+        for &low in low {
+            self.require(
+                Predicate::LessEqual(zero, low),
+                "a border of no negative size",
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! The kernel's table of sizes: the region's sizes copied out of the graph's, with the facts about them.
+//!
+//! Facts are copied when they speak of the region's symbols alone. The region's plan facts are assumed here, so that
+//! everything after this proves with them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use kiln_ir::{Graph, ValueId};
+use kiln_symbolic_shape::{
+    ContractFact, DimError, DimId, DimImport, DimTable, FactOrigin, Predicate, SymbolId,
+};
+
+use super::{LowerError, Region};
+
+/// The sizes of a kernel to be, and how the graph's map to them.
+#[derive(Clone, Debug)]
+pub(super) struct Sizes {
+    /// The kernel's table.
+    pub(super) table: DimTable,
+    import: DimImport,
+    copied: HashMap<DimId, DimId>,
+}
+
+impl Sizes {
+    /// The sizes that a region names, and what is known of them.
+    pub(super) fn of_region(graph: &Graph, region: &Region<'_>) -> Result<Self, LowerError> {
+        let mut sizes = Self {
+            table: DimTable::new(),
+            import: DimImport::new(),
+            copied: HashMap::new(),
+        };
+        for dim in named_sizes(graph, region) {
+            sizes.table.import(graph.dims(), dim, &mut sizes.import)?;
+        }
+        sizes.copy_facts(graph.dims())?;
+        for fact in region.facts {
+            let left = sizes.raw(graph, fact.left)?;
+            let right = sizes.raw(graph, fact.right)?;
+            sizes.table.assume(ContractFact {
+                predicate: Predicate::Equal(left, right),
+                origin: FactOrigin::Required(fact.origin.clone()),
+            })?;
+        }
+        Ok(sizes)
+    }
+
+    /// A size of the graph in the kernel's table, as simple as the facts allow.
+    pub(super) fn copy(&mut self, graph: &Graph, dim: DimId) -> Result<DimId, DimError> {
+        if let Some(&copied) = self.copied.get(&dim) {
+            return Ok(copied);
+        }
+        let raw = self.raw(graph, dim)?;
+        let copied = self.table.simplify(raw).unwrap_or(raw);
+        self.copied.insert(dim, copied);
+        Ok(copied)
+    }
+
+    /// The graph's size behind each of the kernel's symbols.
+    pub(super) fn symbols(&self, graph: &Graph) -> Result<Vec<DimId>, LowerError> {
+        let known: BTreeMap<DimId, SymbolId> = graph
+            .dims()
+            .symbols()
+            .filter_map(|symbol| Some((self.import.get(symbol)?, symbol)))
+            .collect();
+        let source = |symbol| known.get(&self.table.dim(symbol));
+        let symbols: Option<Vec<DimId>> = self
+            .table
+            .symbols()
+            .map(|symbol| source(symbol).map(|&symbol| graph.dims().dim(symbol)))
+            .collect();
+        // Only an expression past the table's limits is given a symbol of its own.
+        symbols.ok_or(LowerError::Limit {
+            what: "terms of a size",
+            given: self.table.limits().max_terms + 1,
+            limit: self.table.limits().max_terms,
+        })
+    }
+
+    fn raw(&mut self, graph: &Graph, dim: DimId) -> Result<DimId, DimError> {
+        self.table.import(graph.dims(), dim, &mut self.import)
+    }
+
+    fn copy_facts(&mut self, from: &DimTable) -> Result<(), DimError> {
+        for fact in from.contract_facts() {
+            let known = |dim: &DimId| {
+                let symbols = from.symbols_in(*dim);
+                symbols
+                    .iter()
+                    .all(|&symbol| self.import.get(symbol).is_some())
+            };
+            if !fact.predicate.dims().iter().all(known) {
+                continue;
+            }
+            let mut copy = |dim: &DimId| self.table.import(from, *dim, &mut self.import);
+            let predicate = match &fact.predicate {
+                Predicate::Equal(a, b) => Predicate::Equal(copy(a)?, copy(b)?),
+                Predicate::NotEqual(a, b) => Predicate::NotEqual(copy(a)?, copy(b)?),
+                Predicate::LessEqual(a, b) => Predicate::LessEqual(copy(a)?, copy(b)?),
+                Predicate::Less(a, b) => Predicate::Less(copy(a)?, copy(b)?),
+                Predicate::Divides { divisor, dim } => Predicate::Divides {
+                    divisor: *divisor,
+                    dim: copy(dim)?,
+                },
+                Predicate::ProductEqual(a, b) => Predicate::ProductEqual(
+                    a.iter().map(&mut copy).collect::<Result<_, _>>()?,
+                    b.iter().map(&mut copy).collect::<Result<_, _>>()?,
+                ),
+            };
+            self.table.assume(ContractFact {
+                predicate,
+                origin: fact.origin.clone(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Every size in the attributes of a region's ops and in the types of what they read and give.
+fn named_sizes(graph: &Graph, region: &Region<'_>) -> Vec<DimId> {
+    let mut named = Vec::new();
+    let of_value = |value: &ValueId, named: &mut Vec<DimId>| {
+        if let Some(ty) = graph.tensor_ty(*value) {
+            named.extend_from_slice(&ty.dims);
+        }
+    };
+    for &op in region.ops {
+        let data = graph.op(op);
+        for value in data.operands.iter().chain(&data.results) {
+            of_value(value, &mut named);
+        }
+        data.op.for_each_dim(&mut |dim| named.push(dim));
+    }
+    named
+}

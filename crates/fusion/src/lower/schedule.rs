@@ -1,0 +1,312 @@
+//! Which axes are outer: each output is lowered once with all its axes outer, to learn which of them every stage
+//! depends on and which should be several; then all outputs are lowered together.
+
+use std::collections::{BTreeSet, HashMap};
+
+use kiln_ir::{Graph, OpId, ValueId};
+use kiln_kernel::{AxisId, NodeId, Nodes, Role};
+use kiln_symbolic_shape::DimId;
+
+use super::context::{Dims, Findings, Lowering, Splits, producers};
+use super::index::Parts;
+use super::prepare::Sizes;
+use super::{LowerError, LoweredKernel, Region};
+
+/// More attempts than this to find the axes of an output end the search: what it has is used.
+const ATTEMPT_LIMIT: usize = 12;
+
+/// What a part of an output's axis is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaf {
+    /// An outer axis.
+    Outer,
+    /// An inner axis of the store.
+    Inner,
+}
+
+/// An output, its axes as the parts that they are computed in.
+#[derive(Clone, Debug)]
+struct Output {
+    value: ValueId,
+    /// Per axis its parts, outermost first.
+    axes: Vec<Vec<(DimId, Leaf)>>,
+    /// The values of its stages.
+    stages: BTreeSet<ValueId>,
+}
+
+/// Lowers a region.
+pub(super) fn lower_region(
+    graph: &Graph,
+    region: &Region<'_>,
+) -> Result<LoweredKernel, LowerError> {
+    let producers = producers(graph, region);
+    let mut run = Runs {
+        graph,
+        region,
+        producers: &producers,
+        sizes: Sizes::of_region(graph, region)?,
+        splits: Splits::default(),
+    };
+    let mut outputs = Vec::new();
+    for &value in region.outputs {
+        if !producers.contains_key(&value) {
+            return Err(LowerError::Output { value });
+        }
+        outputs.push(run.explore(value)?);
+    }
+    let outer = run.common_axes(&mut outputs)?;
+    run.finish(&outputs, &outer)
+}
+
+struct Runs<'a> {
+    graph: &'a Graph,
+    region: &'a Region<'a>,
+    producers: &'a HashMap<ValueId, OpId>,
+    sizes: Sizes,
+    splits: Splits,
+}
+
+impl Runs<'_> {
+    /// Finds the parts of an output's axes, and which of them stages depend on.
+    fn explore(&mut self, value: ValueId) -> Result<Output, LowerError> {
+        let ty = self
+            .graph
+            .tensor_ty(value)
+            .ok_or(LowerError::NotTensor { value })?;
+        let mut axes = Vec::new();
+        for &dim in &ty.dims {
+            axes.push(vec![(self.sizes.copy(self.graph, dim)?, Leaf::Outer)]);
+        }
+        for attempt in 1.. {
+            let (places, findings) = self.attempt(value, &axes)?;
+            if attempt < ATTEMPT_LIMIT {
+                if let Some((owner, sizes)) = findings.inner_split
+                    && !self.splits.inner.contains_key(&owner)
+                {
+                    self.splits.inner.insert(owner, sizes);
+                    continue;
+                }
+                if let Some((axis, sizes)) = findings.outer_split
+                    && let Some(&(_, at, part)) = places.iter().find(|place| place.0 == axis)
+                {
+                    let sizes = sizes.into_iter().map(|size| (size, Leaf::Outer));
+                    axes[at].splice(part..=part, sizes);
+                    continue;
+                }
+            }
+            for (axis, at, part) in places {
+                if findings
+                    .stages
+                    .iter()
+                    .any(|(_, seen)| !seen.contains(&axis))
+                {
+                    axes[at][part].1 = Leaf::Inner;
+                }
+            }
+            let stages = findings.stages.iter().map(|&(value, _)| value).collect();
+            return Ok(Output {
+                value,
+                axes,
+                stages,
+            });
+        }
+        unreachable!("the search ends at its limit")
+    }
+
+    /// Lowers one output with all parts outer: their places, and what was found out.
+    #[allow(clippy::type_complexity, reason = "two results of one caller")]
+    fn attempt(
+        &mut self,
+        value: ValueId,
+        axes: &[Vec<(DimId, Leaf)>],
+    ) -> Result<(Vec<(AxisId, usize, usize)>, Findings), LowerError> {
+        let mut lowering = self.lowering();
+        let mut places = Vec::new();
+        let mut indices = Nodes::new();
+        for (at, parts) in axes.iter().enumerate() {
+            let mut merged = Parts::new();
+            for (part, &(size, _)) in parts.iter().enumerate() {
+                if lowering.fixed(size) == Some(1) {
+                    continue;
+                }
+                let axis = lowering.outer_axis(size);
+                places.push((axis, at, part));
+                merged.push((lowering.b.index(axis), size));
+            }
+            indices.push(lowering.merge(&merged));
+        }
+        lowering.demand(value, indices)?;
+        let findings = std::mem::take(&mut lowering.findings);
+        let sizes = lowering.into_sizes();
+        self.sizes = sizes;
+        Ok((places, findings))
+    }
+
+    fn lowering(&self) -> Lowering<'_> {
+        Lowering::new(
+            self.graph,
+            self.region.name,
+            self.producers,
+            self.sizes.clone(),
+            &self.splits,
+        )
+    }
+
+    /// The sizes of the outer axes of all outputs; parts that are not among them become inner.
+    fn common_axes(&self, outputs: &mut [Output]) -> Result<Dims, LowerError> {
+        let outer = |output: &Output| -> Dims {
+            let parts = output.axes.iter().flatten();
+            parts
+                .filter(|&&(size, leaf)| leaf == Leaf::Outer && !self.is_one(size))
+                .map(|&(size, _)| size)
+                .collect()
+        };
+        let Some(fewest) = outputs
+            .iter()
+            .min_by_key(|output| outer(output).len())
+            .cloned()
+        else {
+            return Ok(Dims::new());
+        };
+        let common = outer(&fewest);
+        for output in outputs.iter_mut() {
+            let own = outer(output);
+            let mismatch = || LowerError::Domains {
+                left: fewest.value,
+                left_shape: self.sizes.table.display_shape(&common).to_string(),
+                right: output.value,
+                right_shape: self.sizes.table.display_shape(&own).to_string(),
+            };
+            let is_equal = |a, b| self.sizes.table.equal(a, b).is_proved();
+            let mut wanted = common.iter().copied().peekable();
+            let mut axes = output.axes.clone();
+            for (size, leaf) in axes.iter_mut().flatten() {
+                if *leaf == Leaf::Inner || self.is_one(*size) {
+                    continue;
+                }
+                if wanted.next_if(|&common| is_equal(common, *size)).is_none() {
+                    *leaf = Leaf::Inner;
+                }
+            }
+            let complete = wanted.peek().is_none();
+            let same = own.len() == common.len();
+            if !complete || !(same || self.belong_together(&fewest, output)) {
+                return Err(mismatch());
+            }
+            output.axes = axes;
+        }
+        Ok(common)
+    }
+
+    /// Whether one output's rows are what the other's points are computed from.
+    fn belong_together(&self, left: &Output, right: &Output) -> bool {
+        !left.stages.is_disjoint(&right.stages)
+            || left.stages.contains(&right.value)
+            || right.stages.contains(&left.value)
+            || self.depends(left.value, right.value)
+            || self.depends(right.value, left.value)
+    }
+
+    /// Whether `value` is computed from `source` within the region.
+    fn depends(&self, value: ValueId, source: ValueId) -> bool {
+        let mut pending = vec![value];
+        let mut seen = BTreeSet::new();
+        while let Some(value) = pending.pop() {
+            if value == source {
+                return true;
+            }
+            if let Some(&op) = self.producers.get(&value)
+                && seen.insert(value)
+            {
+                pending.extend(self.graph.op(op).operands.iter().copied());
+            }
+        }
+        false
+    }
+
+    fn is_one(&self, size: DimId) -> bool {
+        self.sizes.table.range(size).as_point() == Some(1)
+    }
+
+    /// Lowers all outputs over the outer axes, and stores them.
+    fn finish(&self, outputs: &[Output], outer: &Dims) -> Result<LoweredKernel, LowerError> {
+        let mut lowering = self.lowering();
+        let outer: Vec<NodeId> = outer
+            .iter()
+            .map(|&size| {
+                let axis = lowering.outer_axis(size);
+                lowering.b.index(axis)
+            })
+            .collect();
+        let mut stores = Vec::new();
+        for output in outputs {
+            let mut outer = outer.iter().copied();
+            let mut inner = Vec::new();
+            let mut indices = Nodes::new();
+            for parts in &output.axes {
+                let mut merged = Parts::new();
+                for &(size, leaf) in parts {
+                    if lowering.fixed(size) == Some(1) {
+                        continue;
+                    }
+                    let index = match leaf {
+                        Leaf::Outer => outer
+                            .next()
+                            .unwrap_or_else(|| unreachable!("outer axes were matched")),
+                        Leaf::Inner => {
+                            let axis = lowering.new_axis("e", size);
+                            inner.push(axis);
+                            lowering.b.index(axis)
+                        }
+                    };
+                    merged.push((index, size));
+                }
+                indices.push(lowering.merge(&merged));
+            }
+            let element = lowering.demand(output.value, indices.clone())?;
+            stores.push((output.value, inner, indices, element));
+        }
+        for (value, inner, indices, element) in stores {
+            let buffer = lowering.push_buffer(value, Role::Out)?;
+            let dtype = lowering.ty(value)?.dtype;
+            let element = lowering.b.cast(element, dtype);
+            lowering.b.store(inner, buffer, indices, element);
+        }
+        lowering.into_kernel()
+    }
+}
+
+impl Lowering<'_> {
+    fn outer_axis(&mut self, size: DimId) -> AxisId {
+        let name = format!("i{}", self.b.kernel().outer().len());
+        let axis = self.b.outer(name, size);
+        self.ambient.insert(axis);
+        axis
+    }
+
+    /// The sizes, with those that were made on the way.
+    fn into_sizes(mut self) -> Sizes {
+        std::mem::swap(&mut self.sizes.table, self.b.dims_mut());
+        self.sizes
+    }
+
+    fn into_kernel(self) -> Result<LoweredKernel, LowerError> {
+        let Self {
+            graph,
+            b,
+            mut sizes,
+            operands,
+            requirements,
+            ..
+        } = self;
+        let kernel = b.finish()?;
+        sizes.table = kernel.dims().clone();
+        Ok(LoweredKernel {
+            symbols: sizes.symbols(graph)?,
+            kernel,
+            operands,
+            initialise: None,
+            requirements,
+        })
+    }
+}

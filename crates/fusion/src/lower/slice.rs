@@ -1,0 +1,65 @@
+//! Slices: indices scaled and moved.
+
+use kiln_ir::{Dims, Integers, OpData};
+use kiln_kernel::{NodeId, Nodes};
+use kiln_symbolic_shape::{DimError, DimId, Predicate};
+
+use super::LowerError;
+use super::context::{Demand, Lowering, Step};
+
+impl Lowering<'_> {
+    pub(super) fn slice(
+        &mut self,
+        data: &OpData,
+        starts: &Dims,
+        sizes: &Dims,
+        steps: &Integers,
+        demand: &Demand,
+    ) -> Step<NodeId> {
+        let operand = self.shape(data.operands[0])?;
+        let (starts, sizes) = (self.dims(starts)?, self.dims(sizes)?);
+        let mut indices = Nodes::new();
+        for axis in 0..operand.len() {
+            let (start, step) = (starts[axis], steps[axis]);
+            self.require_slice(start, sizes[axis], step, operand[axis])?;
+            let step = self.integer(step);
+            let scaled = self.mul(demand.indices[axis], step);
+            let start = self.b.size(start);
+            indices.push(self.add(scaled, start));
+        }
+        self.get(data.operands[0], indices, demand.guard)
+    }
+
+    /// Both ends of a slice that is not empty lie within the operand.
+    fn require_slice(
+        &mut self,
+        start: DimId,
+        size: DimId,
+        step: i64,
+        operand: DimId,
+    ) -> Result<(), LowerError> {
+        let table = self.b.dims_mut();
+        let mut ends = || -> Result<[DimId; 3], DimError> {
+            let (zero, one, step) = (table.constant(0), table.constant(1), table.constant(step));
+            let steps = table.sub(size, one)?;
+            let way = table.mul(step, steps)?;
+            let last = table.add(start, way)?;
+            // Nothing is read by an empty slice: times 0, both ends are in bounds.
+            let some = table.min(size, one)?;
+            let (first, last) = (table.mul(start, some)?, table.mul(last, some)?);
+            let lowest = table.min(first, last)?;
+            let highest = table.max(first, last)?;
+            let end = table.add(highest, some)?;
+            Ok([zero, lowest, end])
+        };
+        let [zero, lowest, end] = ends()?;
+        self.require(
+            Predicate::LessEqual(zero, lowest),
+            "a slice within its operand",
+        )?;
+        self.require(
+            Predicate::LessEqual(end, operand),
+            "a slice within its operand",
+        )
+    }
+}

@@ -1,0 +1,292 @@
+//! Stages: what is computed once and read by several.
+//!
+//! A reduction asked for at indices of outer axes alone is a scalar. Where an index runs along an inner axis of the
+//! stage that asks, the stage is an array over an axis of its own in that place, and the asking index reads it; all
+//! who ask along different axes read one array. An index in between (computed from inner axes) is refused.
+
+use std::collections::BTreeSet;
+
+use kiln_ir::ValueId;
+use kiln_kernel::{Axes, AxisId, Extent, Node, NodeId, Nodes, Stage, StageOperation};
+use kiln_scalar::{ScalarOp, Signature};
+use kiln_symbolic_shape::DimId;
+use smallvec::SmallVec;
+
+use super::LowerError;
+use super::context::{Demand, Lowering, Step};
+use super::guard::GuardId;
+use super::index::Parts;
+
+/// What makes two demands read one stage.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct StageKey {
+    value: ValueId,
+    parts: SmallVec<[(usize, Place); 6]>,
+    guard: GuardId,
+}
+
+/// One part of an index of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    /// A position known where the stage is.
+    Outer(NodeId, DimId),
+    /// An axis of the stage's own.
+    Own(DimId),
+}
+
+/// A stage about to be made.
+pub(super) struct NewStage {
+    key: StageKey,
+    /// Where the value is asked for.
+    pub(super) indices: Nodes,
+    /// When.
+    pub(super) guard: GuardId,
+    /// The axes of the local.
+    pub(super) own: Axes,
+}
+
+impl Lowering<'_> {
+    /// Reads a stage that computes `demand`; `body` makes it if there is none.
+    pub(super) fn read_stage(
+        &mut self,
+        demand: &Demand,
+        body: &mut dyn FnMut(&mut Self, &NewStage) -> Step<(StageOperation, NodeId)>,
+    ) -> Step<NodeId> {
+        let (key, reads) = self.stage_key(demand)?;
+        let stage = match self.stages.get(&key) {
+            Some(&stage) => stage,
+            None => {
+                let new = self.new_stage(key);
+                let (operation, value) = body(self, &new)?;
+                let mut axes = self.axes_of(value).clone();
+                for axis in reduced_axes(&operation).iter().chain(&new.own) {
+                    axes.remove(axis);
+                }
+                let name = format!("s{}", self.stages.len());
+                let stage = self.b.push_stage(Stage {
+                    name,
+                    axes: new.own,
+                    operation,
+                    value,
+                    init: None,
+                });
+                let outer: BTreeSet<AxisId> = axes.intersection(&self.ambient).copied().collect();
+                self.findings.stages.push((demand.value, outer));
+                self.index.of_stages.insert(stage, axes);
+                self.stages.insert(new.key, stage);
+                stage
+            }
+        };
+        Ok(self.b.local(stage, reads))
+    }
+
+    /// A factor of a product that a stage sums.
+    ///
+    /// Where the stage is an array, and the factor is costly and does not run along it, the factor is an array of its
+    /// own first: the probabilities of an attention are computed once, not once per column.
+    pub(super) fn factor(
+        &mut self,
+        value: ValueId,
+        indices: Nodes,
+        stage: &NewStage,
+        reduced: &Axes,
+    ) -> Step<NodeId> {
+        let demand = Demand {
+            value,
+            indices,
+            guard: stage.guard,
+        };
+        let plain = self.get(value, demand.indices.clone(), demand.guard)?;
+        let axes = self.axes_of(plain).clone();
+        let runs = reduced.iter().any(|axis| axes.contains(axis));
+        let repeats = stage.own.iter().any(|axis| !axes.contains(axis));
+        if !runs || !repeats || !self.is_costly(plain) || self.stage_key(&demand).is_err() {
+            return Ok(plain);
+        }
+        self.read_stage(&demand, &mut |this, array| {
+            let element = this.get(value, array.indices.clone(), array.guard)?;
+            Ok((StageOperation::Map, element))
+        })
+    }
+
+    /// Whether a node computes more, above its loads and locals, than a few sums and products.
+    fn is_costly(&self, node: NodeId) -> bool {
+        let kernel = self.b.kernel();
+        let mut pending = vec![node];
+        let mut seen = BTreeSet::new();
+        while let Some(node) = pending.pop() {
+            if !seen.insert(node) {
+                continue;
+            }
+            match kernel.node(node) {
+                Node::Call { .. } => return true,
+                Node::Apply { op, operands } => {
+                    let float = kernel.dtype(node).is_float();
+                    let cheap = matches!(
+                        op.signature(),
+                        Signature::Cast(_) | Signature::Compare | Signature::Select
+                    ) || matches!(
+                        op,
+                        ScalarOp::Add | ScalarOp::Sub | ScalarOp::Mul | ScalarOp::Neg
+                    );
+                    if float && !cheap {
+                        return true;
+                    }
+                    pending.extend(operands.iter().copied());
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// An axis that a stage reduces over, as an index: `slot` counts the stage's axes.
+    ///
+    /// If a reshape below would rather have several axes, those are made, and the index is merged from them.
+    pub(super) fn reduced_axis(
+        &mut self,
+        stage: &NewStage,
+        slot: usize,
+        size: DimId,
+        axes: &mut Axes,
+    ) -> NodeId {
+        if self.fixed(size) == Some(1) {
+            return self.integer(0);
+        }
+        let owner = (stage.key.value, slot);
+        let sizes = match self.splits.inner.get(&owner) {
+            Some(sizes) => sizes.clone(),
+            None => SmallVec::from_slice(&[size]),
+        };
+        let splits = sizes.len() > 1;
+        let mut parts = Parts::new();
+        for (nth, size) in sizes.into_iter().enumerate() {
+            // Axes of its own come first, then room for each slot's parts.
+            let place = (slot + 1) * 64 + nth;
+            let axis = self.stage_axis(&stage.key, place, "r", size);
+            if !splits {
+                self.axis_owners.insert(axis, owner);
+            }
+            axes.push(axis);
+            parts.push((self.b.index(axis), size));
+        }
+        self.merge(&parts)
+    }
+
+    /// An axis that a stage reduces over and that must stay one.
+    pub(super) fn whole_axis(&mut self, stage: &NewStage, slot: usize, size: DimId) -> AxisId {
+        self.stage_axis(&stage.key, (slot + 1) * 64, "r", size)
+    }
+
+    /// An axis with a computed extent.
+    pub(super) fn clamped_axis(
+        &mut self,
+        stage: &NewStage,
+        slot: usize,
+        value: NodeId,
+        bound: DimId,
+    ) -> AxisId {
+        let key = (stage.key.clone(), (slot + 1) * 64);
+        match self.stage_axes.get(&key) {
+            Some(&axis) => axis,
+            None => {
+                let name = format!("r{}", self.b.kernel().axes().len());
+                let axis = self.b.push_axis(name, Extent::Clamped { value, bound });
+                self.stage_axes.insert(key, axis);
+                axis
+            }
+        }
+    }
+
+    fn stage_axis(&mut self, stage: &StageKey, place: usize, stem: &str, size: DimId) -> AxisId {
+        let key = (stage.clone(), place);
+        if let Some(&axis) = self.stage_axes.get(&key) {
+            return axis;
+        }
+        let axis = self.new_axis(stem, size);
+        self.stage_axes.insert(key, axis);
+        axis
+    }
+
+    /// An inner axis with a name that no other has.
+    pub(super) fn new_axis(&mut self, stem: &str, size: DimId) -> AxisId {
+        let name = format!("{stem}{}", self.b.kernel().axes().len());
+        self.b.axis(name, size)
+    }
+
+    /// Which stage answers a demand, and how it is read.
+    fn stage_key(&mut self, demand: &Demand) -> Result<(StageKey, Nodes), LowerError> {
+        let shape = self.shape(demand.value)?;
+        let mut parts = SmallVec::new();
+        let mut reads = Nodes::new();
+        for (axis, (&index, &size)) in demand.indices.iter().zip(&shape).enumerate() {
+            for (index, size) in self.parts_of(index, size) {
+                if self.is_ambient(index) {
+                    parts.push((axis, Place::Outer(index, size)));
+                    continue;
+                }
+                let runs_along = self.as_axis(index).is_some_and(|axis| {
+                    let extent = self.b.kernel().axis(axis).extent;
+                    self.equal(extent.bound(), size)
+                });
+                if !runs_along || reads.contains(&index) {
+                    return Err(LowerError::Recompute {
+                        value: demand.value,
+                        axis,
+                    });
+                }
+                parts.push((axis, Place::Own(size)));
+                reads.push(index);
+            }
+        }
+        let guard = self.ambient_guard(demand.guard);
+        let value = demand.value;
+        Ok((
+            StageKey {
+                value,
+                parts,
+                guard,
+            },
+            reads,
+        ))
+    }
+
+    fn new_stage(&mut self, key: StageKey) -> NewStage {
+        let mut indices = Nodes::new();
+        let mut own = Axes::new();
+        let rank = key.parts.last().map_or(0, |&(axis, _)| axis + 1);
+        for at in 0..rank {
+            let mut parts = Parts::new();
+            for (place, &(axis, part)) in key.parts.iter().enumerate() {
+                if axis != at {
+                    continue;
+                }
+                parts.push(match part {
+                    Place::Outer(index, size) => (index, size),
+                    Place::Own(size) => {
+                        let axis = self.stage_axis(&key, place, "j", size);
+                        own.push(axis);
+                        (self.b.index(axis), size)
+                    }
+                });
+            }
+            indices.push(match parts.as_slice() {
+                &[(index, _)] => index,
+                _ => self.merge(&parts),
+            });
+        }
+        NewStage {
+            guard: key.guard,
+            key,
+            indices,
+            own,
+        }
+    }
+}
+
+fn reduced_axes(operation: &StageOperation) -> &[AxisId] {
+    match operation {
+        StageOperation::Map => &[],
+        StageOperation::Reduce { axes, .. } => axes,
+    }
+}
