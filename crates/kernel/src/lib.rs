@@ -12,6 +12,7 @@ mod error;
 mod execute;
 mod pool;
 mod quantity;
+pub mod text;
 mod verified;
 mod verify;
 

@@ -36,7 +36,7 @@ pub struct KernelBuilder {
 
 /// A node by its bits, so that equal nodes are one.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Interned {
+pub(crate) enum Interned {
     Literal(ScalarValue),
     Size(DimId),
     Axis(AxisId),
@@ -49,7 +49,7 @@ enum Interned {
 }
 
 impl Interned {
-    fn of(node: &Node) -> Self {
+    pub(crate) fn of(node: &Node) -> Self {
         match node.clone() {
             Node::Literal(value) => Self::Literal(value),
             Node::Size(dim) => Self::Size(dim),
@@ -111,6 +111,11 @@ impl KernelBuilder {
     /// Keeps the first error.
     pub(crate) fn fail(&mut self, error: KernelError) {
         self.error.get_or_insert(error);
+    }
+
+    /// The first error so far, which is forgotten.
+    pub(crate) fn take_error(&mut self) -> Option<KernelError> {
+        self.error.take()
     }
 
     // Buffers and axes
@@ -331,7 +336,7 @@ impl KernelBuilder {
         }
     }
 
-    /// A named function with its parameters.
+    /// A named function with its parameters; those left out have their defaults.
     pub fn call(
         &mut self,
         function: Function,
@@ -345,6 +350,9 @@ impl KernelBuilder {
         let Some(dtypes) = self.dtypes(&operands) else {
             return self.integer(0);
         };
+        // Equal calls are one node, whether or not the defaults were spelled out.
+        let defaults = function.parameters().iter().skip(parameters.len());
+        let filled = parameters.iter().copied().chain(defaults.map(|parameter| parameter.default)).collect();
         let typed = function
             .expression(parameters)
             .and_then(|expression| expression.result_type(&dtypes));
@@ -352,7 +360,7 @@ impl KernelBuilder {
             Ok(dtype) => self.push(
                 Node::Call {
                     function,
-                    parameters: parameters.iter().copied().collect(),
+                    parameters: filled,
                     operands,
                 },
                 dtype,

@@ -8,6 +8,7 @@ mod kernel;
 mod node;
 
 pub use buffer::{Buffer, Dims, Role};
+pub(crate) use builder::Interned;
 pub use builder::KernelBuilder;
 pub use ids::{AxisId, BufferId, NodeId, StageId};
 pub use item::{Axes, Axis, Carry, Combine, Extent, Item, Reduction, Stage, StageOperation, Store};
