@@ -1,5 +1,7 @@
 //! What can go wrong between object bytes and a kernel's results.
 
+use kiln_kernel::ExecuteError;
+use kiln_tensor::TensorError;
 use std::fmt;
 
 /// An error of this crate. Each variant names its code.
@@ -95,6 +97,35 @@ pub enum NativeError {
         /// How much there may be.
         limit: u64,
     },
+
+    /// E0860: code for instructions that this machine does not have.
+    #[error("code for level {} cannot run on this machine; compile for a level that it has", Quoted(.level))]
+    Level {
+        /// The instruction-set level.
+        level: String,
+    },
+
+    /// E0861: what is given does not fit the kernel, the builtin or the memory.
+    #[error("{what}: expected {expected}, found {found}")]
+    Mismatch {
+        /// What does not fit.
+        what: String,
+        /// What fits.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+
+    /// E0862: memory to be written that a tensor reads.
+    #[error("{what}: expected memory that can be written, found memory that a tensor reads")]
+    ReadOnly {
+        /// What would be written.
+        what: String,
+    },
+
+    /// Memory that could not be had, or a tensor that cannot be made of it: the code is the cause's.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
 }
 
 impl NativeError {
@@ -111,6 +142,23 @@ impl NativeError {
             Self::Entry { .. } => "E0857",
             Self::CodeMemory { .. } => "E0858",
             Self::Limit { .. } => "E0859",
+            Self::Level { .. } => "E0860",
+            Self::Mismatch { .. } => "E0861",
+            Self::ReadOnly { .. } => "E0862",
+            Self::Tensor(cause) => cause.code(),
+        }
+    }
+
+    /// What does not fit, and what would.
+    pub(crate) fn mismatch(
+        what: impl Into<String>,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Self {
+        Self::Mismatch {
+            what: what.into(),
+            expected: expected.to_string(),
+            found: found.to_string(),
         }
     }
 
@@ -118,6 +166,16 @@ impl NativeError {
     pub(crate) fn damaged(found: impl fmt::Display) -> Self {
         Self::Damaged {
             found: found.to_string(),
+        }
+    }
+}
+
+impl From<NativeError> for ExecuteError {
+    fn from(error: NativeError) -> Self {
+        Self {
+            code: error.code(),
+            out_of_memory: matches!(error, NativeError::Tensor(TensorError::Allocation { .. })),
+            source: Box::new(error),
         }
     }
 }

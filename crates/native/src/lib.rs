@@ -1,25 +1,60 @@
-//! Object code to callable kernels, without LLVM.
+//! Object code to callable kernels, without LLVM: the CPU's executor.
 //!
-//! A compiler hands over a relocatable ELF object; [`LoadedCode`] copies it into memory, applies
-//! its relocations and makes it executable. The functions it may call are three, `memcpy`,
-//! `memmove` and `memset`; its memory is never writable and executable at once, and is freed when
-//! nothing can run in it any more.
+//! A compiler hands over relocatable ELF objects, in a `kiln_kernel::Artifact` or as they are.
+//! [`LoadedCode`] copies one into memory, applies its relocations and makes it executable: the
+//! functions it may call are three, `memcpy`, `memmove` and `memset`; its memory is never writable
+//! and executable at once, and is freed when nothing can run in it any more. [`NativeExecutor`]
+//! launches kernels on the host's memory, sharing tasks out on the runtime's threads, and runs the
+//! builtins.
+//!
+//! Loading code means trusting it. Damaged bytes are refused; that an object is the compiler's own
+//! is for whoever stores it to check, by its digest.
+//!
+//! ```
+//! use kiln_kernel::{Builtin, BuiltinOperand, CallerOnly, KernelExecutor, MemorySlice};
+//! use kiln_native::NativeExecutor;
+//! use kiln_tensor::{DType, Tensor};
+//! use std::sync::Arc;
+//!
+//! let cpu = NativeExecutor::new();
+//! let x = cpu.upload(&Tensor::from_slice(&[4], &[0.0f32, 3.0, 0.0, 5.0])?)?;
+//! let (indices, count) = (cpu.alloc(32)?, cpu.alloc(8)?);
+//! let all = |memory, bytes| MemorySlice { memory, offset: 0, bytes };
+//! let of = |dtype, shape| BuiltinOperand { dtype, shape };
+//! let mut execution = cpu.begin(Arc::new(CallerOnly));
+//! let found = execution.run_builtin(
+//!     &Builtin::NonZero,
+//!     &[(all(&x, 16), of(DType::F32, &[4]))],
+//!     &[(all(&indices, 32), of(DType::I64, &[1, 4])), (all(&count, 8), of(DType::I64, &[]))],
+//! )?;
+//! assert_eq!((found, execution.finish()?), (vec![2], None));
+//! let indices = cpu.download(&indices, 0, DType::I64, &[1, 4])?;
+//! assert_eq!(indices.to_vec::<i64>()?, [1, 3, 0, 0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
 #![deny(unsafe_code)]
 
 #[cfg(target_endian = "big")]
 compile_error!("objects are little-endian: big-endian hosts are not supported");
 
-mod code;
 mod error;
+
 mod host_functions;
-mod launch_arguments;
 mod link;
 mod memory;
 mod object;
 mod relocate;
 
+mod code;
+mod launch_arguments;
+
+mod builtin;
+mod executor;
+
 pub use code::LoadedCode;
 pub use error::NativeError;
+pub use executor::NativeExecutor;
 pub use launch_arguments::LaunchArguments;
 
 #[cfg(test)]

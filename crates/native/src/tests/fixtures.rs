@@ -5,13 +5,13 @@ use object::{Architecture, BinaryFormat, Endianness, SectionFlags, SectionKind};
 use object::{RelocationFlags, SymbolFlags, SymbolKind, SymbolScope};
 
 /// A compiler's object for x86-64.
-pub(super) const X86_64: &[u8] = include_bytes!("../../tests/fixtures/kernels.x86_64.o");
+pub(crate) const X86_64: &[u8] = include_bytes!("../../tests/fixtures/kernels.x86_64.o");
 
 /// A compiler's object for 64-bit Arm.
-pub(super) const AARCH64: &[u8] = include_bytes!("../../tests/fixtures/kernels.aarch64.o");
+pub(crate) const AARCH64: &[u8] = include_bytes!("../../tests/fixtures/kernels.aarch64.o");
 
 /// The compiler's object for this machine.
-pub(super) fn host() -> &'static [u8] {
+pub(crate) fn host() -> &'static [u8] {
     if cfg!(target_arch = "x86_64") {
         X86_64
     } else {
@@ -20,19 +20,19 @@ pub(super) fn host() -> &'static [u8] {
 }
 
 /// An object made piece by piece: one section of code, `entry` at its start.
-pub(super) struct Made {
-    pub(super) object: Object<'static>,
-    pub(super) text: object::write::SectionId,
+pub(crate) struct Made {
+    pub(crate) object: Object<'static>,
+    pub(crate) text: object::write::SectionId,
 }
 
 impl Made {
     /// An object for x86-64 with this code.
-    pub(super) fn x86_64(code: &[u8]) -> Self {
+    pub(crate) fn x86_64(code: &[u8]) -> Self {
         Self::new(Architecture::X86_64, code)
     }
 
     /// An object with this code.
-    pub(super) fn new(machine: Architecture, code: &[u8]) -> Self {
+    pub(crate) fn new(machine: Architecture, code: &[u8]) -> Self {
         let mut object = Object::new(BinaryFormat::Elf, machine, Endianness::Little);
         let text = object.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
         object.append_section_data(text, code, 16);
@@ -42,7 +42,7 @@ impl Made {
     }
 
     /// Adds a section with its flags as they are; its symbol.
-    pub(super) fn section(
+    pub(crate) fn section(
         &mut self,
         name: &str,
         kind: SectionKind,
@@ -59,7 +59,7 @@ impl Made {
     }
 
     /// Adds a global symbol.
-    pub(super) fn symbol(
+    pub(crate) fn symbol(
         &mut self,
         name: &str,
         kind: SymbolKind,
@@ -79,12 +79,12 @@ impl Made {
     }
 
     /// Adds a symbol that another object is to define.
-    pub(super) fn undefined(&mut self, name: &str) -> SymbolId {
+    pub(crate) fn undefined(&mut self, name: &str) -> SymbolId {
         self.symbol(name, SymbolKind::Unknown, SymbolSection::Undefined, 0)
     }
 
     /// Adds a relocation of the code.
-    pub(super) fn relocation(&mut self, kind: u32, offset: u64, symbol: SymbolId, addend: i64) {
+    pub(crate) fn relocation(&mut self, kind: u32, offset: u64, symbol: SymbolId, addend: i64) {
         let relocation = Relocation {
             offset,
             symbol,
@@ -95,7 +95,7 @@ impl Made {
     }
 
     /// The object's bytes.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         self.object.write().unwrap()
     }
 }

@@ -1,7 +1,7 @@
 //! Tests across the crate's files: real objects loaded and run, strange and damaged ones refused.
 
 mod damaged;
-mod fixtures;
+pub(crate) mod fixtures;
 mod linked;
 mod refused;
 mod running;

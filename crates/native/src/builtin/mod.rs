@@ -1,0 +1,219 @@
+//! What is no kernel, on the host's memory: sorting, searching for what is not zero, random bits.
+//!
+//! Operands are checked here once: each slice lies in its memory, is as large as its shape says and
+//! aligned, and what is written overlaps nothing else. The operations then work on plain slices.
+#![allow(unsafe_code, reason = "slices over device memory are vouched for here")]
+
+mod non_zero;
+mod order;
+mod random_bits;
+mod top_k;
+
+use crate::error::NativeError;
+use crate::executor::place_of;
+use kiln_kernel::{Builtin, BuiltinOperand, MemorySlice};
+use kiln_tensor::{DType, element_count, match_dtype};
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// Binds the type of a dtype's elements. Bools are bytes here: whatever is in memory is a byte.
+macro_rules! for_each_element {
+    ($dtype:expr, $ty:ident => $body:expr) => {
+        match $dtype {
+            DType::Bool => {
+                type $ty = u8;
+                $body
+            }
+            dtype => match_dtype!(dtype, $ty => $body),
+        }
+    };
+}
+
+/// An operand or a result: where it is, and what.
+type Given<'a> = (MemorySlice<'a>, BuiltinOperand<'a>);
+
+/// Runs a builtin; the sizes it found.
+pub(crate) fn run(
+    builtin: &Builtin,
+    inputs: &[Given<'_>],
+    outputs: &[Given<'_>],
+) -> Result<Vec<i64>, NativeError> {
+    match builtin {
+        Builtin::TopK { axis, largest } => {
+            let ([x], [values, indices]) = counted("top-k", inputs, outputs)?;
+            let top_k = top_k::TopK::check(x.1, values.1, indices.1, *axis, *largest)?;
+            let elements = Elements::of("top-k", x)?;
+            let mut values = Elements::written("top-k", values)?;
+            let mut indices = Elements::written("top-k", indices)?;
+            apart("top-k", &[&elements], &[&values, &indices])?;
+            // SAFETY: the slices do not overlap, as was just checked.
+            let indices = unsafe { indices.as_mut_slice::<i64>() };
+            for_each_element!(x.1.dtype, T => {
+                // SAFETY: as above, and both have this dtype.
+                let (x, values) = unsafe { (elements.as_slice::<T>(), values.as_mut_slice::<T>()) };
+                top_k.run(x, values, indices)?;
+            });
+            Ok(Vec::new())
+        }
+        Builtin::NonZero => {
+            let ([x], [indices, count]) = counted("non-zero", inputs, outputs)?;
+            non_zero::check(x.1, indices.1, count.1)?;
+            let elements = Elements::of("non-zero", x)?;
+            let mut places = Elements::written("non-zero", indices)?;
+            let mut total = Elements::written("non-zero", count)?;
+            apart("non-zero", &[&elements], &[&places, &total])?;
+            // SAFETY: the slices do not overlap, as was just checked.
+            let (places, total) =
+                unsafe { (places.as_mut_slice::<i64>(), total.as_mut_slice::<i64>()) };
+            let found = for_each_element!(x.1.dtype, T => {
+                // SAFETY: as above, and it has this dtype.
+                non_zero::run(unsafe { elements.as_slice::<T>() }, x.1.shape, places)?
+            });
+            total.fill(found);
+            Ok(vec![found])
+        }
+        Builtin::RandomBits => {
+            let ([key], [bits]) = counted("random bits", inputs, outputs)?;
+            expect("the key of random bits", key.1, DType::U64, &[2])?;
+            expect("random bits", bits.1, DType::U32, bits.1.shape)?;
+            let key = Elements::of("random bits", key)?;
+            let mut bits = Elements::written("random bits", bits)?;
+            apart("random bits", &[&key], &[&bits])?;
+            // SAFETY: the slices do not overlap, as was just checked.
+            let (key, bits) = unsafe { (key.as_slice::<u64>(), bits.as_mut_slice::<u32>()) };
+            random_bits::fill(bits, key[0], key[1]);
+            Ok(Vec::new())
+        }
+        other => Err(NativeError::mismatch(
+            "a builtin",
+            "one that the CPU has",
+            format_args!("{other:?}"),
+        )),
+    }
+}
+
+/// The right number of operands and results.
+fn counted<'a, 'b, const INPUTS: usize, const OUTPUTS: usize>(
+    what: &str,
+    inputs: &'a [Given<'b>],
+    outputs: &'a [Given<'b>],
+) -> Result<(&'a [Given<'b>; INPUTS], &'a [Given<'b>; OUTPUTS]), NativeError> {
+    match (inputs.try_into(), outputs.try_into()) {
+        (Ok(inputs), Ok(outputs)) => Ok((inputs, outputs)),
+        _ => Err(NativeError::mismatch(
+            what,
+            format_args!("{INPUTS} operands and {OUTPUTS} results"),
+            format_args!("{} and {}", inputs.len(), outputs.len()),
+        )),
+    }
+}
+
+/// Checks the dtype and shape of an operand.
+fn expect(
+    what: &str,
+    given: BuiltinOperand<'_>,
+    dtype: DType,
+    shape: &[usize],
+) -> Result<(), NativeError> {
+    if given.dtype != dtype || given.shape != shape {
+        return Err(NativeError::mismatch(
+            what,
+            format_args!("{dtype}{shape:?}"),
+            format_args!("{}{:?}", given.dtype, given.shape),
+        ));
+    }
+    Ok(())
+}
+
+/// The elements of an operand, one after another in memory.
+struct Elements {
+    start: NonNull<u8>,
+    count: usize,
+    dtype: DType,
+}
+
+impl Elements {
+    /// Of an operand that is read.
+    fn of(what: &str, given: &Given<'_>) -> Result<Self, NativeError> {
+        Self::checked(what, given, false)
+    }
+
+    /// Of a result.
+    fn written(what: &str, given: &Given<'_>) -> Result<Self, NativeError> {
+        Self::checked(what, given, true)
+    }
+
+    fn checked(what: &str, given: &Given<'_>, written: bool) -> Result<Self, NativeError> {
+        let (slice, BuiltinOperand { dtype, shape }) = *given;
+        let count = element_count(dtype, shape)?;
+        let bytes = count * dtype.size_in_bytes();
+        let name = || match written {
+            false => format!("an operand of {what}"),
+            true => format!("a result of {what}"),
+        };
+        let start = place_of(&slice, dtype.size_in_bytes(), written, name)?;
+        if slice.bytes < bytes {
+            let expected = format_args!("at least {bytes} bytes").to_string();
+            return Err(NativeError::mismatch(name(), expected, slice.bytes));
+        }
+        // An empty slice needs an aligned address too, if no true one.
+        let start = if bytes == 0 {
+            NonNull::<u64>::dangling().cast()
+        } else {
+            start
+        };
+        Ok(Self {
+            start,
+            count,
+            dtype,
+        })
+    }
+
+    /// The addresses it takes.
+    fn range(&self) -> Range<usize> {
+        let start = self.start.addr().get();
+        start..start + self.count * self.dtype.size_in_bytes()
+    }
+
+    /// The elements.
+    ///
+    /// # Safety
+    /// `T` has the size of the dtype and holds any bits; nobody writes to the elements meanwhile.
+    unsafe fn as_slice<T>(&self) -> &[T] {
+        debug_assert_eq!(size_of::<T>(), self.dtype.size_in_bytes());
+        // SAFETY: the range was checked to lie in live, initialised memory and to be aligned.
+        unsafe { std::slice::from_raw_parts(self.start.cast().as_ptr(), self.count) }
+    }
+
+    /// The elements.
+    ///
+    /// # Safety
+    /// As for `as_slice`, and nobody reads them meanwhile either.
+    unsafe fn as_mut_slice<T>(&mut self) -> &mut [T] {
+        debug_assert_eq!(size_of::<T>(), self.dtype.size_in_bytes());
+        // SAFETY: as in `as_slice`; the memory was checked to be writable.
+        unsafe { std::slice::from_raw_parts_mut(self.start.cast().as_ptr(), self.count) }
+    }
+}
+
+/// Checks that results overlap nothing.
+fn apart(what: &str, inputs: &[&Elements], outputs: &[&Elements]) -> Result<(), NativeError> {
+    let overlap = |a: &Elements, b: &Elements| {
+        let (a, b) = (a.range(), b.range());
+        a.start < b.end && b.start < a.end
+    };
+    for (position, output) in outputs.iter().enumerate() {
+        let others = inputs.iter().chain(&outputs[..position]);
+        if others.into_iter().any(|other| overlap(output, other)) {
+            return Err(NativeError::mismatch(
+                format!("a result of {what}"),
+                "memory of its own",
+                "memory of another operand or result",
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! Where elements are not zero, in row-major order. NaN is not zero; -0 is.
+
+use super::expect;
+use super::order::Ranked;
+use crate::error::NativeError;
+use kiln_kernel::BuiltinOperand;
+use kiln_tensor::{DType, row_major_strides};
+
+/// Checks the operands: `indices` has a row per axis of `x` and as many columns as it likes.
+pub(crate) fn check(
+    x: BuiltinOperand<'_>,
+    indices: BuiltinOperand<'_>,
+    count: BuiltinOperand<'_>,
+) -> Result<(), NativeError> {
+    let capacity = indices.shape.last().copied().unwrap_or(0);
+    let shape = [x.shape.len(), capacity];
+    expect("the indices of non-zero", indices, DType::I64, &shape)?;
+    expect("the count of non-zero", count, DType::I64, &[])
+}
+
+/// Writes an index per axis for each element found, and 0 behind them; how many were found.
+pub(crate) fn run<T: Ranked>(
+    x: &[T],
+    shape: &[usize],
+    indices: &mut [i64],
+) -> Result<i64, NativeError> {
+    let found = x.iter().filter(|element| !element.is_zero()).count();
+    let capacity = indices.len() / shape.len().max(1);
+    // A scalar has no indices, so that any number of them fits.
+    if found > capacity && !shape.is_empty() {
+        return Err(NativeError::mismatch(
+            "the indices of non-zero",
+            format_args!("room for {found}"),
+            capacity,
+        ));
+    }
+    indices.fill(0);
+    let strides = row_major_strides(shape);
+    let places = x
+        .iter()
+        .enumerate()
+        .filter(|(_, element)| !element.is_zero());
+    for (column, (at, _)) in places.enumerate() {
+        for (axis, (&size, &stride)) in shape.iter().zip(&strides).enumerate() {
+            indices[axis * capacity + column] = (at / stride.unsigned_abs() % size) as i64;
+        }
+    }
+    Ok(found as i64)
+}

@@ -1,0 +1,365 @@
+//! The builtins against the interpreter, whose ops they are, and operands that do not fit.
+
+use crate::NativeExecutor;
+use kiln_interpreter::{EvaluateContext, evaluate_op};
+use kiln_ir::{Extremum, Op};
+use kiln_kernel::{
+    Builtin, BuiltinOperand, CallerOnly, ExecuteError, KernelExecutor, Memory, MemorySlice,
+};
+use kiln_symbolic_shape::{Binding, DimTable};
+use kiln_tensor::{DType, Tensor, bf16, f16};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// Runs a builtin on tensors; results of these types, and the sizes found.
+fn run(
+    builtin: &Builtin,
+    inputs: &[Tensor],
+    outputs: &[(DType, Vec<usize>)],
+) -> Result<(Vec<Tensor>, Vec<i64>), ExecuteError> {
+    let cpu = NativeExecutor::new();
+    let uploaded: Vec<Memory> = inputs.iter().map(|x| cpu.upload(x).unwrap()).collect();
+    let bytes = |(dtype, shape): &(DType, Vec<usize>)| {
+        shape.iter().product::<usize>() * dtype.size_in_bytes()
+    };
+    let results: Vec<Memory> = outputs
+        .iter()
+        .map(|ty| cpu.alloc(bytes(ty)).unwrap())
+        .collect();
+    // What was in the memory before is no part of a result.
+    for memory in &results {
+        poison(memory);
+    }
+    let given: Vec<_> = inputs
+        .iter()
+        .zip(&uploaded)
+        .map(|(x, memory)| (whole(memory), operand(x.dtype(), x.shape())))
+        .collect();
+    let asked: Vec<_> = outputs
+        .iter()
+        .zip(&results)
+        .map(|((dtype, shape), memory)| (whole(memory), operand(*dtype, shape)))
+        .collect();
+    let mut execution = cpu.begin(Arc::new(CallerOnly));
+    let sizes = execution.run_builtin(builtin, &given, &asked)?;
+    let downloaded = outputs
+        .iter()
+        .zip(&results)
+        .map(|((dtype, shape), memory)| cpu.download(memory, 0, *dtype, shape).unwrap());
+    Ok((downloaded.collect(), sizes))
+}
+
+/// Fills memory with ones: the bytes of random numbers are as good as any.
+fn poison(memory: &Memory) {
+    let n = memory.bytes() / 4;
+    let key = NativeExecutor::new().upload(&Tensor::from_slice(&[2], &[1u64, 2]).unwrap());
+    let key = key.unwrap();
+    let slice = MemorySlice {
+        memory,
+        offset: 0,
+        bytes: n * 4,
+    };
+    let input = [(whole(&key), operand(DType::U64, &[2]))];
+    let shape = [n];
+    let output = [(slice, operand(DType::U32, &shape))];
+    let mut execution = NativeExecutor::new().begin(Arc::new(CallerOnly));
+    execution
+        .run_builtin(&Builtin::RandomBits, &input, &output)
+        .unwrap();
+}
+
+fn whole(memory: &Memory) -> MemorySlice<'_> {
+    MemorySlice {
+        memory,
+        offset: 0,
+        bytes: memory.bytes(),
+    }
+}
+
+fn operand(dtype: DType, shape: &[usize]) -> BuiltinOperand<'_> {
+    BuiltinOperand { dtype, shape }
+}
+
+/// The interpreter's results.
+fn interpreted(op: impl FnOnce(&mut DimTable) -> Op, inputs: &[Tensor]) -> Vec<Tensor> {
+    let mut table = DimTable::new();
+    let op = op(&mut table);
+    let binding = Binding::new();
+    evaluate_op(&EvaluateContext::new(&table, &binding), &op, inputs).unwrap()
+}
+
+fn assert_top_k(x: &Tensor, axis: usize, k: usize, largest: bool) {
+    let extremum = if largest {
+        Extremum::Max
+    } else {
+        Extremum::Min
+    };
+    let expected = interpreted(
+        |table| Op::TopK {
+            k: table.constant(k as i64),
+            axis,
+            extremum,
+        },
+        std::slice::from_ref(x),
+    );
+    let mut shape = x.shape().to_vec();
+    shape[axis] = k;
+    let builtin = Builtin::TopK { axis, largest };
+    let outputs = [(x.dtype(), shape.clone()), (DType::I64, shape)];
+    let (found, sizes) = run(&builtin, std::slice::from_ref(x), &outputs).unwrap();
+    assert!(found[0].bit_equal(&expected[0]), "{found:?} {expected:?}");
+    assert!(found[1].bit_equal(&expected[1]), "{found:?} {expected:?}");
+    assert_eq!(sizes, []);
+}
+
+fn assert_non_zero(x: &Tensor) {
+    let expected = interpreted(|_| Op::NonZero, std::slice::from_ref(x));
+    let outputs = [
+        (DType::I64, vec![x.rank(), x.len()]),
+        (DType::I64, Vec::new()),
+    ];
+    let (found, sizes) = run(&Builtin::NonZero, std::slice::from_ref(x), &outputs).unwrap();
+    assert!(found[0].bit_equal(&expected[0]), "{found:?} {expected:?}");
+    assert!(found[1].bit_equal(&expected[1]));
+    assert_eq!(sizes, expected[1].to_vec::<i64>().unwrap());
+}
+
+/// Numbers with repetitions, zeros of both signs, infinities and NaN, as elements of every type.
+fn tensors(shape: &[usize], numbers: &[f32]) -> Vec<Tensor> {
+    let n = shape.iter().product::<usize>();
+    let numbers: Vec<f32> = numbers.iter().cycle().take(n).copied().collect();
+    macro_rules! of {
+        ($convert:expr) => {
+            Tensor::from_vec(shape, numbers.iter().map($convert).collect()).unwrap()
+        };
+    }
+    vec![
+        of!(|&x| x),
+        of!(|&x| f64::from(x)),
+        of!(|&x| f16::from_f32(x)),
+        of!(|&x| bf16::from_f32(x)),
+        of!(|&x| x as i64),
+        of!(|&x| x as i32),
+        of!(|&x| x as i16),
+        of!(|&x| x as i8),
+        of!(|&x| x as u64),
+        of!(|&x| x as u32),
+        of!(|&x| x as u16),
+        of!(|&x| x as u8),
+        of!(|&x| x > 0.0),
+    ]
+}
+
+const NUMBERS: [f32; 11] = [
+    1.0,
+    -3.0,
+    f32::NAN,
+    0.0,
+    3.0,
+    -0.0,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    200.0,
+    3.0,
+    0.0,
+];
+
+#[test]
+fn top_k_is_the_interpreters_for_every_dtype() {
+    for x in tensors(&[3, 4, 2], &NUMBERS) {
+        for (axis, k) in [(0, 0), (0, 3), (1, 1), (1, 3), (1, 4), (2, 2), (2, 1)] {
+            assert_top_k(&x, axis, k, true);
+            assert_top_k(&x, axis, k, false);
+        }
+    }
+    assert_top_k(&Tensor::zeros(DType::F32, &[0, 3]).unwrap(), 1, 2, true);
+    assert_top_k(&Tensor::zeros(DType::F32, &[3, 0]).unwrap(), 1, 0, false);
+}
+
+#[test]
+fn non_zero_is_the_interpreters_for_every_dtype() {
+    for shape in [&[3, 4, 2][..], &[7], &[], &[2, 0, 3]] {
+        for x in tensors(shape, &NUMBERS) {
+            assert_non_zero(&x);
+        }
+    }
+}
+
+#[test]
+fn random_bits_are_the_interpreters() {
+    for (key, shape) in [
+        ([0u64, 0], vec![4]),
+        ([7, 9], vec![2, 5]),
+        ([u64::MAX, 1 << 40], vec![3, 0]),
+        ([1 << 33, u64::MAX], vec![]),
+    ] {
+        let key = Tensor::from_slice(&[2], &key).unwrap();
+        let expected = interpreted(
+            |table| Op::RandomBits {
+                dims: shape
+                    .iter()
+                    .map(|&size| table.constant(size as i64))
+                    .collect(),
+            },
+            std::slice::from_ref(&key),
+        );
+        let (found, sizes) = run(&Builtin::RandomBits, &[key], &[(DType::U32, shape)]).unwrap();
+        assert!(found[0].bit_equal(&expected[0]));
+        assert_eq!(sizes, []);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn lanes_of_any_length_are_ranked_as_the_interpreter_does(
+        numbers in prop::collection::vec(prop::sample::select(NUMBERS.to_vec()), 1..80),
+        k in any::<prop::sample::Index>(),
+        largest in any::<bool>(),
+    ) {
+        let x = Tensor::from_slice(&[numbers.len()], &numbers).unwrap();
+        assert_top_k(&x, 0, k.index(numbers.len() + 1), largest);
+        assert_non_zero(&x);
+    }
+}
+
+#[test]
+fn operands_that_do_not_fit() {
+    let x = || Tensor::from_slice(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+    let top_k = |axis| Builtin::TopK {
+        axis,
+        largest: true,
+    };
+    let of = |dtype, shape: &[usize]| (dtype, shape.to_vec());
+    let (f32s, i64s) = (of(DType::F32, &[2, 1]), of(DType::I64, &[2, 1]));
+    let key = || Tensor::from_slice(&[2], &[1u64, 2]).unwrap();
+    for (builtin, inputs, outputs, expected) in [
+        (
+            top_k(1),
+            vec![],
+            vec![f32s.clone(), i64s.clone()],
+            "top-k: expected 1 operands and 2 results, found 0 and 2",
+        ),
+        (
+            top_k(1),
+            vec![x()],
+            vec![f32s.clone()],
+            "top-k: expected 1 operands and 2 results, found 1 and 1",
+        ),
+        (
+            top_k(2),
+            vec![x()],
+            vec![f32s.clone(), i64s.clone()],
+            "top-k: expected an axis below 2, found 2",
+        ),
+        (
+            top_k(0),
+            vec![x()],
+            vec![of(DType::F32, &[3, 2]), of(DType::I64, &[3, 2])],
+            "top-k: expected at most 2 elements, found 3",
+        ),
+        (
+            top_k(1),
+            vec![x()],
+            vec![of(DType::F64, &[2, 1]), i64s.clone()],
+            "the values of top-k: expected f32[2, 1], found f64[2, 1]",
+        ),
+        (
+            top_k(1),
+            vec![x()],
+            vec![f32s.clone(), of(DType::I64, &[1, 2])],
+            "the indices of top-k: expected i64[2, 1], found i64[1, 2]",
+        ),
+        (
+            Builtin::NonZero,
+            vec![x()],
+            vec![of(DType::I64, &[1, 4]), of(DType::I64, &[])],
+            "the indices of non-zero: expected i64[2, 4], found i64[1, 4]",
+        ),
+        (
+            Builtin::NonZero,
+            vec![x()],
+            vec![of(DType::I64, &[2, 4]), of(DType::I64, &[1])],
+            "the count of non-zero: expected i64[], found i64[1]",
+        ),
+        (
+            Builtin::NonZero,
+            vec![x()],
+            vec![of(DType::I64, &[2, 3]), of(DType::I64, &[])],
+            "the indices of non-zero: expected room for 4, found 3",
+        ),
+        (
+            Builtin::RandomBits,
+            vec![x()],
+            vec![of(DType::U32, &[4])],
+            "the key of random bits: expected u64[2], found f32[2, 2]",
+        ),
+        (
+            Builtin::RandomBits,
+            vec![key()],
+            vec![of(DType::F32, &[4])],
+            "random bits: expected u32[4], found f32[4]",
+        ),
+    ] {
+        let error = run(&builtin, &inputs, &outputs).unwrap_err();
+        assert_eq!(
+            (error.code, error.to_string().as_str()),
+            ("E0861", expected)
+        );
+    }
+}
+
+#[test]
+fn memory_that_does_not_fit() {
+    let cpu = NativeExecutor::new();
+    let memory = cpu.alloc(64).unwrap();
+    let slice = |offset, bytes| MemorySlice {
+        memory: &memory,
+        offset,
+        bytes,
+    };
+    let key = operand(DType::U64, &[2]);
+    let four = operand(DType::U32, &[4]);
+    let mut execution = cpu.begin(Arc::new(CallerOnly));
+    let mut random = |input, output| {
+        execution.run_builtin(&Builtin::RandomBits, &[(input, key)], &[(output, four)])
+    };
+    for (input, output, expected) in [
+        (
+            slice(0, 8),
+            slice(16, 16),
+            "an operand of random bits: expected at least 16 bytes, found 8",
+        ),
+        (
+            slice(0, 16),
+            slice(60, 4),
+            "a result of random bits: expected at least 16 bytes, found 4",
+        ),
+        (
+            slice(0, 16),
+            slice(8, 16),
+            "a result of random bits: expected memory of its own, found memory of another operand or result",
+        ),
+        (
+            slice(4, 16),
+            slice(32, 16),
+            "an operand of random bits: expected an address that is a multiple of 8, found offset 4",
+        ),
+        (
+            slice(56, 16),
+            slice(32, 16),
+            "an operand of random bits: expected a slice within 64 bytes of memory, found 16 bytes at offset 56",
+        ),
+    ] {
+        assert_eq!(random(input, output).unwrap_err().to_string(), expected);
+    }
+    assert_eq!(random(slice(0, 16), slice(16, 16)).unwrap(), []);
+    let constant = cpu
+        .upload(&Tensor::zeros(DType::U32, &[4]).unwrap())
+        .unwrap();
+    assert_eq!(
+        random(slice(0, 16), whole(&constant)).unwrap_err().code,
+        "E0862"
+    );
+}

@@ -1,0 +1,206 @@
+//! Launches in order on the CPU: each is checked, shared out, and done when it returns.
+//!
+//! A launch whose kernel was launched before with as much scratch allocates nothing.
+#![allow(unsafe_code, reason = "what a launch gives is vouched for here")]
+
+use super::host_memory::{of_another_executor, place_of};
+use super::kernel::NativeKernel;
+use super::phase_job::{PhaseJob, RunningPhase};
+use super::scratch::AlignedBytes;
+use crate::builtin;
+use crate::error::NativeError;
+use crate::launch_arguments::LaunchArguments;
+use kiln_kernel::{
+    Builtin, BuiltinOperand, ExecuteError, Execution, Fault, FaultCause, Job, Launch, LoadedKernel,
+    MemorySlice, TaskPool,
+};
+use std::sync::Arc;
+
+/// The state of one run at a time.
+pub(crate) struct NativeExecution {
+    pool: Arc<dyn TaskPool>,
+    job: Arc<PhaseJob>,
+    /// The same job, as the pool takes it.
+    shared_job: Arc<dyn Job>,
+    buffers: Addresses,
+    shared_scratch: AlignedBytes,
+    /// Launches since the execution began.
+    n_launches: usize,
+    fault: Option<Fault>,
+}
+
+/// The addresses of a launch's buffers, as the code reads them.
+struct Addresses(Vec<*mut u8>);
+
+// SAFETY: the addresses are only used during a launch, on threads that the launch waits for.
+unsafe impl Send for Addresses {}
+
+impl NativeExecution {
+    /// A run that has not begun, on these threads.
+    pub(crate) fn new(pool: Arc<dyn TaskPool>) -> Self {
+        let job = Arc::new(PhaseJob::new());
+        Self {
+            pool,
+            shared_job: Arc::clone(&job) as Arc<dyn Job>,
+            job,
+            buffers: Addresses(Vec::new()),
+            shared_scratch: AlignedBytes::empty(),
+            n_launches: 0,
+            fault: None,
+        }
+    }
+
+    fn launch_checked(
+        &mut self,
+        kernel: &LoadedKernel,
+        launch: &Launch<'_>,
+    ) -> Result<(), NativeError> {
+        let Some(kernel) = kernel.downcast::<NativeKernel>() else {
+            return Err(of_another_executor("a kernel to launch"));
+        };
+        self.check(kernel, launch)?;
+        let threads = self.pool.threads().max(1);
+        let scratch = launch.phases.iter().map(|phase| phase.scratch).max();
+        self.job.reserve(threads, scratch.unwrap_or(0))?;
+        self.shared_scratch.grow(launch.shared_scratch)?;
+        let args = LaunchArguments {
+            buffers: self.buffers.0.as_ptr(),
+            sizes: launch.arguments.as_ptr(),
+            shared: self.shared_scratch.pointer().as_ptr(),
+            fault: self.job.fault(),
+        };
+        for (entry, phase) in launch.phases.iter().enumerate() {
+            if phase.tasks == 0 {
+                continue;
+            }
+            let running = RunningPhase {
+                code: Arc::clone(&kernel.code),
+                entry,
+                tasks: phase.tasks,
+                args,
+            };
+            // One task, or one thread, needs nobody to be woken.
+            let share_out = || match (phase.tasks, threads) {
+                (1, _) | (_, 1) => self.job.run(0, 0, phase.tasks),
+                (tasks, _) => self.pool.run(&self.shared_job, tasks),
+            };
+            // SAFETY: `check` found every buffer as large as the launch says and aligned, and those
+            // written writable; scratch was just reserved; the fault word and all arguments live
+            // in `self` and `launch` until this returns, and phases run one after another. That the
+            // launch's numbers are the artifact's, and that buffers overlap only where the kernel
+            // allows it, the launch's maker answers for.
+            unsafe { self.job.run_phase(running, share_out) };
+        }
+        Ok(())
+    }
+
+    /// Checks a launch against its kernel and notes the addresses of its buffers.
+    fn check(&mut self, kernel: &NativeKernel, launch: &Launch<'_>) -> Result<(), NativeError> {
+        let counts = [
+            ("buffers", kernel.buffers.len(), launch.buffers.len()),
+            ("sizes of buffers", kernel.buffers.len(), launch.bytes.len()),
+            ("arguments", kernel.n_arguments, launch.arguments.len()),
+            ("phases", kernel.code.n_entries(), launch.phases.len()),
+        ];
+        if let Some((what, expected, found)) = counts.into_iter().find(|(_, a, b)| a != b) {
+            return Err(NativeError::mismatch(
+                format!("{what} of kernel {}", kernel.name),
+                expected,
+                found,
+            ));
+        }
+        self.buffers.0.clear();
+        let given = launch.buffers.iter().zip(launch.bytes);
+        for (buffer, (slice, &bytes)) in kernel.buffers.iter().zip(given) {
+            let what = || format!("buffer {} of kernel {}", buffer.name, kernel.name);
+            let place = place_of(slice, buffer.alignment, buffer.written, what)?;
+            if slice.bytes < bytes {
+                return Err(NativeError::mismatch(
+                    what(),
+                    format_args!("at least {bytes} bytes"),
+                    slice.bytes,
+                ));
+            }
+            self.buffers.0.push(place.as_ptr());
+        }
+        Ok(())
+    }
+
+    /// Keeps the first fault.
+    fn note_fault(&mut self, launch: usize) -> Result<(), NativeError> {
+        let word = self.job.take_fault();
+        if word == 0 {
+            return Ok(());
+        }
+        let cause = match word & 0xff {
+            1 => FaultCause::IndexOutOfRange,
+            2 => FaultCause::DivisionByZero,
+            other => {
+                return Err(NativeError::mismatch(
+                    "the fault that a kernel reports",
+                    "cause 1 or 2",
+                    other,
+                ));
+            }
+        };
+        self.fault.get_or_insert(Fault {
+            launch,
+            cause,
+            site: (word >> 8) as usize,
+        });
+        Ok(())
+    }
+}
+
+impl Execution for NativeExecution {
+    fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError> {
+        let index = self.n_launches;
+        self.n_launches += 1;
+        self.launch_checked(kernel, launch)?;
+        Ok(self.note_fault(index)?)
+    }
+
+    fn run_builtin(
+        &mut self,
+        builtin: &Builtin,
+        inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
+        outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
+    ) -> Result<Vec<i64>, ExecuteError> {
+        Ok(builtin::run(builtin, inputs, outputs)?)
+    }
+
+    fn finish(&mut self) -> Result<Option<Fault>, ExecuteError> {
+        self.n_launches = 0;
+        Ok(self.fault.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_kernel::CallerOnly;
+
+    #[test]
+    fn fault_words_are_read_once_and_the_first_is_kept() {
+        let mut execution = NativeExecution::new(Arc::new(CallerOnly));
+        let mut report = |launch, word| {
+            // SAFETY: the word lives in the execution's job, and no launch runs.
+            unsafe { execution.job.fault().write(word) };
+            execution
+                .note_fault(launch)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(report(0, 0), Ok(()));
+        assert_eq!(report(1, 0x502), Ok(()));
+        assert_eq!(report(2, 0xffff_ff01), Ok(()));
+        let error = "the fault that a kernel reports: expected cause 1 or 2, found 9";
+        assert_eq!(report(3, 9), Err(error.to_owned()));
+        let first = Fault {
+            launch: 1,
+            cause: FaultCause::DivisionByZero,
+            site: 5,
+        };
+        assert_eq!(execution.finish().unwrap(), Some(first));
+        assert_eq!(execution.finish().unwrap(), None);
+    }
+}

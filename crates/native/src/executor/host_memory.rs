@@ -1,0 +1,163 @@
+//! Device memory, where the device is the host: our own, or a tensor's that is only read.
+//!
+//! Invariant: while a tensor over the memory lives, nothing writes to it; [`place_of`] refuses.
+//! Bytes are always initialised.
+#![allow(unsafe_code, reason = "tensors over this memory are vouched for here")]
+
+use super::scratch::AlignedBytes;
+use crate::error::NativeError;
+use kiln_kernel::MemorySlice;
+use kiln_tensor::{DType, Foreign, Tensor, element_count, row_major_strides};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A piece of the host's memory.
+#[derive(Debug)]
+pub(crate) struct HostMemory {
+    start: NonNull<u8>,
+    bytes: usize,
+    /// How many tensors read it.
+    readers: AtomicUsize,
+    owner: Owner,
+}
+
+#[derive(Debug)]
+enum Owner {
+    /// Ours, to be read and written.
+    Own(#[allow(dead_code, reason = "held for its drop")] AlignedBytes),
+    /// A tensor's, to be read.
+    Tensor(#[allow(dead_code, reason = "held for its drop")] Tensor),
+}
+
+// SAFETY: the pointer is into memory that `owner` keeps; whoever reads or writes through it vouches
+// for that no other thread does so in a way that conflicts.
+unsafe impl Send for HostMemory {}
+// SAFETY: as above.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    /// Memory of its own: zeros, 64-byte aligned.
+    pub(crate) fn zeroed(bytes: usize) -> Result<Self, NativeError> {
+        Ok(Self::own(AlignedBytes::zeroed(bytes)?))
+    }
+
+    /// These bytes.
+    pub(crate) fn own(memory: AlignedBytes) -> Self {
+        Self {
+            start: memory.pointer(),
+            bytes: memory.len(),
+            readers: AtomicUsize::new(0),
+            owner: Owner::Own(memory),
+        }
+    }
+
+    /// A tensor's elements in row-major order: shared when they lie so already and are aligned for
+    /// their type, else copied.
+    pub(crate) fn of_tensor(tensor: &Tensor) -> Result<Self, NativeError> {
+        if let Ok(bytes) = tensor.as_bytes()
+            && !bytes.is_empty()
+            && bytes
+                .as_ptr()
+                .addr()
+                .is_multiple_of(tensor.dtype().size_in_bytes())
+        {
+            return Ok(Self {
+                start: NonNull::from(bytes).cast(),
+                bytes: bytes.len(),
+                readers: AtomicUsize::new(0),
+                owner: Owner::Tensor(tensor.clone()),
+            });
+        }
+        let tensor = tensor.contiguous()?;
+        let bytes = tensor.as_bytes()?;
+        let mut memory = AlignedBytes::zeroed(bytes.len())?;
+        memory.as_mut_slice().copy_from_slice(bytes);
+        Ok(Self::own(memory))
+    }
+
+    /// How many bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The address of `bytes` bytes from `offset` on, if they lie inside.
+    fn place(&self, offset: usize, bytes: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(bytes)?;
+        // SAFETY: `offset` is at most the memory's size.
+        (end <= self.bytes).then(|| unsafe { self.start.add(offset) })
+    }
+
+    /// Whether nobody minds writes.
+    fn is_writable(&self) -> bool {
+        matches!(self.owner, Owner::Own(_)) && self.readers.load(Ordering::Acquire) == 0
+    }
+}
+
+/// The address of a slice, checked to lie inside its memory, to be aligned to `alignment` unless it
+/// is empty, and to be writable if it is `written`. `what` names it in errors.
+pub(crate) fn place_of(
+    slice: &MemorySlice<'_>,
+    alignment: usize,
+    written: bool,
+    what: impl Fn() -> String,
+) -> Result<NonNull<u8>, NativeError> {
+    let Some(memory) = slice.memory.downcast::<HostMemory>() else {
+        return Err(of_another_executor(&what()));
+    };
+    let Some(place) = memory.place(slice.offset, slice.bytes) else {
+        return Err(NativeError::mismatch(
+            what(),
+            format_args!("a slice within {} bytes of memory", memory.bytes),
+            format_args!("{} bytes at offset {}", slice.bytes, slice.offset),
+        ));
+    };
+    if slice.bytes > 0 && !place.addr().get().is_multiple_of(alignment) {
+        return Err(NativeError::mismatch(
+            what(),
+            format_args!("an address that is a multiple of {alignment}"),
+            format_args!("offset {}", slice.offset),
+        ));
+    }
+    if written && slice.bytes > 0 && !memory.is_writable() {
+        return Err(NativeError::ReadOnly { what: what() });
+    }
+    Ok(place)
+}
+
+/// A tensor over memory, without a copy where its elements are aligned.
+pub(crate) fn tensor_over(
+    memory: Arc<HostMemory>,
+    offset: usize,
+    dtype: DType,
+    shape: &[usize],
+) -> Result<Tensor, NativeError> {
+    let bytes = element_count(dtype, shape)? * dtype.size_in_bytes();
+    let Some(place) = memory.place(offset, bytes) else {
+        return Err(NativeError::mismatch(
+            "a tensor to download",
+            format_args!("a tensor within {} bytes of memory", memory.bytes),
+            format_args!("{bytes} bytes at offset {offset}"),
+        ));
+    };
+    if !place.addr().get().is_multiple_of(dtype.size_in_bytes()) {
+        // SAFETY: the range was just checked, and nothing writes to memory that is downloaded.
+        let elements = unsafe { std::slice::from_raw_parts(place.as_ptr(), bytes) };
+        return Ok(Tensor::from_bytes(dtype, shape, elements)?);
+    }
+    memory.readers.fetch_add(1, Ordering::AcqRel);
+    let release = move || {
+        memory.readers.fetch_sub(1, Ordering::AcqRel);
+        drop(memory);
+    };
+    let strides = row_major_strides(shape);
+    let foreign = Foreign::new(place, bytes, release);
+    // SAFETY: the range lies inside memory that the hook holds, which is initialised and at most
+    // `isize::MAX` bytes; until the hook has run the count of readers keeps writers away.
+    Ok(unsafe { Tensor::foreign(dtype, shape, &strides, 0, foreign) }?)
+}
+
+/// Memory or a kernel that belongs to another executor.
+pub(crate) fn of_another_executor(what: &str) -> NativeError {
+    NativeError::mismatch(what, "this executor's own", "another executor's")
+}

@@ -1,0 +1,63 @@
+//! A kernel as the CPU keeps it: its code, and what a launch of it is checked against.
+
+use super::level;
+use crate::code::LoadedCode;
+use crate::error::NativeError;
+use kiln_kernel::Artifact;
+use std::sync::Arc;
+
+/// A loaded kernel.
+#[derive(Debug)]
+pub(crate) struct NativeKernel {
+    /// The kernel's name.
+    pub(crate) name: String,
+    /// Its code; entry `i` is phase `i`.
+    pub(crate) code: Arc<LoadedCode>,
+    /// Its buffers, in order.
+    pub(crate) buffers: Vec<BufferInfo>,
+    /// How many numbers the code is given.
+    pub(crate) n_arguments: usize,
+}
+
+/// What a launch must give for a buffer.
+#[derive(Debug)]
+pub(crate) struct BufferInfo {
+    /// Its name.
+    pub(crate) name: String,
+    /// What its address is a multiple of.
+    pub(crate) alignment: usize,
+    /// Whether the code writes to it.
+    pub(crate) written: bool,
+}
+
+impl NativeKernel {
+    /// Loads an artifact's code if this machine can run it.
+    pub(crate) fn load(artifact: &Artifact) -> Result<Self, NativeError> {
+        if !level::runs_here(&artifact.target.level) {
+            return Err(NativeError::Level {
+                level: artifact.target.level.clone(),
+            });
+        }
+        let entries: Vec<&str> = artifact
+            .phases
+            .iter()
+            .map(|phase| phase.entry.as_str())
+            .collect();
+        let buffers = artifact.buffers.iter().map(|buffer| BufferInfo {
+            name: buffer.name.clone(),
+            alignment: buffer.dtype.size_in_bytes(),
+            written: buffer.written,
+        });
+        Ok(Self {
+            name: artifact.kernel.clone(),
+            code: Arc::new(LoadedCode::load(&artifact.code, &entries)?),
+            buffers: buffers.collect(),
+            n_arguments: artifact.arguments.len(),
+        })
+    }
+
+    /// Bytes of memory that the code takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.code.bytes()
+    }
+}

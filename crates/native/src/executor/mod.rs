@@ -1,0 +1,115 @@
+//! The CPU as a device: its memory is the host's, its kernels are loaded code, its threads the pool's.
+
+mod caches;
+mod execution;
+mod host_memory;
+mod kernel;
+mod level;
+mod pack;
+mod phase_job;
+mod scratch;
+
+use crate::error::NativeError;
+use execution::NativeExecution;
+use kernel::NativeKernel;
+use kiln_kernel::{
+    Artifact, ExecuteError, Execution, KernelExecutor, LoadedKernel, Memory, PackSpec, TaskPool,
+};
+use kiln_tensor::{DType, Tensor};
+use std::sync::Arc;
+
+pub(crate) use host_memory::{HostMemory, place_of};
+
+/// The CPU's executor.
+///
+/// Memory is the host's: uploading a row-major tensor copies nothing, and neither does downloading.
+/// While a tensor made by [`download`](KernelExecutor::download) lives, launches that would write
+/// to its memory are refused.
+///
+/// What a launch's kernels read and write is theirs while it runs: whoever launches on one memory
+/// from several executions at once sees to it that none writes what another one touches.
+#[derive(Debug, Clone)]
+pub struct NativeExecutor {
+    caches: [usize; 3],
+}
+
+impl NativeExecutor {
+    /// The executor for this machine.
+    pub fn new() -> Self {
+        Self {
+            caches: caches::of_this_machine(),
+        }
+    }
+}
+
+impl Default for NativeExecutor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl KernelExecutor for NativeExecutor {
+    fn device(&self) -> String {
+        "cpu".to_owned()
+    }
+
+    fn caches(&self) -> [usize; 3] {
+        self.caches
+    }
+
+    fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError> {
+        let kernel = NativeKernel::load(artifact)?;
+        tracing::debug!(
+            kernel = artifact.kernel,
+            bytes = kernel.bytes(),
+            "native.load"
+        );
+        Ok(LoadedKernel::new(Arc::new(kernel)))
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
+        Ok(memory(HostMemory::zeroed(bytes)?))
+    }
+
+    fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError> {
+        Ok(memory(HostMemory::of_tensor(tensor)?))
+    }
+
+    fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError> {
+        Ok(memory(pack::pack(tensor, spec)?))
+    }
+
+    fn download(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<Tensor, ExecuteError> {
+        Ok(download(memory, offset, dtype, shape)?)
+    }
+
+    fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution> {
+        Box::new(NativeExecution::new(pool))
+    }
+}
+
+fn memory(memory: HostMemory) -> Memory {
+    let bytes = memory.bytes();
+    Memory::new(Arc::new(memory), bytes)
+}
+
+fn download(
+    memory: &Memory,
+    offset: usize,
+    dtype: DType,
+    shape: &[usize],
+) -> Result<Tensor, NativeError> {
+    let Ok(host) = Arc::clone(memory.handle()).downcast::<HostMemory>() else {
+        return Err(host_memory::of_another_executor("memory to download"));
+    };
+    host_memory::tensor_over(host, offset, dtype, shape)
+}
+
+#[cfg(test)]
+mod tests;

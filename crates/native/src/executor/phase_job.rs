@@ -1,0 +1,150 @@
+//! One phase of a launch as a job of the pool.
+//!
+//! The job is made once per execution and reused, so that a launch allocates nothing. Whatever a
+//! pool does, a phase's code runs only while the launch waits for it, on tasks of the phase, and
+//! with scratch that no other call has: the locks say so, and cost little when nobody waits.
+#![allow(unsafe_code, reason = "the phase's code is called here")]
+
+use super::scratch::AlignedBytes;
+use crate::code::LoadedCode;
+use crate::error::NativeError;
+use crate::launch_arguments::LaunchArguments;
+use kiln_kernel::Job;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The job of an execution.
+#[derive(Debug)]
+pub(crate) struct PhaseJob {
+    state: RwLock<State>,
+    fault: AtomicU32,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What to run: nothing between phases.
+    phase: Option<RunningPhase>,
+    /// Of each worker; at least one.
+    scratch: Vec<Mutex<AlignedBytes>>,
+    /// Every worker's scratch is at least so long.
+    scratch_bytes: usize,
+}
+
+/// A phase that runs.
+#[derive(Debug)]
+pub(crate) struct RunningPhase {
+    /// The kernel's code.
+    pub(crate) code: Arc<LoadedCode>,
+    /// Which entry of it.
+    pub(crate) entry: usize,
+    /// How many tasks it has.
+    pub(crate) tasks: u64,
+    /// What the code is given.
+    pub(crate) args: LaunchArguments,
+}
+
+// SAFETY: the pointers among the arguments are used by `Job::run` alone, while `PhaseJob::run_phase`'s
+// caller vouches for what they point to, from any thread.
+unsafe impl Send for RunningPhase {}
+// SAFETY: as above.
+unsafe impl Sync for RunningPhase {}
+
+impl PhaseJob {
+    /// A job without anything to run.
+    pub(crate) fn new() -> Self {
+        Self {
+            state: RwLock::new(State {
+                phase: None,
+                scratch: vec![Mutex::new(AlignedBytes::empty())],
+                scratch_bytes: 0,
+            }),
+            fault: AtomicU32::new(0),
+        }
+    }
+
+    /// Makes scratch of so many bytes ready for so many workers.
+    pub(crate) fn reserve(&self, workers: usize, bytes: usize) -> Result<(), NativeError> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let State {
+            scratch,
+            scratch_bytes,
+            ..
+        } = &mut *state;
+        if scratch.len() < workers || *scratch_bytes < bytes {
+            let bytes = bytes.max(*scratch_bytes);
+            let workers = workers.max(scratch.len());
+            scratch.resize_with(workers, || Mutex::new(AlignedBytes::empty()));
+            for memory in scratch {
+                let memory = memory.get_mut().unwrap_or_else(PoisonError::into_inner);
+                memory.grow(bytes)?;
+            }
+            *scratch_bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Lets `share_out` run the phase's tasks through this job, and returns when it does.
+    ///
+    /// # Safety
+    /// Until then the arguments fit the code as [`LoadedCode::call`] asks, with scratch as
+    /// reserved.
+    pub(crate) unsafe fn run_phase(&self, phase: RunningPhase, share_out: impl FnOnce()) {
+        self.set(Some(phase));
+        let _over = Over(self);
+        share_out();
+    }
+
+    /// Where the code writes its first fault.
+    pub(crate) fn fault(&self) -> *mut u32 {
+        self.fault.as_ptr()
+    }
+
+    /// The first fault since the last call, 0 if there is none.
+    pub(crate) fn take_fault(&self) -> u32 {
+        match self.fault.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.fault.swap(0, Ordering::Relaxed),
+        }
+    }
+
+    /// Waits until no call is under way, then says what further calls run.
+    fn set(&self, phase: Option<RunningPhase>) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.phase = phase;
+    }
+}
+
+/// Ends the phase, also when sharing it out panics.
+struct Over<'a>(&'a PhaseJob);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
+}
+
+impl Job for PhaseJob {
+    fn run(&self, worker: usize, first: u64, last: u64) {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(phase) = &state.phase else {
+            return;
+        };
+        let last = last.min(phase.tasks);
+        if first >= last {
+            return;
+        }
+        let scratch = &state.scratch[worker % state.scratch.len()];
+        let scratch = scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: `PhaseJob::run_phase` has not returned, as that takes the lock that is held here, so
+        // the arguments fit. The scratch is locked for this call, and the tasks are the phase's.
+        unsafe {
+            phase.code.call(
+                phase.entry,
+                &phase.args,
+                scratch.pointer().as_ptr(),
+                first,
+                last,
+            );
+        }
+    }
+}

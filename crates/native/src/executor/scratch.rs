@@ -1,0 +1,139 @@
+//! Aligned memory of this process, with an owner: for device memory and for scratch.
+#![allow(unsafe_code, reason = "the standard collections do not align")]
+
+use kiln_tensor::TensorError;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// A cache line, and the widest vector.
+pub(crate) const ALIGNMENT: usize = 64;
+
+/// What the system's allocator aligns to by itself.
+const SYSTEM_ALIGNMENT: usize = 16;
+
+/// Something of that alignment, for an address where there is nothing.
+#[repr(align(64))]
+struct Aligned;
+
+const _: () = assert!(align_of::<Aligned>() == ALIGNMENT, "the two say the same");
+
+/// Bytes that start at a multiple of [`ALIGNMENT`]: zeros at first, so reading them is always fine.
+#[derive(Debug)]
+pub(crate) struct AlignedBytes {
+    /// What was allocated: none for no bytes.
+    allocated: Option<(NonNull<u8>, Layout)>,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl AlignedBytes {
+    /// No bytes.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            allocated: None,
+            start: NonNull::<Aligned>::dangling().cast(),
+            bytes: 0,
+        }
+    }
+
+    /// Zeros. Large pieces come from the system as zeros, and their pages are first touched by
+    /// whoever uses them.
+    pub(crate) fn zeroed(bytes: usize) -> Result<Self, TensorError> {
+        if bytes == 0 {
+            return Ok(Self::empty());
+        }
+        let short = || TensorError::Allocation { bytes };
+        // With its own alignment the allocator takes zeros from the system as they are; with a
+        // larger one it would write them.
+        let padded = bytes
+            .checked_add(ALIGNMENT - SYSTEM_ALIGNMENT)
+            .ok_or_else(short)?;
+        let layout = Layout::from_size_align(padded, SYSTEM_ALIGNMENT).map_err(|_| short())?;
+        // SAFETY: the layout's size is not zero.
+        let allocated = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(short)?;
+        let skipped = allocated.as_ptr().align_offset(ALIGNMENT);
+        // SAFETY: the allocation is aligned to 16, so at most 48 bytes come before a multiple of
+        // 64, and as many were asked for beyond `bytes`.
+        let start = unsafe { allocated.add(skipped) };
+        Ok(Self {
+            allocated: Some((allocated, layout)),
+            start,
+            bytes,
+        })
+    }
+
+    /// Makes it at least `bytes` long; what it held is lost when it grows.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), TensorError> {
+        if self.bytes < bytes {
+            *self = Self::zeroed(bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Where it starts: a multiple of [`ALIGNMENT`], also when there are no bytes.
+    pub(crate) fn pointer(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// How many bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// All the bytes.
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: the bytes are initialised, inside the allocation, and borrowed with `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+// SAFETY: the memory belongs to this value, whichever thread holds it.
+unsafe impl Send for AlignedBytes {}
+// SAFETY: a shared reference gives an address and a length.
+unsafe impl Sync for AlignedBytes {}
+
+impl Drop for AlignedBytes {
+    fn drop(&mut self) {
+        if let Some((allocated, layout)) = self.allocated {
+            // SAFETY: it was allocated with this layout and is freed once.
+            unsafe { dealloc(allocated.as_ptr(), layout) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_size_is_aligned_and_zero() {
+        for bytes in [0, 1, 63, 64, 65, 4096, 1 << 20] {
+            let mut memory = AlignedBytes::zeroed(bytes).unwrap();
+            assert!(memory.pointer().addr().get().is_multiple_of(ALIGNMENT));
+            assert_eq!(memory.len(), bytes);
+            assert!(memory.as_mut_slice().iter().all(|&byte| byte == 0));
+            memory.as_mut_slice().fill(1);
+        }
+    }
+
+    #[test]
+    fn growing_keeps_what_is_large_enough() {
+        let mut memory = AlignedBytes::empty();
+        memory.grow(100).unwrap();
+        let start = memory.pointer();
+        memory.grow(50).unwrap();
+        assert_eq!((memory.pointer(), memory.len()), (start, 100));
+        memory.grow(200).unwrap();
+        assert_eq!(memory.len(), 200);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error_and_changes_nothing() {
+        let mut memory = AlignedBytes::zeroed(8).unwrap();
+        for bytes in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 4096] {
+            let error = memory.grow(bytes).unwrap_err();
+            assert!(matches!(error, TensorError::Allocation { bytes: given } if given == bytes));
+            assert_eq!(memory.len(), 8);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Launches that fit: phases, scratch, arguments, faults, several threads.
+
+use super::pools::Threads;
+use super::*;
+use kiln_kernel::{CallerOnly, Fault, FaultCause, Launch, PhaseLaunch, TaskPool};
+use std::sync::Arc;
+
+fn tasks(tasks: u64) -> PhaseLaunch {
+    PhaseLaunch { tasks, scratch: 0 }
+}
+
+fn pools() -> [Arc<dyn TaskPool>; 3] {
+    [
+        Arc::new(CallerOnly),
+        Arc::new(Threads(2)),
+        Arc::new(Threads(5)),
+    ]
+}
+
+#[test]
+fn every_task_runs_on_any_number_of_threads() {
+    let cpu = NativeExecutor::new();
+    let kernel = cpu.load(&scale()).unwrap();
+    let x: Vec<f32> = (0..1001).map(|i| i as f32).collect();
+    let (input, output) = (uploaded(&x), alloc(4 * x.len()));
+    for pool in pools() {
+        let mut execution = cpu.begin(pool);
+        for n in [1001, 1000, 3, 1, 0] {
+            let launch = Launch {
+                buffers: &[whole(&input), whole(&output)],
+                bytes: &[4 * n, 4 * n],
+                arguments: &[],
+                phases: &[tasks(n as u64)],
+                shared_scratch: 0,
+            };
+            execution.launch(&kernel, &launch).unwrap();
+            assert_eq!(elements::<f32>(&output)[..n], scaled(&x[..n]));
+        }
+        assert_eq!(execution.finish().unwrap(), None);
+    }
+}
+
+#[test]
+fn phases_run_one_after_another_on_shared_scratch() {
+    let cpu = NativeExecutor::new();
+    let buffers = [("x", DType::F32, false), ("y", DType::F32, true)];
+    let kernel = cpu.load(&artifact(&["sum_blocks", "sum_total"], &buffers, 1));
+    let kernel = kernel.unwrap();
+    let x: Vec<f32> = (0..4000).map(|i| i as f32).collect();
+    let (input, output) = (uploaded(&x), alloc(4));
+    for pool in pools() {
+        let mut execution = cpu.begin(pool);
+        for blocks in [1u64, 1000, 0, 7] {
+            let n = 4 * blocks as usize;
+            let launch = Launch {
+                buffers: &[whole(&input), whole(&output)],
+                bytes: &[4 * n, 4],
+                arguments: &[blocks as i64],
+                phases: &[tasks(blocks), tasks(1)],
+                shared_scratch: n,
+            };
+            execution.launch(&kernel, &launch).unwrap();
+            let total: f32 = x[..n].iter().sum();
+            assert_eq!(elements::<f32>(&output), [total]);
+        }
+    }
+}
+
+#[test]
+fn scratch_grows_with_the_launches() {
+    let cpu = NativeExecutor::new();
+    let buffers = [("x", DType::U8, false), ("y", DType::U8, true)];
+    let kernel = cpu.load(&artifact(&["copy"], &buffers, 1)).unwrap();
+    for pool in pools() {
+        let mut execution = cpu.begin(pool);
+        for n in [10, 100_000, 1000, 0] {
+            let x: Vec<u8> = (0..n).map(|i| i as u8).collect();
+            let (input, output) = (uploaded(&x), alloc(n));
+            let launch = Launch {
+                buffers: &[whole(&input), whole(&output)],
+                bytes: &[n, n],
+                arguments: &[n as i64],
+                phases: &[PhaseLaunch {
+                    tasks: 1,
+                    scratch: n,
+                }],
+                shared_scratch: 0,
+            };
+            execution.launch(&kernel, &launch).unwrap();
+            assert_eq!(elements::<u8>(&output), x);
+        }
+    }
+}
+
+#[test]
+fn the_first_fault_is_kept_until_the_end() {
+    let cpu = NativeExecutor::new();
+    let buffers = [
+        ("x", DType::F32, false),
+        ("index", DType::I64, false),
+        ("y", DType::F32, true),
+    ];
+    let kernel = cpu.load(&artifact(&["gather"], &buffers, 1)).unwrap();
+    let x = uploaded(&[1.0f32, 2.0, 3.0]);
+    let output = alloc(16);
+    let mut execution = cpu.begin(Arc::new(Threads(2)));
+    for indices in [[0i64, 1, 2, 0], [0, 3, 0, 0], [-1, 0, 0, 0], [2, 2, 2, 2]] {
+        let index = uploaded(&indices);
+        let launch = Launch {
+            buffers: &[whole(&x), whole(&index), whole(&output)],
+            bytes: &[12, 32, 16],
+            arguments: &[3],
+            phases: &[tasks(4)],
+            shared_scratch: 0,
+        };
+        execution.launch(&kernel, &launch).unwrap();
+    }
+    // A kernel that faults terminates and stays in bounds, and so do those after it.
+    assert_eq!(elements::<f32>(&output), [3.0; 4]);
+    let fault = Fault {
+        launch: 1,
+        cause: FaultCause::IndexOutOfRange,
+        site: 7,
+    };
+    assert_eq!(execution.finish().unwrap(), Some(fault));
+    assert_eq!(execution.finish().unwrap(), None);
+}
+
+#[test]
+fn many_executions_run_one_kernel_at_a_time() {
+    let cpu = NativeExecutor::new();
+    let kernel = cpu.load(&scale()).unwrap();
+    let x: Vec<f32> = (0..100).map(|i| i as f32).collect();
+    let input = uploaded(&x);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let output = alloc(400);
+                let mut execution = cpu.begin(Arc::new(CallerOnly));
+                for _ in 0..200 {
+                    let launch = Launch {
+                        buffers: &[whole(&input), whole(&output)],
+                        bytes: &[400, 400],
+                        arguments: &[],
+                        phases: &[tasks(100)],
+                        shared_scratch: 0,
+                    };
+                    execution.launch(&kernel, &launch).unwrap();
+                }
+                assert_eq!(elements::<f32>(&output), scaled(&x));
+            });
+        }
+    });
+}
+
+#[test]
+fn the_device() {
+    let cpu = NativeExecutor::default();
+    assert_eq!(cpu.device(), "cpu");
+    assert!(cpu.caches().iter().all(|&bytes| bytes > 0));
+}

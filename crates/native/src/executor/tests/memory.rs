@@ -1,0 +1,134 @@
+//! Memory: shared with tensors where it can be, copied where it must be, never written while read.
+#![allow(
+    unsafe_code,
+    reason = "a tensor over memory that is not aligned is made by hand"
+)]
+
+use super::*;
+use kiln_kernel::{CallerOnly, Launch, PhaseLaunch};
+use std::sync::Arc;
+
+#[test]
+fn uploading_shares_what_lies_right_and_copies_the_rest() {
+    let cpu = NativeExecutor::new();
+    let x = Tensor::from_slice(&[2, 3], &[1i32, 2, 3, 4, 5, 6]).unwrap();
+    let shared = cpu.upload(&x).unwrap();
+    let back = cpu.download(&shared, 0, DType::I32, &[2, 3]).unwrap();
+    assert_eq!(
+        back.as_slice::<i32>().unwrap().as_ptr(),
+        x.as_slice::<i32>().unwrap().as_ptr()
+    );
+    drop(x);
+    assert_eq!(back.to_vec::<i32>().unwrap(), [1, 2, 3, 4, 5, 6]);
+    let copied = cpu.upload(&back.transpose(&[1, 0]).unwrap()).unwrap();
+    assert_eq!(elements::<i32>(&copied), [1, 4, 2, 5, 3, 6]);
+    let empty = Tensor::zeros(DType::F64, &[0, 3]).unwrap();
+    let empty = cpu.upload(&empty).unwrap();
+    assert_eq!(empty.bytes(), 0);
+    assert_eq!(elements::<f64>(&empty), []);
+    let odd = Tensor::from_slice(&[4], &[1u8, 2, 3, 4])
+        .unwrap()
+        .narrow(0, 1, 2);
+    assert_eq!(elements::<u8>(&cpu.upload(&odd.unwrap()).unwrap()), [2, 3]);
+}
+
+#[test]
+fn unaligned_tensors_are_copied() {
+    let cpu = NativeExecutor::new();
+    let bytes = uploaded(&[9u8, 1, 0, 0, 0, 2, 0, 0, 0]);
+    let tensor = cpu.download(&bytes, 1, DType::I32, &[2]).unwrap();
+    assert_eq!(tensor.as_slice::<i32>().unwrap(), [1, 2]);
+    let leaked = Box::leak(Box::new([0u64; 2]));
+    let start = std::ptr::NonNull::from(leaked).cast::<u8>();
+    // SAFETY: the memory is leaked and never written; one byte in, it is long enough.
+    let tensor = unsafe {
+        let memory = kiln_tensor::Foreign::new(start.add(1), 8, || ());
+        Tensor::foreign(DType::F32, &[2], &[1], 0, memory).unwrap()
+    };
+    assert_eq!(elements::<f32>(&cpu.upload(&tensor).unwrap()), [0.0, 0.0]);
+}
+
+#[test]
+fn memory_is_aligned_and_downloads_are_within_it() {
+    let cpu = NativeExecutor::new();
+    for bytes in [0, 1, 100] {
+        let memory = alloc(bytes);
+        assert_eq!(memory.bytes(), bytes);
+        let tensor = cpu.download(&memory, 0, DType::U8, &[bytes]).unwrap();
+        assert!(
+            tensor
+                .as_slice::<u8>()
+                .unwrap()
+                .as_ptr()
+                .addr()
+                .is_multiple_of(64)
+                || bytes == 0
+        );
+    }
+    let memory = alloc(16);
+    for (offset, shape) in [(0, &[5][..]), (4, &[4]), (17, &[0]), (usize::MAX, &[1])] {
+        let error = cpu
+            .download(&memory, offset, DType::F32, shape)
+            .unwrap_err();
+        assert_eq!((error.code, error.out_of_memory), ("E0861", false));
+    }
+    let huge = cpu
+        .download(&memory, 0, DType::F32, &[usize::MAX])
+        .unwrap_err();
+    assert_eq!(huge.code, "E0340");
+    let foreign = Memory::new(Arc::new(5u8), 16);
+    let error = cpu.download(&foreign, 0, DType::F32, &[1]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "memory to download: expected this executor's own, found another executor's"
+    );
+}
+
+#[test]
+fn memory_that_is_short_is_an_error_that_says_so() {
+    let error = NativeExecutor::new()
+        .alloc(isize::MAX as usize)
+        .unwrap_err();
+    assert_eq!((error.code, error.out_of_memory), ("E0840", true));
+}
+
+#[test]
+fn nothing_writes_to_what_a_tensor_reads() {
+    let cpu = NativeExecutor::new();
+    let kernel = cpu.load(&scale()).unwrap();
+    let (input, output) = (uploaded(&[1.0f32, 2.0]), alloc(8));
+    let mut execution = cpu.begin(Arc::new(CallerOnly));
+    let mut launch = |output: &Memory| {
+        let launch = Launch {
+            buffers: &[whole(&input), whole(output)],
+            bytes: &[8, 8],
+            arguments: &[],
+            phases: &[PhaseLaunch {
+                tasks: 2,
+                scratch: 0,
+            }],
+            shared_scratch: 0,
+        };
+        execution.launch(&kernel, &launch)
+    };
+    launch(&output).unwrap();
+    let result = cpu.download(&output, 0, DType::F32, &[2]).unwrap();
+    let view = result.reshape(&[1, 2]).unwrap();
+    drop(result);
+    let error = launch(&output).unwrap_err();
+    assert_eq!(
+        (error.code, error.to_string().as_str()),
+        (
+            "E0862",
+            "buffer y of kernel tested: expected memory that can be written, found memory that a tensor reads"
+        )
+    );
+    assert_eq!(view.to_vec::<f32>().unwrap(), [1.4, 20.4]);
+    drop(view);
+    launch(&output).unwrap();
+    assert_eq!(launch(&input).unwrap_err().code, "E0862");
+    // A result outlives the memory's other owners.
+    let result = cpu.download(&output, 0, DType::F32, &[2]).unwrap();
+    drop(output);
+    assert_eq!(result.to_vec::<f32>().unwrap(), [1.4, 20.4]);
+}

@@ -1,0 +1,106 @@
+//! Pools of threads, good and bad ones: whatever a pool does, code runs on its own tasks alone.
+
+use super::*;
+use kiln_kernel::{Job, Launch, PhaseLaunch, TaskPool};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// So many threads, made anew for each run, that take a few tasks at a time.
+pub(super) struct Threads(pub(super) usize);
+
+impl TaskPool for Threads {
+    fn threads(&self) -> usize {
+        self.0
+    }
+
+    fn run(&self, job: &Arc<dyn Job>, tasks: u64) {
+        const FEW: u64 = 7;
+        let next = AtomicU64::new(0);
+        let work = |worker| {
+            loop {
+                let first = next.fetch_add(FEW, Ordering::Relaxed);
+                if first >= tasks {
+                    break;
+                }
+                job.run(worker, first, (first + FEW).min(tasks));
+            }
+        };
+        std::thread::scope(|scope| {
+            for worker in 1..self.0 {
+                scope.spawn(move || work(worker));
+            }
+            work(0);
+        });
+    }
+}
+
+/// Runs tasks that are none, on workers that are none, and keeps the job.
+#[derive(Default)]
+struct Careless(Mutex<Vec<Arc<dyn Job>>>);
+
+impl TaskPool for Careless {
+    fn threads(&self) -> usize {
+        3
+    }
+
+    fn run(&self, job: &Arc<dyn Job>, tasks: u64) {
+        self.0.lock().unwrap().push(Arc::clone(job));
+        job.run(77, 0, tasks + 1000);
+        job.run(usize::MAX, u64::MAX - 1, u64::MAX);
+        job.run(0, 5, 2);
+    }
+}
+
+struct Panicking;
+
+impl TaskPool for Panicking {
+    fn threads(&self) -> usize {
+        2
+    }
+
+    fn run(&self, job: &Arc<dyn Job>, _tasks: u64) {
+        job.run(1, 0, 1);
+        panic!("no more threads");
+    }
+}
+
+fn launched(execution: &mut dyn kiln_kernel::Execution, x: &[f32]) -> Vec<f32> {
+    let kernel = NativeExecutor::new().load(&scale()).unwrap();
+    let (input, output) = (uploaded(x), alloc(4 * x.len()));
+    let launch = Launch {
+        buffers: &[whole(&input), whole(&output)],
+        bytes: &[4 * x.len(), 4 * x.len()],
+        arguments: &[],
+        phases: &[PhaseLaunch {
+            tasks: x.len() as u64,
+            scratch: 100,
+        }],
+        shared_scratch: 0,
+    };
+    execution.launch(&kernel, &launch).unwrap();
+    elements(&output)
+}
+
+#[test]
+fn a_careless_pool_does_no_harm() {
+    let pool = Arc::new(Careless::default());
+    let mut execution = NativeExecutor::new().begin(Arc::clone(&pool) as Arc<dyn TaskPool>);
+    let x: Vec<f32> = (0..50).map(|i| i as f32).collect();
+    for _ in 0..3 {
+        assert_eq!(launched(&mut *execution, &x), scaled(&x));
+        // Too late: the launch is over.
+        for job in &*pool.0.lock().unwrap() {
+            job.run(0, 0, 50);
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_panics_leaves_an_execution_that_works() {
+    let cpu = NativeExecutor::new();
+    let mut execution = cpu.begin(Arc::new(Panicking));
+    let panic = catch_unwind(AssertUnwindSafe(|| launched(&mut *execution, &[1.0, 2.0])));
+    assert!(panic.is_err());
+    assert_eq!(launched(&mut *execution, &[3.0]), [3.4]);
+}
