@@ -1,3 +1,22 @@
 //! Which operators become one kernel, and why; lowering to kernels.
 
 #![forbid(unsafe_code)]
+
+mod plan;
+
+mod candidate;
+mod op_kind;
+mod sizes;
+
+mod benefit;
+mod error;
+mod options;
+
+pub mod lower;
+
+pub use benefit::FusionBenefit;
+pub use candidate::Refusal;
+pub use error::FusionError;
+pub use lower::{LowerError, LoweredKernel, Region};
+pub use options::FusionOptions;
+pub use plan::{FusionNode, FusionNodeId, FusionPlan, NodeKind};

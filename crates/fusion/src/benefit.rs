@@ -1,0 +1,39 @@
+//! What joining ops is worth: bytes not moved, kernels not launched.
+
+use std::fmt;
+
+/// The estimated benefit of doing some ops in one kernel rather than one kernel each.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FusionBenefit {
+    /// Estimated time apart over estimated time together; 0 for a node of one op.
+    pub estimated_speedup: f64,
+    /// Bytes read or written less, at likely sizes.
+    pub bytes_saved: u64,
+    /// Bytes that the kernel reads and writes, at likely sizes.
+    pub bytes_moved: u64,
+    /// Kernels less.
+    pub kernels_removed: usize,
+    /// How much there is in the kernel: primitive operations per point, stages weighing more.
+    pub complexity: u64,
+    /// Estimated nanoseconds of the ops apart.
+    pub nanoseconds_apart: f64,
+    /// Estimated nanoseconds of the kernel.
+    pub nanoseconds: f64,
+}
+
+impl FusionBenefit {
+    /// Whether the estimated speed-up reaches `threshold` (1 is break-even) and something is saved.
+    pub fn should_fuse(&self, threshold: f64) -> bool {
+        self.kernels_removed > 0 && self.estimated_speedup >= threshold
+    }
+}
+
+impl fmt::Display for FusionBenefit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.2}x, {} bytes and {} kernels saved, complexity {}",
+            self.estimated_speedup, self.bytes_saved, self.kernels_removed, self.complexity
+        )
+    }
+}

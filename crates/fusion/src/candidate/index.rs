@@ -1,0 +1,90 @@
+//! Where a value is read, as far as fusion cares: which axes each of its indices uses, and how.
+
+use kiln_symbolic_shape::DimId;
+use smallvec::SmallVec;
+
+/// A set of axes of a candidate kernel, by bit.
+pub(crate) type AxisSet = u128;
+
+/// The most axes a candidate may have: the bits of an [`AxisSet`].
+pub(crate) const AXIS_LIMIT: usize = 128;
+
+/// One index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Index {
+    /// The only one: the size is 1.
+    Unit,
+    /// An axis itself.
+    Axis(usize),
+    /// An axis scaled and moved by sizes.
+    Shifted(usize),
+    /// A sum of scaled axes; of none it is a fixed position.
+    Sum(AxisSet),
+    /// Something that needs a division, a bound, or data.
+    Computed(AxisSet),
+}
+
+/// One index per axis of a value.
+pub(crate) type Indices = SmallVec<[Index; 4]>;
+
+impl Index {
+    /// The axes it uses.
+    pub(crate) fn axes(self) -> AxisSet {
+        match self {
+            Index::Unit => 0,
+            Index::Axis(axis) | Index::Shifted(axis) => 1 << axis,
+            Index::Sum(axes) | Index::Computed(axes) => axes,
+        }
+    }
+
+    /// The same, scaled or moved.
+    pub(crate) fn shifted(self) -> Self {
+        match self {
+            Index::Unit => Index::Sum(0),
+            Index::Axis(axis) => Index::Shifted(axis),
+            other => other,
+        }
+    }
+
+    /// The sum of this and others.
+    pub(crate) fn plus(self, axes: AxisSet) -> Self {
+        match self {
+            Index::Computed(own) => Index::Computed(own | axes),
+            other => Index::Sum(other.axes() | axes),
+        }
+    }
+
+    /// Something that needs more than sums.
+    pub(crate) fn computed(self) -> Self {
+        Index::Computed(self.axes())
+    }
+}
+
+/// The axes that indices use.
+pub(crate) fn axes_of(indices: &[Index]) -> AxisSet {
+    indices.iter().fold(0, |axes, index| axes | index.axes())
+}
+
+/// Whether the indices are distinct axes, sizes of 1 apart: each point is one element, and each element one point.
+pub(crate) fn is_plain(indices: &[Index]) -> bool {
+    let mut seen: AxisSet = 0;
+    indices.iter().all(|index| match index {
+        Index::Unit => true,
+        Index::Axis(axis) => {
+            let bit = 1 << axis;
+            let new = seen & bit == 0;
+            seen |= bit;
+            new
+        }
+        Index::Shifted(_) | Index::Sum(_) | Index::Computed(_) => false,
+    })
+}
+
+/// An axis of a candidate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AxisInfo {
+    /// How far it runs.
+    pub(crate) extent: DimId,
+    /// Whether some stage reduces over it.
+    pub(crate) reduced: bool,
+}

@@ -1,0 +1,60 @@
+//! A candidate: ops that may become one kernel, looked at as a whole.
+//!
+//! [`examine`] is the legality of fusion, all of it: whoever grows regions asks here and nowhere
+//! else. It proves that sizes are equal (or notes the plan fact that says so), finds out where each
+//! value is read, and judges by that whether one kernel can do it all in its class.
+
+mod access;
+mod index;
+mod judge;
+mod refusal;
+mod reshape;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use refusal::Refusal;
+pub(crate) use refusal::{describe_op, name_of};
+
+use std::collections::BTreeSet;
+
+use kiln_ir::{Graph, OpId, ValueId};
+use kiln_kernel::Class;
+
+use crate::op_kind::unit_cost;
+use crate::sizes::Sizes;
+
+/// What is found out about a candidate that can be one kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    /// The class its kernel has.
+    pub(crate) class: Class,
+    /// The numbers of the plan facts it rests on.
+    pub(crate) facts: BTreeSet<usize>,
+    /// Simple operations per point, stages weighing more.
+    pub(crate) complexity: u64,
+}
+
+/// Whether these ops, giving these results to others, can be one kernel.
+pub(crate) fn examine(
+    graph: &Graph,
+    sizes: &Sizes<'_>,
+    ops: &BTreeSet<OpId>,
+    outputs: &[ValueId],
+) -> Result<Profile, Refusal> {
+    let walk = walk::walk(graph, sizes, ops, outputs)?;
+    let class = judge::judge(&walk)?;
+    let places = |value: &ValueId| walk.demands.get(value).map_or(0, Vec::len) as u64;
+    let cost = ops.iter().map(|&op| {
+        let data = graph.op(op);
+        let places: u64 = data.results.iter().map(places).sum();
+        unit_cost(&data.op).saturating_mul(places)
+    });
+    let complexity = cost.fold(4 * walk.stages.len() as u64, u64::saturating_add);
+    Ok(Profile {
+        class,
+        facts: walk.facts,
+        complexity,
+    })
+}

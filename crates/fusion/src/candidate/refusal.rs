@@ -1,0 +1,260 @@
+//! Which rule is against doing some ops in one kernel: the reasons that plans print.
+
+use kiln_ir::{Graph, OpId, ValueId};
+use kiln_kernel::Class;
+use kiln_symbolic_shape::{DimId, PlanFact};
+
+/// A rule of fusion that some ops do not satisfy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Two sizes meet that are not proved equal.
+    Sizes {
+        /// Where they meet.
+        value: ValueId,
+        /// One size.
+        left: DimId,
+        /// The other.
+        right: DimId,
+        /// Whether they may be equal, so that a plan fact would do.
+        possible: bool,
+    },
+    /// Results whose points do not correspond.
+    Domains {
+        /// One result.
+        left: ValueId,
+        /// Another.
+        right: ValueId,
+    },
+    /// Two ops that a schedule is made for.
+    Heavy {
+        /// One.
+        first: OpId,
+        /// The other.
+        second: OpId,
+    },
+    /// A reduction beside an op whose schedule cannot reduce its result.
+    Reduced {
+        /// The op with the schedule.
+        heavy: OpId,
+        /// The reduction.
+        reduction: OpId,
+    },
+    /// Reductions of different rows.
+    Rows {
+        /// One.
+        first: OpId,
+        /// The other.
+        second: OpId,
+    },
+    /// The whole tensor would be one row, on one thread.
+    OneRow {
+        /// The reduction.
+        reduction: OpId,
+    },
+    /// The result of a reduction or contraction is not needed once per point of the kernel.
+    Moved {
+        /// The op.
+        op: OpId,
+    },
+    /// Something would be computed over and over.
+    Recomputed {
+        /// The most expensive of it.
+        value: ValueId,
+        /// The cost of what is repeated, in simple operations.
+        cost: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+    /// Positions that need divisions; a view costs nothing instead.
+    Divided {
+        /// The reshape.
+        op: OpId,
+    },
+    /// Positions that are data, into something that is not in memory.
+    Lookup {
+        /// The op that looks up.
+        op: OpId,
+        /// What it looks into.
+        value: ValueId,
+    },
+    /// An operand of a contraction or window that its schedule cannot read.
+    Operand {
+        /// The op with the schedule.
+        heavy: OpId,
+        /// What stands before its operand.
+        op: OpId,
+    },
+    /// A row that is kept between stages and has no small bound.
+    LongRow {
+        /// The op.
+        op: OpId,
+        /// The size.
+        extent: DimId,
+    },
+    /// Something would have to run both before and after.
+    Cycle,
+    /// Too much of something.
+    Limit {
+        /// Of what.
+        what: &'static str,
+        /// How much.
+        given: usize,
+        /// How much there may be.
+        limit: usize,
+    },
+    /// No part of any kernel.
+    Apart {
+        /// The op.
+        op: OpId,
+    },
+    /// Nothing would be gained.
+    NoBenefit,
+    /// Lowering refused.
+    Lowering {
+        /// Why.
+        reason: String,
+    },
+    /// The kernel has another class than its main op needs.
+    Class {
+        /// The class that was planned.
+        expected: Class,
+        /// The class it has.
+        found: Class,
+    },
+    /// Nothing goes from one to the other, and they read nothing in common.
+    Unrelated,
+}
+
+impl Refusal {
+    /// The plan fact that would allow it, if one would.
+    pub fn fact(&self) -> Option<PlanFact> {
+        match *self {
+            Refusal::Sizes {
+                value,
+                left,
+                right,
+                possible: true,
+            } => Some(PlanFact {
+                left,
+                right,
+                origin: format!("fusion at {value}"),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The rule and what breaks it, in words.
+    pub fn describe(&self, graph: &Graph) -> String {
+        let op = |op: OpId| describe_op(graph, op);
+        let value = |value: ValueId| name_of(graph, value);
+        let typed = |value: ValueId| {
+            format!(
+                "{}: {}",
+                name_of(graph, value),
+                graph.ty(value).display(graph.dims())
+            )
+        };
+        let dim = |dim: DimId| graph.dims().display(dim).to_string();
+        match self {
+            Refusal::Sizes {
+                value: at,
+                left,
+                right,
+                possible,
+            } => {
+                let (left, right) = (dim(*left), dim(*right));
+                if *possible {
+                    format!(
+                        "{left} and {right}, which meet at {}, are not proved equal; under the fact {left} == {right} it would fuse",
+                        value(*at)
+                    )
+                } else {
+                    format!("{left} and {right}, which meet at {}, are never equal", value(*at))
+                }
+            }
+            Refusal::Domains { left, right } => format!(
+                "{} and {} do not have the same points",
+                typed(*left),
+                typed(*right)
+            ),
+            Refusal::Heavy { first, second } => format!(
+                "a kernel has one contraction, window or scan, and {} and {} would be two",
+                op(*first),
+                op(*second)
+            ),
+            Refusal::Reduced { heavy, reduction } => format!(
+                "{} reduces what {} gives, whose schedule does not hold whole rows",
+                op(*reduction),
+                op(*heavy)
+            ),
+            Refusal::Rows { first, second } => {
+                format!("{} and {} reduce different rows", op(*first), op(*second))
+            }
+            Refusal::OneRow { reduction } => format!(
+                "{} reduces the whole tensor: one kernel would be one row on one thread",
+                op(*reduction)
+            ),
+            Refusal::Moved { op: at } => format!(
+                "what {} gives is not read once per point of the kernel, so it would be computed again or lose its class",
+                op(*at)
+            ),
+            Refusal::Recomputed {
+                value: at,
+                cost,
+                limit,
+            } => format!(
+                "{} and what it needs would be computed over and over: {cost} operations each time, where {limit} are allowed",
+                value(*at)
+            ),
+            Refusal::Divided { op: at } => format!(
+                "{} needs divisions to find its elements; as a view it costs nothing",
+                op(*at)
+            ),
+            Refusal::Lookup { op: at, value: of } => format!(
+                "{} looks up positions that are data, so {} has to be in memory",
+                op(*at),
+                value(*of)
+            ),
+            Refusal::Operand { heavy, op: at } => {
+                format!("the schedule of {} cannot read through {}", op(*heavy), op(*at))
+            }
+            Refusal::LongRow { op: at, extent } => format!(
+                "{} would keep rows of {} elements, which have no small bound",
+                op(*at),
+                dim(*extent)
+            ),
+            Refusal::Cycle => {
+                "something else needs the one and is needed by the other".to_owned()
+            }
+            Refusal::Limit { what, given, limit } => {
+                format!("a kernel has at most {limit} {what}, and this would have {given}")
+            }
+            Refusal::Apart { op: at } => format!("{} is no part of a kernel", op(*at)),
+            Refusal::NoBenefit => "nothing would be saved".to_owned(),
+            Refusal::Lowering { reason } => format!("lowering refuses: {reason}"),
+            Refusal::Class { expected, found } => {
+                format!("the kernel would be a {found} and no {expected}")
+            }
+            Refusal::Unrelated => "neither reads the other, and they read nothing in common".to_owned(),
+        }
+    }
+}
+
+/// An op as messages name it: `matmul %7`.
+pub(crate) fn describe_op(graph: &Graph, op: OpId) -> String {
+    let data = graph.op(op);
+    let mnemonic = data.op.mnemonic();
+    match data.results.first() {
+        Some(&result) => format!("{mnemonic} {}", name_of(graph, result)),
+        None => format!("{mnemonic} ({op})"),
+    }
+}
+
+/// A value as the text form names it; safe to print.
+pub(crate) fn name_of(graph: &Graph, value: ValueId) -> String {
+    match graph.value(value).name.as_deref() {
+        Some(name) => format!("%{}", name.escape_debug()),
+        None => value.to_string(),
+    }
+}

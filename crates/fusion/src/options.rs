@@ -1,0 +1,67 @@
+//! What fusion may do.
+
+/// Limits and switches of [`plan`](crate::plan()).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FusionOptions {
+    /// Whether sizes that a plan fact equates count as equal. Off for the plan that serves when a fact fails.
+    pub use_plan_facts: bool,
+    /// Whether ops are joined at all; off, every op is a node of its own.
+    pub fuse: bool,
+    /// The most ops in one kernel.
+    pub max_ops: usize,
+    /// The most buffers of one kernel.
+    pub max_buffers: usize,
+    /// Estimated speed-up from which two nodes are joined.
+    pub threshold: f64,
+    /// The size that a symbol without a hint is taken to have when costs are estimated.
+    pub likely_size: i64,
+}
+
+impl FusionOptions {
+    /// What is right for most programs.
+    pub fn new() -> Self {
+        Self {
+            use_plan_facts: true,
+            fuse: true,
+            max_ops: 96,
+            max_buffers: 24,
+            threshold: 1.0,
+            likely_size: 64,
+        }
+    }
+
+    /// With plan facts, or without.
+    #[must_use]
+    pub fn with_plan_facts(mut self, use_plan_facts: bool) -> Self {
+        self.use_plan_facts = use_plan_facts;
+        self
+    }
+
+    /// With fusion, or every op for itself.
+    #[must_use]
+    pub fn with_fusion(mut self, fuse: bool) -> Self {
+        self.fuse = fuse;
+        self
+    }
+
+    /// With another limit on the ops of a kernel.
+    #[must_use]
+    pub fn with_max_ops(mut self, max_ops: usize) -> Self {
+        self.max_ops = max_ops.max(1);
+        self
+    }
+
+    /// With another estimated speed-up from which nodes are joined.
+    #[must_use]
+    pub fn with_threshold(mut self, threshold: f64) -> Self {
+        self.threshold = threshold;
+        self
+    }
+}
+
+impl Default for FusionOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,73 @@
+//! A plan: which ops of a graph are done together, how, and in which order.
+//!
+//! Invariants: every op that a region of the graph holds is in exactly one node; the nodes of a
+//! region are listed in an order in which each comes after what it reads and after what gives its
+//! sizes their values.
+
+mod node;
+
+pub use node::{FusionNode, FusionNodeId, NodeKind};
+
+use std::collections::BTreeMap;
+
+use cranelift_entity::packed_option::PackedOption;
+use cranelift_entity::{PrimaryMap, SecondaryMap};
+use kiln_ir::{OpId, RegionId};
+use kiln_symbolic_shape::PlanFact;
+
+/// What [`plan`](crate::plan()) decides for a graph.
+#[derive(Clone, Debug, Default)]
+pub struct FusionPlan {
+    pub(crate) graph_name: String,
+    pub(crate) nodes: PrimaryMap<FusionNodeId, FusionNode>,
+    pub(crate) regions: BTreeMap<RegionId, Vec<FusionNodeId>>,
+    pub(crate) node_of: SecondaryMap<OpId, PackedOption<FusionNodeId>>,
+}
+
+impl FusionPlan {
+    /// Every node; ids count in no particular order.
+    pub fn nodes(&self) -> impl Iterator<Item = &FusionNode> {
+        self.nodes.values()
+    }
+
+    /// The number of nodes.
+    pub fn n_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// A node.
+    ///
+    /// # Panics
+    /// When the id is of another plan.
+    pub fn node(&self, id: FusionNodeId) -> &FusionNode {
+        &self.nodes[id]
+    }
+
+    /// The nodes of a region of the graph, in an order in which they can be run.
+    pub fn nodes_of(&self, region: RegionId) -> &[FusionNodeId] {
+        self.regions.get(&region).map_or(&[], Vec::as_slice)
+    }
+
+    /// The node that an op belongs to.
+    pub fn node_of(&self, op: OpId) -> Option<FusionNodeId> {
+        self.node_of.get(op).and_then(|node| node.expand())
+    }
+
+    /// The number of nodes of a kind, by its word: `kernel`, `view`, `interpret`.
+    pub fn count(&self, kind: &str) -> usize {
+        self.nodes()
+            .filter(|node| node.kind.as_word() == kind)
+            .count()
+    }
+
+    /// Every plan fact that some node rests on, once.
+    pub fn facts(&self) -> Vec<PlanFact> {
+        let mut facts: Vec<PlanFact> = Vec::new();
+        for fact in self.nodes().flat_map(|node| &node.facts) {
+            if !facts.contains(fact) {
+                facts.push(fact.clone());
+            }
+        }
+        facts
+    }
+}

@@ -1,0 +1,242 @@
+//! What is known of two sizes, plan facts included, and what sizes are likely.
+//!
+//! The one place where fusion asks whether two sizes are equal. A plan fact says so only for the
+//! plan that rests on it; whoever used one gets its number and has to store it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+use kiln_ir::{Graph, TensorType};
+use kiln_symbolic_shape::{Binding, DimFactor, DimId, DimTable, PlanFact, Proof};
+
+/// Whether two sizes are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Equality {
+    /// For all sizes.
+    Proved,
+    /// Under the plan facts of these numbers.
+    Under(Vec<usize>),
+    /// Not for all sizes, as far as can be proved.
+    Unknown,
+    /// For no sizes.
+    Disproved,
+}
+
+/// Answers about the sizes of one graph, remembered.
+#[derive(Debug)]
+pub(crate) struct Sizes<'a> {
+    table: &'a DimTable,
+    use_plan_facts: bool,
+    likely: Binding,
+    likely_size: i64,
+    equalities: RefCell<BTreeMap<(DimId, DimId), Equality>>,
+    values: RefCell<BTreeMap<DimId, i64>>,
+}
+
+impl<'a> Sizes<'a> {
+    /// Answers for a graph; a symbol without a hint is taken to be `likely_size`.
+    pub(crate) fn new(graph: &'a Graph, use_plan_facts: bool, likely_size: i64) -> Self {
+        let table = graph.dims();
+        Self {
+            table,
+            use_plan_facts,
+            likely: likely_binding(table, likely_size),
+            likely_size,
+            equalities: RefCell::new(BTreeMap::new()),
+            values: RefCell::new(BTreeMap::new()),
+        }
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> &'a DimTable {
+        self.table
+    }
+
+    /// Whether the size is 1, for all sizes.
+    pub(crate) fn is_one(&self, dim: DimId) -> bool {
+        self.table.range(dim).as_point() == Some(1)
+    }
+
+    /// The plan fact of a number.
+    pub(crate) fn fact(&self, number: usize) -> Option<&'a PlanFact> {
+        self.table.plan_facts().get(number)
+    }
+
+    /// Whether two sizes are equal.
+    pub(crate) fn equal(&self, a: DimId, b: DimId) -> Equality {
+        if a == b {
+            return Equality::Proved;
+        }
+        let key = (a.min(b), a.max(b));
+        if let Some(known) = self.equalities.borrow().get(&key) {
+            return known.clone();
+        }
+        let answer = match self.table.equal(a, b) {
+            Proof::Proved => Equality::Proved,
+            Proof::Disproved => Equality::Disproved,
+            Proof::Unknown if self.use_plan_facts => match self.under_facts(a, b) {
+                Equality::Unknown => self.of_broadcast(a, b),
+                answer => answer,
+            },
+            Proof::Unknown => Equality::Unknown,
+        };
+        self.equalities.borrow_mut().insert(key, answer.clone());
+        answer
+    }
+
+    /// A shortest chain of plan facts from one size to the other.
+    fn under_facts(&self, a: DimId, b: DimId) -> Equality {
+        let facts = self.table.plan_facts();
+        let mut reached: BTreeMap<usize, Option<usize>> = BTreeMap::new();
+        let mut pending: VecDeque<(DimId, Option<usize>)> = VecDeque::from([(a, None)]);
+        while let Some((at, by)) = pending.pop_front() {
+            if by.is_some() && self.table.equal(at, b).is_proved() {
+                let mut chain: Vec<usize> =
+                    std::iter::successors(by, |number| reached.get(number).copied().flatten())
+                        .collect();
+                chain.sort_unstable();
+                return Equality::Under(chain);
+            }
+            for (number, fact) in facts.iter().enumerate() {
+                if reached.contains_key(&number) {
+                    continue;
+                }
+                let other = if self.table.equal(at, fact.left).is_proved() {
+                    fact.right
+                } else if self.table.equal(at, fact.right).is_proved() {
+                    fact.left
+                } else {
+                    continue;
+                };
+                reached.insert(number, by);
+                pending.push_back((other, Some(number)));
+            }
+        }
+        Equality::Unknown
+    }
+
+    /// A broadcast size is any of its arguments where they are all equal.
+    fn of_broadcast(&self, a: DimId, b: DimId) -> Equality {
+        for (dim, other) in [(a, b), (b, a)] {
+            let Some(arguments) = self.broadcast_arguments(dim) else {
+                continue;
+            };
+            let mut facts = Vec::new();
+            let all = arguments.iter().all(|&argument| {
+                match self.equal(argument, other) {
+                    Equality::Proved => true,
+                    Equality::Under(more) => {
+                        facts.extend(more);
+                        true
+                    }
+                    Equality::Unknown | Equality::Disproved => false,
+                }
+            });
+            if all {
+                facts.sort_unstable();
+                facts.dedup();
+                return Equality::Under(facts);
+            }
+        }
+        Equality::Unknown
+    }
+
+    fn broadcast_arguments(&self, dim: DimId) -> Option<Vec<DimId>> {
+        let expression = self.table.expression(dim);
+        match expression.terms.as_slice() {
+            [term] if expression.constant == 0 && term.coefficient == 1 => {
+                match term.factors.as_slice() {
+                    [factor @ DimFactor::Bcast(_)] => Some(factor.operands()),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The likely value of a size, at least 0.
+    pub(crate) fn likely(&self, dim: DimId) -> i64 {
+        if let Some(&value) = self.values.borrow().get(&dim) {
+            return value;
+        }
+        let value = self.table.evaluate(dim, &self.likely);
+        let value = value.unwrap_or(self.likely_size).max(0);
+        self.values.borrow_mut().insert(dim, value);
+        value
+    }
+
+    /// The likely number of elements.
+    pub(crate) fn likely_elements(&self, ty: &TensorType) -> u64 {
+        self.likely_product(&ty.dims)
+    }
+
+    /// The likely product of sizes.
+    pub(crate) fn likely_product(&self, dims: &[DimId]) -> u64 {
+        dims.iter().fold(1_u64, |product, &dim| {
+            product.saturating_mul(u64::try_from(self.likely(dim)).unwrap_or(0))
+        })
+    }
+
+    /// The likely number of bytes.
+    pub(crate) fn likely_bytes(&self, ty: &TensorType) -> u64 {
+        let bits = u64::from(ty.dtype.bits());
+        self.likely_elements(ty).saturating_mul(bits).div_ceil(8)
+    }
+}
+
+/// Hints where there are any; otherwise `likely_size`, within what the symbol's range and divisor allow.
+fn likely_binding(table: &DimTable, likely_size: i64) -> Binding {
+    let hints: BTreeMap<_, _> = table
+        .hints()
+        .iter()
+        .map(|hint| (hint.symbol, hint.likely))
+        .collect();
+    let free = table
+        .symbols()
+        .filter(|&symbol| table.definition(symbol).is_none());
+    free.map(|symbol| {
+        let range = table.range(table.dim(symbol));
+        let low = range.min.unwrap_or(0);
+        let high = range.max.unwrap_or(i64::MAX);
+        let size = hints.get(&symbol).copied().unwrap_or(likely_size);
+        (symbol, size.max(low).min(high))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_shape_inference::read_graph;
+
+    fn graph(source: &str) -> Graph {
+        read_graph(source, &kiln_ir::BlobMap::new()).unwrap()
+    }
+
+    #[test]
+    fn plan_facts_chain_and_are_named() {
+        let graph = graph(
+            "graph @main(%x: f32[A], %y: f32[B], %z: f32[C]) {
+               %1 = add %x, %y
+               %2 = add %y, %z
+               return %1, %2
+             }",
+        );
+        let dim = |name: &str| graph.dims().dim(graph.dims().symbol_named(name).unwrap());
+        let sizes = Sizes::new(&graph, true, 64);
+        assert_eq!(sizes.equal(dim("A"), dim("A")), Equality::Proved);
+        assert_eq!(sizes.equal(dim("A"), dim("B")), Equality::Under(vec![0]));
+        assert_eq!(sizes.equal(dim("C"), dim("A")), Equality::Under(vec![0, 1]));
+        let without = Sizes::new(&graph, false, 64);
+        assert_eq!(without.equal(dim("A"), dim("B")), Equality::Unknown);
+    }
+
+    #[test]
+    fn likely_sizes_respect_hints_and_ranges() {
+        let graph = graph("graph @main(%x: f32[A, B]) where A <= 8, B >= 100 { return %x }");
+        let sizes = Sizes::new(&graph, true, 64);
+        let ty = graph.tensor_ty(graph.inputs()[0]).unwrap();
+        assert_eq!(sizes.likely_elements(ty), 800);
+        assert_eq!(sizes.likely_bytes(ty), 3200);
+    }
+}
