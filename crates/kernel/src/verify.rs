@@ -10,20 +10,34 @@
 //!
 //! A kernel that passed means the same to every backend, and makes them panic-free.
 
+mod budget;
+mod combining;
+mod coverage;
+mod digits;
 mod ids;
+mod indices;
+mod points;
 mod scope;
+mod sizes;
 mod types;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
+use budget::Budget;
+
 use crate::classify::classify;
 use crate::error::{KernelError, KernelErrors};
-use crate::form::{Item, Kernel};
-use crate::verified::{IndexClass, KernelInfo, StoreInfo, VerifiedKernel};
+use crate::form::{Extent, Item, Kernel, NodeId, Store};
+use crate::verified::{KernelInfo, VerifiedKernel};
 
 /// How many errors are reported at most.
 const MAX_ERRORS: usize = 64;
+
+/// How many steps all proofs about one kernel may take.
+const BUDGET: u64 = 1 << 24;
 
 /// Checks a kernel and finds out how its indices stay within their buffers.
 ///
@@ -38,7 +52,10 @@ pub fn verify(kernel: Kernel) -> Result<VerifiedKernel, KernelErrors> {
     }
     let mut info = KernelInfo::default();
     if report.is_clean() {
-        info = unproved(&kernel);
+        let mut budget = Budget::new(BUDGET);
+        let used = used_nodes(&kernel);
+        indices::check(&kernel, &used, &mut info, &mut budget, &mut report);
+        info.stores = coverage::check(&kernel, &used, &mut budget, &mut report);
     }
     if !report.is_clean() {
         return Err(KernelErrors {
@@ -68,25 +85,27 @@ impl Report {
     }
 }
 
-/// Every index checked.
-fn unproved(kernel: &Kernel) -> KernelInfo {
-    let mut info = KernelInfo::default();
-    for (id, data) in kernel.nodes() {
-        if let crate::form::Node::Load(load) = &data.node {
-            info.loads[id] = vec![IndexClass::Checked; load.indices.len()];
-        }
+/// Every node that the items need.
+pub(crate) fn used_nodes(kernel: &Kernel) -> BTreeSet<NodeId> {
+    let mut roots: Vec<NodeId> = Vec::new();
+    for stage in kernel.stages().values() {
+        roots.push(stage.value);
+        roots.extend(stage.init);
     }
     for store in stores(kernel) {
-        info.stores.push(StoreInfo {
-            indices: vec![IndexClass::Checked; store.indices.len()],
-            serial: kernel.outer().to_vec(),
-        });
+        roots.push(store.value);
+        roots.extend(&store.indices);
     }
-    info
+    for axis in kernel.axes().values() {
+        if let Extent::Clamped { value, .. } = axis.extent {
+            roots.push(value);
+        }
+    }
+    scope::reachable(kernel, &roots)
 }
 
 /// Every store, in the order of the items, a block's inside it.
-fn stores(kernel: &Kernel) -> Vec<&crate::form::Store> {
+pub(crate) fn stores(kernel: &Kernel) -> Vec<&Store> {
     let mut found = Vec::new();
     for item in kernel.items() {
         match item {

@@ -1,30 +1,60 @@
 //! The verifier, rule by rule.
 
-use kiln_symbolic_shape::DimTable;
-use kiln_tensor::DType;
-
 use super::*;
-use crate::form::{KernelBuilder, Reduction, Role};
+use crate::form::Node;
+use crate::verified::IndexClass;
 
-/// `%y[i] = sum over r of %x[i, r]`.
-fn row_sum() -> KernelBuilder {
-    let mut dims = DimTable::new();
-    let (n, m) = (dims.symbol("N").unwrap(), dims.symbol("M").unwrap());
-    let mut b = KernelBuilder::new("sum", dims);
-    let x = b.buffer("x", Role::In, DType::F32, [n, m]);
-    let y = b.buffer("y", Role::Out, DType::F32, [n]);
-    let i = b.outer("i", n);
-    let r = b.axis("r", m);
-    let (at_i, at_r) = (b.index(i), b.index(r));
-    let value = b.load(x, [at_i, at_r]);
-    let sum = b.reduce("sum", [], Reduction::Add, [r], value);
-    let total = b.local(sum, []);
-    b.store([], y, [at_i], total);
-    b
+/// What the verifier found out, in a few lines.
+pub(crate) fn summary(kernel: &VerifiedKernel) -> String {
+    let mut text = String::new();
+    let classification = kernel.classification();
+    text += &format!("{}", classification.class);
+    for (id, axis) in kernel.axes() {
+        text += &format!(" {}:{}", axis.name, classification.roles[id].as_word());
+    }
+    text += "\n";
+    let word = |class: &IndexClass| format!("{class:?}").to_lowercase();
+    for (id, data) in kernel.nodes() {
+        if let Node::Load(load) = &data.node {
+            let classes: Vec<String> = kernel.info().loads[id].iter().map(word).collect();
+            let name = &kernel.buffer(load.buffer).name;
+            text += &format!("%{name}[{}]\n", classes.join(", "));
+        }
+    }
+    for info in &kernel.info().stores {
+        let classes: Vec<String> = info.indices.iter().map(word).collect();
+        text += &format!("store[{}]", classes.join(", "));
+        for &axis in &info.serial {
+            text += &format!(" serial {}", kernel.axis(axis).name);
+        }
+        text += "\n";
+    }
+    text
+}
+
+fn read(text: &str) -> VerifiedKernel {
+    let kernel = crate::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
+    verify(kernel).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// The codes and messages against a kernel.
+fn wrong(text: &str) -> String {
+    let kernel = crate::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
+    verify(kernel).unwrap_err().to_string()
 }
 
 #[test]
-fn a_sum_is_valid() {
-    let kernel = verify(row_sum().finish().unwrap()).unwrap();
-    assert_eq!(kernel.info().stores.len(), 1);
+fn every_example_is_valid() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
+    let mut paths: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    paths.sort();
+    let mut text = String::new();
+    for path in paths {
+        let kernel = read(&std::fs::read_to_string(&path).unwrap());
+        text += &format!("@{} {}\n", kernel.name(), summary(&kernel));
+    }
+    insta::assert_snapshot!(text);
 }

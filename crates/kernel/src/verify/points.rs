@@ -1,0 +1,455 @@
+//! The points of some axes, as the prover sees them: each axis is a symbol below its extent, and integer nodes are
+//! expressions over symbols.
+//!
+//! Sound about wrapping: sums, differences and products are right whatever wraps on the way, as long as the result
+//! fits. Divisions, extrema and comparisons need operands that fit: those made of sizes and axes alone are taken
+//! to (a launch whose sizes do not multiply is refused), those with data in them must be shown to. Data read from
+//! memory is any value of its dtype, the same one at every use of a node unless the kernel writes there.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use kiln_scalar::{ScalarOp, ScalarValue};
+use kiln_symbolic_shape::{
+    ContractFact, DimError, DimFactor, DimId, DimTable, FactOrigin, Fuel, Predicate, SymbolId,
+    SymbolicDimension,
+};
+use kiln_tensor::DType;
+
+use super::budget::Budget;
+use crate::form::{AxisId, Extent, Kernel, Node, NodeId, Reduction, Role, StageId, StageOperation};
+
+/// How many steps one proof may take.
+const PROOF_FUEL: u64 = 4096;
+
+/// An integer as an expression.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Term {
+    pub(super) dim: DimId,
+    /// Whether it depends on what memory holds.
+    pub(super) is_data: bool,
+}
+
+/// The points of some axes.
+#[derive(Clone, Debug)]
+pub(super) struct Points<'k> {
+    kernel: &'k Kernel,
+    pub(super) table: DimTable,
+    axes: BTreeMap<AxisId, DimId>,
+    terms: HashMap<NodeId, Option<Term>>,
+    /// Symbols that stand for data.
+    data: BTreeSet<SymbolId>,
+    /// Which operand a selection takes, by its condition.
+    choices: BTreeMap<NodeId, bool>,
+    /// Whether there is no such point: facts contradict each other.
+    pub(super) is_empty: bool,
+}
+
+impl<'k> Points<'k> {
+    /// The one point of no axes.
+    pub(super) fn new(kernel: &'k Kernel) -> Self {
+        Self {
+            kernel,
+            table: kernel.dims().clone(),
+            axes: BTreeMap::new(),
+            terms: HashMap::new(),
+            data: BTreeSet::new(),
+            choices: BTreeMap::new(),
+            is_empty: false,
+        }
+    }
+
+    /// The points of these axes, and of those that their extents speak of.
+    pub(super) fn of(kernel: &'k Kernel, axes: &BTreeSet<AxisId>, budget: &mut Budget) -> Self {
+        let mut points = Self::new(kernel);
+        // An extent speaks of axes made before its own, or they teach nothing.
+        for &axis in axes {
+            points.enter(axis, budget);
+        }
+        points
+    }
+
+    /// The same points, where nothing is said of operations yet, so that selections can be decided.
+    pub(super) fn undecided(&self) -> Self {
+        let mut points = self.clone();
+        let kernel = self.kernel;
+        points
+            .terms
+            .retain(|&node, _| !matches!(kernel.node(node), Node::Apply { .. }));
+        points
+    }
+
+    /// The symbol of an axis among these.
+    pub(super) fn axis(&self, axis: AxisId) -> Option<DimId> {
+        self.axes.get(&axis).copied()
+    }
+
+    fn enter(&mut self, id: AxisId, budget: &mut Budget) {
+        let axis = self.kernel.axis(id);
+        let symbol = self.table.fresh(&axis.name);
+        let index = self.table.dim(symbol);
+        self.axes.insert(id, index);
+        self.learn(Predicate::Less(index, axis.extent.bound()), budget);
+        if let Extent::Clamped { value, .. } = axis.extent
+            && let Some(term) = self.fitting(value, budget)
+        {
+            self.learn(Predicate::Less(index, term.dim), budget);
+        }
+    }
+
+    fn learn(&mut self, predicate: Predicate, budget: &mut Budget) {
+        budget.spend(64);
+        let fact = ContractFact {
+            predicate,
+            origin: FactOrigin::Declared,
+        };
+        match self.table.assume(fact) {
+            Err(DimError::Contradiction { .. } | DimError::EmptyRange { .. }) => {
+                self.is_empty = true
+            }
+            // What cannot be kept proves nothing.
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    /// Takes a `bool` to be true, or false.
+    pub(super) fn assume(&mut self, condition: NodeId, truth: bool, budget: &mut Budget) {
+        self.choices.insert(condition, truth);
+        let mut pending = vec![(condition, truth)];
+        while let Some((node, truth)) = pending.pop() {
+            budget.spend(1);
+            let kernel = self.kernel;
+            match kernel.node(node) {
+                Node::Literal(ScalarValue::Bool(value)) if *value != truth => self.is_empty = true,
+                Node::Apply { op, operands } => match (op, operands.as_slice()) {
+                    (ScalarOp::Not, &[a]) => pending.push((a, !truth)),
+                    (ScalarOp::And, &[a, b]) if truth => pending.extend([(a, true), (b, true)]),
+                    (ScalarOp::Or, &[a, b]) if !truth => pending.extend([(a, false), (b, false)]),
+                    (op, &[a, b]) => self.compare(*op, a, b, truth, budget),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+    }
+
+    fn compare(&mut self, op: ScalarOp, a: NodeId, b: NodeId, truth: bool, budget: &mut Budget) {
+        if !self.kernel.dtype(a).is_integer() {
+            return;
+        }
+        let (Some(a), Some(b)) = (self.fitting(a, budget), self.fitting(b, budget)) else {
+            return;
+        };
+        let (a, b) = (a.dim, b.dim);
+        let predicate = match (op, truth) {
+            (ScalarOp::Eq, true) | (ScalarOp::Ne, false) => Predicate::Equal(a, b),
+            (ScalarOp::Eq, false) | (ScalarOp::Ne, true) => Predicate::NotEqual(a, b),
+            (ScalarOp::Lt, true) | (ScalarOp::Ge, false) => Predicate::Less(a, b),
+            (ScalarOp::Lt, false) | (ScalarOp::Ge, true) => Predicate::LessEqual(b, a),
+            (ScalarOp::Gt, true) | (ScalarOp::Le, false) => Predicate::Less(b, a),
+            (ScalarOp::Gt, false) | (ScalarOp::Le, true) => Predicate::LessEqual(a, b),
+            _ => return,
+        };
+        self.learn(predicate, budget);
+    }
+
+    /// Whether a predicate holds at all of these points.
+    pub(super) fn proves(&self, predicate: &Predicate, budget: &mut Budget) -> bool {
+        if self.is_empty {
+            return true;
+        }
+        let Some(steps) = budget.fuel(PROOF_FUEL) else {
+            return false;
+        };
+        let mut fuel = Fuel::new(steps);
+        let proof = self.table.prove_with_fuel(predicate, &mut fuel);
+        budget.spend(fuel.spent());
+        proof.is_proved()
+    }
+
+    /// An integer node as an expression; none where it has none.
+    pub(super) fn term(&mut self, node: NodeId, budget: &mut Budget) -> Option<Term> {
+        if let Some(&known) = self.terms.get(&node) {
+            return known;
+        }
+        let mut pending = vec![(node, false)];
+        while let Some((node, is_ready)) = pending.pop() {
+            if self.terms.contains_key(&node) {
+                continue;
+            }
+            budget.spend(1);
+            if is_ready {
+                let term = self.translate(node, budget);
+                self.kernel
+                    .node(node)
+                    .for_each_operand(&mut |operand| self.forget_changing(operand));
+                self.terms.insert(node, term);
+                continue;
+            }
+            pending.push((node, true));
+            pending.extend(alias(self.kernel, node).map(|value| (value, false)));
+            if let Node::Apply { operands, .. } = self.kernel.node(node) {
+                let integers = operands
+                    .iter()
+                    .filter(|&&id| self.kernel.dtype(id).is_integer());
+                pending.extend(integers.map(|&id| (id, false)));
+            }
+        }
+        let term = self.terms.get(&node).copied().flatten();
+        self.forget_changing(node);
+        term
+    }
+
+    /// Memory that the kernel writes may hold something else at the next use.
+    fn forget_changing(&mut self, node: NodeId) {
+        if let Node::Load(load) = self.kernel.node(node)
+            && self.kernel.buffer(load.buffer).role == Role::InOut
+        {
+            self.terms.remove(&node);
+        }
+    }
+
+    /// A node as an expression that certainly fits 64 bits.
+    fn fitting(&mut self, node: NodeId, budget: &mut Budget) -> Option<Term> {
+        let term = self.term(node, budget)?;
+        self.fits(term).then_some(term)
+    }
+
+    fn fits(&self, term: Term) -> bool {
+        !term.is_data || {
+            let range = self.table.range(term.dim);
+            (range.min.is_some() && range.max.is_some()) || self.bits(term.dim, 0) <= 62
+        }
+    }
+
+    /// How many bits the magnitude of an expression may need. Sizes are taken to need 48. Recursion is limited by the
+    /// table's depth, and here.
+    fn bits(&self, dim: DimId, depth: u32) -> u32 {
+        const TOO_MANY: u32 = 1 << 16;
+        let width = |value: i64| 64 - value.unsigned_abs().leading_zeros();
+        let range = self.table.range(dim);
+        if let (Some(min), Some(max)) = (range.min, range.max) {
+            return width(min).max(width(max));
+        }
+        if depth > 64 {
+            return TOO_MANY;
+        }
+        let expression = self.table.expression(dim);
+        let mut most = width(expression.constant);
+        for term in &expression.terms {
+            let mut bits = width(term.coefficient);
+            for factor in &term.factors {
+                bits = bits.saturating_add(match factor {
+                    DimFactor::Symbol(symbol) if self.data.contains(symbol) => 64,
+                    DimFactor::Symbol(_) => 48,
+                    compound => {
+                        let operands = compound.operands();
+                        let bits = operands.iter().map(|&dim| self.bits(dim, depth + 1));
+                        bits.max().unwrap_or(TOO_MANY)
+                    }
+                });
+            }
+            most = most.max(bits);
+        }
+        let n_terms = expression.terms.len() as u32 + 1;
+        most.saturating_add(32 - n_terms.leading_zeros())
+            .min(TOO_MANY)
+    }
+
+    /// A node whose integer operands have their terms.
+    fn translate(&mut self, node: NodeId, budget: &mut Budget) -> Option<Term> {
+        let kernel = self.kernel;
+        let dtype = kernel.dtype(node);
+        if !dtype.is_integer() {
+            return None;
+        }
+        let known = match kernel.node(node) {
+            Node::Literal(value) => integer(*value).map(|value| Term {
+                dim: self.table.constant(value),
+                is_data: false,
+            }),
+            Node::Size(dim) => Some(Term {
+                dim: *dim,
+                is_data: false,
+            }),
+            Node::Axis(axis) => self.axis(*axis).map(|dim| Term {
+                dim,
+                is_data: false,
+            }),
+            Node::Local { stage, .. } => match alias(kernel, node) {
+                Some(value) => self.terms.get(&value).copied().flatten(),
+                None => self.index_of_best(*stage, budget),
+            },
+            Node::Apply { op, operands } => {
+                let result = self.apply(*op, operands, budget);
+                result.filter(|term| dtype == DType::I64 || self.is_in(*term, dtype))
+            }
+            _ => None,
+        };
+        Some(known.unwrap_or_else(|| self.opaque(dtype)))
+    }
+
+    fn is_in(&self, term: Term, dtype: DType) -> bool {
+        let (least, most) = bounds(dtype);
+        let range = self.table.range(term.dim);
+        // What 64 unsigned bits hold beyond the signed ones is not told apart: an open end is out of bounds.
+        (dtype != DType::U64 || range.max.is_some())
+            && least.is_none_or(|least| range.at_least(least))
+            && most.is_none_or(|most| range.at_most(most))
+    }
+
+    /// Any value of a dtype.
+    fn opaque(&mut self, dtype: DType) -> Term {
+        let (least, most) = bounds(dtype);
+        let value = self.value(
+            least.unwrap_or(i64::MIN),
+            most.filter(|&most| most < i64::MAX),
+        );
+        Term {
+            dim: value,
+            is_data: true,
+        }
+    }
+
+    /// A new symbol between two bounds.
+    fn value(&mut self, least: i64, most: Option<i64>) -> DimId {
+        let free = (self.data.len()..).map(|number| format!("data.{number}"));
+        let name = free
+            .into_iter()
+            .find(|name| self.table.symbol_named(name).is_none());
+        let dimension = SymbolicDimension::integer(name.unwrap_or_default());
+        let dimension = dimension.with_constraints(least, most);
+        let symbol = match dimension.and_then(|dimension| self.table.declare(dimension)) {
+            Ok(symbol) => symbol,
+            Err(error) => unreachable!("a free name and bounds in order: {error}"),
+        };
+        self.data.insert(symbol);
+        self.table.dim(symbol)
+    }
+
+    /// What an arg-reduction found: an index along the axis it reduced, or 0.
+    fn index_of_best(&mut self, stage: StageId, budget: &mut Budget) -> Option<Term> {
+        let StageOperation::Reduce {
+            reduction: Reduction::ArgMin { .. } | Reduction::ArgMax { .. },
+            axes,
+            ..
+        } = &self.kernel.stage(stage).operation
+        else {
+            return None;
+        };
+        let bound = self.kernel.axis(*axes.first()?).extent.bound();
+        let found = self.value(0, None);
+        let one = self.table.constant(1);
+        let most = self.table.max(bound, one).ok()?;
+        self.learn(Predicate::Less(found, most), budget);
+        Some(Term {
+            dim: found,
+            is_data: true,
+        })
+    }
+
+    fn apply(&mut self, op: ScalarOp, operands: &[NodeId], budget: &mut Budget) -> Option<Term> {
+        let of = |points: &Self, node: NodeId| points.terms.get(&node).copied().flatten();
+        match (op, operands) {
+            (ScalarOp::Select, &[condition, a, b]) => match self.choices.get(&condition)? {
+                true => of(self, a),
+                false => of(self, b),
+            },
+            (ScalarOp::Cast(_), &[a]) if self.kernel.dtype(a) == DType::Bool => Some(Term {
+                dim: self.value(0, Some(1)),
+                is_data: true,
+            }),
+            (ScalarOp::Cast(_), &[a]) => {
+                // Out of the target's bounds it is another value; the caller looks, except for 64 signed bits.
+                let from = self.kernel.dtype(a);
+                of(self, a).filter(|&term| from != DType::U64 || self.is_in(term, from))
+            }
+            (ScalarOp::Neg, &[a]) => {
+                let a = of(self, a)?;
+                let dim = self.table.neg(a.dim).ok()?;
+                Some(Term { dim, ..a })
+            }
+            (op, &[a, b]) => {
+                let (a, b) = (of(self, a)?, of(self, b)?);
+                let is_ring = matches!(op, ScalarOp::Add | ScalarOp::Sub | ScalarOp::Mul);
+                if !is_ring && !(self.fits(a) && self.fits(b)) {
+                    return None;
+                }
+                let dim = self.binary(op, a.dim, b.dim, budget)?;
+                Some(Term {
+                    dim,
+                    is_data: a.is_data || b.is_data,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn binary(&mut self, op: ScalarOp, a: DimId, b: DimId, budget: &mut Budget) -> Option<DimId> {
+        let divides = matches!(
+            op,
+            ScalarOp::Div | ScalarOp::Rem | ScalarOp::FloorDiv | ScalarOp::FloorMod
+        );
+        if divides {
+            let zero = self.table.constant(0);
+            let is_positive = self.proves(&Predicate::Less(zero, b), budget);
+            let rounds_down = matches!(op, ScalarOp::FloorDiv | ScalarOp::FloorMod)
+                || self.proves(&Predicate::LessEqual(zero, a), budget);
+            if !is_positive || !rounds_down {
+                return None;
+            }
+        }
+        let table = &mut self.table;
+        match op {
+            ScalarOp::Add => table.add(a, b),
+            ScalarOp::Sub => table.sub(a, b),
+            ScalarOp::Mul => table.mul(a, b),
+            ScalarOp::Min => table.min(a, b),
+            ScalarOp::Max => table.max(a, b),
+            ScalarOp::FloorDiv | ScalarOp::Div => table.floor_div(a, b),
+            ScalarOp::FloorMod | ScalarOp::Rem => table.modulo(a, b),
+            _ => return None,
+        }
+        .ok()
+    }
+}
+
+/// What a local stands for where it is a name for a value at the same point.
+pub(super) fn alias(kernel: &Kernel, node: NodeId) -> Option<NodeId> {
+    match kernel.node(node) {
+        Node::Local { stage, .. } => {
+            let stage = kernel.stage(*stage);
+            let is_name = stage.axes.is_empty() && stage.operation == StageOperation::Map;
+            is_name.then_some(stage.value)
+        }
+        _ => None,
+    }
+}
+
+/// The integer a literal is.
+pub(super) fn integer(value: ScalarValue) -> Option<i64> {
+    match value {
+        ScalarValue::I64(value) => Some(value),
+        ScalarValue::I32(value) => Some(value.into()),
+        ScalarValue::I16(value) => Some(value.into()),
+        ScalarValue::I8(value) => Some(value.into()),
+        ScalarValue::U64(value) => i64::try_from(value).ok(),
+        ScalarValue::U32(value) => Some(value.into()),
+        ScalarValue::U16(value) => Some(value.into()),
+        ScalarValue::U8(value) => Some(value.into()),
+        _ => None,
+    }
+}
+
+/// The least and the largest value of an integer dtype; none where 64 signed bits do not hold it.
+fn bounds(dtype: DType) -> (Option<i64>, Option<i64>) {
+    match dtype {
+        DType::I32 => (Some(i32::MIN.into()), Some(i32::MAX.into())),
+        DType::I16 => (Some(i16::MIN.into()), Some(i16::MAX.into())),
+        DType::I8 => (Some(i8::MIN.into()), Some(i8::MAX.into())),
+        DType::U64 => (Some(0), None),
+        DType::U32 => (Some(0), Some(u32::MAX.into())),
+        DType::U16 => (Some(0), Some(u16::MAX.into())),
+        DType::U8 => (Some(0), Some(u8::MAX.into())),
+        _ => (None, None),
+    }
+}
