@@ -10,10 +10,13 @@
 //!
 //! | you want to | use |
 //! |---|---|
+//! | make one | [`build`] |
 //! | see one | its `Display` |
 //! | know what it asks of a call | [`Segment::facts`], [`Segment::requirements`] |
 
 #![forbid(unsafe_code)]
+
+mod build;
 
 mod buffer;
 mod display;
@@ -24,6 +27,7 @@ mod sizes;
 mod step;
 
 pub use buffer::{ALIGNMENT, Buffer, Place, Slot};
+pub use build::{BuildOptions, LayoutPreferences, RowMajor, build};
 pub use error::ProgramError;
 pub use ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
 pub use program::{Block, Program, ProgramKernel, Requirement, Segment};

@@ -1,0 +1,160 @@
+//! The memory plan: when each buffer is needed, and which of them share a slot of the arena.
+//!
+//! Decided once, for all sizes: a buffer takes a free slot if it is provably as large as what was there, or smaller,
+//! or larger. Nothing is ever shared on a guess.
+
+use std::collections::HashMap;
+
+use cranelift_entity::SecondaryMap;
+use kiln_symbolic_shape::{DimId, DimTable, Fuel, Predicate};
+use smallvec::SmallVec;
+
+use super::{Builder, elements};
+use crate::buffer::{Place, Slot};
+use crate::ids::BufferId;
+use crate::program::Block;
+
+/// How many free slots are compared with a buffer.
+const CANDIDATES: usize = 12;
+
+/// Steps that a comparison of two sizes may take.
+const FUEL: u64 = 400;
+
+/// Gives every buffer of the arena a slot, and the roots of results memory of their own.
+pub(super) fn assign_places(
+    program: &mut Builder<'_>,
+    block: &mut Block,
+    shapes: &HashMap<BufferId, SmallVec<[DimId; 4]>>,
+) {
+    let root = |buffer: BufferId, block: &Block| match block.buffers[buffer].place {
+        Place::View { of, .. } => of,
+        _ => buffer,
+    };
+    for index in 0..block.results.len() {
+        let buffer = root(block.results[index], block);
+        if let Place::Slot { segment, .. } = block.buffers[buffer].place {
+            block.buffers[buffer].place = Place::Own;
+            block.segments[segment].own.push(buffer);
+        }
+    }
+    let is_written = |kernel: crate::KernelId, position: usize| {
+        let buffers = program.kernels[kernel].kernel.kernel().buffers();
+        buffers
+            .values()
+            .nth(position)
+            .is_some_and(|buffer| buffer.role.is_written())
+    };
+    // When each root is used last: the segment and the step.
+    let mut last_use: SecondaryMap<BufferId, Option<(usize, usize)>> = SecondaryMap::new();
+    for (segment_index, segment) in block.segments.iter().enumerate() {
+        for (step_index, step) in segment.steps.iter().enumerate() {
+            let reads = step.action.reads(is_written);
+            for buffer in reads.into_iter().chain(step.action.writes(is_written)) {
+                last_use[root(buffer, block)] = Some((segment_index, step_index));
+            }
+        }
+    }
+    for index in 0..block.segments.len() {
+        let steps = &block.segments[index].steps;
+        let mut slots: Vec<Slot> = Vec::new();
+        let mut largest: Vec<Option<DimId>> = Vec::new();
+        let mut free: Vec<usize> = Vec::new();
+        let mut placed: Vec<(BufferId, usize)> = Vec::new();
+        let mut seen: HashMap<BufferId, usize> = HashMap::new();
+        for (step_index, step) in steps.iter().enumerate() {
+            let writes = step.action.writes(is_written);
+            for buffer in writes.iter().map(|&buffer| root(buffer, block)) {
+                let is_here = matches!(block.buffers[buffer].place,
+                    Place::Slot { segment, .. } if segment == index);
+                if !is_here || seen.contains_key(&buffer) {
+                    continue;
+                }
+                let size = shapes.get(&buffer).and_then(|shape| {
+                    let width = block.buffers[buffer].dtype.size_in_bytes() as i64;
+                    let count = elements(&mut program.graph, shape).ok()?;
+                    let dims = program.graph.dims_mut();
+                    let width = dims.constant(width);
+                    dims.mul(count, width).ok()
+                });
+                let dims = program.graph.dims();
+                let chosen = match size {
+                    Some(size) if program.options.share_memory => {
+                        choose(dims, size, &free, &largest)
+                    }
+                    _ => None,
+                };
+                let slot = match chosen {
+                    Some((position, grows)) => {
+                        let slot = free.remove(position);
+                        if grows {
+                            largest[slot] = size;
+                        }
+                        slot
+                    }
+                    None => {
+                        slots.push(Slot::default());
+                        largest.push(size);
+                        slots.len() - 1
+                    }
+                };
+                slots[slot].buffers.push(buffer);
+                placed.push((buffer, slot));
+                seen.insert(buffer, slot);
+            }
+            // What nobody needs after this step gives its slot back, but not to the step itself.
+            let reads = step.action.reads(is_written);
+            for buffer in reads
+                .into_iter()
+                .chain(writes)
+                .map(|buffer| root(buffer, block))
+            {
+                let Some(&slot) = seen.get(&buffer) else {
+                    continue;
+                };
+                if last_use[buffer] == Some((index, step_index)) && !free.contains(&slot) {
+                    free.push(slot);
+                }
+            }
+        }
+        for (buffer, slot) in placed {
+            block.buffers[buffer].place = Place::Slot {
+                segment: index,
+                slot,
+            };
+        }
+        block.segments[index].slots = slots;
+    }
+}
+
+/// A free slot for a buffer of a size, by position, and whether the slot grows: one of the same size, else a larger
+/// one, else a smaller one.
+fn choose(
+    dims: &DimTable,
+    size: DimId,
+    free: &[usize],
+    largest: &[Option<DimId>],
+) -> Option<(usize, bool)> {
+    let size_of = |slot: usize| largest.get(slot).copied().flatten();
+    let same = free.iter().rposition(|&slot| size_of(slot) == Some(size));
+    if let Some(position) = same {
+        return Some((position, false));
+    }
+    let fits = |small: DimId, large: DimId| {
+        let predicate = Predicate::LessEqual(small, large);
+        dims.prove_with_fuel(&predicate, &mut Fuel::new(FUEL))
+            .is_proved()
+    };
+    let mut smaller = None;
+    let mut larger: Option<(usize, DimId)> = None;
+    for (position, &slot) in free.iter().enumerate().rev().take(CANDIDATES) {
+        let Some(there) = size_of(slot) else { continue };
+        if fits(size, there) {
+            if larger.is_none_or(|(_, best)| fits(there, best)) {
+                larger = Some((position, there));
+            }
+        } else if smaller.is_none() && fits(there, size) {
+            smaller = Some((position, true));
+        }
+    }
+    larger.map(|(position, _)| (position, false)).or(smaller)
+}

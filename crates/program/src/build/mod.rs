@@ -1,0 +1,163 @@
+//! From a graph and a fusion plan to a program: one function per kind of step, then places for the buffers.
+//!
+//! One block per region, outermost last; recursion is over nested regions, whose depth the graph's verifier bounds.
+
+mod block;
+mod layout;
+mod memory;
+mod node;
+mod sizes;
+mod source;
+mod view;
+
+use std::collections::HashMap;
+
+use cranelift_entity::{EntityRef, PrimaryMap};
+use kiln_fusion::FusionPlan;
+use kiln_ir::{Constant, Digest, Graph, RegionId, ValueId};
+use kiln_kernel::VerifiedKernel;
+use kiln_symbolic_shape::{DimError, DimId};
+
+use crate::error::ProgramError;
+use crate::ids::{BlockId, ConstantId, KernelId};
+use crate::program::{Block, Program, ProgramKernel};
+use crate::sizes::Sizes;
+use node::NodeSource;
+
+pub use layout::{LayoutPreferences, RowMajor};
+
+/// How to build a program.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// Whether parts of buffers and buffers with axes in another order are read and written where they lie; otherwise
+    /// they are copied.
+    pub strided_views: bool,
+    /// Whether what is concatenated is computed where it will lie.
+    pub concat_in_place: bool,
+    /// Whether buffers share memory.
+    pub share_memory: bool,
+}
+
+impl Default for BuildOptions {
+    fn default() -> Self {
+        Self {
+            strided_views: true,
+            concat_in_place: true,
+            share_memory: true,
+        }
+    }
+}
+
+/// Builds the program of a graph along a fusion plan.
+///
+/// # Errors
+/// A value that is no tensor, a plan of another graph, a kernel that is not valid, a size that is too large to write
+/// down.
+pub fn build(
+    mut graph: Graph,
+    plan: &FusionPlan,
+    layouts: &dyn LayoutPreferences,
+    options: &BuildOptions,
+) -> Result<Program, ProgramError> {
+    let source = source::Planned::new(&mut graph, plan)?;
+    build_from(graph, &source, layouts, options)
+}
+
+fn build_from(
+    graph: Graph,
+    source: &dyn NodeSource,
+    layouts: &dyn LayoutPreferences,
+    options: &BuildOptions,
+) -> Result<Program, ProgramError> {
+    let body = graph.body();
+    let mut builder = Builder {
+        graph,
+        source,
+        layouts,
+        options,
+        sizes: Sizes::default(),
+        kernels: PrimaryMap::new(),
+        kernel_ids: HashMap::new(),
+        constants: PrimaryMap::new(),
+        constant_ids: HashMap::new(),
+        blocks: PrimaryMap::new(),
+    };
+    let body = builder.block(body)?;
+    Ok(Program {
+        graph: builder.graph,
+        sizes: builder.sizes,
+        kernels: builder.kernels,
+        constants: builder.constants,
+        blocks: builder.blocks,
+        body,
+    })
+}
+
+/// A program being built.
+pub(crate) struct Builder<'a> {
+    pub(crate) graph: Graph,
+    source: &'a dyn NodeSource,
+    layouts: &'a dyn LayoutPreferences,
+    options: &'a BuildOptions,
+    pub(crate) sizes: Sizes,
+    kernels: PrimaryMap<KernelId, ProgramKernel>,
+    kernel_ids: HashMap<String, KernelId>,
+    constants: PrimaryMap<ConstantId, Constant>,
+    constant_ids: HashMap<Digest, ConstantId>,
+    blocks: PrimaryMap<BlockId, Block>,
+}
+
+impl Builder<'_> {
+    /// The block of a region.
+    fn block(&mut self, region: RegionId) -> Result<BlockId, ProgramError> {
+        if !self.graph.contains_region(region) {
+            return Err(ProgramError::plan(format!(
+                "{region}, which the graph lacks"
+            )));
+        }
+        let block = block::BlockBuilder::new(self, region).build()?;
+        Ok(self.blocks.push(block))
+    }
+
+    /// The kernel, or the one of the program that is equal to it but for its name.
+    fn kernel(&mut self, kernel: &VerifiedKernel) -> KernelId {
+        let text = kiln_kernel::text::print(&kernel.kernel().clone().renamed("k"));
+        let kernels = &mut self.kernels;
+        let id = *self.kernel_ids.entry(text).or_insert_with(|| {
+            kernels.push(ProgramKernel {
+                kernel: kernel.clone(),
+                uses: 0,
+            })
+        });
+        self.kernels[id].uses += 1;
+        id
+    }
+
+    fn constant(&mut self, constant: &Constant) -> ConstantId {
+        let constants = &mut self.constants;
+        let new = || constants.push(constant.clone());
+        *self
+            .constant_ids
+            .entry(constant.digest())
+            .or_insert_with(new)
+    }
+
+    /// A value for messages and buffers' names.
+    pub(crate) fn name_of(&self, value: ValueId) -> String {
+        match &self.graph.value(value).name {
+            Some(name) => name.to_string(),
+            None => value.index().to_string(),
+        }
+    }
+}
+
+/// A size that could not be made, with what it was for.
+fn size_error(what: impl Into<String>) -> impl FnOnce(DimError) -> ProgramError {
+    let what = what.into();
+    move |source| ProgramError::Size { what, source }
+}
+
+/// The number of elements of a shape.
+fn elements(graph: &mut Graph, shape: &[DimId]) -> Result<DimId, DimError> {
+    graph.dims_mut().product(shape)
+}

@@ -1,0 +1,57 @@
+//! What the builder takes from a fusion plan: the nodes of each region, in an order that can run.
+
+use kiln_ir::{OpId, RegionId, ValueId};
+use kiln_kernel::VerifiedKernel;
+use kiln_symbolic_shape::{DimId, PlanFact, Predicate};
+
+/// A node of a plan: ops that become one step.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) ops: Vec<OpId>,
+    pub(crate) kind: NodeKind,
+    /// The plan facts it was fused under.
+    pub(crate) facts: Vec<PlanFact>,
+}
+
+/// What becomes of a node.
+#[derive(Clone, Debug)]
+pub(crate) enum NodeKind {
+    /// A kernel.
+    Kernel(Box<KernelNode>),
+    /// Ops that need no copy where their operand lies in one piece.
+    View {
+        /// Whether that follows from the node's facts, and so need not be proved.
+        trusted: bool,
+    },
+    /// One op that an executor runs itself.
+    Builtin,
+    /// An `if` or a `loop`.
+    Control,
+    /// `dims`, `bind` or a constant.
+    Host,
+    /// Ops that are computed one by one.
+    Interpret {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A kernel with what it is given.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelNode {
+    pub(crate) kernel: VerifiedKernel,
+    /// The value in each buffer.
+    pub(crate) operands: Vec<ValueId>,
+    /// The size that each symbol stands for.
+    pub(crate) symbols: Vec<DimId>,
+    /// A buffer that starts as a copy of a value, by position.
+    pub(crate) initialise: Option<(usize, ValueId)>,
+    /// What must hold of the sizes.
+    pub(crate) requirements: Vec<(Predicate, String)>,
+}
+
+/// The nodes of a region.
+pub(crate) trait NodeSource {
+    fn nodes(&self, region: RegionId) -> Vec<Node>;
+}

@@ -1,0 +1,66 @@
+//! Which sizes each segment needs: what a launch plan evaluates.
+
+use std::collections::BTreeSet;
+
+use super::Builder;
+use crate::buffer::{Buffer, Place};
+use crate::ids::SizeId;
+use crate::program::Block;
+use crate::step::Action;
+
+/// Lists the sizes of each segment's steps and slots.
+pub(super) fn collect_sizes(program: &Builder<'_>, block: &mut Block) {
+    let is_written = |kernel: crate::KernelId, position: usize| {
+        let buffers = program.kernels[kernel].kernel.kernel().buffers();
+        buffers
+            .values()
+            .nth(position)
+            .is_some_and(|buffer| buffer.role.is_written())
+    };
+    for segment in &mut block.segments {
+        let mut sizes: BTreeSet<SizeId> = BTreeSet::new();
+        let mut add = |buffer: &Buffer| {
+            sizes.extend(&buffer.shape);
+            sizes.extend(buffer.strides.iter().flatten());
+        };
+        let slots = segment.slots.iter().flat_map(|slot| &slot.buffers);
+        for &buffer in slots.chain(&segment.own) {
+            add(&block.buffers[buffer]);
+        }
+        for step in &segment.steps {
+            let brings = matches!(
+                step.action,
+                Action::If { .. } | Action::Loop { .. } | Action::Interpret { .. }
+            );
+            let mut buffers = step.action.reads(is_written);
+            if !brings {
+                buffers.extend(step.action.writes(is_written));
+            }
+            for buffer in buffers {
+                let buffer = &block.buffers[buffer];
+                add(buffer);
+                if let Place::View { of, .. } = buffer.place {
+                    add(&block.buffers[of]);
+                }
+            }
+        }
+        for step in &segment.steps {
+            match &step.action {
+                Action::Kernel(launch) => sizes.extend(&launch.symbols),
+                Action::Dims { sizes: values, .. } => sizes.extend(values),
+                _ => {}
+            }
+            for buffer in step
+                .action
+                .reads(is_written)
+                .into_iter()
+                .chain(step.action.writes(is_written))
+            {
+                if let Place::View { offset, .. } = block.buffers[buffer].place {
+                    sizes.insert(offset);
+                }
+            }
+        }
+        segment.sizes = sizes.into_iter().collect();
+    }
+}

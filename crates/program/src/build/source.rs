@@ -1,0 +1,144 @@
+//! The nodes of a [`FusionPlan`], as the builder takes them: kernels verified, their sizes written in the graph's
+//! table.
+
+use std::collections::HashMap;
+
+use kiln_fusion::{FusionNode, FusionNodeId, FusionPlan, LoweredKernel, NodeKind as Fused};
+use kiln_ir::{Graph, RegionId};
+use kiln_symbolic_shape::{DimImport, Predicate};
+
+use super::node::{KernelNode, Node, NodeKind, NodeSource};
+use super::size_error;
+use crate::error::ProgramError;
+
+/// A plan's nodes by region.
+pub(super) struct Planned(HashMap<RegionId, Vec<Node>>);
+
+impl Planned {
+    /// Takes what a plan has for each region. Requirements may bring new expressions into the graph's table.
+    pub(super) fn new(graph: &mut Graph, plan: &FusionPlan) -> Result<Self, ProgramError> {
+        let mut regions = HashMap::new();
+        for node in plan.nodes() {
+            if regions.contains_key(&node.region) {
+                continue;
+            }
+            let nodes = plan.nodes_of(node.region).iter();
+            let nodes = nodes.map(|&id| take_node(graph, plan, id));
+            regions.insert(node.region, nodes.collect::<Result<Vec<_>, _>>()?);
+        }
+        Ok(Self(regions))
+    }
+}
+
+impl NodeSource for Planned {
+    fn nodes(&self, region: RegionId) -> Vec<Node> {
+        self.0.get(&region).cloned().unwrap_or_default()
+    }
+}
+
+fn take_node(graph: &mut Graph, plan: &FusionPlan, id: FusionNodeId) -> Result<Node, ProgramError> {
+    let node = plan.node(id);
+    if let Some(op) = node.ops.iter().find(|&&op| !graph.contains_op(op)) {
+        return Err(ProgramError::plan(format!("{op}, which the graph lacks")));
+    }
+    let kind = match &node.kind {
+        Fused::Kernel => match &node.kernel {
+            Some(lowered) => NodeKind::Kernel(Box::new(take_kernel(graph, lowered)?)),
+            None => NodeKind::Interpret {
+                reason: reason(node),
+            },
+        },
+        Fused::View => NodeKind::View {
+            trusted: !node.facts.is_empty(),
+        },
+        Fused::Builtin(_) => NodeKind::Builtin,
+        Fused::Control => NodeKind::Control,
+        Fused::Constant | Fused::Bind | Fused::Dims => NodeKind::Host,
+        _ => NodeKind::Interpret {
+            reason: reason(node),
+        },
+    };
+    Ok(Node {
+        name: node.name.clone(),
+        ops: node.all_ops(),
+        kind,
+        facts: node.facts.clone(),
+    })
+}
+
+fn reason(node: &FusionNode) -> String {
+    node.notes
+        .last()
+        .cloned()
+        .unwrap_or_else(|| "the plan says so".to_owned())
+}
+
+/// A lowered kernel, verified, with what it requires said in the graph's sizes.
+pub(super) fn take_kernel(
+    graph: &mut Graph,
+    lowered: &LoweredKernel,
+) -> Result<KernelNode, ProgramError> {
+    let invalid = |problem: String| ProgramError::Kernel {
+        kernel: lowered.kernel.name().to_owned(),
+        problem,
+    };
+    let kernel = kiln_kernel::verify(lowered.kernel.clone())
+        .map_err(|errors| invalid(errors.to_string()))?;
+    let table = kernel.kernel().dims();
+    let symbols: Vec<_> = table
+        .symbols()
+        .filter(|&symbol| table.definition(symbol).is_none())
+        .collect();
+    if symbols.len() != lowered.symbols.len() {
+        let (expected, found) = (symbols.len(), lowered.symbols.len());
+        return Err(invalid(format!(
+            "expected values of {expected} symbols, found {found}"
+        )));
+    }
+    let mut import = DimImport::new();
+    for (&symbol, &dim) in symbols.iter().zip(&lowered.symbols) {
+        import.map(symbol, dim);
+    }
+    let mut requirements = Vec::with_capacity(lowered.requirements.len());
+    for (predicate, message) in &lowered.requirements {
+        let mut copy = |dim| graph.dims_mut().import(table, dim, &mut import);
+        let mut all = |dims: &[kiln_symbolic_shape::DimId]| {
+            dims.iter()
+                .map(|&dim| copy(dim))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let predicate = match predicate {
+            Predicate::Divides { divisor, dim } => all(&[*dim]).map(|dims| Predicate::Divides {
+                divisor: *divisor,
+                dim: dims[0],
+            }),
+            Predicate::ProductEqual(left, right) => {
+                all(left).and_then(|left| Ok(Predicate::ProductEqual(left, all(right)?)))
+            }
+            Predicate::Equal(a, b) => all(&[*a, *b]).map(|d| Predicate::Equal(d[0], d[1])),
+            Predicate::NotEqual(a, b) => all(&[*a, *b]).map(|d| Predicate::NotEqual(d[0], d[1])),
+            Predicate::Less(a, b) => all(&[*a, *b]).map(|d| Predicate::Less(d[0], d[1])),
+            Predicate::LessEqual(a, b) => all(&[*a, *b]).map(|d| Predicate::LessEqual(d[0], d[1])),
+        };
+        let predicate = predicate.map_err(size_error(format!("what {message} requires")))?;
+        requirements.push((predicate, message.clone()));
+    }
+    let initialise = lowered.initialise.map(|(buffer, value)| {
+        (
+            kernel
+                .kernel()
+                .buffers()
+                .keys()
+                .position(|id| id == buffer)
+                .unwrap_or_default(),
+            value,
+        )
+    });
+    Ok(KernelNode {
+        kernel,
+        operands: lowered.operands.clone(),
+        symbols: lowered.symbols.clone(),
+        initialise,
+        requirements,
+    })
+}
