@@ -1,10 +1,23 @@
 //! The class of a kernel and the role of each axis: what fusion's cost model, `explain` and the backends read.
+//!
+//! The class is that of what a kernel spends its time on: what is computed of operands before a sum of products, or
+//! of its result after, changes nothing. Roles are given by the first rule that has one for an axis: steps, windows,
+//! contractions, rows.
+
+mod attention;
+mod contraction;
+mod dependence;
+mod window;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
-use crate::form::{AxisId, Item, Kernel, NodeId, StageId, StageOperation};
+use crate::form::{AxisId, Item, Kernel, NodeId, StageId};
+use dependence::{Dependence, reduced};
 
 /// What kind of loop nest a kernel is. Backends have a schedule (or several) per class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,6 +108,8 @@ impl AxisRole {
 }
 
 /// A stage that sums products of two factors.
+///
+/// Its value is `left * right`, perhaps times what does not depend on the axes summed, and cast on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contraction {
     /// The stage.
@@ -120,26 +135,93 @@ pub struct Classification {
 
 /// The class of a kernel and the role of each axis.
 pub(crate) fn classify(kernel: &Kernel) -> Classification {
-    let mut roles = SecondaryMap::new();
-    let mut class = Class::Map;
-    for (_, stage) in kernel.stages() {
-        if let StageOperation::Reduce { axes, .. } = &stage.operation {
-            class = Class::Row;
-            for &axis in axes.iter().chain(&stage.axes) {
-                roles[axis] = AxisRole::Row;
+    let dependence = Dependence::of(kernel);
+    let contractions = contraction::find(kernel, &dependence);
+    let windows = window::find(kernel);
+    let attention = attention::find(kernel, &dependence, &contractions);
+    let steps = kernel.items().iter().find_map(|item| match item {
+        Item::Carry(carry) => Some(carry.axis),
+        _ => None,
+    });
+    let reduction = kernel
+        .stages()
+        .iter()
+        .find(|(_, stage)| !reduced(stage).is_empty());
+    let stage_name = |stage: StageId| &kernel.stage(stage).name;
+    let (class, why) = if let Some(axis) = steps {
+        let name = &kernel.axis(axis).name;
+        (Class::Scan, format!("a block runs over the steps {name}"))
+    } else if let Some((scores, row, result)) = attention {
+        let why = format!(
+            "{} sums products, {} reduces them along a row, {} sums products with the outcome",
+            stage_name(scores),
+            stage_name(row),
+            stage_name(result)
+        );
+        (Class::Attention, why)
+    } else if let Some(window) = windows.first() {
+        let why = format!(
+            "{} reduces over windows: an index of %{} moves along {} and {}",
+            stage_name(window.stage),
+            kernel.buffer(window.buffer).name,
+            kernel.axis(window.spatial).name,
+            kernel.axis(window.within).name
+        );
+        (Class::Window, why)
+    } else if let Some(contraction) = contractions.first() {
+        (
+            Class::Contraction,
+            contraction::why(kernel, &dependence, contraction),
+        )
+    } else if let Some((stage, _)) = reduction {
+        (
+            Class::Row,
+            format!("{} reduces along a row", stage_name(stage)),
+        )
+    } else {
+        (Class::Map, "nothing is reduced".to_string())
+    };
+    let mut roles = Roles::default();
+    roles.give(steps, AxisRole::Step);
+    for window in &windows {
+        roles.give([window.spatial], AxisRole::Spatial);
+        roles.give([window.within], AxisRole::Window);
+    }
+    for contraction in &contractions {
+        contraction::roles(kernel, &dependence, contraction, &mut roles);
+    }
+    if class != Class::Map {
+        for stage in kernel.stages().values() {
+            roles.give(reduced(stage).iter().copied(), AxisRole::Row);
+            if class == Class::Row {
+                roles.give(stage.axes.iter().copied(), AxisRole::Row);
             }
         }
     }
-    for item in kernel.items() {
-        if let Item::Carry(carry) = item {
-            class = Class::Scan;
-            roles[carry.axis] = AxisRole::Step;
+    if class == Class::Row {
+        for store in crate::verify::stores(kernel) {
+            roles.give(store.axes.iter().copied(), AxisRole::Row);
         }
     }
     Classification {
         class,
-        roles,
-        contractions: Vec::new(),
-        why: String::new(),
+        roles: roles.0,
+        contractions,
+        why,
+    }
+}
+
+/// The roles given so far.
+#[derive(Default)]
+struct Roles(SecondaryMap<AxisId, AxisRole>);
+
+impl Roles {
+    /// Gives a role to each axis that has none yet.
+    fn give(&mut self, axes: impl IntoIterator<Item = AxisId>, role: AxisRole) {
+        for axis in axes {
+            if self.0[axis] == AxisRole::Parallel {
+                self.0[axis] = role;
+            }
+        }
     }
 }

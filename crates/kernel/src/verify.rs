@@ -24,6 +24,8 @@ mod types;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use scope::reachable;
+
 use std::collections::BTreeSet;
 
 use budget::Budget;

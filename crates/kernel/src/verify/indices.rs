@@ -164,7 +164,7 @@ fn conditions(kernel: &Kernel, root: NodeId) -> Vec<NodeId> {
 }
 
 /// The axes that expressions depend on, those that extents of theirs depend on included.
-pub(crate) fn free_axes(kernel: &Kernel, roots: &[NodeId]) -> BTreeSet<AxisId> {
+pub(super) fn free_axes(kernel: &Kernel, roots: &[NodeId]) -> BTreeSet<AxisId> {
     let mut axes = BTreeSet::new();
     let mut pending = roots.to_vec();
     let mut seen = BTreeSet::new();
