@@ -1,23 +1,100 @@
 //! Vector math: the functions of floats, at any number of lanes, without a library.
+//!
+//! Each function is on f32 or f64, keeps the edges of `kiln_scalar`'s table, and is within its
+//! budget of [`BUDGETS`] on every argument. All are free of branches but for rare loops (huge
+//! arguments of the trigonometric functions, remainders of operands of very different size).
+//! Constants come from `tools/minimax.py`.
 
+mod common;
+mod error_function;
+mod exponential;
+mod hyperbolic;
+mod inverse_trigonometric;
+mod logarithm;
+mod power;
 mod remainder;
+mod trigonometric;
 
 use kiln_scalar::ScalarOp;
 
 use crate::emit::{Emitter, Value};
 
+pub(crate) use inverse_trigonometric::atan2;
+pub(crate) use power::pow;
 pub(crate) use remainder::{floor_remainder, remainder};
 
-pub(crate) fn pow<'ctx>(_e: &Emitter<'_, 'ctx>, a: Value<'ctx>, _b: Value<'ctx>) -> Value<'ctx> {
-    a
+/// How far a function may be from the exact value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    pub(crate) op: ScalarOp,
+    /// In units in the last place of an f32 result.
+    pub(crate) f32: f64,
+    /// In units in the last place of an f64 result.
+    pub(crate) f64: f64,
 }
-pub(crate) fn atan2<'ctx>(_e: &Emitter<'_, 'ctx>, a: Value<'ctx>, _b: Value<'ctx>) -> Value<'ctx> {
-    a
+
+const fn budget(op: ScalarOp, f32: f64, f64: f64) -> Budget {
+    Budget { op, f32, f64 }
 }
+
+/// The budget of every function; what is not here is exact.
+pub(crate) const BUDGETS: &[Budget] = &[
+    budget(ScalarOp::Exp, 2.0, 2.0),
+    budget(ScalarOp::Exp2, 1.0, 2.0),
+    budget(ScalarOp::Expm1, 2.0, 3.0),
+    budget(ScalarOp::Sigmoid, 3.0, 3.0),
+    budget(ScalarOp::Log, 2.0, 2.0),
+    budget(ScalarOp::Log2, 1.0, 3.0),
+    budget(ScalarOp::Log1p, 2.0, 3.0),
+    budget(ScalarOp::Pow, 1.0, 2.0),
+    budget(ScalarOp::Rsqrt, 1.5, 1.5),
+    budget(ScalarOp::Sin, 2.0, 2.0),
+    budget(ScalarOp::Cos, 2.0, 2.0),
+    budget(ScalarOp::Tan, 1.0, 4.0),
+    budget(ScalarOp::Asin, 1.0, 2.0),
+    budget(ScalarOp::Acos, 1.0, 2.0),
+    budget(ScalarOp::Atan, 1.0, 2.0),
+    budget(ScalarOp::Atan2, 1.0, 2.0),
+    budget(ScalarOp::Sinh, 1.0, 3.0),
+    budget(ScalarOp::Cosh, 1.0, 3.0),
+    budget(ScalarOp::Tanh, 3.0, 4.0),
+    budget(ScalarOp::Asinh, 1.0, 4.0),
+    budget(ScalarOp::Acosh, 1.0, 4.0),
+    budget(ScalarOp::Atanh, 1.0, 4.0),
+    budget(ScalarOp::Erf, 3.0, 3.0),
+];
+
+/// Emits a function of one float; `None` if the operation is none.
 pub(crate) fn function<'ctx>(
-    _e: &Emitter<'_, 'ctx>,
-    _op: ScalarOp,
-    a: Value<'ctx>,
+    e: &Emitter<'_, 'ctx>,
+    op: ScalarOp,
+    x: Value<'ctx>,
 ) -> Option<Value<'ctx>> {
-    Some(a)
+    Some(match op {
+        ScalarOp::Rsqrt => power::rsqrt(e, x),
+        ScalarOp::Exp => exponential::exp(e, x),
+        ScalarOp::Exp2 => exponential::exp2(e, x),
+        ScalarOp::Expm1 => exponential::expm1(e, x),
+        ScalarOp::Sigmoid => exponential::sigmoid(e, x),
+        ScalarOp::Log => logarithm::log(e, x),
+        ScalarOp::Log2 => logarithm::log2(e, x),
+        ScalarOp::Log1p => logarithm::log1p(e, x),
+        ScalarOp::Sin => trigonometric::sin(e, x),
+        ScalarOp::Cos => trigonometric::cos(e, x),
+        ScalarOp::Tan => trigonometric::tan(e, x),
+        ScalarOp::Asin => inverse_trigonometric::asin(e, x),
+        ScalarOp::Acos => inverse_trigonometric::acos(e, x),
+        ScalarOp::Atan => inverse_trigonometric::atan(e, x),
+        ScalarOp::Sinh => hyperbolic::sinh(e, x),
+        ScalarOp::Cosh => hyperbolic::cosh(e, x),
+        ScalarOp::Tanh => hyperbolic::tanh(e, x),
+        ScalarOp::Asinh => hyperbolic::asinh(e, x),
+        ScalarOp::Acosh => hyperbolic::acosh(e, x),
+        ScalarOp::Atanh => hyperbolic::atanh(e, x),
+        ScalarOp::Erf => error_function::erf(e, x),
+        _ => return None,
+    })
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,6 +131,26 @@ impl<'ctx> ModuleBuilder<'ctx> {
         function
     }
 
+    /// The address of a private, read-only array, made once per name.
+    pub(crate) fn constant_words(&self, name: &str, words: &[u64]) -> Value<'ctx> {
+        let global = self.module.get_global(name).unwrap_or_else(|| {
+            let ty = self.context.i64_type();
+            let values: Vec<_> = words
+                .iter()
+                .map(|&word| ty.const_int(word, false))
+                .collect();
+            let array = ty.const_array(&values);
+            let global = self.module.add_global(array.get_type(), None, name);
+            global.set_initializer(&array);
+            global.set_constant(true);
+            global.set_linkage(Linkage::Internal);
+            global.set_unnamed_addr(true);
+            global.set_alignment(64);
+            global
+        });
+        global.as_pointer_value().into()
+    }
+
     fn set_attributes(&self, function: FunctionValue<'ctx>) {
         let features = self.level.features();
         let mut texts = vec![

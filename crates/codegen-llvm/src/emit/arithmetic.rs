@@ -214,6 +214,16 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
+    /// The high word of `high:low` shifted up; shifts are taken modulo the width.
+    pub(crate) fn funnel_left(
+        &self,
+        high: Value<'ctx>,
+        low: Value<'ctx>,
+        shift: Value<'ctx>,
+    ) -> Value<'ctx> {
+        self.intrinsic_value("llvm.fshl", &[high, low, shift])
+    }
+
     /// The number of zero bits above the highest one; the width for 0.
     pub(crate) fn leading_zeros(&self, a: Value<'ctx>) -> Value<'ctx> {
         self.intrinsic("llvm.ctlz", &[a.get_type()], &[a, self.bool_of(1, false)])
@@ -242,7 +252,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     }
 
     /// Integers as floats of the same bits.
-    pub(crate) fn from_bits(&self, value: Value<'ctx>) -> Value<'ctx> {
+    pub(crate) fn bits_to_float(&self, value: Value<'ctx>) -> Value<'ctx> {
         match elem(value) {
             Elem::I32 => self.bitcast(value, Elem::F32),
             _ => self.bitcast(value, Elem::F64),

@@ -162,6 +162,20 @@ impl<'ctx> Emitter<'_, 'ctx> {
         built(self.builder.build_indirect_call(ty, assembly, &[], ""));
     }
 
+    /// Writes at the end of the function's first block, so that what is computed is known everywhere after it.
+    pub(crate) fn at_entry<T>(&self, write: impl FnOnce() -> T) -> T {
+        let here = self.block();
+        if let Some(entry) = self.function.get_first_basic_block() {
+            match entry.get_terminator() {
+                Some(terminator) => self.builder.position_before(&terminator),
+                None => self.builder.position_at_end(entry),
+            }
+        }
+        let written = write();
+        self.builder.position_at_end(here);
+        written
+    }
+
     fn block(&self) -> BasicBlock<'ctx> {
         self.builder
             .get_insert_block()

@@ -79,12 +79,12 @@ impl<'ctx> Emitter<'_, 'ctx> {
         pointer: Value<'ctx>,
     ) -> Value<'ctx> {
         let ty = self.ty(stored(dtype), n_lanes);
-        self.from_memory(dtype, self.load(ty, pointer, alignment(dtype)))
+        self.in_register(dtype, self.load(ty, pointer, alignment(dtype)))
     }
 
     /// Stores consecutive elements, aligned as elements are.
     pub(crate) fn store_dtype(&self, dtype: DType, pointer: Value<'ctx>, value: Value<'ctx>) {
-        self.store(pointer, self.to_memory(dtype, value), alignment(dtype));
+        self.store(pointer, self.in_memory(dtype, value), alignment(dtype));
     }
 
     /// Loads the elements whose lane of the mask is true, `otherwise` in the rest; memory behind
@@ -98,7 +98,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     ) -> Value<'ctx> {
         let ty = self.ty(stored(dtype), lanes(mask));
         let align = self.int_of(Elem::I32, 1, i64::from(alignment(dtype)));
-        let otherwise = self.to_memory(dtype, otherwise);
+        let otherwise = self.in_memory(dtype, otherwise);
         let loaded = self
             .intrinsic(
                 "llvm.masked.load",
@@ -106,7 +106,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
                 &[pointer, align, mask, otherwise],
             )
             .unwrap_or_else(|| unreachable!("a load has a value"));
-        self.from_memory(dtype, loaded)
+        self.in_register(dtype, loaded)
     }
 
     /// Stores the elements whose lane of the mask is true. Vectors only.
@@ -117,7 +117,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         value: Value<'ctx>,
         mask: Value<'ctx>,
     ) {
-        let value = self.to_memory(dtype, value);
+        let value = self.in_memory(dtype, value);
         let align = self.int_of(Elem::I32, 1, i64::from(alignment(dtype)));
         self.intrinsic(
             "llvm.masked.store",
@@ -137,7 +137,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let n_lanes = lanes(pointers);
         let ty = self.ty(stored(dtype), n_lanes);
         let align = self.int_of(Elem::I32, 1, i64::from(alignment(dtype)));
-        let otherwise = self.to_memory(dtype, otherwise);
+        let otherwise = self.in_memory(dtype, otherwise);
         let loaded = self
             .intrinsic(
                 "llvm.masked.gather",
@@ -145,7 +145,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
                 &[pointers, align, mask, otherwise],
             )
             .unwrap_or_else(|| unreachable!("a load has a value"));
-        self.from_memory(dtype, loaded)
+        self.in_register(dtype, loaded)
     }
 
     /// Stores to a vector of addresses where the mask is true, lane 0 first.
@@ -156,7 +156,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         value: Value<'ctx>,
         mask: Value<'ctx>,
     ) {
-        let value = self.to_memory(dtype, value);
+        let value = self.in_memory(dtype, value);
         let align = self.int_of(Elem::I32, 1, i64::from(alignment(dtype)));
         self.intrinsic(
             "llvm.masked.scatter",
@@ -208,7 +208,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         );
     }
 
-    fn from_memory(&self, dtype: DType, value: Value<'ctx>) -> Value<'ctx> {
+    fn in_register(&self, dtype: DType, value: Value<'ctx>) -> Value<'ctx> {
         if dtype == DType::Bool && elem(value) == Elem::I8 {
             self.icmp(IntPredicate::NE, value, self.int(value, 0))
         } else {
@@ -216,7 +216,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
-    fn to_memory(&self, dtype: DType, value: Value<'ctx>) -> Value<'ctx> {
+    fn in_memory(&self, dtype: DType, value: Value<'ctx>) -> Value<'ctx> {
         if dtype == DType::Bool {
             self.zext(value, Elem::I8)
         } else {

@@ -33,7 +33,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
             Side::Larger => self.and(a_bits, b_bits),
         };
         let equal = self.fcmp(FloatPredicate::OEQ, a, b);
-        let chosen = self.select(equal, self.from_bits(zero), chosen);
+        let chosen = self.select(equal, self.bits_to_float(zero), chosen);
         // A NaN in `b` was chosen already: nothing is beyond it.
         self.select(self.is_nan(a), a, chosen)
     }

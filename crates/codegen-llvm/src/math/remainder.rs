@@ -127,6 +127,6 @@ impl Format {
         let biased = e.iadd(n, e.int(n, self.bias));
         let bits = e.shl(biased, e.int(n, self.fraction_bits));
         debug_assert_eq!(lanes(n), lanes(bits));
-        e.from_bits(e.trunc_int(bits, Elem::integer(self.elem.bits())))
+        e.bits_to_float(e.trunc_int(bits, Elem::integer(self.elem.bits())))
     }
 }

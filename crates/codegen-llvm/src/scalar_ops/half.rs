@@ -47,7 +47,7 @@ fn narrow_to_odd<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     // In the bits of a float, the neighbour towards zero is one less.
     let toward_zero = e.isub(bits, e.zext(away, Elem::I32));
     let odd = e.or(toward_zero, e.int(bits, 1));
-    e.select(inexact, e.from_bits(odd), nearest)
+    e.select(inexact, e.bits_to_float(odd), nearest)
 }
 
 fn narrow_bf16<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
@@ -68,12 +68,12 @@ fn widen_f16<'ctx>(e: &Emitter<'_, 'ctx>, bits: Value<'ctx>) -> Value<'ctx> {
     let normal = e.iadd(magnitude, e.int(wide, 112 << 23));
     let special = e.iadd(magnitude, e.int(wide, 224 << 23));
     // 2^-14 with the fraction of the denormal, less 2^-14.
-    let shifted = e.from_bits(e.iadd(magnitude, e.int(wide, 113 << 23)));
+    let shifted = e.bits_to_float(e.iadd(magnitude, e.int(wide, 113 << 23)));
     let denormal = e.to_bits(e.fsub(shifted, e.float(shifted, 2f64.powi(-14))));
     let is_special = e.icmp(IntPredicate::UGE, magnitude, e.int(wide, 31 << 23));
     let is_denormal = e.icmp(IntPredicate::ULT, magnitude, e.int(wide, 1 << 23));
     let result = e.select(is_special, special, e.select(is_denormal, denormal, normal));
-    e.from_bits(e.or(result, sign))
+    e.bits_to_float(e.or(result, sign))
 }
 
 fn narrow_f16<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
@@ -87,7 +87,7 @@ fn narrow_f16<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     let normal = e.lshr(moved, int(13));
     // Below 2^-14: adding 1/2 aligns the fraction so that the addition rounds it.
     let half = e.float_of(Elem::F32, lanes(x), 0.5);
-    let aligned = e.to_bits(e.fadd(e.from_bits(magnitude), half));
+    let aligned = e.to_bits(e.fadd(e.bits_to_float(magnitude), half));
     let denormal = e.isub(aligned, int(126 << 23));
     // From 65520 on everything is infinite; NaN stays one.
     let nan = e.or(e.and(e.lshr(magnitude, int(13)), int(0x3ff)), int(0x7e00));

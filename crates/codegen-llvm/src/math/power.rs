@@ -1,0 +1,68 @@
+//! `pow` and `rsqrt`.
+//!
+//! `x^y = 2^(y log2 |x|)`, in f64 with the logarithm and the product in two parts, so that what
+//! the exponential magnifies is small; f32 takes plain f64 arithmetic.
+
+use inkwell::FloatPredicate;
+
+use super::common::{clamp, is_f32};
+use super::exponential::{exp2_short, exp2_twofold};
+use super::logarithm::{log2_short, log2_twofold, parity};
+use crate::emit::{Emitter, Value};
+
+/// `x` to the power of `y`, with the edges of C's `pow`.
+pub(crate) fn pow<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, y: Value<'ctx>) -> Value<'ctx> {
+    if is_f32(x) {
+        let (x, y) = (e.extend_float(x), e.extend_float(y));
+        let bounded = clamp(e, y, -(2f64.powi(66)), 2f64.powi(66));
+        let exponent = e.fmul(log2_short(e, e.fabs(x)), bounded);
+        let magnitude = exp2_short(e, clamp(e, exponent, -1100.0, 1100.0));
+        return e.narrow_float(edges(e, x, y, magnitude));
+    }
+    let logarithm = log2_twofold(e, e.fabs(x));
+    // Beyond this, the result has long left the range of floats, or is 1.
+    let bounded = clamp(e, y, -(2f64.powi(66)), 2f64.powi(66));
+    let exponent = e.twofold_scale(logarithm, bounded);
+    let high = clamp(e, exponent.high, -1100.0, 1100.0);
+    let low = clamp(e, exponent.low, -1.0, 1.0);
+    edges(e, x, y, exp2_twofold(e, high, low))
+}
+
+/// `1 / sqrt(x)`, of -0 minus infinity.
+pub(crate) fn rsqrt<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
+    e.fdiv(e.float(x, 1.0), e.sqrt(x))
+}
+
+/// Gives the magnitude of the power its sign, and its value where the formula has none.
+fn edges<'ctx>(
+    e: &Emitter<'_, 'ctx>,
+    x: Value<'ctx>,
+    y: Value<'ctx>,
+    magnitude: Value<'ctx>,
+) -> Value<'ctx> {
+    let (zero, one) = (e.float(x, 0.0), e.float(x, 1.0));
+    let infinity = e.float(x, f64::INFINITY);
+    let nan = e.float(x, f64::NAN);
+    let equals = |a, b| e.fcmp(FloatPredicate::OEQ, a, b);
+    let (integral, odd) = parity(e, y);
+
+    // Of zeros and infinities: one of the two, by the sign of y.
+    let is_zero = equals(x, zero);
+    let is_infinite = equals(e.fabs(x), infinity);
+    let y_positive = e.fcmp(FloatPredicate::OGT, y, zero);
+    let grows = e.xor(is_zero, y_positive);
+    let extreme = e.select(grows, infinity, zero);
+    let result = e.select(e.or(is_zero, is_infinite), extreme, magnitude);
+
+    // A negative base, -0 included, needs an integral exponent.
+    let signed = e.select(odd, e.copysign(result, x), result);
+    let below = e.fcmp(FloatPredicate::OLT, x, zero);
+    let finite = e.not(is_infinite);
+    let undefined = e.and(e.and(below, finite), e.not(integral));
+    let result = e.select(undefined, nan, signed);
+
+    let unordered = e.fcmp(FloatPredicate::UNO, x, y);
+    let result = e.select(unordered, nan, result);
+    let is_one = e.or(equals(x, one), equals(y, zero));
+    e.select(is_one, one, result)
+}
