@@ -109,7 +109,7 @@ fn machine_of(object: &[u8]) -> Result<Machine, NativeError> {
     match (Machine::from_elf(found), Machine::host()) {
         (Some(machine), Some(host)) if machine == host => Ok(machine),
         _ => Err(NativeError::Machine {
-            expected: std::env::consts::ARCH,
+            expected: Machine::host_name(),
             found,
         }),
     }

@@ -94,7 +94,7 @@ impl<'data> Object<'data> {
         }
         let number = header.e_machine(ENDIAN);
         let machine = Machine::from_elf(number).ok_or(NativeError::Machine {
-            expected: std::env::consts::ARCH,
+            expected: Machine::host_name(),
             found: number,
         })?;
         let table = header

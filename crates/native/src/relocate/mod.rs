@@ -25,6 +25,15 @@ impl Machine {
         }
     }
 
+    /// The name of the machine this process runs on.
+    pub(crate) fn host_name() -> &'static str {
+        match Self::host() {
+            Some(Self::X86_64) => "x86-64",
+            Some(Self::Aarch64) => "AArch64",
+            None => "x86-64 or AArch64, which this machine is not",
+        }
+    }
+
     /// The machine of an ELF header.
     pub(crate) fn from_elf(e_machine: u16) -> Option<Self> {
         match e_machine {
