@@ -48,6 +48,22 @@ pub enum LlvmError {
         /// The operation and its operands.
         what: String,
     },
+
+    /// E0506: a schedule that this backend does not offer for the kernel.
+    #[error("expected a schedule that is offered for the kernel, found `{schedule}`")]
+    Schedule {
+        /// The schedule asked for.
+        schedule: String,
+    },
+
+    /// E0507: a target of another backend, or a level that does not exist.
+    #[error(
+        "expected a target of this backend, found `{target}`: levels are portable, avx2+fma, avx512 and neon"
+    )]
+    UnknownTarget {
+        /// The target asked for.
+        target: String,
+    },
 }
 
 impl LlvmError {
@@ -59,6 +75,8 @@ impl LlvmError {
             LlvmError::Diagnostics { .. } => "E0503",
             LlvmError::UndefinedSymbol { .. } => "E0504",
             LlvmError::Unsupported { .. } => "E0505",
+            LlvmError::Schedule { .. } => "E0506",
+            LlvmError::UnknownTarget { .. } => "E0507",
         }
     }
 }

@@ -13,9 +13,15 @@ mod session;
 mod math;
 mod scalar_ops;
 
+mod lower;
+mod schedule;
+
+mod compiler;
+
 #[cfg(test)]
 mod testing;
 
+pub use compiler::{BACKEND, LlvmCompiler};
 pub use crash::{CrashReport, set_crash_report};
 pub use error::LlvmError;
 pub use target::{IsaLevel, UnknownIsaLevel};

@@ -174,7 +174,9 @@ fn optimise(
         Effort::None => return Ok(()),
         // The code is vectorised already: what is left is to share what is computed twice, to
         // simplify addresses and to take what does not change out of loops.
-        Effort::Light => "function(sroa,early-cse,instcombine<no-verify-fixpoint>,loop-mssa(licm),early-cse)",
+        Effort::Light => {
+            "function(sroa,early-cse,instcombine<no-verify-fixpoint>,loop-mssa(licm),early-cse)"
+        }
         Effort::Full => "default<O2>",
     };
     let options = PassBuilderOptions::create();

@@ -1,0 +1,258 @@
+//! The backend as the rest of Kiln sees it: verified kernels in, artifacts out.
+
+use kiln_kernel::{
+    Artifact, ArtifactBuffer, Candidate, CompileError, CompileObserver, CompilePhase,
+    KernelCompiler, Listing, Quantity, Schedule, Target, VerifiedKernel,
+};
+
+use crate::error::LlvmError;
+use crate::lower::{LaunchBuilder, Nest, emit_nest, strides_of, units};
+use crate::object::check_symbols;
+use crate::schedule::{self, Plan, work};
+use crate::session::{Effort, Output, Request, Stage, compile_module};
+use crate::target::IsaLevel;
+
+/// The backend's name in targets.
+pub const BACKEND: &str = "llvm";
+
+/// Scalar operations that are worth a task.
+const TASK_WORK: i64 = 1 << 16;
+
+/// Compiles kernels for CPUs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LlvmCompiler;
+
+impl LlvmCompiler {
+    /// The backend; LLVM itself starts with the first kernel.
+    pub fn new() -> Self {
+        Self
+    }
+
+    /// The target of a level.
+    pub fn target(level: IsaLevel) -> Target {
+        Target {
+            backend: BACKEND.to_owned(),
+            level: level.name().to_owned(),
+        }
+    }
+
+    fn run(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        output: Output,
+        observer: &mut dyn CompileObserver,
+    ) -> Result<(Vec<u8>, Plan, LaunchBuilder), LlvmError> {
+        let level = level_of(target)?;
+        let plan = schedule::plan_of(kernel, schedule)?;
+        let packs = plan.packs(kernel);
+        let launch = LaunchBuilder::default();
+        let text = kiln_kernel::text::print(kernel);
+        let request = Request {
+            kernel: kernel.name(),
+            text: &text,
+            level,
+            effort: Effort::Light,
+            output,
+        };
+        let nest = nest(kernel, &plan);
+        let mut current = None;
+        let code = compile_module(
+            request,
+            &mut |stage| {
+                if let Some(phase) = current.take() {
+                    observer.end(phase);
+                }
+                let phase = match stage {
+                    Stage::Build => CompilePhase::Lower,
+                    Stage::Verify => CompilePhase::Verify,
+                    Stage::Optimise => CompilePhase::Optimize,
+                    Stage::Emit => CompilePhase::Emit,
+                };
+                observer.begin(phase);
+                current = Some(phase);
+            },
+            |module| emit_nest(module, kernel, &nest, &packs, &launch, "phase0"),
+        );
+        if let Some(phase) = current.take() {
+            observer.end(phase);
+        }
+        Ok((code?, plan, launch))
+    }
+}
+
+impl KernelCompiler for LlvmCompiler {
+    fn version(&self) -> String {
+        let (major, minor, patch) = inkwell::support::get_llvm_version();
+        format!(
+            "llvm {major}.{minor}.{patch}, code {}",
+            env!("CARGO_PKG_VERSION")
+        )
+    }
+
+    fn host(&self) -> Target {
+        Self::target(IsaLevel::host().unwrap_or(IsaLevel::Portable))
+    }
+
+    fn supports(&self, target: &Target) -> bool {
+        level_of(target).is_ok()
+    }
+
+    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
+        match level_of(target) {
+            Ok(level) => schedule::candidates(kernel, level),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn compile(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        observer: &mut dyn CompileObserver,
+    ) -> Result<Artifact, CompileError> {
+        let failed = |error| failed(kernel, target, schedule, error);
+        let (code, plan, launch) = self
+            .run(kernel, target, schedule, Output::Object, observer)
+            .map_err(failed)?;
+        check_symbols(kernel.name(), &code).map_err(failed)?;
+        let metadata = launch.finish();
+        Ok(Artifact {
+            kernel: kernel.name().to_owned(),
+            target: target.clone(),
+            schedule: schedule.clone(),
+            code,
+            buffers: buffers(kernel, &plan),
+            arguments: metadata.arguments,
+            phases: metadata.phases,
+            shared_scratch: Quantity::constant(0),
+            packs: plan.packs(kernel),
+            in_place: Vec::new(),
+            fault_sites: metadata.fault_sites,
+        })
+    }
+
+    fn listing(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        listing: Listing,
+    ) -> Result<String, CompileError> {
+        let output = match listing {
+            Listing::Assembly => Output::Assembly,
+            _ => Output::OptimisedIr,
+        };
+        let (text, ..) = self
+            .run(
+                kernel,
+                target,
+                schedule,
+                output,
+                &mut kiln_kernel::Unobserved,
+            )
+            .map_err(|error| failed(kernel, target, schedule, error))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+fn level_of(target: &Target) -> Result<IsaLevel, LlvmError> {
+    let level = (target.backend == BACKEND)
+        .then(|| target.level.parse().ok())
+        .flatten();
+    level.ok_or_else(|| LlvmError::UnknownTarget {
+        target: target.to_string().escape_default().to_string(),
+    })
+}
+
+fn failed(
+    kernel: &VerifiedKernel,
+    target: &Target,
+    schedule: &Schedule,
+    error: LlvmError,
+) -> CompileError {
+    CompileError {
+        kernel: kernel.name().to_owned(),
+        target: target.clone(),
+        schedule: schedule.clone(),
+        code: error.code(),
+        source: Box::new(error),
+    }
+}
+
+/// Shares a plan's points out: enough work per task to be worth it, and tasks for every thread.
+fn nest(kernel: &VerifiedKernel, plan: &Plan) -> Nest {
+    let one = Quantity::constant(1);
+    let mut nest = Nest {
+        tile: plan.tile,
+        chunk: plan.chunk,
+        units_per_task: one.clone(),
+        edge_rows: match plan.tile.rows {
+            Some((_, count)) if count > 4 => vec![4, 1],
+            _ => vec![1],
+        },
+    };
+    let rows = plan.tile.rows.map_or(1, |(_, count)| i64::from(count));
+    let columns = match plan.tile.vector {
+        crate::lower::VectorAxis::Outer(_) => i64::from(plan.chunk),
+        _ => 1,
+    };
+    let work = work::per_point(kernel) * Quantity::constant(rows * columns);
+    let worth = Quantity::constant(TASK_WORK).ceil_div(work.max(one.clone()));
+    let fair = units(kernel, &nest).ceil_div(Quantity::threads() * Quantity::constant(4));
+    nest.units_per_task = worth.min(fair).max(one);
+    nest
+}
+
+/// What a launch must give for each buffer.
+fn buffers(kernel: &VerifiedKernel, plan: &Plan) -> Vec<ArtifactBuffer> {
+    let packs = plan.packs(kernel);
+    kernel
+        .buffers()
+        .iter()
+        .map(|(id, buffer)| {
+            let size = |dim| Quantity::of(kernel.dims(), dim);
+            let zero = Quantity::constant(0);
+            let one = Quantity::constant(1);
+            let pack = packs
+                .iter()
+                .find(|pack| pack.buffer == id.as_u32() as usize);
+            let elements = match pack {
+                Some(pack) => pack.axes.iter().fold(one.clone(), |product, axis| {
+                    let extent = match *axis {
+                        kiln_kernel::PackAxis::Whole(axis) => {
+                            buffer.shape.get(axis).map(|&dim| size(dim))
+                        }
+                        kiln_kernel::PackAxis::Outer { axis, block } => buffer
+                            .shape
+                            .get(axis)
+                            .map(|&dim| size(dim).ceil_div(Quantity::constant(block as i64))),
+                        kiln_kernel::PackAxis::Inner { block, .. } => {
+                            Some(Quantity::constant(block as i64))
+                        }
+                    };
+                    product * extent.unwrap_or_else(|| one.clone())
+                }),
+                None => {
+                    // The last element of a buffer that is not empty, plus one.
+                    let strides = strides_of(kernel, id);
+                    let mut last = one.clone();
+                    let mut filled = one.clone();
+                    for (&dim, stride) in buffer.shape.iter().zip(&strides) {
+                        last = last + (size(dim) - one.clone()) * stride.clone();
+                        filled = filled.min(size(dim));
+                    }
+                    (last * filled.min(one.clone())).max(zero)
+                }
+            };
+            ArtifactBuffer {
+                name: buffer.name.clone(),
+                dtype: buffer.dtype,
+                written: buffer.role.is_written(),
+                bytes: elements * Quantity::constant(buffer.dtype.size_in_bytes() as i64),
+            }
+        })
+        .collect()
+}

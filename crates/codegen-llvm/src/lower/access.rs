@@ -1,0 +1,481 @@
+//! Loads, stores and locals in memory: addresses, conditions and checks.
+//!
+//! An access whose index moves by constants along the tile's axes has one address for the tile's first point and
+//! fixed distances from it. Consecutive elements are a vector load or store, equal ones a scalar; the rest is gathered.
+
+use kiln_kernel::{AxisId, BufferId, IndexClass, Load, NodeId, Quantity, StageId, Store};
+use kiln_tensor::DType;
+
+use inkwell::IntPredicate;
+
+use super::context::Lowering;
+use super::scope::{Coordinate, Form, Moment, Place, Scope};
+use crate::abi::FaultCause;
+use crate::emit::{Elem, Value, lanes};
+use crate::error::LlvmError;
+
+/// Where the elements of an access are.
+pub(super) enum Address<'ctx> {
+    /// The same element in all lanes.
+    Same(Value<'ctx>),
+    /// Consecutive elements, from this one on.
+    Consecutive(Value<'ctx>),
+    /// An address per lane.
+    Each(Value<'ctx>),
+}
+
+/// What is indexed: where it starts and how far its axes are apart, in elements.
+pub(super) struct Array<'a, 'ctx> {
+    pub(super) base: Value<'ctx>,
+    pub(super) dtype: DType,
+    pub(super) strides: &'a [Quantity],
+}
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// A load.
+    pub(super) fn load(
+        &self,
+        scope: &Scope<'ctx>,
+        node: NodeId,
+        load: &Load,
+        at: Coordinate,
+        form: Form,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        let dtype = self.kernel.buffer(load.buffer).dtype;
+        let wide = form == Form::Lanes && self.varies(scope, node);
+        let form = if wide { Form::Lanes } else { Form::First };
+        let mut condition = None;
+        let mut otherwise = None;
+        if let Some(guard) = &load.guard {
+            if let Some(when) = guard.when {
+                condition = Some(self.value(scope, when, at, form)?);
+            }
+            if guard.inside {
+                for (axis, &index) in load.indices.iter().enumerate() {
+                    if self.class(node, axis) != IndexClass::Proved {
+                        let inside = self.in_range(scope, load.buffer, axis, index, at, form)?;
+                        condition = Some(self.both(condition, inside));
+                    }
+                }
+            }
+            otherwise = Some(self.value(scope, guard.otherwise, at, form)?);
+        }
+        let mut checked = false;
+        for (axis, &index) in load.indices.iter().enumerate() {
+            if self.class(node, axis) == IndexClass::Checked {
+                checked = true;
+                let inside = self.in_range(scope, load.buffer, axis, index, at, form)?;
+                let outside = self.emit.not(inside);
+                let performed = match condition {
+                    Some(condition) => self.both(Some(condition), outside),
+                    None => outside,
+                };
+                let site = || {
+                    let name = &self.kernel.buffer(load.buffer).name;
+                    format!("index {axis} of %{name}")
+                };
+                self.report(scope, performed, FaultCause::IndexOutOfRange, site);
+                condition = Some(self.both(condition, inside));
+            }
+        }
+        let otherwise = match otherwise {
+            Some(value) if !checked => value,
+            // A zero where an index is outside: what the guard says is a guard's alone.
+            _ => self.zero(dtype),
+        };
+        let otherwise = if wide {
+            self.widened(scope, otherwise)
+        } else {
+            otherwise
+        };
+        let address = self.buffer_address(scope, load.buffer, &load.indices, at, form)?;
+        if !wide {
+            let (Address::Same(pointer) | Address::Consecutive(pointer) | Address::Each(pointer)) =
+                address;
+            let Some(condition) = condition else {
+                return Ok(emit.load_dtype(dtype, 1, pointer));
+            };
+            let pointer = emit.select(condition, pointer, self.dummy());
+            let loaded = emit.load_dtype(dtype, 1, pointer);
+            return Ok(emit.select(condition, loaded, otherwise));
+        }
+        let Some(vectors) = scope.vectors else {
+            unreachable!("a value varies along vectors in use alone")
+        };
+        let mask = match (condition, vectors.mask) {
+            (Some(condition), Some(mask)) => Some(emit.and(self.widened(scope, condition), mask)),
+            (Some(condition), None) => Some(self.widened(scope, condition)),
+            (None, mask) => mask,
+        };
+        Ok(match (address, mask) {
+            (Address::Same(pointer), None) => {
+                emit.splat(emit.load_dtype(dtype, 1, pointer), vectors.lanes)
+            }
+            (Address::Same(pointer), Some(mask)) => {
+                let any = emit.any(mask);
+                let pointer = emit.select(any, pointer, self.dummy());
+                let loaded = emit.splat(emit.load_dtype(dtype, 1, pointer), vectors.lanes);
+                emit.select(mask, loaded, otherwise)
+            }
+            (Address::Consecutive(pointer), None) => emit.load_dtype(dtype, vectors.lanes, pointer),
+            (Address::Consecutive(pointer), Some(mask)) => {
+                emit.masked_load_dtype(dtype, pointer, mask, otherwise)
+            }
+            (Address::Each(pointers), mask) => {
+                let mask = mask.unwrap_or_else(|| emit.bool_of(vectors.lanes, true));
+                emit.gather_dtype(dtype, pointers, mask, otherwise)
+            }
+        })
+    }
+
+    /// A store of a value, in the lanes in range.
+    pub(super) fn store_at(
+        &self,
+        scope: &Scope<'ctx>,
+        buffer: BufferId,
+        indices: &[NodeId],
+        value: Value<'ctx>,
+        at: Coordinate,
+    ) -> Result<(), LlvmError> {
+        let dtype = self.kernel.buffer(buffer).dtype;
+        let address = self.buffer_address(scope, buffer, indices, at, Form::Lanes)?;
+        self.write(scope, dtype, address, value);
+        Ok(())
+    }
+
+    /// A stage's local.
+    pub(super) fn local(
+        &self,
+        scope: &Scope<'ctx>,
+        stage: StageId,
+        moment: Moment,
+        indices: &[NodeId],
+        at: Coordinate,
+        form: Form,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        let dtype = self.kernel.stage_dtype(stage);
+        let (base, strides) = match scope.placed(stage, moment) {
+            Some(Place::Registers(values)) => {
+                let at = self.stage_coordinate(scope, stage, at);
+                return match values.get(&at) {
+                    Some(&value) => Ok(value),
+                    None => unreachable!("a stage computes every point of the tile"),
+                };
+            }
+            Some(Place::Memory { rows, strides }) => {
+                let row = self.stage_coordinate(scope, stage, at).row as usize;
+                match rows.get(row) {
+                    Some(&base) => (base, strides.clone()),
+                    None => unreachable!("a stage has memory for every row"),
+                }
+            }
+            None => unreachable!("the verifier accepts stages in scope alone"),
+        };
+        let array = Array {
+            base,
+            dtype,
+            strides: &strides,
+        };
+        let varies = |index: &NodeId| self.varies(scope, *index);
+        if form == Form::First || !indices.iter().any(varies) {
+            let address = self.address(scope, &array, indices, at, Form::First)?;
+            let (Address::Same(pointer) | Address::Consecutive(pointer) | Address::Each(pointer)) =
+                address;
+            return Ok(emit.load_dtype(dtype, 1, pointer));
+        }
+        let Some(vectors) = scope.vectors else {
+            unreachable!("a value varies along vectors in use alone")
+        };
+        let zero = emit.splat(self.zero(dtype), vectors.lanes);
+        Ok(
+            match (
+                self.address(scope, &array, indices, at, form)?,
+                vectors.mask,
+            ) {
+                (Address::Same(pointer), _) => {
+                    emit.splat(emit.load_dtype(dtype, 1, pointer), vectors.lanes)
+                }
+                (Address::Consecutive(pointer), None) => {
+                    emit.load_dtype(dtype, vectors.lanes, pointer)
+                }
+                (Address::Consecutive(pointer), Some(mask)) => {
+                    emit.masked_load_dtype(dtype, pointer, mask, zero)
+                }
+                (Address::Each(pointers), mask) => {
+                    let mask = mask.unwrap_or_else(|| emit.bool_of(vectors.lanes, true));
+                    emit.gather_dtype(dtype, pointers, mask, zero)
+                }
+            },
+        )
+    }
+
+    /// Writes a value into a local in memory, at the point of the stage's own axes.
+    pub(super) fn store_own(
+        &self,
+        scope: &Scope<'ctx>,
+        array: &Array<'_, 'ctx>,
+        axes: &[AxisId],
+        value: Value<'ctx>,
+        at: Coordinate,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let mut element = emit.i64(0);
+        let mut step = Quantity::constant(0);
+        for (&axis, stride) in axes.iter().zip(array.strides) {
+            let index = self.axis_value(scope, axis, at, Form::First);
+            element = emit.iadd(element, emit.imul(index, self.quantity(stride)));
+            if scope.vectors.is_some_and(|vectors| vectors.axis == axis) {
+                step = stride.clone();
+            }
+        }
+        let pointer = emit.element(array.base, array.dtype, element);
+        let address = match (scope.vectors, step.as_constant()) {
+            (None, _) | (_, Some(0)) => Address::Same(pointer),
+            (_, Some(1)) => Address::Consecutive(pointer),
+            (Some(vectors), _) => {
+                let numbers = emit.lane_numbers(Elem::I64, vectors.lanes);
+                let step = emit.splat(self.quantity(&step), vectors.lanes);
+                Address::Each(emit.element(pointer, array.dtype, emit.imul(numbers, step)))
+            }
+        };
+        self.write(scope, array.dtype, address, value);
+        Ok(())
+    }
+
+    /// Replaces one element by what `update` makes of it; scalar code alone. An index outside is a fault, and nothing
+    /// is written.
+    pub(super) fn update_at(
+        &self,
+        scope: &Scope<'ctx>,
+        store: &Store,
+        classes: &[IndexClass],
+        at: Coordinate,
+        update: impl FnOnce(Value<'ctx>) -> Result<Value<'ctx>, LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let buffer = self.kernel.buffer(store.buffer);
+        let mut condition = None;
+        for (axis, &index) in store.indices.iter().enumerate() {
+            if classes.get(axis) != Some(&IndexClass::Proved) {
+                let inside = self.in_range(scope, store.buffer, axis, index, at, Form::First)?;
+                let site = || format!("index {axis} of %{}", buffer.name);
+                self.report(scope, emit.not(inside), FaultCause::IndexOutOfRange, site);
+                condition = Some(self.both(condition, inside));
+            }
+        }
+        let address = self.buffer_address(scope, store.buffer, &store.indices, at, Form::First)?;
+        let (Address::Same(pointer) | Address::Consecutive(pointer) | Address::Each(pointer)) =
+            address;
+        let pointer = match condition {
+            Some(condition) => emit.select(condition, pointer, self.dummy()),
+            None => pointer,
+        };
+        let value = update(emit.load_dtype(buffer.dtype, 1, pointer))?;
+        emit.store_dtype(buffer.dtype, pointer, value);
+        Ok(())
+    }
+
+    /// The part of a point that a stage depends on.
+    pub(super) fn stage_coordinate(
+        &self,
+        scope: &Scope<'ctx>,
+        stage: StageId,
+        at: Coordinate,
+    ) -> Coordinate {
+        let depends = |axis| self.dependence.stage_depends(stage, axis);
+        Coordinate {
+            row: if scope.rows.is_some_and(|rows| depends(rows.axis)) {
+                at.row
+            } else {
+                0
+            },
+            vector: if scope.vectors.is_some_and(|vectors| depends(vectors.axis)) {
+                at.vector
+            } else {
+                0
+            },
+        }
+    }
+
+    /// A zero of a dtype, as a scalar.
+    pub(super) fn zero(&self, dtype: DType) -> Value<'ctx> {
+        self.literal(kiln_scalar::ScalarValue::zero(dtype))
+    }
+
+    fn write(&self, scope: &Scope<'ctx>, dtype: DType, address: Address<'ctx>, value: Value<'ctx>) {
+        let emit = &self.emit;
+        let Some(vectors) = scope.vectors else {
+            let (Address::Same(pointer) | Address::Consecutive(pointer) | Address::Each(pointer)) =
+                address;
+            return emit.store_dtype(dtype, pointer, value);
+        };
+        match (address, vectors.mask) {
+            // All lanes mean one element and one value.
+            (Address::Same(pointer), _) => {
+                let value = if lanes(value) > 1 {
+                    emit.extract(value, 0)
+                } else {
+                    value
+                };
+                emit.store_dtype(dtype, pointer, value);
+            }
+            (Address::Consecutive(pointer), None) => {
+                emit.store_dtype(dtype, pointer, self.widened(scope, value));
+            }
+            (Address::Consecutive(pointer), Some(mask)) => {
+                emit.masked_store_dtype(dtype, pointer, self.widened(scope, value), mask);
+            }
+            (Address::Each(pointers), mask) => {
+                let mask = mask.unwrap_or_else(|| emit.bool_of(vectors.lanes, true));
+                emit.scatter_dtype(dtype, pointers, self.widened(scope, value), mask);
+            }
+        }
+    }
+
+    fn class(&self, node: NodeId, axis: usize) -> IndexClass {
+        let classes = &self.kernel.info().loads[node];
+        classes.get(axis).copied().unwrap_or_default()
+    }
+
+    fn both(&self, a: Option<Value<'ctx>>, b: Value<'ctx>) -> Value<'ctx> {
+        let emit = &self.emit;
+        match a {
+            None => b,
+            Some(a) if lanes(a) == lanes(b) => emit.and(a, b),
+            Some(a) if lanes(a) == 1 => emit.and(emit.splat(a, lanes(b)), b),
+            Some(a) => emit.and(a, emit.splat(b, lanes(a))),
+        }
+    }
+
+    /// Whether an index is in `0..size`.
+    fn in_range(
+        &self,
+        scope: &Scope<'ctx>,
+        buffer: BufferId,
+        axis: usize,
+        index: NodeId,
+        at: Coordinate,
+        form: Form,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        let index = self.value(scope, index, at, form)?;
+        let Some(&size) = self.kernel.buffer(buffer).shape.get(axis) else {
+            unreachable!("the verifier accepts one index per axis")
+        };
+        let size = self.dim(size);
+        let size = if lanes(index) > 1 {
+            emit.splat(size, lanes(index))
+        } else {
+            size
+        };
+        // Unsigned, so that what is negative is too large.
+        Ok(emit.icmp(IntPredicate::ULT, index, size))
+    }
+
+    fn buffer_address(
+        &self,
+        scope: &Scope<'ctx>,
+        buffer: BufferId,
+        indices: &[NodeId],
+        at: Coordinate,
+        form: Form,
+    ) -> Result<Address<'ctx>, LlvmError> {
+        let data = self.kernel.buffer(buffer);
+        if let Some(pack) = self.pack(buffer) {
+            return self.packed_address(scope, buffer, pack, indices, at, form);
+        }
+        let strides: Vec<Quantity> = (0..data.rank())
+            .map(|axis| self.stride(buffer, axis))
+            .collect();
+        let array = Array {
+            base: self.base(buffer),
+            dtype: data.dtype,
+            strides: &strides,
+        };
+        self.address(scope, &array, indices, at, form)
+    }
+
+    /// The address of an element at a point of the tile.
+    fn address(
+        &self,
+        scope: &Scope<'ctx>,
+        array: &Array<'_, 'ctx>,
+        indices: &[NodeId],
+        at: Coordinate,
+        form: Form,
+    ) -> Result<Address<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        // By how many elements the access moves per row and per element along the vectors, if it moves evenly.
+        let along = |axis| {
+            let mut sum = Quantity::constant(0);
+            for (&index, stride) in indices.iter().zip(array.strides) {
+                let step = self.dependence.step_along(self.kernel, index, axis)?;
+                sum = sum + stride.clone() * Quantity::constant(step);
+            }
+            Some(sum)
+        };
+        let per_row = scope.rows.map(|rows| along(rows.axis));
+        let per_lane = scope.vectors.map(|vectors| along(vectors.axis));
+        let first = |at: Coordinate| -> Result<Value<'ctx>, LlvmError> {
+            let mut element = emit.i64(0);
+            for (&index, stride) in indices.iter().zip(array.strides) {
+                let index = self.value(scope, index, at, Form::First)?;
+                element = emit.iadd(element, emit.imul(index, self.quantity(stride)));
+            }
+            Ok(element)
+        };
+        // Rows: from the first one by a fixed distance where possible.
+        let row_zero = matches!(per_row, Some(Some(_)));
+        let lane_even = !matches!(per_lane, Some(None));
+        if !lane_even && form == Form::Lanes {
+            // Every lane on its own.
+            let Some(vectors) = scope.vectors else {
+                unreachable!("lanes differ along vectors in use alone")
+            };
+            let mut element = emit.int_of(Elem::I64, vectors.lanes, 0);
+            for (&index, stride) in indices.iter().zip(array.strides) {
+                let index = self.value(scope, index, at, Form::Lanes)?;
+                let index = self.widened(scope, index);
+                let stride = emit.splat(self.quantity(stride), vectors.lanes);
+                element = emit.iadd(element, emit.imul(index, stride));
+            }
+            return Ok(Address::Each(emit.element(
+                array.base,
+                array.dtype,
+                element,
+            )));
+        }
+        let anchor = Coordinate {
+            row: if row_zero { 0 } else { at.row },
+            vector: if lane_even { 0 } else { at.vector },
+        };
+        let mut pointer = emit.element(array.base, array.dtype, first(anchor)?);
+        let mut distance = Quantity::constant(0);
+        if let (true, Some(Some(per_row))) = (at.row > 0, &per_row) {
+            distance = distance + per_row.clone() * Quantity::constant(i64::from(at.row));
+        }
+        if let (Some(vectors), Some(Some(per_lane))) = (scope.vectors, &per_lane) {
+            let elements = i64::from(at.vector) * i64::from(vectors.lanes);
+            distance = distance + per_lane.clone() * Quantity::constant(elements);
+        }
+        if distance.as_constant() != Some(0) {
+            pointer = emit.element(pointer, array.dtype, self.quantity(&distance));
+        }
+        let (Some(vectors), Some(Some(per_lane)), Form::Lanes) = (scope.vectors, per_lane, form)
+        else {
+            return Ok(Address::Same(pointer));
+        };
+        Ok(match per_lane.as_constant() {
+            Some(0) => Address::Same(pointer),
+            Some(1) => Address::Consecutive(pointer),
+            _ => {
+                let numbers = emit.lane_numbers(Elem::I64, vectors.lanes);
+                let step = emit.splat(self.quantity(&per_lane), vectors.lanes);
+                let elements = emit.imul(numbers, step);
+                Address::Each(emit.element(pointer, array.dtype, elements))
+            }
+        })
+    }
+}

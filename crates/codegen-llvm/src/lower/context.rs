@@ -1,0 +1,173 @@
+//! The kernel being lowered and the function being written.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use cranelift_entity::SecondaryMap;
+use kiln_kernel::{AxisId, BufferId, Extent, PackSpec, Quantity, VerifiedKernel};
+use kiln_symbolic_shape::DimId;
+use kiln_tensor::DType;
+
+use super::depend::Dependence;
+use super::launch::LaunchBuilder;
+use crate::abi::{FaultCause, Launch};
+use crate::emit::{Emitter, Value};
+use crate::module::PhaseParameters;
+use crate::target::IsaLevel;
+
+/// Everything that does not change while one body is written.
+pub(crate) struct Lowering<'a, 'm, 'ctx> {
+    pub(crate) kernel: &'a VerifiedKernel,
+    pub(crate) dependence: &'a Dependence,
+    pub(crate) launch: &'a LaunchBuilder,
+    pub(crate) emit: Emitter<'m, 'ctx>,
+    pub(crate) parameters: PhaseParameters<'ctx>,
+    abi: Launch<'ctx>,
+    /// How constant buffers are laid out anew.
+    pub(crate) packs: &'a [PackSpec],
+    /// Elements from one index to the next, per buffer axis.
+    strides: SecondaryMap<BufferId, Vec<Quantity>>,
+    arguments: RefCell<HashMap<Quantity, Value<'ctx>>>,
+    bases: RefCell<HashMap<BufferId, Value<'ctx>>>,
+    dummy: RefCell<Option<Value<'ctx>>>,
+    /// Bytes of scratch handed out so far.
+    scratch: RefCell<Quantity>,
+}
+
+impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
+    pub(crate) fn new(
+        kernel: &'a VerifiedKernel,
+        dependence: &'a Dependence,
+        launch: &'a LaunchBuilder,
+        packs: &'a [PackSpec],
+        emit: Emitter<'m, 'ctx>,
+        parameters: PhaseParameters<'ctx>,
+    ) -> Self {
+        let mut strides = SecondaryMap::new();
+        for (id, _) in kernel.buffers() {
+            strides[id] = strides_of(kernel, id);
+        }
+        Self {
+            kernel,
+            dependence,
+            launch,
+            emit,
+            parameters,
+            abi: Launch::new(parameters),
+            packs,
+            bases: RefCell::default(),
+            strides,
+            arguments: RefCell::default(),
+            dummy: RefCell::default(),
+            scratch: RefCell::new(Quantity::constant(0)),
+        }
+    }
+
+    pub(crate) fn level(&self) -> IsaLevel {
+        self.emit.level()
+    }
+
+    /// A number of the launch as an i64: a constant, or loaded once at the start of the function.
+    pub(crate) fn quantity(&self, quantity: &Quantity) -> Value<'ctx> {
+        if let Some(value) = quantity.as_constant() {
+            return self.emit.i64(value);
+        }
+        if let Some(&value) = self.arguments.borrow().get(quantity) {
+            return value;
+        }
+        let position = self.launch.argument(quantity);
+        let value = self.emit.at_entry(|| self.abi.size(&self.emit, position));
+        self.arguments.borrow_mut().insert(quantity.clone(), value);
+        value
+    }
+
+    /// A size of the kernel's table.
+    pub(crate) fn dim(&self, dim: DimId) -> Value<'ctx> {
+        self.quantity(&Quantity::of(self.kernel.dims(), dim))
+    }
+
+    /// The most points an axis can have.
+    pub(crate) fn bound(&self, axis: AxisId) -> Quantity {
+        Quantity::of(self.kernel.dims(), self.kernel.axis(axis).extent.bound())
+    }
+
+    /// The size of an axis whose extent is one.
+    pub(crate) fn axis_size(&self, axis: AxisId) -> Option<Value<'ctx>> {
+        match self.kernel.axis(axis).extent {
+            Extent::Size(size) => Some(self.dim(size)),
+            Extent::Clamped { .. } => None,
+        }
+    }
+
+    /// Elements from one index to the next along an axis of a buffer.
+    pub(crate) fn stride(&self, buffer: BufferId, axis: usize) -> Quantity {
+        self.strides[buffer]
+            .get(axis)
+            .cloned()
+            .unwrap_or_else(|| Quantity::constant(0))
+    }
+
+    /// The base address of a buffer.
+    pub(crate) fn base(&self, buffer: BufferId) -> Value<'ctx> {
+        let load = || self.abi.buffer(&self.emit, buffer.as_u32() as usize);
+        *self
+            .bases
+            .borrow_mut()
+            .entry(buffer)
+            .or_insert_with(|| self.emit.at_entry(load))
+    }
+
+    /// Records a fault of a site where the i1 is true.
+    pub(crate) fn fault_if(&self, condition: Value<'ctx>, site: String, cause: FaultCause) {
+        let site = u32::try_from(self.launch.fault_site(site)).unwrap_or(u32::MAX) & 0xff_ffff;
+        self.abi.fault_if(&self.emit, condition, site, cause);
+    }
+
+    /// How a buffer is laid out anew, if it is.
+    pub(crate) fn pack(&self, buffer: BufferId) -> Option<&'a PackSpec> {
+        let position = buffer.as_u32() as usize;
+        self.packs.iter().find(|pack| pack.buffer == position)
+    }
+
+    /// 64 bytes that may be read where a load is not performed.
+    pub(crate) fn dummy(&self) -> Value<'ctx> {
+        *self
+            .dummy
+            .borrow_mut()
+            .get_or_insert_with(|| self.emit.stack(64))
+    }
+
+    /// Scratch for an array of so many elements, aligned to 64 bytes.
+    pub(crate) fn scratch(&self, elements: &Quantity, dtype: DType) -> Value<'ctx> {
+        let start = self.scratch.borrow().clone();
+        let bytes = elements.clone() * Quantity::constant(dtype.size_in_bytes() as i64);
+        let line = Quantity::constant(64);
+        let padded = bytes.ceil_div(line.clone()) * line;
+        let offset = self.quantity(&start);
+        *self.scratch.borrow_mut() = start + padded;
+        self.emit.offset(self.parameters.scratch, offset)
+    }
+
+    /// Bytes of scratch that the function uses.
+    pub(crate) fn scratch_bytes(&self) -> Quantity {
+        self.scratch.borrow().clone()
+    }
+}
+
+/// Elements from one index to the next, per axis of a buffer.
+pub(crate) fn strides_of(kernel: &VerifiedKernel, id: BufferId) -> Vec<Quantity> {
+    let buffer = kernel.buffer(id);
+    if let Some(strides) = &buffer.strides {
+        return strides
+            .iter()
+            .map(|&stride| Quantity::of(kernel.dims(), stride))
+            .collect();
+    }
+    let mut strides = vec![Quantity::constant(1); buffer.rank()];
+    let mut product = Quantity::constant(1);
+    for (stride, &size) in strides.iter_mut().zip(&buffer.shape).rev() {
+        *stride = product.clone();
+        product = product * Quantity::of(kernel.dims(), size);
+    }
+    strides
+}

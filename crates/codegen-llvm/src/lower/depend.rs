@@ -1,0 +1,185 @@
+//! Which axes a node depends on, and how an index moves along an axis.
+//!
+//! Dependence looks through locals: a local depends on what its stage does, its own axes apart. What a carry block
+//! holds depends on every outer axis and on the step.
+
+use cranelift_entity::SecondaryMap;
+use kiln_kernel::{AxisId, Item, Kernel, Node, NodeId, StageId, StageOperation};
+use kiln_scalar::{ScalarOp, ScalarValue};
+
+/// A set of axes; kernels have few.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AxisSet(Vec<u64>);
+
+impl AxisSet {
+    pub(crate) fn insert(&mut self, axis: AxisId) {
+        let (word, bit) = position(axis);
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        if let Some(bits) = self.0.get_mut(word) {
+            *bits |= bit;
+        }
+    }
+
+    fn remove(&mut self, axis: AxisId) {
+        let (word, bit) = position(axis);
+        if let Some(bits) = self.0.get_mut(word) {
+            *bits &= !bit;
+        }
+    }
+
+    fn extend(&mut self, other: &AxisSet) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (bits, more) in self.0.iter_mut().zip(&other.0) {
+            *bits |= more;
+        }
+    }
+
+    pub(crate) fn contains(&self, axis: AxisId) -> bool {
+        let (word, bit) = position(axis);
+        self.0.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+}
+
+fn position(axis: AxisId) -> (usize, u64) {
+    let index = axis.as_u32() as usize;
+    (index / 64, 1 << (index % 64))
+}
+
+/// What each node of a kernel depends on.
+#[derive(Debug)]
+pub(crate) struct Dependence {
+    nodes: SecondaryMap<NodeId, AxisSet>,
+    stages: SecondaryMap<StageId, AxisSet>,
+    /// Whether a stage stands in a carry block.
+    carried: SecondaryMap<StageId, bool>,
+}
+
+impl Dependence {
+    pub(crate) fn of(kernel: &Kernel) -> Self {
+        let mut this = Self {
+            nodes: SecondaryMap::new(),
+            stages: SecondaryMap::new(),
+            carried: SecondaryMap::new(),
+        };
+        for item in kernel.items() {
+            match item {
+                Item::Stage(_) | Item::Store(_) => {}
+                Item::Carry(carry) => {
+                    for inner in &carry.items {
+                        if let Item::Stage(stage) = inner {
+                            this.carried[*stage] = true;
+                            for &axis in kernel.outer() {
+                                this.stages[*stage].insert(axis);
+                            }
+                            this.stages[*stage].insert(carry.axis);
+                        }
+                    }
+                }
+            }
+        }
+        // Nodes come after their operands, and a node that names a stage outside a carry block comes after the stage's
+        // value; so one pass suffices when stages are filled in as their values are reached.
+        let mut by_value: SecondaryMap<NodeId, Vec<StageId>> = SecondaryMap::new();
+        for (stage, data) in kernel.stages() {
+            if !this.carried[stage] {
+                by_value[data.value].push(stage);
+            }
+        }
+        for (node, data) in kernel.nodes() {
+            let mut axes = AxisSet::default();
+            data.node
+                .for_each_operand(&mut |operand| axes.extend(&this.nodes[operand]));
+            match &data.node {
+                Node::Axis(axis) => {
+                    axes.insert(*axis);
+                    if let kiln_kernel::Extent::Clamped { value, .. } = kernel.axis(*axis).extent {
+                        axes.extend(&this.nodes[value]);
+                    }
+                }
+                Node::Local { stage, .. }
+                | Node::Previous { stage, .. }
+                | Node::Last { stage, .. } => {
+                    axes.extend(&this.stages[*stage]);
+                }
+                _ => {}
+            }
+            this.nodes[node] = axes;
+            for &stage in &by_value[node] {
+                this.stages[stage] = this.of_stage(kernel, stage);
+            }
+        }
+        this
+    }
+
+    fn of_stage(&self, kernel: &Kernel, stage: StageId) -> AxisSet {
+        let data = kernel.stage(stage);
+        let mut axes = self.nodes[data.value].clone();
+        let bound = data.axes.iter().chain(match &data.operation {
+            StageOperation::Map => [].iter(),
+            StageOperation::Reduce { axes, .. } => axes.iter(),
+        });
+        for &axis in bound {
+            if let kiln_kernel::Extent::Clamped { value, .. } = kernel.axis(axis).extent {
+                axes.extend(&self.nodes[value]);
+            }
+            axes.remove(axis);
+        }
+        axes
+    }
+
+    /// Whether a node's value differs along an axis.
+    pub(crate) fn depends(&self, node: NodeId, axis: AxisId) -> bool {
+        self.nodes[node].contains(axis)
+    }
+
+    /// Whether a stage's local differs along an axis that is not its own.
+    pub(crate) fn stage_depends(&self, stage: StageId, axis: AxisId) -> bool {
+        self.stages[stage].contains(axis)
+    }
+
+    /// Whether a stage stands in a carry block.
+    pub(crate) fn is_carried(&self, stage: StageId) -> bool {
+        self.carried[stage]
+    }
+
+    /// By how much an integer node grows from one index of an axis to the next, if by a constant.
+    pub(crate) fn step_along(&self, kernel: &Kernel, node: NodeId, axis: AxisId) -> Option<i64> {
+        // Indices are small expressions; the limit keeps even absurd ones from overflowing the stack.
+        self.step_within(kernel, node, axis, 64)
+    }
+
+    fn step_within(&self, kernel: &Kernel, node: NodeId, axis: AxisId, depth: u32) -> Option<i64> {
+        if !self.depends(node, axis) {
+            return Some(0);
+        }
+        let depth = depth.checked_sub(1)?;
+        let step = |operand: NodeId| self.step_within(kernel, operand, axis, depth);
+        match kernel.node(node) {
+            Node::Axis(found) => (*found == axis).then_some(1),
+            Node::Apply { op, operands } => match (op, operands.as_slice()) {
+                (ScalarOp::Add, &[a, b]) => step(a)?.checked_add(step(b)?),
+                (ScalarOp::Sub, &[a, b]) => step(a)?.checked_sub(step(b)?),
+                (ScalarOp::Neg, &[a]) => step(a)?.checked_neg(),
+                (ScalarOp::Mul, &[a, b]) => match (literal(kernel, a), literal(kernel, b)) {
+                    (Some(factor), _) => step(b)?.checked_mul(factor),
+                    (_, Some(factor)) => step(a)?.checked_mul(factor),
+                    _ => None,
+                },
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// The value of an `i64` literal.
+pub(crate) fn literal(kernel: &Kernel, node: NodeId) -> Option<i64> {
+    match kernel.node(node) {
+        Node::Literal(ScalarValue::I64(value)) => Some(*value),
+        _ => None,
+    }
+}

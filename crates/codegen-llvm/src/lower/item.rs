@@ -1,0 +1,404 @@
+//! The items of a kernel at the points of a tile: stages and stores.
+
+use std::collections::HashMap;
+
+use kiln_kernel::{
+    AxisId, Combine, Extent, IndexClass, Item, Node, NodeId, Quantity, StageId, StageOperation,
+    Store,
+};
+use kiln_scalar::ScalarOp;
+
+use super::access::Array;
+use super::context::Lowering;
+use super::reduce::Reduce;
+use super::scope::{Coordinate, Form, Moment, Place, Scope};
+use super::tile::{Tile, VectorAxis};
+use crate::emit::Value;
+use crate::error::LlvmError;
+use crate::scalar_ops;
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// Items in order. Stages say in the scope where their locals are.
+    pub(super) fn items(
+        &self,
+        scope: &mut Scope<'ctx>,
+        tile: &Tile,
+        items: &[Item],
+    ) -> Result<(), LlvmError> {
+        for item in items {
+            match item {
+                Item::Stage(stage) => self.stage(scope, tile, *stage)?,
+                Item::Store(store) => self.store(scope, tile, store)?,
+                Item::Carry(carry) => self.carry(scope, tile, carry)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A stage outside a carry block.
+    fn stage(&self, scope: &mut Scope<'ctx>, tile: &Tile, id: StageId) -> Result<(), LlvmError> {
+        let stage = self.kernel.stage(id);
+        let points = self.stage_points(scope, id);
+        if stage.axes.is_empty() {
+            let values = match &stage.operation {
+                StageOperation::Map => points
+                    .iter()
+                    .map(|&at| self.value(scope, stage.value, at, Form::Lanes))
+                    .collect::<Result<Vec<_>, _>>()?,
+                StageOperation::Reduce { .. } => self.reduced(scope, tile, id, &points)?,
+            };
+            let values: HashMap<_, _> = points.into_iter().zip(values).collect();
+            scope.place(id, Moment::Now, Place::Registers(values));
+            return Ok(());
+        }
+        let strides = self.local_strides(id);
+        let rows: Vec<Value<'ctx>> = points.iter().map(|_| self.local_memory(id)).collect();
+        self.fill(scope, tile, id, &rows, &strides)?;
+        scope.place(id, Moment::Now, Place::Memory { rows, strides });
+        Ok(())
+    }
+
+    /// Computes a local array, or the scalar of a carry block, into memory: one address per row it depends on.
+    pub(super) fn fill(
+        &self,
+        scope: &Scope<'ctx>,
+        tile: &Tile,
+        id: StageId,
+        rows: &[Value<'ctx>],
+        strides: &[Quantity],
+    ) -> Result<(), LlvmError> {
+        let stage = self.kernel.stage(id);
+        let dtype = self.kernel.stage_dtype(id);
+        let write = |scope: &Scope<'ctx>, at: Coordinate, value| {
+            let Some(&base) = rows.get(at.row as usize) else {
+                unreachable!("there is memory for every row")
+            };
+            let array = Array {
+                base,
+                dtype,
+                strides,
+            };
+            self.store_own(scope, &array, &stage.axes, value, at)
+        };
+        let vector = match (&stage.operation, tile.vector, scope.vectors) {
+            (_, VectorAxis::Inner, None) if tile.lanes > 1 => self.vector_axis(id),
+            _ => None,
+        };
+        let own_vector = vector.filter(|axis| stage.axes.contains(axis));
+        let mut body = |scope: &Scope<'ctx>| -> Result<(), LlvmError> {
+            let points = self.points_of(scope, |axis| {
+                self.dependence.stage_depends(id, axis) || stage.axes.contains(&axis)
+            });
+            let values = match &stage.operation {
+                StageOperation::Map => points
+                    .iter()
+                    .map(|&at| self.value(scope, stage.value, at, Form::Lanes))
+                    .collect::<Result<Vec<_>, _>>()?,
+                StageOperation::Reduce { .. } => self.reduced(scope, tile, id, &points)?,
+            };
+            for (&at, value) in points.iter().zip(values) {
+                write(scope, at, value)?;
+            }
+            Ok(())
+        };
+        self.over_points(scope, tile, &stage.axes, own_vector, &mut body)
+    }
+
+    /// A reduction at some points, with vectors along a reduced axis if that suits it.
+    pub(super) fn reduced(
+        &self,
+        scope: &Scope<'ctx>,
+        tile: &Tile,
+        id: StageId,
+        points: &[Coordinate],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let stage = self.kernel.stage(id);
+        let StageOperation::Reduce {
+            reduction,
+            axes,
+            accumulator,
+        } = &stage.operation
+        else {
+            unreachable!("only reductions are reduced")
+        };
+        let reduce = Reduce {
+            reduction: *reduction,
+            axes,
+            accumulator: *accumulator,
+            value: stage.value,
+        };
+        let vector = match (tile.vector, scope.vectors, reduction.is_arg()) {
+            (VectorAxis::Inner, None, false) if tile.lanes > 1 => {
+                self.vector_axis(id).filter(|axis| axes.contains(axis))
+            }
+            _ => None,
+        };
+        match vector {
+            Some(axis) => self.reduce_in_vectors(scope, &reduce, axis, tile, points),
+            None => self.reduce(scope, &reduce, points),
+        }
+    }
+
+    /// A store.
+    fn store(&self, scope: &Scope<'ctx>, tile: &Tile, store: &Store) -> Result<(), LlvmError> {
+        let vector = match (tile.vector, scope.vectors, store.combine) {
+            (VectorAxis::Inner, None, None) if tile.lanes > 1 => {
+                let mut nodes = store.indices.to_vec();
+                nodes.push(store.value);
+                self.best_axis(&store.axes, &nodes, Some(store))
+            }
+            _ => None,
+        };
+        let mut body = |scope: &Scope<'ctx>| -> Result<(), LlvmError> {
+            let stored = |axis| {
+                self.dependence.depends(store.value, axis)
+                    || store
+                        .indices
+                        .iter()
+                        .any(|&index| self.dependence.depends(index, axis))
+            };
+            for at in self.points_of(scope, stored) {
+                let value = self.value(scope, store.value, at, Form::Lanes)?;
+                match store.combine {
+                    None => self.store_at(scope, store.buffer, &store.indices, value, at)?,
+                    Some(combine) => self.combine(scope, store, combine, value, at)?,
+                }
+            }
+            Ok(())
+        };
+        self.over_points(scope, tile, &store.axes, vector, &mut body)
+    }
+
+    /// Joins a value with what is in memory; scalars alone.
+    fn combine(
+        &self,
+        scope: &Scope<'ctx>,
+        store: &Store,
+        combine: Combine,
+        value: Value<'ctx>,
+        at: Coordinate,
+    ) -> Result<(), LlvmError> {
+        let dtype = self.kernel.buffer(store.buffer).dtype;
+        self.update_at(scope, store, &self.store_classes(store), at, |there| {
+            let op = match combine {
+                Combine::Set => return Ok(value),
+                Combine::Add if dtype == kiln_tensor::DType::Bool => ScalarOp::Or,
+                Combine::Add => ScalarOp::Add,
+                Combine::Mul if dtype == kiln_tensor::DType::Bool => ScalarOp::And,
+                Combine::Mul => ScalarOp::Mul,
+                Combine::Min if dtype == kiln_tensor::DType::Bool => ScalarOp::And,
+                Combine::Min => ScalarOp::Min,
+                Combine::Max if dtype == kiln_tensor::DType::Bool => ScalarOp::Or,
+                Combine::Max => ScalarOp::Max,
+            };
+            Ok(scalar_ops::emit(&self.emit, op, &[dtype, dtype], &[there, value])?.value)
+        })
+    }
+
+    /// The class of each index of a store.
+    fn store_classes(&self, store: &Store) -> Vec<IndexClass> {
+        let mut position = 0;
+        for item in self.kernel.items() {
+            let items = match item {
+                Item::Carry(carry) => carry.items.as_slice(),
+                other => std::slice::from_ref(other),
+            };
+            for item in items {
+                if let Item::Store(other) = item {
+                    if other == store {
+                        let info = self.kernel.info().stores.get(position);
+                        return info.map(|info| info.indices.clone()).unwrap_or_default();
+                    }
+                    position += 1;
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    /// Loops over the axes of a stage or store, outermost first, with vectors along one of them.
+    pub(super) fn over_points(
+        &self,
+        scope: &Scope<'ctx>,
+        tile: &Tile,
+        axes: &[AxisId],
+        vector: Option<AxisId>,
+        body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let plain: Vec<AxisId> = axes
+            .iter()
+            .copied()
+            .filter(|&axis| Some(axis) != vector)
+            .collect();
+        self.over(scope, &plain, Vec::new(), &mut |scope, _| {
+            match vector {
+                None => body(scope)?,
+                Some(axis) => {
+                    let extent = self.extent(scope, axis)?;
+                    let range = (self.emit.i64(0), extent);
+                    self.in_vectors(scope, axis, tile, range, None, body)?;
+                }
+            }
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+
+    /// The points of the tile that differ, given along which of its axes something does.
+    pub(super) fn points_of(
+        &self,
+        scope: &Scope<'ctx>,
+        depends: impl Fn(AxisId) -> bool,
+    ) -> Vec<Coordinate> {
+        let rows = scope.rows.is_some_and(|rows| depends(rows.axis));
+        let vectors = scope.vectors.is_some_and(|vectors| depends(vectors.axis));
+        let mut points = scope.coordinates();
+        points.retain(|at| (rows || at.row == 0) && (vectors || at.vector == 0));
+        points
+    }
+
+    fn stage_points(&self, scope: &Scope<'ctx>, id: StageId) -> Vec<Coordinate> {
+        self.points_of(scope, |axis| self.dependence.stage_depends(id, axis))
+    }
+
+    /// Memory for a stage's local.
+    pub(super) fn local_memory(&self, id: StageId) -> Value<'ctx> {
+        let stage = self.kernel.stage(id);
+        let elements = stage
+            .axes
+            .iter()
+            .fold(Quantity::constant(1), |product, &axis| {
+                product * self.bound(axis)
+            });
+        self.scratch(&elements, self.kernel.stage_dtype(id))
+    }
+
+    /// Elements from one index to the next, per axis of a stage's local.
+    pub(super) fn local_strides(&self, id: StageId) -> Vec<Quantity> {
+        let stage = self.kernel.stage(id);
+        let mut strides = vec![Quantity::constant(1); stage.axes.len()];
+        let mut product = Quantity::constant(1);
+        for (stride, &axis) in strides.iter_mut().zip(&stage.axes).rev() {
+            *stride = product.clone();
+            product = product * self.bound(axis);
+        }
+        strides
+    }
+
+    /// The axis of a stage that vectors suit best.
+    fn vector_axis(&self, id: StageId) -> Option<AxisId> {
+        let stage = self.kernel.stage(id);
+        let mut axes: Vec<AxisId> = stage.axes.to_vec();
+        if let StageOperation::Reduce {
+            reduction,
+            axes: reduced,
+            ..
+        } = &stage.operation
+            && !reduction.is_arg()
+        {
+            axes.extend(reduced.iter().copied());
+        }
+        self.best_axis(&axes, &[stage.value], None)
+    }
+
+    /// Of some axes the one along which most accesses are consecutive and fewest are scattered.
+    fn best_axis(
+        &self,
+        axes: &[AxisId],
+        nodes: &[NodeId],
+        store: Option<&Store>,
+    ) -> Option<AxisId> {
+        let accesses = self.accesses_below(nodes);
+        let mut best: Option<(i64, AxisId)> = None;
+        for &axis in axes {
+            if !matches!(self.kernel.axis(axis).extent, Extent::Size(_)) && store.is_some() {
+                continue;
+            }
+            let mut score = 1;
+            for (node, elements) in &accesses {
+                score += match self.movement(*node, axis) {
+                    Some(step) => match step.as_constant() {
+                        Some(0) => 0,
+                        Some(1) => 2 * elements,
+                        _ => -3 * elements,
+                    },
+                    None => -4 * elements,
+                };
+            }
+            if let Some(store) = store {
+                let step = self.store_movement(store, axis);
+                score += match step.and_then(|step| step.as_constant()) {
+                    Some(1) => 4,
+                    _ => -4,
+                };
+            }
+            if best.is_none_or(|(so_far, _)| score >= so_far) {
+                best = Some((score, axis));
+            }
+        }
+        best.map(|(_, axis)| axis)
+    }
+
+    /// The loads and locals that nodes are made of, with their weight.
+    fn accesses_below(&self, nodes: &[NodeId]) -> Vec<(NodeId, i64)> {
+        let mut pending = nodes.to_vec();
+        let mut seen = Vec::new();
+        let mut accesses = Vec::new();
+        while let Some(node) = pending.pop() {
+            if seen.contains(&node) {
+                continue;
+            }
+            seen.push(node);
+            match self.kernel.node(node) {
+                Node::Load(_) | Node::Local { .. } | Node::Previous { .. } | Node::Last { .. } => {
+                    accesses.push((node, 1));
+                }
+                _ => {}
+            }
+            self.kernel
+                .node(node)
+                .for_each_operand(&mut |operand| pending.push(operand));
+        }
+        accesses
+    }
+
+    /// By how many elements an access moves from one index of an axis to the next.
+    fn movement(&self, access: NodeId, axis: AxisId) -> Option<Quantity> {
+        let (indices, strides) = match self.kernel.node(access) {
+            Node::Load(load) => {
+                let rank = self.kernel.buffer(load.buffer).rank();
+                let strides = (0..rank)
+                    .map(|axis| self.stride(load.buffer, axis))
+                    .collect();
+                (&load.indices, strides)
+            }
+            Node::Local { stage, indices }
+            | Node::Previous { stage, indices }
+            | Node::Last { stage, indices } => (indices, self.local_strides(*stage)),
+            _ => return None,
+        };
+        self.movement_of(indices, &strides, axis)
+    }
+
+    fn store_movement(&self, store: &Store, axis: AxisId) -> Option<Quantity> {
+        let rank = self.kernel.buffer(store.buffer).rank();
+        let strides: Vec<Quantity> = (0..rank)
+            .map(|axis| self.stride(store.buffer, axis))
+            .collect();
+        self.movement_of(&store.indices, &strides, axis)
+    }
+
+    fn movement_of(
+        &self,
+        indices: &[NodeId],
+        strides: &[Quantity],
+        axis: AxisId,
+    ) -> Option<Quantity> {
+        let mut sum = Quantity::constant(0);
+        for (&index, stride) in indices.iter().zip(strides) {
+            let step = self.dependence.step_along(self.kernel, index, axis)?;
+            sum = sum + stride.clone() * Quantity::constant(step);
+        }
+        Some(sum)
+    }
+}

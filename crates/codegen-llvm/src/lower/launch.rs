@@ -1,0 +1,62 @@
+//! What a launch of the kernel needs to know: the numbers its code is given, phases, and the sites that can fault.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use kiln_kernel::{Phase, Quantity};
+
+/// Collects the launch metadata while code is generated.
+#[derive(Debug, Default)]
+pub(crate) struct LaunchBuilder {
+    arguments: RefCell<Vec<Quantity>>,
+    positions: RefCell<HashMap<Quantity, usize>>,
+    fault_sites: RefCell<Vec<String>>,
+    phases: RefCell<Vec<Phase>>,
+}
+
+/// What was collected.
+#[derive(Debug)]
+pub(crate) struct LaunchMetadata {
+    pub(crate) arguments: Vec<Quantity>,
+    pub(crate) fault_sites: Vec<String>,
+    pub(crate) phases: Vec<Phase>,
+}
+
+impl LaunchBuilder {
+    /// The position of a number among the arguments; equal numbers are passed once.
+    pub(crate) fn argument(&self, quantity: &Quantity) -> usize {
+        if let Some(&position) = self.positions.borrow().get(quantity) {
+            return position;
+        }
+        let mut arguments = self.arguments.borrow_mut();
+        let position = arguments.len();
+        arguments.push(quantity.clone());
+        self.positions
+            .borrow_mut()
+            .insert(quantity.clone(), position);
+        position
+    }
+
+    /// The number of a site that can fault.
+    pub(crate) fn fault_site(&self, description: String) -> usize {
+        let mut sites = self.fault_sites.borrow_mut();
+        let known = sites.iter().position(|site| *site == description);
+        known.unwrap_or_else(|| {
+            sites.push(description);
+            sites.len() - 1
+        })
+    }
+
+    /// One more phase.
+    pub(crate) fn phase(&self, phase: Phase) {
+        self.phases.borrow_mut().push(phase);
+    }
+
+    pub(crate) fn finish(self) -> LaunchMetadata {
+        LaunchMetadata {
+            arguments: self.arguments.into_inner(),
+            fault_sites: self.fault_sites.into_inner(),
+            phases: self.phases.into_inner(),
+        }
+    }
+}

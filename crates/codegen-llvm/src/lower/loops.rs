@@ -1,0 +1,172 @@
+//! Loops over axes: plain ones, and those in vectors with what is left over.
+
+use inkwell::IntPredicate;
+use kiln_kernel::{AxisId, Extent};
+
+use super::context::Lowering;
+use super::scope::{Coordinate, Form, Scope, Vectors};
+use super::tile::{Tail, Tile};
+use crate::emit::{Elem, Value};
+use crate::error::LlvmError;
+
+/// Extents up to this are unrolled where they are the innermost of a reduction.
+const UNROLL_LIMIT: i64 = 5;
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// The number of points of an axis, as a scalar.
+    ///
+    /// The extents of axes may differ between rows only where a schedule without rows is used.
+    pub(super) fn extent(
+        &self,
+        scope: &Scope<'ctx>,
+        axis: AxisId,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        match self.kernel.axis(axis).extent {
+            Extent::Size(size) => Ok(self.dim(size)),
+            Extent::Clamped { value, bound } => {
+                let value = self.value(scope, value, Coordinate::default(), Form::First)?;
+                Ok(emit.smin(emit.smax(value, emit.i64(0)), self.dim(bound)))
+            }
+        }
+    }
+
+    /// Counts from `begin` to `end` by `step`, carrying values.
+    pub(super) fn counted(
+        &self,
+        begin: Value<'ctx>,
+        end: Value<'ctx>,
+        step: Value<'ctx>,
+        initial: &[Value<'ctx>],
+        body: impl FnOnce(Value<'ctx>, &[Value<'ctx>]) -> Result<Vec<Value<'ctx>>, LlvmError>,
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let mut failed = None;
+        let results = self
+            .emit
+            .for_range(begin, end, step, initial, |counter, carried| {
+                body(counter, carried).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    carried.to_vec()
+                })
+            });
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(results),
+        }
+    }
+
+    /// Runs the body for every index of an axis, carrying values; short constant axes are unrolled if asked for.
+    pub(super) fn along(
+        &self,
+        scope: &Scope<'ctx>,
+        axis: AxisId,
+        unroll: bool,
+        initial: &[Value<'ctx>],
+        mut body: impl FnMut(&Scope<'ctx>, &[Value<'ctx>]) -> Result<Vec<Value<'ctx>>, LlvmError>,
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        if let Some(extent) = self.bound(axis).as_constant()
+            && matches!(self.kernel.axis(axis).extent, Extent::Size(_))
+            && (extent == 1 || (unroll && extent <= UNROLL_LIMIT))
+        {
+            let mut carried = initial.to_vec();
+            for index in 0..extent {
+                carried = body(&scope.with_axis(axis, emit.i64(index)), &carried)?;
+            }
+            return Ok(carried);
+        }
+        let extent = self.extent(scope, axis)?;
+        self.counted(
+            emit.i64(0),
+            extent,
+            emit.i64(1),
+            initial,
+            |index, carried| body(&scope.with_axis(axis, index), carried),
+        )
+    }
+
+    /// Runs the body for the indices `begin..end` of an axis in vectors of a tile: full sets of vectors, single
+    /// vectors, and what is left. `begin` is a multiple of the lanes. `values(vectors, carried)` adapts what is
+    /// carried to another number of vectors before each of the three parts.
+    pub(super) fn in_vectors(
+        &self,
+        scope: &Scope<'ctx>,
+        axis: AxisId,
+        tile: &Tile,
+        (begin, end): (Value<'ctx>, Value<'ctx>),
+        block: Option<u32>,
+        body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let set = tile.lanes * tile.vectors;
+        let vectors = |base: Value<'ctx>, count: u32, mask: Option<Value<'ctx>>| Vectors {
+            axis,
+            lanes: tile.lanes,
+            count,
+            base,
+            mask,
+            block: block
+                .filter(|&block| count * tile.lanes == block)
+                .map(|block| (emit.udiv(base, emit.i64(i64::from(block))), block)),
+        };
+        let mut begin = begin;
+        let length = emit.isub(end, begin);
+        if tile.vectors > 1 {
+            let whole = self.multiple_below(length, set);
+            let middle = emit.iadd(begin, whole);
+            self.counted(begin, middle, emit.i64(i64::from(set)), &[], |base, _| {
+                body(&scope.with_vectors(vectors(base, tile.vectors, None)))?;
+                Ok(Vec::new())
+            })?;
+            begin = middle;
+        }
+        let rest = emit.isub(end, begin);
+        let whole = self.multiple_below(rest, tile.lanes);
+        let middle = emit.iadd(begin, whole);
+        self.counted(
+            begin,
+            middle,
+            emit.i64(i64::from(tile.lanes)),
+            &[],
+            |base, _| {
+                body(&scope.with_vectors(vectors(base, 1, None)))?;
+                Ok(Vec::new())
+            },
+        )?;
+        match tile.tail {
+            Tail::Scalar => {
+                self.counted(middle, end, emit.i64(1), &[], |index, _| {
+                    body(&scope.with_axis(axis, index))?;
+                    Ok(Vec::new())
+                })?;
+            }
+            Tail::Masked => {
+                let mut result = Ok(());
+                emit.when(emit.icmp(IntPredicate::SLT, middle, end), || {
+                    let mask = self.mask_below(emit.isub(end, middle), tile.lanes);
+                    result = body(&scope.with_vectors(vectors(middle, 1, Some(mask))));
+                });
+                result?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest multiple of a power of two that is not above a length, which is not negative.
+    pub(super) fn multiple_below(&self, length: Value<'ctx>, of: u32) -> Value<'ctx> {
+        let emit = &self.emit;
+        if of.is_power_of_two() {
+            return emit.and(length, emit.i64(-i64::from(of)));
+        }
+        let of = emit.i64(i64::from(of));
+        emit.imul(emit.udiv(length, of), of)
+    }
+
+    /// Which lanes are below a count.
+    pub(super) fn mask_below(&self, count: Value<'ctx>, lanes: u32) -> Value<'ctx> {
+        let emit = &self.emit;
+        let count = emit.trunc_int(count, Elem::I32);
+        let numbers = emit.lane_numbers(Elem::I32, lanes);
+        emit.icmp(IntPredicate::ULT, numbers, emit.splat(count, lanes))
+    }
+}

@@ -1,0 +1,32 @@
+//! From a kernel to functions of a module: the loops, what is computed in them, and what is loaded and stored.
+//!
+//! One nest serves every schedule. It runs over the outer points of a kernel as a [`Tile`] says: some points of one
+//! outer axis at once (*rows*, sharing what does not depend on them), and vectors along one axis, outer or inner. Without
+//! rows and vectors it is plain loops, which compile any verified kernel.
+//!
+//! - `depend`: which axes a node depends on, and how an index moves along one.
+//! - `launch`: the numbers that the code is given, and the sites that can fault.
+//! - `context`: the kernel, the function being written and its parameters.
+//! - `scope`: where in the nest we are; `expression`, `access`: values and memory there.
+//! - `stage`, `reduce`, `carry`, `store`: the items of a kernel. `nest`: the loops over outer points.
+
+mod access;
+mod carry;
+mod context;
+mod depend;
+mod expression;
+mod identity;
+mod item;
+mod launch;
+mod loops;
+mod nest;
+mod packed;
+mod reduce;
+mod scope;
+mod tile;
+
+pub(crate) use context::strides_of;
+pub(crate) use depend::Dependence;
+pub(crate) use launch::LaunchBuilder;
+pub(crate) use nest::{Nest, emit_nest, is_serial, units};
+pub(crate) use tile::{Tail, Tile, VectorAxis};

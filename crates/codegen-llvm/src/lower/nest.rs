@@ -1,0 +1,229 @@
+//! The loops over outer points, shared out as tasks.
+//!
+//! The parallel outer axes are cut into *units*: a row tile, a chunk of the vectors' axis, and one point of each other
+//! axis. Neighbouring units differ in their rows first, so that they read the same columns. A task is a run of units.
+
+use inkwell::IntPredicate;
+use kiln_kernel::{AxisId, Item, PackSpec, Phase, Quantity, VerifiedKernel};
+
+use super::context::Lowering;
+use super::depend::Dependence;
+use super::launch::LaunchBuilder;
+use super::scope::{Rows, Scope};
+use super::tile::{Tile, VectorAxis};
+use crate::emit::Value;
+use crate::error::LlvmError;
+use crate::module::ModuleBuilder;
+
+/// How a kernel's points are shared out.
+#[derive(Clone, Debug)]
+pub(crate) struct Nest {
+    pub(crate) tile: Tile,
+    /// Elements of an outer vector axis per unit; a multiple of the tile's.
+    pub(crate) chunk: u32,
+    /// Units per task.
+    pub(crate) units_per_task: Quantity,
+    /// Row counts for what is left over of the rows, largest first; the last one is 1.
+    pub(crate) edge_rows: Vec<u32>,
+}
+
+/// Writes the function of a phase that does all of a kernel.
+pub(crate) fn emit_nest(
+    module: &ModuleBuilder<'_>,
+    kernel: &VerifiedKernel,
+    nest: &Nest,
+    packs: &[PackSpec],
+    launch: &LaunchBuilder,
+    entry: &str,
+) -> Result<(), LlvmError> {
+    let dependence = Dependence::of(kernel);
+    let (emit, parameters) = module.phase(entry);
+    let lowering = Lowering::new(kernel, &dependence, launch, packs, emit, parameters);
+    let units = lowering.nest(nest)?;
+    lowering.emit.return_none();
+    launch.phase(Phase {
+        entry: entry.to_owned(),
+        tasks: units.ceil_div(nest.units_per_task.clone()),
+        scratch: lowering.scratch_bytes(),
+    });
+    Ok(())
+}
+
+/// The number of units that a nest cuts a kernel's points into.
+pub(crate) fn units(kernel: &VerifiedKernel, nest: &Nest) -> Quantity {
+    let mut units = Quantity::constant(1);
+    for &axis in kernel.outer() {
+        let size = Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound());
+        let pieces = match (nest.tile.rows, nest.tile.vector) {
+            (Some((rows, count)), _) if rows == axis => {
+                size.ceil_div(Quantity::constant(i64::from(count)))
+            }
+            (_, VectorAxis::Outer(vector)) if vector == axis => {
+                size.ceil_div(Quantity::constant(i64::from(nest.chunk)))
+            }
+            _ if is_serial(kernel, axis) => continue,
+            _ => size,
+        };
+        units = units * pieces;
+    }
+    units
+}
+
+/// Whether points of an outer axis must run one after the other.
+pub(crate) fn is_serial(kernel: &VerifiedKernel, axis: AxisId) -> bool {
+    kernel
+        .info()
+        .stores
+        .iter()
+        .any(|store| store.serial.contains(&axis))
+}
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    fn nest(&self, nest: &Nest) -> Result<Quantity, LlvmError> {
+        let emit = &self.emit;
+        let units = units(self.kernel, nest);
+        let per_task = self.quantity(&nest.units_per_task);
+        let begin = emit.imul(self.parameters.first, per_task);
+        let end = emit.imul(self.parameters.last, per_task);
+        let end = emit.smin(end, self.quantity(&units));
+        self.counted(begin, end, emit.i64(1), &[], |unit, _| {
+            self.unit(nest, unit)?;
+            Ok(Vec::new())
+        })?;
+        Ok(units)
+    }
+
+    /// One unit: finds out which, then does it.
+    fn unit(&self, nest: &Nest, unit: Value<'ctx>) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let mut rest = unit;
+        let mut scope = Scope::default();
+        let split = |rest: &mut Value<'ctx>, pieces: Quantity| {
+            if pieces.as_constant() == Some(1) {
+                return emit.i64(0);
+            }
+            let pieces = self.quantity(&pieces);
+            let index = emit.urem(*rest, pieces);
+            *rest = emit.udiv(*rest, pieces);
+            index
+        };
+        let row_tile = nest.tile.rows.map(|(axis, count)| {
+            let count = Quantity::constant(i64::from(count));
+            split(&mut rest, self.bound(axis).ceil_div(count))
+        });
+        let column = match nest.tile.vector {
+            VectorAxis::Outer(axis) => {
+                let chunk = Quantity::constant(i64::from(nest.chunk));
+                Some((axis, split(&mut rest, self.bound(axis).ceil_div(chunk))))
+            }
+            _ => None,
+        };
+        let is_tiled = |axis: AxisId| {
+            nest.tile.rows.is_some_and(|(rows, _)| rows == axis)
+                || column.is_some_and(|(vectors, _)| vectors == axis)
+        };
+        let others: Vec<AxisId> = self
+            .kernel
+            .outer()
+            .iter()
+            .copied()
+            .filter(|&axis| !is_tiled(axis))
+            .collect();
+        for &axis in others.iter().rev() {
+            if !is_serial(self.kernel, axis) {
+                let index = split(&mut rest, self.bound(axis));
+                scope = scope.with_axis(axis, index);
+            }
+        }
+        let serial: Vec<AxisId> = others
+            .into_iter()
+            .filter(|&axis| is_serial(self.kernel, axis))
+            .collect();
+        self.over(&scope, &serial, Vec::new(), &mut |scope, _| {
+            self.rows(nest, scope, row_tile, column)?;
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+
+    /// The rows of a unit: a full tile, or what is left over in smaller ones.
+    fn rows(
+        &self,
+        nest: &Nest,
+        scope: &Scope<'ctx>,
+        row_tile: Option<Value<'ctx>>,
+        column: Option<(AxisId, Value<'ctx>)>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let (Some((axis, count)), Some(row_tile)) = (nest.tile.rows, row_tile) else {
+            return self.columns(nest, scope, column);
+        };
+        let base = emit.imul(row_tile, emit.i64(i64::from(count)));
+        let end = emit.iadd(base, emit.i64(i64::from(count)));
+        let size = self.quantity(&self.bound(axis));
+        let rows = |base, count, block| Rows {
+            axis,
+            count,
+            base,
+            block,
+        };
+        let (mut full, mut edge) = (Ok(()), Ok(()));
+        emit.branch(
+            emit.icmp(IntPredicate::SLE, end, size),
+            || {
+                let scope = scope.with_rows(rows(base, count, Some((row_tile, count))));
+                full = self.columns(nest, &scope, column);
+                Vec::new()
+            },
+            || {
+                edge = (|| {
+                    let mut begin = base;
+                    for &count in &nest.edge_rows {
+                        let left = emit.isub(size, begin);
+                        let whole = self.multiple_below(left, count);
+                        let middle = emit.iadd(begin, whole);
+                        let step = emit.i64(i64::from(count));
+                        self.counted(begin, middle, step, &[], |base, _| {
+                            let scope = scope.with_rows(rows(base, count, None));
+                            self.columns(nest, &scope, column)?;
+                            Ok(Vec::new())
+                        })?;
+                        begin = middle;
+                    }
+                    Ok(())
+                })();
+                Vec::new()
+            },
+        );
+        full.and(edge)
+    }
+
+    /// The columns of a unit.
+    fn columns(
+        &self,
+        nest: &Nest,
+        scope: &Scope<'ctx>,
+        column: Option<(AxisId, Value<'ctx>)>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let Some((axis, chunk)) = column else {
+            return self.items(&mut scope.clone(), &nest.tile, self.kernel.items());
+        };
+        let length = emit.i64(i64::from(nest.chunk));
+        let begin = emit.imul(chunk, length);
+        let end = emit.smin(emit.iadd(begin, length), self.quantity(&self.bound(axis)));
+        let block = self.column_block();
+        let items: &[Item] = self.kernel.items();
+        self.in_vectors(scope, axis, &nest.tile, (begin, end), block, &mut |scope| {
+            self.items(&mut scope.clone(), &nest.tile, items)
+        })
+    }
+
+    /// The block in which constants are packed along the vectors, if they are.
+    fn column_block(&self) -> Option<u32> {
+        self.packs.iter().find_map(|pack| match pack.axes.last() {
+            Some(kiln_kernel::PackAxis::Inner { block, .. }) => u32::try_from(*block).ok(),
+            _ => None,
+        })
+    }
+}

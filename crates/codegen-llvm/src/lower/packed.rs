@@ -1,0 +1,108 @@
+//! Addresses in constants that are laid out anew.
+//!
+//! Rows that start at a multiple of the packing block differ by their number within it alone, so one address and
+//! fixed distances serve the whole tile.
+
+use kiln_kernel::{BufferId, Node, NodeId, PackAxis, PackSpec, Quantity};
+
+use super::access::Address;
+use super::context::Lowering;
+use super::scope::{Coordinate, Form, Scope};
+use crate::emit::Value;
+use crate::error::LlvmError;
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// The address of an element of a packed constant. Lanes are consecutive if the vectors' axis is the innermost of
+    /// the packed array, whose block is a multiple of the lanes.
+    pub(super) fn packed_address(
+        &self,
+        scope: &Scope<'ctx>,
+        buffer: BufferId,
+        pack: &PackSpec,
+        indices: &[NodeId],
+        at: Coordinate,
+        form: Form,
+    ) -> Result<Address<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        let data = self.kernel.buffer(buffer);
+        let size = |axis: usize| match data.shape.get(axis) {
+            Some(&size) => Quantity::of(self.kernel.dims(), size),
+            None => unreachable!("packing names axes of the buffer"),
+        };
+        let mut stride = Quantity::constant(1);
+        let mut element = emit.i64(0);
+        let mut fixed = 0_i64;
+        let mut consecutive = false;
+        for (position, pack_axis) in pack.axes.iter().enumerate().rev() {
+            let (axis, extent) = match *pack_axis {
+                PackAxis::Whole(axis) => (axis, size(axis)),
+                PackAxis::Outer { axis, block } => {
+                    (axis, size(axis).ceil_div(Quantity::constant(block as i64)))
+                }
+                PackAxis::Inner { axis, block } => (axis, Quantity::constant(block as i64)),
+            };
+            let Some(&node) = indices.get(axis) else {
+                unreachable!("packing names axes of the buffer")
+            };
+            let innermost = position + 1 == pack.axes.len();
+            consecutive |= innermost && self.varies(scope, node);
+            let known = self.known_block(scope, node, at);
+            let index = match (*pack_axis, known) {
+                (PackAxis::Inner { block, .. }, Some((_, inside, known))) if block == known => {
+                    fixed = match stride.as_constant() {
+                        Some(stride) => fixed + inside * stride,
+                        None => unreachable!("what is inside a block is the innermost axis"),
+                    };
+                    stride = stride * extent;
+                    continue;
+                }
+                (PackAxis::Outer { block, .. }, Some((outer, _, known))) if block == known => outer,
+                (PackAxis::Whole(_), _) => self.value(scope, node, at, Form::First)?,
+                (PackAxis::Outer { block, .. }, _) => {
+                    let index = self.value(scope, node, at, Form::First)?;
+                    emit.udiv(index, emit.i64(block as i64))
+                }
+                (PackAxis::Inner { block, .. }, _) => {
+                    let index = self.value(scope, node, at, Form::First)?;
+                    emit.urem(index, emit.i64(block as i64))
+                }
+            };
+            element = emit.iadd(element, emit.imul(index, self.quantity(&stride)));
+            stride = stride * extent;
+        }
+        let mut pointer = emit.element(self.base(buffer), data.dtype, element);
+        if fixed != 0 {
+            pointer = emit.element(pointer, data.dtype, emit.i64(fixed));
+        }
+        let wide = form == Form::Lanes && indices.iter().any(|&index| self.varies(scope, index));
+        Ok(match (wide, consecutive) {
+            (false, _) => Address::Same(pointer),
+            (true, true) => Address::Consecutive(pointer),
+            (true, false) => {
+                return Err(LlvmError::Unsupported {
+                    what: format!("a packed layout of %{} that vectors cut across", data.name),
+                });
+            }
+        })
+    }
+
+    /// For an index that is just the rows' or the vectors' axis: the block it is in, where in it, and its size.
+    fn known_block(
+        &self,
+        scope: &Scope<'ctx>,
+        node: NodeId,
+        at: Coordinate,
+    ) -> Option<(Value<'ctx>, i64, usize)> {
+        let Node::Axis(axis) = self.kernel.node(node) else {
+            return None;
+        };
+        if let Some(rows) = scope.rows.filter(|rows| rows.axis == *axis) {
+            let (outer, block) = rows.block?;
+            return Some((outer, i64::from(at.row), block as usize));
+        }
+        let vectors = scope.vectors.filter(|vectors| vectors.axis == *axis)?;
+        let (outer, block) = vectors.block?;
+        let inside = i64::from(at.vector) * i64::from(vectors.lanes);
+        Some((outer, inside, block as usize))
+    }
+}

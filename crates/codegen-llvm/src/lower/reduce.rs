@@ -1,0 +1,416 @@
+//! Reductions: accumulators in registers, one per point of the tile, and several along a reduced axis in vectors.
+
+use kiln_kernel::{AxisId, Node, NodeId, Reduction};
+use kiln_scalar::ScalarOp;
+use kiln_tensor::DType;
+
+use inkwell::IntPredicate;
+
+use super::context::Lowering;
+use super::identity::identity;
+use super::scope::{Coordinate, Form, Scope, Vectors};
+use super::tile::{Tail, Tile};
+use crate::emit::{Value, lanes};
+use crate::error::LlvmError;
+use crate::scalar_ops;
+
+/// A reduction to perform.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reduce<'a> {
+    pub(super) reduction: Reduction,
+    pub(super) axes: &'a [AxisId],
+    pub(super) accumulator: DType,
+    pub(super) value: NodeId,
+}
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// Reduces at each of the given points of the tile, the lanes of the vectors in use apart.
+    pub(super) fn reduce(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        points: &[Coordinate],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let initial = self.initial(scope, reduce, points.len());
+        let results = self.reduce_axes(scope, reduce, reduce.axes, points, initial)?;
+        Ok(self.finished(reduce, results, points.len()))
+    }
+
+    /// Reduces at each of the given points with vectors along one of the reduced axes; not for arg-reductions.
+    pub(super) fn reduce_in_vectors(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        vector_axis: AxisId,
+        tile: &Tile,
+        points: &[Coordinate],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        let others: Vec<AxisId> = reduce
+            .axes
+            .iter()
+            .copied()
+            .filter(|&axis| axis != vector_axis)
+            .collect();
+        // As many accumulators as the tile has vectors, so that additions need not wait for each other.
+        let start = self.literal(identity(reduce.reduction, reduce.accumulator));
+        let wide = emit.splat(start, tile.lanes);
+        let per_point = tile.vectors as usize;
+        let initial = vec![wide; points.len() * per_point];
+        let mut scalars = vec![start; points.len()];
+        let wides = self.over(scope, &others, initial, &mut |scope, carried| {
+            let extent = self.extent(scope, vector_axis)?;
+            let set = tile.lanes * tile.vectors;
+            let vectors = |base, count, mask| Vectors {
+                axis: vector_axis,
+                lanes: tile.lanes,
+                count,
+                base,
+                mask,
+                block: None,
+            };
+            let whole = self.multiple_below(extent, set);
+            let step = emit.i64(i64::from(set));
+            let mut carried = carried.to_vec();
+            if tile.vectors > 1 {
+                carried = self.counted(emit.i64(0), whole, step, &carried, |base, carried| {
+                    let inner = scope.with_vectors(vectors(base, tile.vectors, None));
+                    let points = points.iter().flat_map(|point| {
+                        (0..tile.vectors).map(|vector| Coordinate {
+                            row: point.row,
+                            vector,
+                        })
+                    });
+                    self.accumulate(&inner, reduce, &points.collect::<Vec<_>>(), carried)
+                })?;
+            }
+            let begin = if tile.vectors > 1 { whole } else { emit.i64(0) };
+            let rest = self.multiple_below(emit.isub(extent, begin), tile.lanes);
+            let middle = emit.iadd(begin, rest);
+            let firsts: Vec<Coordinate> = points
+                .iter()
+                .map(|point| Coordinate {
+                    row: point.row,
+                    vector: 0,
+                })
+                .collect();
+            let step = emit.i64(i64::from(tile.lanes));
+            let first_of = |carried: &[Value<'ctx>]| -> Vec<Value<'ctx>> {
+                carried.iter().step_by(per_point).copied().collect()
+            };
+            let put_back = |carried: &mut [Value<'ctx>], firsts: Vec<Value<'ctx>>| {
+                for (slot, value) in carried.iter_mut().step_by(per_point).zip(firsts) {
+                    *slot = value;
+                }
+            };
+            let singles =
+                self.counted(begin, middle, step, &first_of(&carried), |base, carried| {
+                    let inner = scope.with_vectors(vectors(base, 1, None));
+                    self.accumulate(&inner, reduce, &firsts, carried)
+                })?;
+            put_back(&mut carried, singles);
+            if tile.tail == Tail::Masked {
+                let firsts_now = first_of(&carried);
+                let mut failed = None;
+                let is_left = emit.icmp(IntPredicate::SLT, middle, extent);
+                let last = emit.branch(
+                    is_left,
+                    || {
+                        let mask = self.mask_below(emit.isub(extent, middle), tile.lanes);
+                        let inner = scope.with_vectors(vectors(middle, 1, Some(mask)));
+                        self.accumulate(&inner, reduce, &firsts, &firsts_now)
+                            .unwrap_or_else(|error| {
+                                failed = Some(error);
+                                firsts_now.clone()
+                            })
+                    },
+                    || firsts_now.clone(),
+                );
+                if let Some(error) = failed {
+                    return Err(error);
+                }
+                put_back(&mut carried, last);
+            }
+            Ok(carried)
+        })?;
+        if tile.tail == Tail::Scalar {
+            scalars = self.over(scope, &others, scalars, &mut |scope, carried| {
+                let extent = self.extent(scope, vector_axis)?;
+                let begin = if tile.vectors > 1 {
+                    let whole = self.multiple_below(extent, tile.lanes * tile.vectors);
+                    let rest = self.multiple_below(emit.isub(extent, whole), tile.lanes);
+                    emit.iadd(whole, rest)
+                } else {
+                    self.multiple_below(extent, tile.lanes)
+                };
+                self.counted(begin, extent, emit.i64(1), carried, |index, carried| {
+                    let inner = scope.with_axis(vector_axis, index);
+                    self.accumulate(&inner, reduce, points, carried)
+                })
+            })?;
+        }
+        let mut results = Vec::with_capacity(points.len());
+        for (wides, scalar) in wides.chunks(per_point).zip(scalars) {
+            let mut joined: Option<Value<'ctx>> = None;
+            for &wide in wides {
+                joined = Some(match joined {
+                    Some(so_far) => {
+                        self.join(reduce.reduction, reduce.accumulator, so_far, wide)?
+                    }
+                    None => wide,
+                });
+            }
+            let Some(joined) = joined else {
+                unreachable!("a tile has at least one vector")
+            };
+            let across = self.across(reduce, joined)?;
+            results.push(if tile.tail == Tail::Scalar {
+                self.join(reduce.reduction, reduce.accumulator, across, scalar)?
+            } else {
+                across
+            });
+        }
+        Ok(results)
+    }
+
+    /// Joins the lanes of a vector, halves at a time.
+    fn across(&self, reduce: &Reduce<'_>, vector: Value<'ctx>) -> Result<Value<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        let mut vector = vector;
+        while lanes(vector) > 1 {
+            let half = lanes(vector) / 2;
+            let (low, high) = if half == 1 {
+                (emit.extract(vector, 0), emit.extract(vector, 1))
+            } else {
+                let low: Vec<u32> = (0..half).collect();
+                let high: Vec<u32> = (half..2 * half).collect();
+                (
+                    emit.shuffle(vector, vector, &low),
+                    emit.shuffle(vector, vector, &high),
+                )
+            };
+            vector = self.join(reduce.reduction, reduce.accumulator, low, high)?;
+        }
+        Ok(vector)
+    }
+
+    fn initial(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        n_points: usize,
+    ) -> Vec<Value<'ctx>> {
+        let widened = |value| {
+            if self.varies_outside(scope, reduce) {
+                self.widened(scope, value)
+            } else {
+                value
+            }
+        };
+        if reduce.reduction.is_arg() {
+            // The best values, then their indices; none yet.
+            let value = self.zero(self.kernel.dtype(reduce.value));
+            let mut initial = vec![widened(value); n_points];
+            initial.extend(vec![widened(self.emit.i64(-1)); n_points]);
+            return initial;
+        }
+        let start = self.literal(identity(reduce.reduction, reduce.accumulator));
+        vec![widened(start); n_points]
+    }
+
+    /// Whether what is reduced differs between the lanes of the vectors in use.
+    fn varies_outside(&self, scope: &Scope<'ctx>, reduce: &Reduce<'_>) -> bool {
+        self.varies(scope, reduce.value)
+    }
+
+    fn finished(
+        &self,
+        reduce: &Reduce<'_>,
+        results: Vec<Value<'ctx>>,
+        n_points: usize,
+    ) -> Vec<Value<'ctx>> {
+        if !reduce.reduction.is_arg() {
+            return results;
+        }
+        let emit = &self.emit;
+        let indices = results.into_iter().skip(n_points);
+        indices
+            .map(|index| emit.smax(index, emit.int(index, 0)))
+            .collect()
+    }
+
+    fn reduce_axes(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        axes: &[AxisId],
+        points: &[Coordinate],
+        carried: Vec<Value<'ctx>>,
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        self.over(scope, axes, carried, &mut |scope, carried| {
+            self.accumulate(scope, reduce, points, carried)
+        })
+    }
+
+    /// Loops over axes, outermost first, carrying values; the innermost is unrolled if it is short.
+    pub(super) fn over(
+        &self,
+        scope: &Scope<'ctx>,
+        axes: &[AxisId],
+        carried: Vec<Value<'ctx>>,
+        body: &mut dyn FnMut(&Scope<'ctx>, &[Value<'ctx>]) -> Result<Vec<Value<'ctx>>, LlvmError>,
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        match axes {
+            [] => body(scope, &carried),
+            // As deep as a reduction has axes.
+            [axis, inner @ ..] => self.along(
+                scope,
+                *axis,
+                inner.is_empty(),
+                &carried,
+                |scope, carried| self.over(scope, inner, carried.to_vec(), body),
+            ),
+        }
+    }
+
+    /// One more value into each accumulator.
+    fn accumulate(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        points: &[Coordinate],
+        carried: &[Value<'ctx>],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        if reduce.reduction.is_arg() {
+            return self.accumulate_arg(scope, reduce, points, carried);
+        }
+        let mask = scope.vectors.and_then(|vectors| vectors.mask);
+        let mut results = Vec::with_capacity(carried.len());
+        for (&point, &accumulator) in points.iter().zip(carried) {
+            let fused = self.multiply_add(scope, reduce, point, accumulator)?;
+            let result = match fused {
+                Some(result) => result,
+                None => {
+                    let value = self.value(scope, reduce.value, point, Form::Lanes)?;
+                    let value = if lanes(accumulator) > 1 {
+                        self.widened(scope, value)
+                    } else {
+                        value
+                    };
+                    let value =
+                        self.cast(value, self.kernel.dtype(reduce.value), reduce.accumulator)?;
+                    let joined =
+                        self.join(reduce.reduction, reduce.accumulator, accumulator, value)?;
+                    if reduce.accumulator.is_float() {
+                        emit.contracted(joined)
+                    } else {
+                        joined
+                    }
+                }
+            };
+            // Lanes out of range leave the accumulator as it was.
+            results.push(match mask {
+                Some(mask) if lanes(result) == lanes(mask) => {
+                    emit.select(mask, result, accumulator)
+                }
+                _ => result,
+            });
+        }
+        Ok(results)
+    }
+
+    /// A sum of float products as multiply-adds.
+    fn multiply_add(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        point: Coordinate,
+        accumulator: Value<'ctx>,
+    ) -> Result<Option<Value<'ctx>>, LlvmError> {
+        let float = matches!(reduce.accumulator, DType::F32 | DType::F64)
+            && self.kernel.dtype(reduce.value) == reduce.accumulator;
+        let Node::Apply {
+            op: ScalarOp::Mul,
+            operands,
+        } = self.kernel.node(reduce.value)
+        else {
+            return Ok(None);
+        };
+        let (&[left, right], true, true) = (
+            operands.as_slice(),
+            float && reduce.reduction == Reduction::Add,
+            self.level().has_fma(),
+        ) else {
+            return Ok(None);
+        };
+        let left = self.value(scope, left, point, Form::Lanes)?;
+        let right = self.value(scope, right, point, Form::Lanes)?;
+        let widened = |value| {
+            if lanes(accumulator) > 1 {
+                self.widened(scope, value)
+            } else {
+                value
+            }
+        };
+        Ok(Some(self.emit.fma(
+            widened(left),
+            widened(right),
+            accumulator,
+        )))
+    }
+
+    fn accumulate_arg(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        points: &[Coordinate],
+        carried: &[Value<'ctx>],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        let &[axis] = reduce.axes else {
+            unreachable!("the verifier accepts arg-reductions over one axis")
+        };
+        let Some(here) = scope.axis(axis) else {
+            unreachable!("the reduced axis is being looped over")
+        };
+        let dtype = self.kernel.dtype(reduce.value);
+        let (values, indices) = carried.split_at(points.len());
+        let (mut best_values, mut best_indices) = (Vec::new(), Vec::new());
+        for ((&point, &best), &index) in points.iter().zip(values).zip(indices) {
+            let value = self.value(scope, reduce.value, point, Form::Lanes)?;
+            let wide = lanes(index) > 1;
+            let value = if wide {
+                self.widened(scope, value)
+            } else {
+                value
+            };
+            let here = if wide {
+                emit.splat(here, lanes(index))
+            } else {
+                here
+            };
+            let none_yet = emit.icmp(IntPredicate::SLT, index, emit.int(index, 0));
+            let better = self.is_better(reduce.reduction, dtype, value, best)?;
+            let take = emit.or(none_yet, better);
+            best_values.push(emit.select(take, value, best));
+            best_indices.push(emit.select(take, here, index));
+        }
+        best_values.extend(best_indices);
+        Ok(best_values)
+    }
+
+    /// A conversion, for vectors and scalars alike.
+    pub(super) fn cast(
+        &self,
+        value: Value<'ctx>,
+        from: DType,
+        to: DType,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        if from == to {
+            return Ok(value);
+        }
+        let outcome = scalar_ops::emit(&self.emit, ScalarOp::Cast(to), &[from], &[value])?;
+        Ok(outcome.value)
+    }
+}

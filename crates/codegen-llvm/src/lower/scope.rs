@@ -1,0 +1,129 @@
+//! Where in the nest code is being written: the axes bound so far, the tile, and what is already computed.
+//!
+//! A scope inside a loop starts as a copy of the one around it, so that values computed outside are used inside and
+//! never the other way round: whatever a scope remembers dominates the code written with it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use kiln_kernel::{AxisId, NodeId, Quantity, StageId};
+
+use crate::emit::Value;
+
+/// A point of the tile: which row, and which vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Coordinate {
+    pub(crate) row: u32,
+    pub(crate) vector: u32,
+}
+
+/// Which of a vector's elements are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// All of them, as a vector; what is the same in all of them stays a scalar.
+    Lanes,
+    /// The first, as a scalar.
+    First,
+}
+
+/// Points of an outer axis computed together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows<'ctx> {
+    pub(crate) axis: AxisId,
+    pub(crate) count: u32,
+    /// The first index.
+    pub(crate) base: Value<'ctx>,
+    /// `base` divided by the block that constants are packed in, and the block.
+    pub(crate) block: Option<(Value<'ctx>, u32)>,
+}
+
+/// Vectors along an axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vectors<'ctx> {
+    pub(crate) axis: AxisId,
+    pub(crate) lanes: u32,
+    pub(crate) count: u32,
+    /// The first index.
+    pub(crate) base: Value<'ctx>,
+    /// Which lanes are in range, if not all; only with a single vector.
+    pub(crate) mask: Option<Value<'ctx>>,
+    /// `base` divided by the block that constants are packed in, and the block.
+    pub(crate) block: Option<(Value<'ctx>, u32)>,
+}
+
+/// Where a stage's local is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place<'ctx> {
+    /// A scalar local, in registers: per point of the tile that it depends on.
+    Registers(HashMap<Coordinate, Value<'ctx>>),
+    /// In memory: per row that it depends on, the address, and elements from one index to the next per axis.
+    Memory {
+        rows: Vec<Value<'ctx>>,
+        strides: Vec<Quantity>,
+    },
+}
+
+/// Which value of a stage is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Moment {
+    Now,
+    Previous,
+    Last,
+}
+
+/// A position in the nest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope<'ctx> {
+    axes: HashMap<AxisId, Value<'ctx>>,
+    pub(crate) rows: Option<Rows<'ctx>>,
+    pub(crate) vectors: Option<Vectors<'ctx>>,
+    places: HashMap<(StageId, Moment), Place<'ctx>>,
+    pub(crate) known: RefCell<HashMap<(NodeId, Coordinate, Form), Value<'ctx>>>,
+}
+
+impl<'ctx> Scope<'ctx> {
+    /// The same with an axis bound to an index.
+    pub(crate) fn with_axis(&self, axis: AxisId, index: Value<'ctx>) -> Self {
+        let mut scope = self.clone();
+        scope.axes.insert(axis, index);
+        scope
+    }
+
+    /// The same with rows.
+    pub(crate) fn with_rows(&self, rows: Rows<'ctx>) -> Self {
+        let mut scope = self.clone();
+        scope.rows = Some(rows);
+        scope
+    }
+
+    /// The same with vectors.
+    pub(crate) fn with_vectors(&self, vectors: Vectors<'ctx>) -> Self {
+        let mut scope = self.clone();
+        scope.vectors = Some(vectors);
+        scope
+    }
+
+    /// The index an axis is bound to, rows and vectors apart.
+    pub(crate) fn axis(&self, axis: AxisId) -> Option<Value<'ctx>> {
+        self.axes.get(&axis).copied()
+    }
+
+    /// Says where a stage's local is from here on.
+    pub(crate) fn place(&mut self, stage: StageId, moment: Moment, place: Place<'ctx>) {
+        self.places.insert((stage, moment), place);
+    }
+
+    /// Where a stage's local is.
+    pub(crate) fn placed(&self, stage: StageId, moment: Moment) -> Option<&Place<'ctx>> {
+        self.places.get(&(stage, moment))
+    }
+
+    /// The points of the tile, rows outermost.
+    pub(crate) fn coordinates(&self) -> Vec<Coordinate> {
+        let rows = self.rows.map_or(1, |rows| rows.count);
+        let vectors = self.vectors.map_or(1, |vectors| vectors.count);
+        (0..rows)
+            .flat_map(|row| (0..vectors).map(move |vector| Coordinate { row, vector }))
+            .collect()
+    }
+}

@@ -1,0 +1,157 @@
+//! What a kernel reads and writes, how each access moves along an axis, and what that costs.
+
+use kiln_kernel::{AxisId, Item, Node, NodeId, Quantity, StageOperation, Store, VerifiedKernel};
+use smallvec::SmallVec;
+
+use crate::lower::Dependence;
+
+/// One load, local or store of a kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// By how many elements it moves from one index to the next, per axis of the kernel; `None` where it jumps.
+    steps: Vec<(AxisId, Option<Quantity>)>,
+    /// How many reduced axes it is inside of.
+    pub(crate) depth: u32,
+    /// The inner axes of its item.
+    pub(crate) axes: SmallVec<[AxisId; 4]>,
+}
+
+impl Access {
+    /// How it moves along an axis: 0 if not at all.
+    pub(crate) fn step(&self, axis: AxisId) -> Option<Quantity> {
+        match self.steps.iter().find(|(other, _)| *other == axis) {
+            Some((_, step)) => step.clone(),
+            None => Some(Quantity::constant(0)),
+        }
+    }
+
+    pub(crate) fn depends(&self, axis: AxisId) -> bool {
+        self.steps.iter().any(|(other, _)| *other == axis)
+    }
+
+    /// Cost per element of reading or writing along an axis in vectors of some lanes.
+    pub(crate) fn cost_along(&self, axis: AxisId, lanes: u32) -> f64 {
+        match self.step(axis).map(|step| step.as_constant()) {
+            Some(Some(0 | 1)) => 1.0 / f64::from(lanes),
+            Some(_) => 1.5,
+            None => 3.0,
+        }
+    }
+
+    /// How much it counts: what stands inside a reduction runs more often.
+    pub(crate) fn weight(&self) -> f64 {
+        f64::from(8_u32.saturating_pow(self.depth.min(3)))
+    }
+}
+
+/// Every access of a kernel, with what it is inside of.
+pub(crate) fn accesses(kernel: &VerifiedKernel, dependence: &Dependence) -> Vec<Access> {
+    let mut found = Vec::new();
+    for item in kernel.items() {
+        let items = match item {
+            Item::Carry(carry) => carry.items.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        for item in items {
+            match item {
+                Item::Stage(stage) => {
+                    let stage = kernel.stage(*stage);
+                    let mut axes: SmallVec<[AxisId; 4]> = stage.axes.iter().copied().collect();
+                    let mut depth = u32::from(!axes.is_empty());
+                    if let StageOperation::Reduce { axes: reduced, .. } = &stage.operation {
+                        axes.extend(reduced.iter().copied());
+                        depth += 1;
+                    }
+                    collect(kernel, dependence, &[stage.value], depth, &axes, &mut found);
+                }
+                Item::Store(store) => {
+                    let axes: SmallVec<[AxisId; 4]> = store.axes.iter().copied().collect();
+                    let depth = u32::from(!axes.is_empty());
+                    let mut nodes = store.indices.to_vec();
+                    nodes.push(store.value);
+                    collect(kernel, dependence, &nodes, depth, &axes, &mut found);
+                    found.push(of_store(kernel, dependence, store, depth, &axes));
+                }
+                Item::Carry(_) => {}
+            }
+        }
+    }
+    found
+}
+
+fn collect(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    nodes: &[NodeId],
+    depth: u32,
+    axes: &SmallVec<[AxisId; 4]>,
+    found: &mut Vec<Access>,
+) {
+    let mut pending = nodes.to_vec();
+    let mut seen = std::collections::HashSet::new();
+    while let Some(node) = pending.pop() {
+        if !seen.insert(node) {
+            continue;
+        }
+        kernel
+            .node(node)
+            .for_each_operand(&mut |operand| pending.push(operand));
+        if let Node::Load(load) = kernel.node(node) {
+            let strides = strides(kernel, load.buffer);
+            found.push(Access {
+                steps: steps(kernel, dependence, &load.indices, &strides),
+                depth,
+                axes: axes.clone(),
+            });
+        }
+    }
+}
+
+fn of_store(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    store: &Store,
+    depth: u32,
+    axes: &SmallVec<[AxisId; 4]>,
+) -> Access {
+    let strides = strides(kernel, store.buffer);
+    Access {
+        steps: steps(kernel, dependence, &store.indices, &strides),
+        depth,
+        axes: axes.clone(),
+    }
+}
+
+fn steps(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    indices: &[NodeId],
+    strides: &[Quantity],
+) -> Vec<(AxisId, Option<Quantity>)> {
+    let depends = |axis: AxisId| indices.iter().any(|&index| dependence.depends(index, axis));
+    kernel
+        .axes()
+        .keys()
+        .filter(|&axis| depends(axis))
+        .map(|axis| {
+            let mut sum = Some(Quantity::constant(0));
+            for (&index, stride) in indices.iter().zip(strides) {
+                let step = dependence.step_along(kernel, index, axis);
+                sum = sum
+                    .zip(step)
+                    .map(|(sum, step)| sum + stride.clone() * Quantity::constant(step));
+            }
+            (axis, sum)
+        })
+        .collect()
+}
+
+fn strides(kernel: &VerifiedKernel, id: kiln_kernel::BufferId) -> Vec<Quantity> {
+    crate::lower::strides_of(kernel, id)
+}
+
+/// A first estimate of a call at the kernel's hints, from the work it does.
+pub(super) fn nanoseconds(kernel: &VerifiedKernel, scalar: bool) -> f64 {
+    let work = crate::schedule::work::of_kernel(kernel);
+    if scalar { work } else { work / 8.0 }
+}

@@ -1,0 +1,58 @@
+//! Which tile suits a kernel: the schedules, by class, and their text form.
+//!
+//! A [`Schedule`] names a class's file and carries the numbers of its [`Plan`]; code is generated from the plan alone, so
+//! what a schedule's text says is what was compiled. Axes are named by their position among the outer axes.
+
+mod cost;
+mod fallback;
+mod pack;
+mod plan;
+mod rows;
+mod scan;
+mod tiled;
+pub(crate) mod work;
+
+use kiln_kernel::{Candidate, Class, FALLBACK_SCHEDULE, Schedule, VerifiedKernel};
+
+pub(crate) use plan::Plan;
+
+use crate::error::LlvmError;
+use crate::target::IsaLevel;
+
+/// The schedules for a kernel, best first; the last one is the fallback.
+pub(crate) fn candidates(kernel: &VerifiedKernel, level: IsaLevel) -> Vec<Candidate> {
+    let mut plans = Vec::new();
+    let class = kernel.classification().class;
+    match class {
+        Class::Scan => plans.push(scan::plan(kernel, level)),
+        _ if scan::is_serial(kernel) => plans.push(scan::plan(kernel, level)),
+        _ => plans.extend(tiled::plan(kernel, level)),
+    }
+    let mut candidates: Vec<Candidate> = plans
+        .into_iter()
+        .map(|plan| candidate(kernel, plan.to_schedule(class.as_word())))
+        .collect();
+    candidates.push(candidate(
+        kernel,
+        fallback::plan().to_schedule(FALLBACK_SCHEDULE),
+    ));
+    candidates
+}
+
+fn candidate(kernel: &VerifiedKernel, schedule: Schedule) -> Candidate {
+    let cost = cost::nanoseconds(kernel, schedule.is_fallback());
+    Candidate {
+        schedule,
+        predicate: Vec::new(),
+        layouts: Vec::new(),
+        cost,
+    }
+}
+
+/// The plan that a schedule stands for.
+///
+/// # Errors
+/// If the schedule is not one of this backend's for this kernel.
+pub(crate) fn plan_of(kernel: &VerifiedKernel, schedule: &Schedule) -> Result<Plan, LlvmError> {
+    Plan::from_schedule(kernel, schedule)
+}

@@ -1,0 +1,65 @@
+//! Which constants a tile wants laid out anew: those that are indexed by its rows or its vectors' axis.
+
+use kiln_kernel::{AxisId, BufferId, Node, PackAxis, PackSpec, Role, VerifiedKernel};
+
+use crate::lower::{Tile, VectorAxis};
+
+/// How each such constant is packed: blocks of rows, or of vectors, innermost.
+pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
+    let mut wishes: Vec<(AxisId, u32)> = tile.rows.into_iter().collect();
+    if let VectorAxis::Outer(axis) = tile.vector {
+        wishes.push((axis, tile.lanes * tile.vectors));
+    }
+    let mut specs = Vec::new();
+    for (id, buffer) in kernel.buffers() {
+        if buffer.role != Role::Const || buffer.rank() < 2 {
+            continue;
+        }
+        for &(tiled, block) in &wishes {
+            if let Some(axis) = indexed_by(kernel, id, tiled) {
+                let block = block as usize;
+                let mut axes = vec![PackAxis::Outer { axis, block }];
+                axes.extend(
+                    (0..buffer.rank())
+                        .filter(|&other| other != axis)
+                        .map(PackAxis::Whole),
+                );
+                axes.push(PackAxis::Inner { axis, block });
+                specs.push(PackSpec {
+                    buffer: id.as_u32() as usize,
+                    axes,
+                });
+                break;
+            }
+        }
+    }
+    specs
+}
+
+/// The axis of a buffer at which every load has exactly this axis of the kernel as its index, and nowhere else.
+fn indexed_by(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> Option<usize> {
+    let dependence = crate::lower::Dependence::of(kernel);
+    let mut found = None;
+    for data in kernel.nodes().values() {
+        let Node::Load(load) = &data.node else {
+            continue;
+        };
+        if load.buffer != buffer {
+            continue;
+        }
+        let mut here = None;
+        for (position, &index) in load.indices.iter().enumerate() {
+            match kernel.node(index) {
+                Node::Axis(other) if *other == axis && here.is_none() => here = Some(position),
+                _ if dependence.depends(index, axis) => return None,
+                _ => {}
+            }
+        }
+        let here = here?;
+        if found.is_some_and(|found| found != here) {
+            return None;
+        }
+        found = Some(here);
+    }
+    found
+}

@@ -1,0 +1,108 @@
+//! A plan: what a schedule's numbers mean for one kernel.
+
+use kiln_kernel::{AxisId, PackSpec, Schedule, VerifiedKernel};
+
+use super::pack;
+use crate::error::LlvmError;
+use crate::lower::{Tail, Tile, VectorAxis};
+
+/// A tile, how points are shared out, and how constants are packed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) tile: Tile,
+    /// Elements of an outer vector axis per unit of work.
+    pub(crate) chunk: u32,
+    /// Whether constants are packed for the tile.
+    pub(crate) pack: bool,
+}
+
+impl Plan {
+    pub(crate) fn packs(&self, kernel: &VerifiedKernel) -> Vec<PackSpec> {
+        if self.pack {
+            pack::specs(kernel, &self.tile)
+        } else {
+            Vec::new()
+        }
+    }
+
+    pub(super) fn to_schedule(&self, name: &str) -> Schedule {
+        let tile = &self.tile;
+        let mut schedule = Schedule::new(name);
+        if tile.lanes > 1 {
+            schedule = schedule
+                .with("lanes", i64::from(tile.lanes))
+                .with("vectors", i64::from(tile.vectors))
+                .with("masked", i64::from(tile.tail == Tail::Masked));
+        }
+        if let Some((axis, count)) = tile.rows {
+            schedule = schedule
+                .with("rows", i64::from(count))
+                .with("row_axis", i64::from(axis.as_u32()));
+        }
+        if let VectorAxis::Outer(axis) = tile.vector {
+            schedule = schedule
+                .with("vector_axis", i64::from(axis.as_u32()))
+                .with("chunk", i64::from(self.chunk));
+        }
+        if self.pack {
+            schedule = schedule.with("pack", 1);
+        }
+        schedule
+    }
+
+    pub(super) fn from_schedule(
+        kernel: &VerifiedKernel,
+        schedule: &Schedule,
+    ) -> Result<Plan, LlvmError> {
+        let refused = || LlvmError::Schedule {
+            schedule: schedule.to_string(),
+        };
+        let number = |name: &str, default: u32, limit: u32| match schedule.get(name) {
+            None => Ok(default),
+            Some(value) => u32::try_from(value)
+                .ok()
+                .filter(|value| (1..=limit).contains(value))
+                .ok_or_else(refused),
+        };
+        let axis = |name: &str| match schedule.get(name) {
+            None => Ok(None),
+            Some(position) => kernel
+                .outer()
+                .iter()
+                .copied()
+                .find(|axis: &AxisId| i64::from(axis.as_u32()) == position)
+                .map(Some)
+                .ok_or_else(refused),
+        };
+        let lanes = number("lanes", 1, 64)?;
+        let vectors = number("vectors", 1, 8)?;
+        let rows = match axis("row_axis")? {
+            Some(axis) => Some((axis, number("rows", 1, 32)?)),
+            None => None,
+        };
+        let vector = match axis("vector_axis")? {
+            Some(axis) => VectorAxis::Outer(axis),
+            None if lanes > 1 => VectorAxis::Inner,
+            None => VectorAxis::None,
+        };
+        let chunk = number("chunk", lanes * vectors, 1 << 24)?;
+        if !lanes.is_power_of_two() || !chunk.is_multiple_of(lanes * vectors) {
+            return Err(refused());
+        }
+        Ok(Plan {
+            tile: Tile {
+                rows,
+                vector,
+                lanes,
+                vectors,
+                tail: if schedule.get("masked") == Some(1) {
+                    Tail::Masked
+                } else {
+                    Tail::Scalar
+                },
+            },
+            chunk,
+            pack: schedule.get("pack") == Some(1),
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! The shape of a register tile: how many lanes, vectors and rows fit the registers of a level.
+
+use kiln_kernel::{AxisId, Node, VerifiedKernel};
+use kiln_tensor::DType;
+
+use super::cost::Access;
+use crate::lower::Tail;
+use crate::target::IsaLevel;
+
+/// Elements per vector: as many of the widest float (or the widest loaded element) as a register holds.
+pub(super) fn lanes(kernel: &VerifiedKernel, level: IsaLevel) -> u32 {
+    let mut widest = 32;
+    for data in kernel.nodes().values() {
+        let is_data = !matches!(data.node, Node::Axis(_) | Node::Size(_) | Node::Literal(_));
+        if is_data && (data.dtype == DType::F64) {
+            widest = 64;
+        }
+    }
+    level.lanes(widest)
+}
+
+/// How a level treats what fills no vector: masks where loads and stores of the kernel's elements have them.
+pub(super) fn tail(kernel: &VerifiedKernel, level: IsaLevel) -> Tail {
+    let wide = |bits: u32| {
+        kernel
+            .buffers()
+            .values()
+            .all(|buffer| buffer.dtype.bits() >= bits)
+    };
+    match level {
+        IsaLevel::Avx512 => Tail::Masked,
+        IsaLevel::Avx2Fma if wide(32) => Tail::Masked,
+        _ => Tail::Scalar,
+    }
+}
+
+/// Rows and vectors of a contraction's tile: accumulators, the vectors and one broadcast fit the registers.
+pub(super) fn contraction_shape(level: IsaLevel) -> (u32, u32) {
+    match level {
+        IsaLevel::Avx512 => (12, 2),
+        IsaLevel::Avx2Fma => (6, 2),
+        IsaLevel::Neon => (8, 2),
+        _ => (4, 2),
+    }
+}
+
+/// Of at most `limit` rows the number that wastes least of an axis of `size` points.
+pub(super) fn fitting(limit: u32, size: Option<i64>) -> u32 {
+    let Some(size) = size
+        .and_then(|size| u32::try_from(size).ok())
+        .filter(|&size| size > 0)
+    else {
+        return limit;
+    };
+    let waste = |rows: u32| size.div_ceil(rows) * rows - size;
+    // Fewer rows share less: a row given up must save more than it costs.
+    (limit.div_ceil(2)..=limit)
+        .rev()
+        .min_by_key(|&rows| (waste(rows) * 100 / size, u32::MAX - rows))
+        .map_or(limit, |rows| rows.min(size))
+}
+
+/// The outer axis along which most of the loads in reductions stay the same while the result does not.
+pub(super) fn row_axis(
+    kernel: &VerifiedKernel,
+    accesses: &[Access],
+    vector: Option<AxisId>,
+    allowed: &dyn Fn(AxisId) -> bool,
+) -> Option<AxisId> {
+    let mut best: Option<(i64, AxisId)> = None;
+    for &axis in kernel.outer() {
+        if Some(axis) == vector || !allowed(axis) {
+            continue;
+        }
+        let mut shared = 0;
+        let mut own = 0;
+        for access in accesses.iter().filter(|access| access.depth > 0) {
+            let weight = if vector.is_none_or(|vector| access.depends(vector)) {
+                4
+            } else {
+                1
+            };
+            if access.depends(axis) {
+                own += 1;
+            } else {
+                shared += weight;
+            }
+        }
+        // Where nothing moves along the axis every load is shared, and yet nothing is computed but copies.
+        if shared > 1 && own > 0 && best.is_none_or(|(so_far, _)| shared >= so_far) {
+            best = Some((shared, axis));
+        }
+    }
+    best.map(|(_, axis)| axis)
+}

@@ -1,0 +1,143 @@
+//! Maps, rows, contractions, windows and attention: one tile, chosen by how the kernel's accesses move.
+//!
+//! Vectors run along an outer axis (all items at once) or along inner ones (each item for itself), whichever makes the
+//! accesses cheaper. Where loads inside reductions are shared between the points of another outer axis, rows of it are
+//! computed together.
+
+use kiln_kernel::{AxisId, Extent, Item, StageOperation, VerifiedKernel};
+
+use super::cost::{Access, accesses};
+use super::plan::Plan;
+use super::rows::{contraction_shape, fitting, lanes, row_axis, tail};
+use crate::lower::{Dependence, Tile, VectorAxis};
+use crate::target::IsaLevel;
+
+/// Elements of an outer vector axis that one unit of a kernel without reductions covers.
+const MAP_CHUNK: u32 = 4096;
+
+pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
+    let dependence = Dependence::of(kernel);
+    let accesses = accesses(kernel, &dependence);
+    let lanes = lanes(kernel, level);
+    if lanes < 2 {
+        return None;
+    }
+    let inner = inner_cost(kernel, &accesses, lanes);
+    let mut vector = VectorAxis::Inner;
+    let mut best = inner;
+    for &axis in kernel.outer() {
+        if !outer_vectors_allowed(kernel, &dependence, axis) {
+            continue;
+        }
+        let cost = outer_cost(kernel, &accesses, axis, lanes);
+        // Equal costs go to the innermost axis.
+        if cost <= best {
+            (vector, best) = (VectorAxis::Outer(axis), cost);
+        }
+    }
+    let has_reduction = kernel
+        .stages()
+        .values()
+        .any(|stage| matches!(stage.operation, StageOperation::Reduce { .. }));
+    let vector_axis = match vector {
+        VectorAxis::Outer(axis) => Some(axis),
+        _ => None,
+    };
+    let rows = if has_reduction {
+        let allowed = |axis| rows_allowed(kernel, &dependence, axis);
+        row_axis(kernel, &accesses, vector_axis, &allowed)
+    } else {
+        None
+    };
+    let (row_limit, vectors) = contraction_shape(level);
+    let is_product = !kernel.classification().contractions.is_empty();
+    let row_limit = if is_product { row_limit } else { 4 };
+    let size = |axis: AxisId| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
+    let rows = rows
+        .map(|axis| (axis, fitting(row_limit, size(axis))))
+        .filter(|&(_, count)| count > 1);
+    let vectors = match (vector_axis.and_then(size), has_reduction) {
+        (Some(size), _) if size <= i64::from(lanes) => 1,
+        (_, false) => 4,
+        _ if rows.is_none() => 4,
+        _ => vectors,
+    };
+    let tile = Tile {
+        rows,
+        vector,
+        lanes,
+        vectors,
+        tail: tail(kernel, level),
+    };
+    let set = lanes * vectors;
+    let chunk = if has_reduction {
+        set
+    } else {
+        MAP_CHUNK.next_multiple_of(set)
+    };
+    let mut plan = Plan {
+        tile,
+        chunk,
+        pack: true,
+    };
+    plan.pack = !plan.packs(kernel).is_empty();
+    Some(plan)
+}
+
+/// What the accesses cost when each item has vectors along an inner axis of its own.
+fn inner_cost(kernel: &VerifiedKernel, accesses: &[Access], lanes: u32) -> f64 {
+    accesses
+        .iter()
+        .map(|access| {
+            let along = access
+                .axes
+                .iter()
+                .map(|&axis| access.cost_along(axis, lanes) * waste(kernel, axis, lanes))
+                .fold(1.0, f64::min);
+            access.weight() * along
+        })
+        .sum()
+}
+
+/// What the accesses cost when vectors run along one outer axis.
+fn outer_cost(kernel: &VerifiedKernel, accesses: &[Access], axis: AxisId, lanes: u32) -> f64 {
+    accesses
+        .iter()
+        .map(|access| access.weight() * access.cost_along(axis, lanes) * waste(kernel, axis, lanes))
+        .sum()
+}
+
+/// By how much lanes that are masked off make each element dearer.
+fn waste(kernel: &VerifiedKernel, axis: AxisId, lanes: u32) -> f64 {
+    match kernel.dims().as_constant(kernel.axis(axis).extent.bound()) {
+        Some(size) if size > 0 => {
+            let lanes = i64::from(lanes);
+            let used = size
+                .checked_add(lanes - 1)
+                .map_or(size, |size| size / lanes * lanes);
+            used as f64 / size as f64
+        }
+        _ => 1.0,
+    }
+}
+
+/// Vectors along an outer axis need locals that fit registers, and loops as long in every lane.
+fn outer_vectors_allowed(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) -> bool {
+    let arrays = kernel
+        .stages()
+        .iter()
+        .all(|(id, stage)| stage.axes.is_empty() || !dependence.stage_depends(id, axis));
+    arrays && rows_allowed(kernel, dependence, axis)
+}
+
+/// Rows need loops as long in every row.
+fn rows_allowed(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) -> bool {
+    let even = kernel.axes().values().all(|other| match other.extent {
+        Extent::Size(_) => true,
+        Extent::Clamped { value, .. } => !dependence.depends(value, axis),
+    });
+    even && !kernel
+        .items()
+        .iter()
+        .any(|item| matches!(item, Item::Carry(_)))
+}
