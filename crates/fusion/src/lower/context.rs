@@ -92,9 +92,11 @@ pub(super) struct Lowering<'a> {
     pub(super) findings: Findings,
     /// The outer axes, and the steps of the open carry block.
     pub(super) ambient: BTreeSet<AxisId>,
-    /// The axis of the open carry block.
-    pub(super) clock: Option<AxisId>,
+    /// The axis of the open carry block, and whether it runs backwards.
+    pub(super) clock: Option<(AxisId, bool)>,
     pub(super) stages: HashMap<StageKey, StageId>,
+    /// Stages of the carry block that are not defined yet.
+    pub(super) declared: HashMap<StageKey, StageId>,
     pub(super) stage_axes: HashMap<(StageKey, usize), AxisId>,
     /// Which reduction made an axis, and which of its axes it is.
     pub(super) axis_owners: HashMap<AxisId, (ValueId, usize)>,
@@ -146,6 +148,7 @@ impl<'a> Lowering<'a> {
             ambient: BTreeSet::new(),
             clock: None,
             stages: HashMap::new(),
+            declared: HashMap::new(),
             stage_axes: HashMap::new(),
             axis_owners: HashMap::new(),
             buffers: HashMap::new(),
@@ -160,34 +163,36 @@ impl<'a> Lowering<'a> {
 
     /// An element of a value, in the dtype that its dtype is computed in.
     pub(super) fn demand(&mut self, value: ValueId, indices: Nodes) -> Result<NodeId, LowerError> {
-        let root = Demand {
-            value,
-            indices,
-            guard: GuardId::NONE,
-        };
-        let mut pending = vec![root.clone()];
-        while let Some(demand) = pending.last() {
-            if self.memo.contains_key(demand) {
-                pending.pop();
-                continue;
-            }
-            let demand = demand.clone();
+        self.drive(&mut |this| this.get(value, indices.clone(), GuardId::NONE))
+    }
+
+    /// Runs `root`, and whatever it waits for, until it is done.
+    pub(super) fn drive<T>(
+        &mut self,
+        root: &mut dyn FnMut(&mut Self) -> Step<T>,
+    ) -> Result<T, LowerError> {
+        let mut pending: Vec<Demand> = Vec::new();
+        loop {
             self.check_limits()?;
-            match self.answer(&demand) {
-                Ok(node) => {
-                    self.memo.insert(demand, node);
-                    pending.pop();
-                }
-                Err(Halt::Pending) => match self.wanted.take() {
-                    Some(wanted) => pending.push(wanted),
-                    None => unreachable!("a lowering that waits says for what"),
+            let halt = match pending.last().cloned() {
+                None => match root(self) {
+                    Ok(done) => return Ok(done),
+                    Err(halt) => halt,
                 },
-                Err(Halt::Error(error)) => return Err(error),
+                Some(demand) => match self.answer(&demand) {
+                    Ok(node) => {
+                        self.memo.insert(demand, node);
+                        pending.pop();
+                        continue;
+                    }
+                    Err(halt) => halt,
+                },
+            };
+            match (halt, self.wanted.take()) {
+                (Halt::Error(error), _) => return Err(error),
+                (Halt::Pending, Some(wanted)) => pending.push(wanted),
+                (Halt::Pending, None) => unreachable!("a lowering that waits says for what"),
             }
-        }
-        match self.memo.get(&root) {
-            Some(&node) => Ok(node),
-            None => unreachable!("the root is answered last"),
         }
     }
 

@@ -5,6 +5,7 @@ use kiln_kernel::NodeId;
 
 use super::LowerError;
 use super::context::{Demand, Halt, Lowering, Step};
+use super::cumulate::Cumulate;
 
 impl Lowering<'_> {
     /// The element that a demand asks for, as an expression over the operands of the op that gives the value.
@@ -45,6 +46,43 @@ impl Lowering<'_> {
                 keep_dims,
                 last,
             } => self.arg_reduce(data, *extremum, *axis, *keep_dims, *last, demand),
+            Op::Cumulate {
+                function,
+                axis,
+                exclusive,
+                reverse,
+            } => {
+                let cumulate = Cumulate {
+                    function: *function,
+                    axis: *axis,
+                    exclusive: *exclusive,
+                    reverse: *reverse,
+                };
+                self.cumulate(data, cumulate, demand)
+            }
+
+            Op::Conv {
+                window,
+                groups,
+                out,
+            } => self.conv(data, window, *groups, *out, demand),
+            Op::ConvTranspose { window, groups, .. } => {
+                self.conv_transpose(data, window, *groups, demand)
+            }
+            Op::Pool {
+                function,
+                size,
+                window,
+            } => self.pool(data, *function, size, window, demand),
+            Op::Resize(resize) => self.resize(data, resize, demand),
+
+            Op::Gather { axis } => self.gather(data, *axis, demand),
+            Op::GatherElements { axis } => self.gather_elements(data, *axis, demand),
+            Op::GatherNd { batch_axes } => self.gather_nd(id, data, *batch_axes, demand),
+            Op::ScatterElements { .. } | Op::ScatterNd { .. } => Err(LowerError::Scatter {
+                value: demand.value,
+            }
+            .into()),
             _ => Err(unsupported(
                 id,
                 data,

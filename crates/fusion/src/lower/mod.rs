@@ -30,8 +30,18 @@ mod reshape;
 mod slice;
 mod sources;
 
+mod gather;
+mod scatter;
+
 mod contraction;
+mod cumulate;
 mod reduction;
+
+mod conv_transpose;
+mod pool;
+mod resize;
+mod resize_taps;
+mod window;
 
 pub use error::LowerError;
 

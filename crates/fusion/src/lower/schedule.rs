@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use kiln_ir::{Graph, OpId, ValueId};
+use kiln_ir::{Graph, Op, OpId, ValueId};
 use kiln_kernel::{AxisId, NodeId, Nodes, Role};
 use kiln_symbolic_shape::DimId;
 
@@ -22,6 +22,8 @@ enum Leaf {
     Outer,
     /// An inner axis of the store.
     Inner,
+    /// The steps of a carry block, and whether backwards.
+    Steps(bool),
 }
 
 /// An output, its axes as the parts that they are computed in.
@@ -47,6 +49,13 @@ pub(super) fn lower_region(
         sizes: Sizes::of_region(graph, region)?,
         splits: Splits::default(),
     };
+    if let &[value] = region.outputs
+        && let Some(&id) = producers.get(&value)
+        && let data = graph.op(id)
+        && matches!(data.op, Op::ScatterElements { .. } | Op::ScatterNd { .. })
+    {
+        return run.lowering().scatter(value, id, data);
+    }
     let mut outputs = Vec::new();
     for &value in region.outputs {
         if !producers.contains_key(&value) {
@@ -94,7 +103,14 @@ impl Runs<'_> {
                     continue;
                 }
             }
+            let alone = self.region.outputs.len() == 1;
             for (axis, at, part) in places {
+                if let Some((clock, reverse)) = findings.clock
+                    && clock == axis
+                    && alone
+                {
+                    axes[at][part].1 = Leaf::Steps(reverse);
+                }
                 if findings
                     .stages
                     .iter()
@@ -181,7 +197,7 @@ impl Runs<'_> {
             let mut wanted = common.iter().copied().peekable();
             let mut axes = output.axes.clone();
             for (size, leaf) in axes.iter_mut().flatten() {
-                if *leaf == Leaf::Inner || self.is_one(*size) {
+                if *leaf != Leaf::Outer || self.is_one(*size) {
                     continue;
                 }
                 if wanted.next_if(|&common| is_equal(common, *size)).is_none() {
@@ -253,6 +269,13 @@ impl Runs<'_> {
                         Leaf::Outer => outer
                             .next()
                             .unwrap_or_else(|| unreachable!("outer axes were matched")),
+                        Leaf::Steps(reverse) => {
+                            let axis = lowering.new_axis("t", size);
+                            lowering.ambient.insert(axis);
+                            lowering.clock = Some((axis, reverse));
+                            lowering.b.begin_carry(axis, reverse);
+                            lowering.b.index(axis)
+                        }
                         Leaf::Inner => {
                             let axis = lowering.new_axis("e", size);
                             inner.push(axis);
@@ -272,12 +295,16 @@ impl Runs<'_> {
             let element = lowering.b.cast(element, dtype);
             lowering.b.store(inner, buffer, indices, element);
         }
+        if lowering.clock.is_some() {
+            lowering.b.end_carry();
+        }
         lowering.into_kernel()
     }
 }
 
 impl Lowering<'_> {
-    fn outer_axis(&mut self, size: DimId) -> AxisId {
+    /// An axis outside of everything.
+    pub(super) fn outer_axis(&mut self, size: DimId) -> AxisId {
         let name = format!("i{}", self.b.kernel().outer().len());
         let axis = self.b.outer(name, size);
         self.ambient.insert(axis);
@@ -290,7 +317,8 @@ impl Lowering<'_> {
         self.sizes
     }
 
-    fn into_kernel(self) -> Result<LoweredKernel, LowerError> {
+    /// The kernel as built so far.
+    pub(super) fn into_kernel(self) -> Result<LoweredKernel, LowerError> {
         let Self {
             graph,
             b,

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use kiln_ir::ValueId;
-use kiln_kernel::{Axes, AxisId, Extent, Node, NodeId, Nodes, Stage, StageOperation};
-use kiln_scalar::{ScalarOp, Signature};
+use kiln_kernel::{Axes, AxisId, Extent, Node, NodeId, Nodes, Stage, StageId, StageOperation};
+use kiln_scalar::{ScalarOp, ScalarValue, Signature};
 use kiln_symbolic_shape::DimId;
 use smallvec::SmallVec;
 
@@ -21,6 +21,8 @@ use super::index::Parts;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StageKey {
     value: ValueId,
+    /// Which of the value's stages.
+    part: usize,
     parts: SmallVec<[(usize, Place); 6]>,
     guard: GuardId,
 }
@@ -52,7 +54,17 @@ impl Lowering<'_> {
         demand: &Demand,
         body: &mut dyn FnMut(&mut Self, &NewStage) -> Step<(StageOperation, NodeId)>,
     ) -> Step<NodeId> {
-        let (key, reads) = self.stage_key(demand)?;
+        self.read_stage_part(demand, 0, body)
+    }
+
+    /// The same for one of several stages that compute one value.
+    pub(super) fn read_stage_part(
+        &mut self,
+        demand: &Demand,
+        part: usize,
+        body: &mut dyn FnMut(&mut Self, &NewStage) -> Step<(StageOperation, NodeId)>,
+    ) -> Step<NodeId> {
+        let (key, reads) = self.stage_key(demand, part)?;
         let stage = match self.stages.get(&key) {
             Some(&stage) => stage,
             None => {
@@ -62,7 +74,7 @@ impl Lowering<'_> {
                 for axis in reduced_axes(&operation).iter().chain(&new.own) {
                     axes.remove(axis);
                 }
-                let name = format!("s{}", self.stages.len());
+                let name = format!("s{}", self.b.kernel().stages().len());
                 let stage = self.b.push_stage(Stage {
                     name,
                     axes: new.own,
@@ -78,6 +90,41 @@ impl Lowering<'_> {
             }
         };
         Ok(self.b.local(stage, reads))
+    }
+
+    /// A stage of the open carry block that goes on from what it held a step before, at first `start`. Also how it is
+    /// read.
+    pub(super) fn read_carried(
+        &mut self,
+        demand: &Demand,
+        start: ScalarValue,
+        body: &mut dyn FnMut(&mut Self, &NewStage, NodeId) -> Step<NodeId>,
+    ) -> Step<(StageId, Nodes)> {
+        let (key, reads) = self.stage_key(demand, 0)?;
+        if let Some(&stage) = self.stages.get(&key) {
+            return Ok((stage, reads));
+        }
+        let new = self.new_stage(key);
+        let stage = match self.declared.get(&new.key) {
+            Some(&stage) => stage,
+            None => {
+                let start = self.b.literal(start);
+                let name = format!("s{}", self.b.kernel().stages().len());
+                let stage = self.b.declare_stage(name, new.own.iter().copied(), start);
+                self.declared.insert(new.key.clone(), stage);
+                stage
+            }
+        };
+        let own: Nodes = new.own.iter().map(|&axis| self.b.index(axis)).collect();
+        let before = self.b.previous(stage, own);
+        // What it holds depends on the step, and on whatever its value does.
+        self.index
+            .of_stages
+            .insert(stage, self.ambient.iter().copied().collect());
+        let value = body(self, &new, before)?;
+        self.b.define_stage(stage, StageOperation::Map, value);
+        self.stages.insert(new.key, stage);
+        Ok((stage, reads))
     }
 
     /// A factor of a product that a stage sums.
@@ -100,7 +147,7 @@ impl Lowering<'_> {
         let axes = self.axes_of(plain).clone();
         let runs = reduced.iter().any(|axis| axes.contains(axis));
         let repeats = stage.own.iter().any(|axis| !axes.contains(axis));
-        if !runs || !repeats || !self.is_costly(plain) || self.stage_key(&demand).is_err() {
+        if !runs || !repeats || !self.is_costly(plain) || self.stage_key(&demand, 0).is_err() {
             return Ok(plain);
         }
         self.read_stage(&demand, &mut |this, array| {
@@ -215,7 +262,7 @@ impl Lowering<'_> {
     }
 
     /// Which stage answers a demand, and how it is read.
-    fn stage_key(&mut self, demand: &Demand) -> Result<(StageKey, Nodes), LowerError> {
+    fn stage_key(&mut self, demand: &Demand, part: usize) -> Result<(StageKey, Nodes), LowerError> {
         let shape = self.shape(demand.value)?;
         let mut parts = SmallVec::new();
         let mut reads = Nodes::new();
@@ -244,6 +291,7 @@ impl Lowering<'_> {
         Ok((
             StageKey {
                 value,
+                part,
                 parts,
                 guard,
             },

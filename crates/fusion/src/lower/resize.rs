@@ -1,0 +1,215 @@
+//! Resamplings: one element, or a weighted sum of a few. A tap of weight 0 is not read.
+//!
+//! Up to four taps are written out; more are a stage over the taps.
+
+use kiln_ir::{OpData, Resize, ResizeMode};
+use kiln_kernel::{Axes, NodeId, Nodes, Reduction, StageOperation};
+use kiln_scalar::ScalarOp;
+use kiln_symbolic_shape::DimId;
+use kiln_tensor::DType;
+
+use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::guard::GuardId;
+use super::resize_taps::{ResizedAxis, Tap};
+use super::stage::NewStage;
+
+/// As many taps are written out.
+const WRITTEN_TAPS: usize = 4;
+
+/// Which axes of a resize are sums, and of how many taps.
+type Summed = Vec<(usize, ResizedAxis, DimId)>;
+
+impl Lowering<'_> {
+    pub(super) fn resize(
+        &mut self,
+        data: &OpData,
+        resize: &Resize,
+        demand: &Demand,
+    ) -> Step<NodeId> {
+        let x = data.operands[0];
+        let (shape, result) = (self.shape(x)?, self.shape(demand.value)?);
+        let mut summed = Summed::new();
+        let mut indices = demand.indices.clone();
+        for (&axis, &scale) in resize.axes.iter().zip(&resize.scales) {
+            self.require_elements(shape[axis], &result, "elements to resample")?;
+            let resized = ResizedAxis {
+                input: shape[axis],
+                output: result[axis],
+                scale,
+            };
+            let at = demand.indices[axis];
+            if let Some(index) = self.whole_tap(resize, resized, at) {
+                indices[axis] = index;
+            } else if resize.mode == ResizeMode::Nearest {
+                indices[axis] = self.nearest_tap(resize, resized, at);
+            } else {
+                let taps = self.n_taps(resize, resized)?;
+                summed.push((axis, resized, taps));
+            }
+        }
+        if summed.is_empty() {
+            return self.get(x, indices, demand.guard);
+        }
+        let normalised = resize.exclude_outside || resize.antialias;
+        let count: Option<usize> = summed
+            .iter()
+            .map(|&(_, _, taps)| self.fixed(taps).and_then(|taps| usize::try_from(taps).ok()))
+            .product();
+        match count {
+            Some(count) if count <= WRITTEN_TAPS && !normalised => {
+                self.written_taps(data, resize, &summed, indices, demand)
+            }
+            _ => self.stage_of_taps(data, resize, &summed, demand),
+        }
+    }
+
+    /// The sum of all taps, one after another.
+    fn written_taps(
+        &mut self,
+        data: &OpData,
+        resize: &Resize,
+        summed: &Summed,
+        indices: Nodes,
+        demand: &Demand,
+    ) -> Step<NodeId> {
+        let mut choices: Vec<Vec<(usize, Tap)>> = vec![Vec::new()];
+        for &(axis, resized, taps) in summed {
+            let mut longer = Vec::new();
+            for which in 0..self.fixed(taps).unwrap_or(0) {
+                let which = self.integer(which);
+                let at = demand.indices[axis];
+                let tap = self.weighted_tap(resize, resized, at, which, taps);
+                for choice in &choices {
+                    let mut choice = choice.clone();
+                    choice.push((axis, tap));
+                    longer.push(choice);
+                }
+            }
+            choices = longer;
+        }
+        let mut sum = None;
+        for choice in choices {
+            let term = self.weighted(data, &choice, indices.clone(), demand.guard)?;
+            sum = Some(match sum {
+                None => term,
+                Some(sum) => self.b.apply(ScalarOp::Add, [sum, term]),
+            });
+        }
+        Ok(sum.unwrap_or_else(|| unreachable!("every axis has a tap")))
+    }
+
+    /// The sum as a stage, over the sum of the weights if they are to be normalised.
+    fn stage_of_taps(
+        &mut self,
+        data: &OpData,
+        resize: &Resize,
+        summed: &Summed,
+        demand: &Demand,
+    ) -> Step<NodeId> {
+        let dtype = compute_dtype(self.ty(demand.value)?.dtype);
+        let sum = self.read_stage(demand, &mut |this, stage| {
+            let mut axes = Axes::new();
+            let mut indices = stage.indices.clone();
+            for &axis in resize.axes.iter() {
+                if !summed.iter().any(|&(summed, ..)| summed == axis) {
+                    indices[axis] = this.single_tap(data, resize, axis, stage)?;
+                }
+            }
+            let taps = this.taps(resize, summed, stage, &mut axes);
+            let term = this.weighted(data, &taps, indices, stage.guard)?;
+            Ok((sum_over(axes, dtype), term))
+        })?;
+        if !resize.exclude_outside && !resize.antialias {
+            return Ok(sum);
+        }
+        let total = self.read_stage_part(demand, 1, &mut |this, stage| {
+            let mut axes = Axes::new();
+            let taps = this.taps(resize, summed, stage, &mut axes);
+            let weight = this.weight_of(&taps, dtype);
+            Ok((sum_over(axes, dtype), weight))
+        })?;
+        Ok(self.b.apply(ScalarOp::Div, [sum, total]))
+    }
+
+    fn single_tap(
+        &mut self,
+        data: &OpData,
+        resize: &Resize,
+        axis: usize,
+        stage: &NewStage,
+    ) -> Step<NodeId> {
+        let place = resize.axes.iter().position(|&resized| resized == axis);
+        let scale = place.map_or(0.0, |place| resize.scales[place]);
+        let (shape, sizes) = (self.shape(data.operands[0])?, self.dims(&resize.sizes)?);
+        let resized = ResizedAxis {
+            input: shape[axis],
+            output: place.map_or(shape[axis], |place| sizes[place]),
+            scale,
+        };
+        let at = stage.indices[axis];
+        Ok(self.whole_tap(resize, resized, at).unwrap_or(at))
+    }
+
+    fn taps(
+        &mut self,
+        resize: &Resize,
+        summed: &Summed,
+        stage: &NewStage,
+        axes: &mut Axes,
+    ) -> Vec<(usize, Tap)> {
+        let mut taps = Vec::new();
+        for (slot, &(axis, resized, count)) in summed.iter().enumerate() {
+            let made = self.whole_axis(stage, slot, count);
+            axes.push(made);
+            let which = self.b.index(made);
+            let at = stage.indices[axis];
+            taps.push((axis, self.weighted_tap(resize, resized, at, which, count)));
+        }
+        taps
+    }
+
+    /// An element times the weights of its taps; a zero where they are.
+    fn weighted(
+        &mut self,
+        data: &OpData,
+        taps: &[(usize, Tap)],
+        mut indices: Nodes,
+        guard: GuardId,
+    ) -> Step<NodeId> {
+        let x = data.operands[0];
+        let dtype = compute_dtype(self.ty(x)?.dtype);
+        let zero = self.b.literal(kiln_scalar::ScalarValue::F64(0.0));
+        let mut conditions = Vec::new();
+        for &(axis, tap) in taps {
+            indices[axis] = tap.index;
+            if let Some(weight) = tap.weight {
+                conditions.push(self.b.apply(ScalarOp::Ne, [weight, zero]));
+            }
+        }
+        let otherwise = self.zero_of(x)?;
+        let element = self.guarded(x, indices, guard, [], conditions, otherwise)?;
+        let weight = self.weight_of(taps, dtype);
+        Ok(self.b.apply(ScalarOp::Mul, [weight, element]))
+    }
+
+    /// The product of the weights of an element's taps.
+    fn weight_of(&mut self, taps: &[(usize, Tap)], dtype: DType) -> NodeId {
+        let mut product = None;
+        for weight in taps.iter().filter_map(|(_, tap)| tap.weight) {
+            product = Some(match product {
+                None => weight,
+                Some(product) => self.b.apply(ScalarOp::Mul, [product, weight]),
+            });
+        }
+        let product = product.unwrap_or_else(|| self.b.number(1.0, DType::F64));
+        self.b.cast(product, dtype)
+    }
+}
+
+fn sum_over(axes: Axes, accumulator: DType) -> StageOperation {
+    StageOperation::Reduce {
+        reduction: Reduction::Add,
+        axes,
+        accumulator,
+    }
+}

@@ -1,0 +1,160 @@
+//! Windows: where convolutions and pools read, and the convolutions.
+
+use kiln_ir::{OpData, ValueId, Window};
+use kiln_kernel::{Axes, NodeId, Nodes};
+use kiln_scalar::ScalarOp;
+use kiln_symbolic_shape::{DimId, Predicate};
+use kiln_tensor::DType;
+
+use super::LowerError;
+use super::context::{Demand, Dims, Lowering, Step, compute_dtype};
+use super::contraction::sum_of;
+use super::stage::NewStage;
+
+/// Where one window reads.
+pub(super) struct Reads {
+    /// Input positions along the spatial axes.
+    pub(super) positions: Nodes,
+    /// Positions that may lie in the padding, with the sizes within which they do not.
+    pub(super) tests: Vec<(NodeId, DimId)>,
+    /// The elements of the window.
+    pub(super) taps: Nodes,
+}
+
+impl Lowering<'_> {
+    pub(super) fn conv(
+        &mut self,
+        data: &OpData,
+        window: &Window,
+        groups: usize,
+        out: DType,
+        demand: &Demand,
+    ) -> Step<NodeId> {
+        let (x, w) = (data.operands[0], data.operands[1]);
+        let (x_shape, w_shape) = (self.shape(x)?, self.shape(w)?);
+        let groups = self.groups(groups);
+        let covered = self.b.dims_mut().mul(groups, w_shape[1])?;
+        self.require(
+            Predicate::Equal(x_shape[1], covered),
+            "as many input channels as the weights and groups have",
+        )?;
+        let per_group = self.quotient(w_shape[0], groups)?;
+        let accumulator = compute_dtype(out);
+        self.read_stage(demand, &mut |this, stage| {
+            let mut axes = Axes::new();
+            let (image, channel) = (stage.indices[0], stage.indices[1]);
+            let group = this.part_of_channel(channel, [groups, per_group], 0);
+            let within = this.reduced_axis(stage, 0, w_shape[1], &mut axes);
+            let from = this.merge(&[(group, groups), (within, w_shape[1])]);
+            let reads =
+                this.window_reads(window, &x_shape[2..], &w_shape[2..], stage, &mut axes)?;
+            let mut indices = Nodes::from_slice(&[image, from]);
+            indices.extend(reads.positions);
+            let zero = this.zero_of(x)?;
+            let element = this.guarded(x, indices, stage.guard, reads.tests, [], zero)?;
+            let mut indices = Nodes::from_slice(&[channel, within]);
+            indices.extend(reads.taps);
+            let weight = this.get(w, indices, stage.guard)?;
+            let factors = [
+                this.b.cast(element, accumulator),
+                this.b.cast(weight, accumulator),
+            ];
+            let product = this.b.apply(ScalarOp::Mul, factors);
+            Ok(sum_of(axes, product, accumulator))
+        })
+    }
+
+    /// Where a stage that asks for a result of a window reads, over new axes for the taps.
+    pub(super) fn window_reads(
+        &mut self,
+        window: &Window,
+        input: &[DimId],
+        kernel: &[DimId],
+        stage: &NewStage,
+        axes: &mut Axes,
+    ) -> Result<Reads, LowerError> {
+        let low = self.dims(&window.low)?;
+        let high = self.dims(&window.high)?;
+        let mut reads = Reads {
+            positions: Nodes::new(),
+            tests: Vec::new(),
+            taps: Nodes::new(),
+        };
+        for axis in 0..input.len() {
+            let tap = self.reduced_axis(stage, 1 + axis, kernel[axis], axes);
+            let at = stage.indices[2 + axis];
+            let stride = self.integer(window.strides[axis]);
+            let dilation = self.integer(window.dilations[axis]);
+            let before = self.b.size(low[axis]);
+            let (start, reach) = (self.mul(at, stride), self.mul(tap, dilation));
+            let reached = self.add(start, reach);
+            let position = self.sub(reached, before);
+            if self.fixed(low[axis]) != Some(0) || self.fixed(high[axis]) != Some(0) {
+                reads.tests.push((position, input[axis]));
+            }
+            reads.positions.push(position);
+            reads.taps.push(tap);
+        }
+        Ok(reads)
+    }
+
+    pub(super) fn groups(&mut self, groups: usize) -> DimId {
+        let groups = i64::try_from(groups).unwrap_or(i64::MAX);
+        self.b.dims_mut().constant(groups)
+    }
+
+    /// A size shared out evenly.
+    pub(super) fn quotient(&mut self, size: DimId, by: DimId) -> Result<DimId, LowerError> {
+        let table = self.b.dims_mut();
+        let quotient = table.floor_div(size, by)?;
+        Ok(table.simplify(quotient)?)
+    }
+
+    /// Which group a channel is in (`which` 0), or its place in the group (1); `sizes` are both sizes.
+    ///
+    /// A channel axis over several groups of several channels would rather be two axes, which is noted.
+    pub(super) fn part_of_channel(
+        &mut self,
+        channel: NodeId,
+        sizes: [DimId; 2],
+        which: usize,
+    ) -> NodeId {
+        let [outer, inner] = sizes;
+        let whole = match (self.fixed(outer), self.fixed(inner)) {
+            (Some(1), _) => Some(1),
+            (_, Some(1)) => Some(0),
+            _ => None,
+        };
+        if let Some(whole) = whole {
+            return if which == whole {
+                channel
+            } else {
+                self.integer(0)
+            };
+        }
+        let parts = self.parts_of(channel, outer);
+        if let &[(group, size), (within, _)] = parts.as_slice()
+            && self.equal(size, outer)
+        {
+            return if which == 0 { group } else { within };
+        }
+        self.note_split(channel, &sizes);
+        let inner = self.b.size(inner);
+        match which {
+            0 => self.floor_div(channel, inner),
+            _ => self.floor_mod(channel, inner),
+        }
+    }
+
+    /// A zero of the dtype that a value is computed in.
+    pub(super) fn zero_of(&mut self, value: ValueId) -> Result<NodeId, LowerError> {
+        let dtype = compute_dtype(self.ty(value)?.dtype);
+        Ok(self.b.literal(kiln_scalar::ScalarValue::zero(dtype)))
+    }
+
+    /// Integers known at compile time, as sizes.
+    pub(super) fn constants(&mut self, values: &[i64]) -> Dims {
+        let table = self.b.dims_mut();
+        values.iter().map(|&value| table.constant(value)).collect()
+    }
+}
