@@ -4,6 +4,7 @@ use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::compile::{Schedule, Target};
+use crate::pack::PackSpec;
 use crate::quantity::Quantity;
 
 /// A compiled kernel.
@@ -55,35 +56,4 @@ pub struct Phase {
     pub tasks: Quantity,
     /// Bytes of scratch per task; a worker reuses it from task to task.
     pub scratch: Quantity,
-}
-
-/// How a constant operand is laid out anew: row-major over the axes listed, with zeros where a block is not full.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct PackSpec {
-    /// The buffer, by position.
-    pub buffer: usize,
-    /// The axes of the packed array, outermost first.
-    pub axes: Vec<PackAxis>,
-}
-
-/// An axis of a packed array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PackAxis {
-    /// A whole axis of the operand.
-    Whole(usize),
-    /// The number of the block, of an axis cut into blocks.
-    Outer {
-        /// The axis of the operand.
-        axis: usize,
-        /// Elements per block.
-        block: usize,
-    },
-    /// The index within the block.
-    Inner {
-        /// The axis of the operand.
-        axis: usize,
-        /// Elements per block.
-        block: usize,
-    },
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use kiln_tensor::{DType, Tensor};
 
-use crate::artifact::{Artifact, PackSpec};
+use crate::artifact::Artifact;
 use crate::builtin::{Builtin, BuiltinOperand};
+use crate::pack::PackSpec;
 use crate::pool::TaskPool;
 
 /// A kernel that can be launched; dropped when nothing runs in it.

@@ -9,14 +9,16 @@ mod builtin;
 mod classify;
 mod compile;
 mod error;
+mod evaluate;
 mod execute;
+mod pack;
 mod pool;
 mod quantity;
 pub mod text;
 mod verified;
 mod verify;
 
-pub use artifact::{Artifact, ArtifactBuffer, PackAxis, PackSpec, Phase};
+pub use artifact::{Artifact, ArtifactBuffer, Phase};
 pub use builtin::{Builtin, BuiltinOperand};
 pub use classify::{AxisRole, Class, Classification, Contraction};
 pub use compile::{
@@ -24,6 +26,7 @@ pub use compile::{
     Listing, Schedule, Target, Unobserved,
 };
 pub use error::{KernelError, KernelErrors};
+pub use evaluate::{EvaluateError, evaluate};
 pub use execute::{
     ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel, Memory,
     MemorySlice, PhaseLaunch,
@@ -33,6 +36,7 @@ pub use form::{
     KernelBuilder, Load, LoadGuard, Node, NodeData, NodeId, Nodes, Reduction, Role, Stage, StageId,
     StageOperation, Store,
 };
+pub use pack::{PackAxis, PackError, PackSpec};
 pub use pool::{CallerOnly, Job, TaskPool};
 pub use quantity::{LaunchContext, Quantity, QuantityError};
 pub use verified::{IndexClass, KernelInfo, StoreInfo, VerifiedKernel};

@@ -1,0 +1,255 @@
+//! Laying out a constant operand anew, as a [`PackSpec`] says. Applied once per constant, not per launch.
+
+#[cfg(test)]
+mod tests;
+
+use kiln_tensor::{Tensor, TensorError};
+use serde::{Deserialize, Serialize};
+
+/// How a constant operand is laid out anew: row-major over the axes listed, with zeros where a block is not full.
+///
+/// Each axis of the operand is named once, whole, or twice, as the number of a block and the index within it.
+///
+/// ```
+/// use kiln_kernel::{PackAxis, PackSpec};
+/// use kiln_tensor::Tensor;
+///
+/// // Columns in blocks of two, the blocks outermost.
+/// let spec = PackSpec {
+///     buffer: 0,
+///     axes: vec![PackAxis::Outer { axis: 1, block: 2 }, PackAxis::Whole(0), PackAxis::Inner { axis: 1, block: 2 }],
+/// };
+/// let packed = spec.apply(&Tensor::from_slice(&[2, 3], &[1, 2, 3, 4, 5, 6])?)?;
+/// assert_eq!(packed.shape(), [2, 2, 2]);
+/// assert_eq!(packed.to_vec::<i32>()?, [1, 2, 4, 5, 3, 0, 6, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PackSpec {
+    /// The buffer, by position.
+    pub buffer: usize,
+    /// The axes of the packed array, outermost first.
+    pub axes: Vec<PackAxis>,
+}
+
+/// An axis of a packed array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PackAxis {
+    /// A whole axis of the operand.
+    Whole(usize),
+    /// The number of the block, of an axis cut into blocks.
+    Outer {
+        /// The axis of the operand.
+        axis: usize,
+        /// Elements per block.
+        block: usize,
+    },
+    /// The index within the block.
+    Inner {
+        /// The axis of the operand.
+        axis: usize,
+        /// Elements per block.
+        block: usize,
+    },
+}
+
+/// Why an operand cannot be laid out so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackError {
+    /// E0246: an axis that the operand does not have.
+    #[error("expected an axis below {rank} to pack, found {axis}")]
+    Axis {
+        /// The axis named.
+        axis: usize,
+        /// The operand's rank.
+        rank: usize,
+    },
+    /// E0247: an axis that is not there whole once, or as blocks of one size.
+    #[error(
+        "expected axis {axis} to be packed whole, or as the number of a block and the index within it, once each"
+    )]
+    Parts {
+        /// The axis.
+        axis: usize,
+    },
+    /// E0248: the packed array cannot be made.
+    #[error("cannot make the packed array: {0}")]
+    Tensor(#[from] TensorError),
+    /// E0249: the packed array does not fit the address space.
+    #[error("expected a packed array that fits in memory, found {0:?}")]
+    TooLarge(Vec<usize>),
+}
+
+impl PackError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Axis { .. } => "E0246",
+            Self::Parts { .. } => "E0247",
+            Self::Tensor(_) => "E0248",
+            Self::TooLarge(_) => "E0249",
+        }
+    }
+}
+
+/// A loop over the packed array: an axis of the operand and how far one step moves along it.
+#[derive(Clone, Copy)]
+struct Loop {
+    axis: usize,
+    extent: usize,
+    step: usize,
+}
+
+impl PackSpec {
+    /// The shape of the packed array of an operand of this shape.
+    ///
+    /// # Errors
+    /// If the specification does not fit the shape.
+    pub fn packed_shape(&self, shape: &[usize]) -> Result<Vec<usize>, PackError> {
+        Ok(self.loops(shape)?.iter().map(|part| part.extent).collect())
+    }
+
+    /// The operand, laid out anew.
+    ///
+    /// # Errors
+    /// If the specification does not fit the operand, or memory is short.
+    pub fn apply(&self, tensor: &Tensor) -> Result<Tensor, PackError> {
+        let loops = self.loops(tensor.shape())?;
+        let shape: Vec<usize> = loops.iter().map(|part| part.extent).collect();
+        let element = tensor.dtype().size_in_bytes();
+        let too_large = || PackError::TooLarge(shape.clone());
+        let n_bytes = shape
+            .iter()
+            .try_fold(element, |bytes, &extent| bytes.checked_mul(extent))
+            .ok_or_else(too_large)?;
+        let source = tensor.contiguous()?;
+        let mut packed = Vec::new();
+        packed.try_reserve_exact(n_bytes).map_err(|_| too_large())?;
+        copy(
+            source.as_bytes()?,
+            tensor.shape(),
+            &loops,
+            element,
+            &mut packed,
+        );
+        Ok(Tensor::from_bytes(tensor.dtype(), &shape, &packed)?)
+    }
+
+    fn loops(&self, shape: &[usize]) -> Result<Vec<Loop>, PackError> {
+        for axis in 0..shape.len() {
+            let mut outer = None;
+            let mut inner = None;
+            let mut whole = 0;
+            for part in &self.axes {
+                let found = match *part {
+                    PackAxis::Whole(own) if own == axis => {
+                        whole += 1;
+                        continue;
+                    }
+                    PackAxis::Outer { axis: own, block } if own == axis => outer.replace(block),
+                    PackAxis::Inner { axis: own, block } if own == axis => inner.replace(block),
+                    _ => continue,
+                };
+                if found.is_some() {
+                    return Err(PackError::Parts { axis });
+                }
+            }
+            let is_right = match (whole, outer, inner) {
+                (1, None, None) => true,
+                (0, Some(outer), Some(inner)) => outer == inner && outer > 0,
+                _ => false,
+            };
+            if !is_right {
+                return Err(PackError::Parts { axis });
+            }
+        }
+        let size = |axis: usize| {
+            shape.get(axis).copied().ok_or(PackError::Axis {
+                axis,
+                rank: shape.len(),
+            })
+        };
+        let parts = self.axes.iter().map(|part| {
+            Ok(match *part {
+                PackAxis::Whole(axis) => Loop {
+                    axis,
+                    extent: size(axis)?,
+                    step: 1,
+                },
+                PackAxis::Outer { axis, block } => Loop {
+                    axis,
+                    extent: size(axis)?.div_ceil(block),
+                    step: block,
+                },
+                PackAxis::Inner { axis, block } => {
+                    size(axis)?;
+                    Loop {
+                        axis,
+                        extent: block,
+                        step: 1,
+                    }
+                }
+            })
+        });
+        parts.collect()
+    }
+}
+
+/// Copies run by run in the packed order, a run being the innermost loop; what lies beyond the operand is zero.
+fn copy(source: &[u8], shape: &[usize], loops: &[Loop], element: usize, packed: &mut Vec<u8>) {
+    let mut strides = vec![element; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis].saturating_mul(shape[axis]);
+    }
+    if loops.iter().any(|part| part.extent == 0) {
+        return;
+    }
+    let Some((run, around)) = loops.split_last() else {
+        packed.extend_from_slice(source);
+        return;
+    };
+    let mut counters = vec![0_usize; around.len()];
+    let mut indices = vec![0_usize; shape.len()];
+    loop {
+        let is_inside = indices.iter().zip(shape).all(|(index, size)| index < size);
+        let n_inside = match is_inside {
+            true => (shape[run.axis] - indices[run.axis])
+                .div_ceil(run.step)
+                .min(run.extent),
+            false => 0,
+        };
+        let end = packed.len() + run.extent * element;
+        if n_inside > 0 {
+            let starts = indices.iter().zip(&strides);
+            let start: usize = starts.map(|(index, stride)| index * stride).sum();
+            let stride = strides[run.axis] * run.step;
+            if stride == element {
+                packed.extend_from_slice(&source[start..start + n_inside * element]);
+            } else {
+                for place in 0..n_inside {
+                    let from = start + place * stride;
+                    packed.extend_from_slice(&source[from..from + element]);
+                }
+            }
+        }
+        packed.resize(end, 0);
+        // The next run: the innermost counter around it that has not ended, and those inside that from the start.
+        let mut place = around.len();
+        loop {
+            let Some(last) = place.checked_sub(1) else {
+                return;
+            };
+            place = last;
+            let part = around[place];
+            counters[place] += 1;
+            indices[part.axis] += part.step;
+            if counters[place] < part.extent {
+                break;
+            }
+            indices[part.axis] -= part.step * part.extent;
+            counters[place] = 0;
+        }
+    }
+}
