@@ -92,6 +92,36 @@ pub fn evaluate(
     Ok(result.unwrap_or_else(|| unreachable!("an expression's result is one of its nodes")))
 }
 
+/// The value of one operation.
+///
+/// In [`Mode::Promoted`], floats of any dtype are taken as the f64 they equal, and a float result is an f64.
+///
+/// # Errors
+/// Operands that the operation does not take; a fault.
+pub fn evaluate_op(
+    op: ScalarOp,
+    operands: &[ScalarValue],
+    mode: Mode,
+) -> Result<ScalarValue, ScalarError> {
+    let stored: SmallVec<[ScalarValue; 3]> = operands
+        .iter()
+        .map(|&operand| mode.stored_value(operand))
+        .collect();
+    let dtypes: SmallVec<[DType; 3]> = stored.iter().map(|operand| operand.dtype()).collect();
+    let op = mode.stored_op(op);
+    let Some(dtype) = op.signature().result_type(&dtypes) else {
+        return Err(ScalarError::OperandTypes {
+            name: op.name(),
+            expected: op.signature().expectation(),
+            found: dtypes.to_vec(),
+        });
+    };
+    let blocks: SmallVec<[_; 3]> = stored.iter().map(ScalarValue::as_block).collect();
+    let mut value = ScalarValue::zero(dtype);
+    apply(op, &blocks, value.as_block_mut())?;
+    Ok(value)
+}
+
 /// The dtype that each node's values are stored as, for inputs of these dtypes, declared or stored.
 fn stored_types(expr: &Expr, inputs: &[DType], mode: Mode) -> Result<Vec<DType>, ScalarError> {
     expr.node_types_with(inputs, |dtype| mode.stored(dtype))

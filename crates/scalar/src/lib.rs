@@ -46,7 +46,7 @@ mod primitive;
 pub use block::{Block, BlockMut};
 pub use differentiate::differentiate;
 pub use error::{ScalarError, ScalarFault};
-pub use evaluate::{BlockEvaluator, Mode, evaluate};
+pub use evaluate::{BlockEvaluator, Mode, evaluate, evaluate_op};
 pub use expr::{Expr, ExprBuilder, Node, NodeId};
 pub use function::{Function, Parameter};
 pub use op::{ScalarOp, Signature};

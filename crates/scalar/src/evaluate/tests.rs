@@ -250,3 +250,25 @@ fn buffers_are_reused_along_a_chain() {
     let evaluator = BlockEvaluator::new(&expr, &[DType::F64], Mode::Declared).unwrap();
     assert_eq!(evaluator.buffers.len(), 3);
 }
+
+#[test]
+fn one_operation_is_the_expression_of_it() {
+    let value = evaluate_op(
+        ScalarOp::Mul,
+        &[0.1f32.into(), 3.0f32.into()],
+        Mode::Declared,
+    );
+    assert_eq!(value, Ok(ScalarValue::F32(0.3)));
+    let value = evaluate_op(
+        ScalarOp::Mul,
+        &[0.5f32.into(), 3.0f64.into()],
+        Mode::Promoted,
+    );
+    assert_eq!(value, Ok(ScalarValue::F64(1.5)));
+    let value = evaluate_op(ScalarOp::Cast(DType::F16), &[0.1f64.into()], Mode::Promoted);
+    assert_eq!(value, Ok(ScalarValue::F64(0.1)));
+    let value = evaluate_op(ScalarOp::Add, &[1i32.into(), 1i64.into()], Mode::Declared);
+    assert_eq!(value.map_err(|error| error.code()), Err("E0281"));
+    let value = evaluate_op(ScalarOp::Div, &[1i32.into(), 0i32.into()], Mode::Declared);
+    assert_eq!(value.map_err(|error| error.code()), Err("E0882"));
+}
