@@ -1,0 +1,71 @@
+//! Walking the points of nested axes.
+
+use super::{EvaluateError, Evaluator};
+use crate::form::{AxisId, Extent};
+
+impl Evaluator<'_> {
+    /// Calls `visit` at every point of the axes, the last one fastest. The extent of an axis may depend on those before it.
+    pub(super) fn for_each_point(
+        &mut self,
+        axes: &[AxisId],
+        visit: &mut dyn FnMut(&mut Self) -> Result<(), EvaluateError>,
+    ) -> Result<(), EvaluateError> {
+        let result = self.walk(axes, visit);
+        for &axis in axes {
+            self.positions[axis] = None;
+        }
+        result
+    }
+
+    fn walk(
+        &mut self,
+        axes: &[AxisId],
+        visit: &mut dyn FnMut(&mut Self) -> Result<(), EvaluateError>,
+    ) -> Result<(), EvaluateError> {
+        // The axes that have a position, with their extents.
+        let mut extents: Vec<i64> = Vec::with_capacity(axes.len());
+        loop {
+            match axes.get(extents.len()) {
+                Some(&axis) => {
+                    extents.push(self.extent(axis)?);
+                    self.positions[axis] = Some(0);
+                }
+                None => {
+                    visit(self)?;
+                    self.advance(axes, extents.len());
+                }
+            }
+            // Axes at their end give way to those around them.
+            while let (Some(&extent), Some(&axis)) =
+                (extents.last(), axes.get(extents.len().wrapping_sub(1)))
+            {
+                if self.positions[axis].is_some_and(|at| at < extent) {
+                    break;
+                }
+                extents.pop();
+                self.positions[axis] = None;
+                self.advance(axes, extents.len());
+            }
+            if extents.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Moves the last of `count` axes on.
+    fn advance(&mut self, axes: &[AxisId], count: usize) {
+        if let Some(&axis) = count.checked_sub(1).and_then(|last| axes.get(last)) {
+            self.positions[axis] = self.positions[axis].map(|at| at + 1);
+        }
+    }
+
+    pub(super) fn extent(&mut self, axis: AxisId) -> Result<i64, EvaluateError> {
+        match self.kernel.axis(axis).extent {
+            Extent::Size(size) => self.size(size),
+            Extent::Clamped { value, bound } => {
+                let value = self.integer(value)?;
+                Ok(value.max(0).min(self.size(bound)?))
+            }
+        }
+    }
+}
