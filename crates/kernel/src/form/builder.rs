@@ -352,7 +352,11 @@ impl KernelBuilder {
         };
         // Equal calls are one node, whether or not the defaults were spelled out.
         let defaults = function.parameters().iter().skip(parameters.len());
-        let filled = parameters.iter().copied().chain(defaults.map(|parameter| parameter.default)).collect();
+        let filled = parameters
+            .iter()
+            .copied()
+            .chain(defaults.map(|parameter| parameter.default))
+            .collect();
         let typed = function
             .expression(parameters)
             .and_then(|expression| expression.result_type(&dtypes));
