@@ -38,7 +38,7 @@ pub(super) fn function(op: ScalarOp) -> fn(f64) -> f64 {
         ScalarOp::Cosh => libm::cosh,
         ScalarOp::Tanh => libm::tanh,
         ScalarOp::Asinh => libm::asinh,
-        ScalarOp::Acosh => libm::acosh,
+        ScalarOp::Acosh => acosh,
         ScalarOp::Atanh => libm::atanh,
         ScalarOp::Erf => libm::erf,
         ScalarOp::Sigmoid => sigmoid,
@@ -54,6 +54,11 @@ fn sigmoid(x: f64) -> f64 {
     } else {
         1.0 / (1.0 + small)
     }
+}
+
+/// The library gives numbers for some arguments below -1.
+fn acosh(x: f64) -> f64 {
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }
 
 macro_rules! native_number {
