@@ -104,3 +104,96 @@ fn write_report(message: String) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::emit::Elem;
+    use crate::session::{Output, Request, compile_module};
+    use crate::target::IsaLevel;
+    use crate::testing::request;
+
+    /// Asks for an instruction that the level lacks, which LLVM holds for impossible.
+    fn provoke() {
+        let request = Request {
+            kernel: "doomed",
+            text: "kernel @doomed()",
+            ..request(IsaLevel::Portable, Output::Object)
+        };
+        let result = compile_module(request, &mut |_| {}, |module| {
+            let (e, parameters) = module.phase("phase");
+            let ty = e.ty(Elem::I8, 16);
+            let x = e.load(ty, parameters.scratch, 1);
+            let y = e.intrinsic("llvm.x86.ssse3.pshuf.b.128", &[], &[x, x]);
+            e.store(parameters.scratch, y.expect("it has a value"), 1);
+            e.return_none();
+            Ok(())
+        });
+        panic!("LLVM went on: {result:?}");
+    }
+
+    #[test]
+    #[ignore = "ends its process; the tests below run it in one of its own"]
+    fn child_with_a_reporter() {
+        set_crash_report(|report| println!("REPORT {report:?}"));
+        assert!(!set_crash_report(|_| {}), "the first one stays");
+        provoke();
+    }
+
+    #[test]
+    #[ignore = "ends its process; the tests below run it in one of its own"]
+    fn child_with_a_reporter_that_panics() {
+        set_crash_report(|_| panic!("a reporter that fails"));
+        provoke();
+    }
+
+    #[test]
+    #[ignore = "ends its process; the tests below run it in one of its own"]
+    fn child_without_a_reporter() {
+        provoke();
+    }
+
+    fn run(child: &str) -> (bool, String) {
+        let program = std::env::current_exe().expect("tests are programs");
+        let name = format!("crash::tests::{child}");
+        let output = Command::new(program)
+            .args([&name, "--exact", "--ignored", "--nocapture"])
+            .output()
+            .expect("the test program runs");
+        #[cfg(unix)]
+        let aborted = {
+            use std::os::unix::process::ExitStatusExt as _;
+            // SIGABRT, not an exit with some code.
+            output.status.signal() == Some(6)
+        };
+        #[cfg(not(unix))]
+        let aborted = !output.status.success();
+        let text = [output.stdout, output.stderr].concat();
+        (aborted, String::from_utf8_lossy(&text).into_owned())
+    }
+
+    #[test]
+    fn a_fatal_error_reports_the_kernel_and_aborts() {
+        let (aborted, text) = run("child_with_a_reporter");
+        assert!(aborted, "{text}");
+        assert!(
+            text.contains("REPORT CrashReport { message: \"Cannot select"),
+            "{text}"
+        );
+        assert!(
+            text.contains("kernel: \"doomed\", text: \"kernel @doomed()\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_fatal_error_is_never_silent() {
+        let (aborted, text) = run("child_without_a_reporter");
+        assert!(aborted, "{text}");
+        assert!(text.contains("while compiling kernel `doomed`"), "{text}");
+        let (aborted, text) = run("child_with_a_reporter_that_panics");
+        assert!(aborted, "{text}");
+    }
+}

@@ -13,9 +13,30 @@ pub(super) struct Rounded<'ctx> {
 
 /// Rounds to nearest even numbers below `2^(fraction bits - 2)`; NaN gives NaN and some integer.
 pub(super) fn round<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Rounded<'ctx> {
-    // Adding this number leaves the integer in the low bits of the sum.
-    let magic = e.float(x, 1.5 * 2f64.powi(fraction_bits(elem(x)) as i32));
-    let shifted = e.fadd(x, magic);
+    let magic = rounding_constant(e, x);
+    split_off_integer(e, e.fadd(x, magic), magic)
+}
+
+/// `round` of a product, which may be rounded before.
+pub(super) fn round_product<'ctx>(
+    e: &Emitter<'_, 'ctx>,
+    x: Value<'ctx>,
+    factor: f64,
+) -> Rounded<'ctx> {
+    let magic = rounding_constant(e, x);
+    split_off_integer(e, e.fma(x, e.float(x, factor), magic), magic)
+}
+
+/// Adding this number leaves an integer in the low bits of the sum.
+fn rounding_constant<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
+    e.float(x, 1.5 * 2f64.powi(fraction_bits(elem(x)) as i32))
+}
+
+fn split_off_integer<'ctx>(
+    e: &Emitter<'_, 'ctx>,
+    shifted: Value<'ctx>,
+    magic: Value<'ctx>,
+) -> Rounded<'ctx> {
     Rounded {
         float: e.fsub(shifted, magic),
         integer: e.isub(e.to_bits(shifted), e.to_bits(magic)),

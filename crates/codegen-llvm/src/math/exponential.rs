@@ -7,7 +7,8 @@
 use inkwell::FloatPredicate;
 
 use super::common::{
-    Rounded, clamp, is_f32, itself_below, polynomial, power_of_two, round, scale, through_f64,
+    Rounded, clamp, is_f32, itself_below, polynomial, power_of_two, round, round_product, scale,
+    through_f64,
 };
 use crate::emit::{Emitter, Value};
 
@@ -85,7 +86,7 @@ pub(super) fn exp_parts<'ctx>(
         (-746.0, 711.0)
     };
     let reduced = reduce(e, clamp(e, x, low, high));
-    let r = e.fadd(reduced.r, reduced.rest);
+    let r = e.fnma(reduced.n.float, reduced.low, reduced.r);
     let q = if is_f32(x) {
         polynomial(e, r, &EXP_F32)
     } else {
@@ -148,14 +149,15 @@ pub(crate) fn expm1<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> 
         (-42.0, 710.0, 2f64.powi(-54))
     };
     let reduced = reduce(e, clamp(e, x, low, high));
-    let r = e.fadd(reduced.r, reduced.rest);
+    let rest = e.fneg(e.fmul(reduced.n.float, reduced.low));
+    let r = e.fadd(reduced.r, rest);
     let q = if is_f32(x) {
         polynomial(e, r, &EXPM1_F32)
     } else {
         polynomial(e, r, &EXP_F64)
     };
     // What rounding `r` lost.
-    let lost = e.fadd(e.fsub(reduced.r, r), reduced.rest);
+    let lost = e.fadd(e.fsub(reduced.r, r), rest);
     let power = e.fadd(r, e.fma(e.fmul(r, r), q, lost));
     // 2^n power + (2^n - 1), halved so that 2^n does not overflow.
     let n = reduced.n.integer;
@@ -173,11 +175,11 @@ pub(crate) fn sigmoid<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx
     e.fdiv(e.select(negative, small, one), e.fadd(one, small))
 }
 
-/// `x = n ln 2 + r + rest`.
+/// `x = n ln 2 + r - n low`, with the second part of `ln 2`.
 struct Reduced<'ctx> {
     n: Rounded<'ctx>,
     r: Value<'ctx>,
-    rest: Value<'ctx>,
+    low: Value<'ctx>,
 }
 
 fn reduce<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Reduced<'ctx> {
@@ -187,8 +189,11 @@ fn reduce<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Reduced<'ctx> {
     } else {
         (0.6931471803691238, 1.9082149292705877e-10)
     };
-    let n = round(e, e.fmul(x, e.float(x, std::f64::consts::LOG2_E)));
+    let n = round_product(e, x, std::f64::consts::LOG2_E);
     let r = e.fnma(n.float, e.float(x, high), x);
-    let rest = e.fmul(n.float, e.float(x, -low));
-    Reduced { n, r, rest }
+    Reduced {
+        n,
+        r,
+        low: e.float(x, low),
+    }
 }

@@ -8,7 +8,7 @@
 use inkwell::{FloatPredicate, IntPredicate};
 
 use super::common::{
-    Rounded, is_f32, itself_below, nan_unless_finite, polynomial, round, through_f64,
+    Rounded, is_f32, itself_below, nan_unless_finite, polynomial, round_product, through_f64,
 };
 use crate::emit::{Elem, Emitter, Twofold, Value, lanes};
 
@@ -153,7 +153,7 @@ struct Reduced<'ctx> {
 }
 
 fn reduce<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, precision: Precision) -> Reduced<'ctx> {
-    let k = round(e, e.fmul(x, e.float(x, std::f64::consts::FRAC_2_PI)));
+    let k = round_product(e, x, std::f64::consts::FRAC_2_PI);
     let r = match precision {
         Precision::Single => reduce_to_single(e, x, k),
         Precision::Double => reduce_to_double(e, x, k),
