@@ -1,6 +1,6 @@
 //! What can go wrong between object bytes and a kernel's results.
 
-use kiln_kernel::ExecuteError;
+use kiln_kernel::{ExecuteError, PackError};
 use kiln_tensor::TensorError;
 use std::fmt;
 
@@ -126,6 +126,10 @@ pub enum NativeError {
     /// Memory that could not be had, or a tensor that cannot be made of it: the code is the cause's.
     #[error(transparent)]
     Tensor(#[from] TensorError),
+
+    /// A constant that cannot be packed: the code is the cause's.
+    #[error(transparent)]
+    Pack(#[from] PackError),
 }
 
 impl NativeError {
@@ -146,6 +150,7 @@ impl NativeError {
             Self::Mismatch { .. } => "E0861",
             Self::ReadOnly { .. } => "E0862",
             Self::Tensor(cause) => cause.code(),
+            Self::Pack(cause) => cause.code(),
         }
     }
 
@@ -174,7 +179,11 @@ impl From<NativeError> for ExecuteError {
     fn from(error: NativeError) -> Self {
         Self {
             code: error.code(),
-            out_of_memory: matches!(error, NativeError::Tensor(TensorError::Allocation { .. })),
+            out_of_memory: matches!(
+                error,
+                NativeError::Tensor(TensorError::Allocation { .. })
+                    | NativeError::Pack(PackError::Tensor(TensorError::Allocation { .. }))
+            ),
             source: Box::new(error),
         }
     }

@@ -84,6 +84,25 @@ pub(crate) fn run(
             random_bits::fill(bits, key[0], key[1]);
             Ok(Vec::new())
         }
+        Builtin::Copy => {
+            let ([x], [y]) = counted("copy", inputs, outputs)?;
+            let from = Elements::of("copy", x)?;
+            let mut to = Elements::written("copy", y)?;
+            if (x.1.dtype, from.count) != (y.1.dtype, to.count) {
+                return Err(NativeError::mismatch(
+                    "the result of copy",
+                    format_args!("{} elements of {}", from.count, x.1.dtype),
+                    format_args!("{} of {}", to.count, y.1.dtype),
+                ));
+            }
+            apart("copy", &[&from], &[&to])?;
+            for_each_element!(x.1.dtype, T => {
+                // SAFETY: the slices do not overlap, as was just checked, and both have this dtype.
+                let (from, to) = unsafe { (from.as_slice::<T>(), to.as_mut_slice::<T>()) };
+                to.copy_from_slice(from);
+            });
+            Ok(Vec::new())
+        }
         other => Err(NativeError::mismatch(
             "a builtin",
             "one that the CPU has",

@@ -209,6 +209,16 @@ fn random_bits_are_the_interpreters() {
     }
 }
 
+#[test]
+fn copies_are_equal_in_every_bit() {
+    for x in tensors(&[3, 4, 2], &NUMBERS) {
+        let outputs = [(x.dtype(), vec![8, 3])];
+        let (found, sizes) = run(&Builtin::Copy, std::slice::from_ref(&x), &outputs).unwrap();
+        assert!(found[0].bit_equal(&x.reshape(&[8, 3]).unwrap()));
+        assert_eq!(sizes, []);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -288,6 +298,18 @@ fn operands_that_do_not_fit() {
             vec![x()],
             vec![of(DType::I64, &[2, 3]), of(DType::I64, &[])],
             "the indices of non-zero: expected room for 4, found 3",
+        ),
+        (
+            Builtin::Copy,
+            vec![x()],
+            vec![of(DType::F32, &[5])],
+            "the result of copy: expected 4 elements of f32, found 5 of f32",
+        ),
+        (
+            Builtin::Copy,
+            vec![x()],
+            vec![of(DType::I32, &[4])],
+            "the result of copy: expected 4 elements of f32, found 4 of i32",
         ),
         (
             Builtin::RandomBits,

@@ -5,7 +5,6 @@ mod execution;
 mod host_memory;
 mod kernel;
 mod level;
-mod pack;
 mod phase_job;
 mod scratch;
 
@@ -76,7 +75,8 @@ impl KernelExecutor for NativeExecutor {
     }
 
     fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError> {
-        Ok(memory(pack::pack(tensor, spec)?))
+        let packed = spec.apply(tensor).map_err(NativeError::from)?;
+        Ok(memory(HostMemory::of_tensor(&packed)?))
     }
 
     fn download(
