@@ -5,6 +5,9 @@
 mod plan;
 
 mod candidate;
+mod cost;
+mod grow;
+mod name;
 mod op_kind;
 mod sizes;
 
@@ -19,4 +22,4 @@ pub use candidate::Refusal;
 pub use error::FusionError;
 pub use lower::{LowerError, LoweredKernel, Region};
 pub use options::FusionOptions;
-pub use plan::{FusionNode, FusionNodeId, FusionPlan, NodeKind};
+pub use plan::{FusionNode, FusionNodeId, FusionPlan, NearMiss, NodeKind, plan};

@@ -4,8 +4,11 @@
 //! region are listed in an order in which each comes after what it reads and after what gives its
 //! sizes their values.
 
+mod build;
+mod display;
 mod node;
 
+pub use build::plan;
 pub use node::{FusionNode, FusionNodeId, NodeKind};
 
 use std::collections::BTreeMap;
@@ -15,6 +18,21 @@ use cranelift_entity::{PrimaryMap, SecondaryMap};
 use kiln_ir::{OpId, RegionId};
 use kiln_symbolic_shape::PlanFact;
 
+use crate::options::FusionOptions;
+
+/// Two ops that would be in one kernel, were a fact known: a candidate for a guarded plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NearMiss {
+    /// The last op of what comes first.
+    pub producer: OpId,
+    /// The first op of what would join it.
+    pub consumer: OpId,
+    /// The fact that would allow it.
+    pub fact: PlanFact,
+    /// What stood in the way, for people.
+    pub reason: String,
+}
+
 /// What [`plan`](crate::plan()) decides for a graph.
 #[derive(Clone, Debug, Default)]
 pub struct FusionPlan {
@@ -22,6 +40,10 @@ pub struct FusionPlan {
     pub(crate) nodes: PrimaryMap<FusionNodeId, FusionNode>,
     pub(crate) regions: BTreeMap<RegionId, Vec<FusionNodeId>>,
     pub(crate) node_of: SecondaryMap<OpId, PackedOption<FusionNodeId>>,
+    pub(crate) near_misses: Vec<NearMiss>,
+    /// Ops that were to be one kernel until lowering refused, and why.
+    pub(crate) rejected: Vec<(Vec<OpId>, String)>,
+    pub(crate) options: FusionOptions,
 }
 
 impl FusionPlan {
@@ -58,6 +80,21 @@ impl FusionPlan {
         self.nodes()
             .filter(|node| node.kind.as_word() == kind)
             .count()
+    }
+
+    /// What would have been joined, had two sizes been known to be equal.
+    pub fn near_misses(&self) -> &[NearMiss] {
+        &self.near_misses
+    }
+
+    /// Ops that were to be one kernel until lowering refused, and why; they were joined otherwise then.
+    pub fn rejected(&self) -> &[(Vec<OpId>, String)] {
+        &self.rejected
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &FusionOptions {
+        &self.options
     }
 
     /// Every plan fact that some node rests on, once.

@@ -1,0 +1,321 @@
+//! Growing regions: from one group per op to groups that are worth a kernel each.
+//!
+//! One mechanism. A round offers pairs of neighbouring groups (and chains of three, and siblings
+//! that read one value) in a fixed order of rules, the most bytes first; each offer is judged as a
+//! whole by [`examine`], must not make anything wait for itself, and must save something. Rounds go
+//! on until none joins anything. What was refused for a size that may well be equal is a near miss.
+
+mod groups;
+mod offers;
+
+pub(crate) use groups::{GroupId, Groups, defining};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kiln_ir::{Graph, OpId, RegionId, ValueId};
+use kiln_symbolic_shape::DimId;
+
+use crate::benefit::FusionBenefit;
+use crate::candidate::{Profile, Refusal, describe_op, examine};
+use crate::cost::{self, Cost};
+use crate::op_kind::apart;
+use crate::options::FusionOptions;
+use crate::sizes::Sizes;
+use groups::Group;
+use offers::{Offer, Rule};
+
+/// What lowering refused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blocked {
+    /// Ops that are no kernel together, and why.
+    pub(crate) unions: Vec<(BTreeSet<OpId>, Refusal)>,
+    /// Ops that stay alone.
+    pub(crate) alone: BTreeSet<OpId>,
+}
+
+/// The groups of a region, grown, and what nearly joined.
+pub(crate) struct Grown<'a> {
+    pub(crate) groups: Groups<'a>,
+    /// By the ops between which it failed.
+    pub(crate) near: BTreeMap<(OpId, OpId), Refusal>,
+}
+
+/// Grows the groups of a region.
+pub(crate) fn grow<'a>(
+    graph: &'a Graph,
+    region: RegionId,
+    sizes: &'a Sizes<'a>,
+    options: &'a FusionOptions,
+    blocked: &'a Blocked,
+) -> Grown<'a> {
+    let mut growth = Growth {
+        graph,
+        sizes,
+        options,
+        blocked,
+        groups: Groups::new(graph, region),
+        refused: BTreeSet::new(),
+        near: BTreeMap::new(),
+    };
+    growth.describe_singles();
+    if options.fuse {
+        while growth.round() {}
+    }
+    Grown {
+        groups: growth.groups,
+        near: growth.near,
+    }
+}
+
+struct Growth<'a> {
+    graph: &'a Graph,
+    sizes: &'a Sizes<'a>,
+    options: &'a FusionOptions,
+    blocked: &'a Blocked,
+    groups: Groups<'a>,
+    refused: BTreeSet<Vec<GroupId>>,
+    near: BTreeMap<(OpId, OpId), Refusal>,
+}
+
+/// A union of groups that may be joined.
+struct Union {
+    ops: BTreeSet<OpId>,
+    profile: Profile,
+    apart: Vec<Cost>,
+    benefit: FusionBenefit,
+    kept: Option<GroupId>,
+}
+
+impl Growth<'_> {
+    /// What each op is and costs by itself.
+    fn describe_singles(&mut self) {
+        let ids: Vec<GroupId> = self.groups.ids().collect();
+        for id in ids {
+            let Some(group) = self.groups.get(id) else {
+                continue;
+            };
+            if !group.is_kernel(self.graph) {
+                continue;
+            }
+            let outputs = self.groups.outputs(&group.own, &[id]);
+            let profile = examine(self.graph, self.sizes, &group.ops, &outputs).ok();
+            let cost = self.cost(&group.ops, &outputs);
+            if let Some(group) = self.groups.get_mut(id) {
+                group.profile = profile;
+                group.apart = vec![cost];
+            }
+        }
+    }
+
+    /// Offers everything once; whether anything was joined.
+    fn round(&mut self) -> bool {
+        let mut joined = false;
+        for rule in Rule::ALL {
+            loop {
+                let offers = offers::of_rule(self.graph, self.sizes, &self.groups, *rule);
+                let mut progress = false;
+                for offer in offers {
+                    progress |= self.take(*rule, &offer);
+                }
+                joined |= progress;
+                if !progress {
+                    break;
+                }
+            }
+        }
+        joined
+    }
+
+    /// Joins what is offered, if that is legal and worth it.
+    fn take(&mut self, rule: Rule, offer: &Offer) -> bool {
+        let members = &offer.members;
+        if members.iter().any(|&id| self.groups.get(id).is_none()) || self.refused.contains(members)
+        {
+            return false;
+        }
+        match self.union(rule, members) {
+            Ok(union) => {
+                let note = self.note(rule, members, &union);
+                self.join(members, union, note);
+                true
+            }
+            Err(refusal) => {
+                if refusal.fact().is_some() {
+                    if let Some(pair) = self.boundary(members) {
+                        self.near.entry(pair).or_insert(refusal);
+                    }
+                }
+                self.refused.insert(members.clone());
+                false
+            }
+        }
+    }
+
+    /// The ops between which a join of these groups failed: the last of the first, the first of the last.
+    fn boundary(&self, members: &[GroupId]) -> Option<(OpId, OpId)> {
+        let (first, last) = (members.first()?, members.last()?);
+        let producer = *self.groups.get(*first)?.ops.last()?;
+        let consumer = *self.groups.get(*last)?.ops.first()?;
+        Some((producer, consumer))
+    }
+
+    fn union(&self, rule: Rule, members: &[GroupId]) -> Result<Union, Refusal> {
+        let mut ops = BTreeSet::new();
+        let mut own = BTreeSet::new();
+        let mut parts = Vec::new();
+        let mut apart = Vec::new();
+        for group in members.iter().filter_map(|&id| self.groups.get(id)) {
+            ops.extend(group.ops.iter().copied());
+            own.extend(group.own.iter().copied());
+            apart.extend(group.apart.iter().copied());
+        }
+        self.check_limits(&ops)?;
+        let kept = self.kept(rule, members);
+        if let Some(kept) = kept.and_then(|id| self.groups.get(id)) {
+            for op in &kept.own {
+                own.remove(op);
+            }
+        }
+        if kept.is_none() && self.groups.would_cycle(members) {
+            return Err(Refusal::Cycle);
+        }
+        let outputs = self.groups.outputs(&own, members);
+        let buffers = cost::inputs(self.graph, &ops).len() + outputs.len();
+        limit("buffers", buffers, self.options.max_buffers)?;
+        let profile = examine(self.graph, self.sizes, &ops, &outputs)?;
+        for &id in members {
+            if let Some(group) = self.groups.get(id) {
+                let outputs = self.groups.outputs(&group.own, &[id]);
+                parts.push(self.cost(&group.ops, &outputs));
+            }
+        }
+        let together = self.cost(&ops, &outputs);
+        let benefit = cost::benefit(&parts, together, profile.complexity);
+        let free = rule == Rule::IndexMap && !self.is_regrouping(members);
+        if !free && !benefit.should_fuse(self.options.threshold) {
+            return Err(Refusal::NoBenefit);
+        }
+        Ok(Union {
+            ops,
+            profile,
+            apart,
+            benefit,
+            kept,
+        })
+    }
+
+    /// Whether the first member only writes the same elements with other groupings of axes: as a view that costs
+    /// nothing, and read in place it would cost arithmetic.
+    fn is_regrouping(&self, members: &[GroupId]) -> bool {
+        let first = members.first().and_then(|&id| self.groups.get(id));
+        let Some(group) = first.filter(|group| is_view(self.graph, self.sizes, &group.ops)) else {
+            return false;
+        };
+        let real = |value: Option<&ValueId>| -> Vec<DimId> {
+            let ty = value.and_then(|&value| self.graph.tensor_ty(value));
+            let dims = ty.into_iter().flat_map(|ty| ty.dims.iter().copied());
+            dims.filter(|&dim| !self.sizes.is_one(dim)).collect()
+        };
+        group.ops.iter().any(|&op| {
+            let data = self.graph.op(op);
+            let (from, to) = (real(data.operands.first()), real(data.results.first()));
+            !self.graph.dims().shapes_equal(&from, &to).is_proved()
+        })
+    }
+
+    fn check_limits(&self, ops: &BTreeSet<OpId>) -> Result<(), Refusal> {
+        limit("ops", ops.len(), self.options.max_ops)?;
+        if let Some(op) = ops.iter().copied().find(|op| self.blocked.alone.contains(op)) {
+            return Err(Refusal::Apart { op });
+        }
+        let mut blocked = self.blocked.unions.iter();
+        match blocked.find(|(blocked, _)| blocked == ops) {
+            Some((_, refusal)) => Err(refusal.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// The first member, where it is an index map that others read too: it stays, and is done again here.
+    fn kept(&self, rule: Rule, members: &[GroupId]) -> Option<GroupId> {
+        let &first = members.first()?;
+        let group = self.groups.get(first)?;
+        let needed = !self.groups.outputs(&group.own, members).is_empty();
+        (rule == Rule::IndexMap && needed).then_some(first)
+    }
+
+    fn cost(&self, ops: &BTreeSet<OpId>, outputs: &[ValueId]) -> Cost {
+        if is_view(self.graph, self.sizes, ops) {
+            return Cost::default();
+        }
+        cost::of_kernel(self.graph, self.sizes, ops, outputs)
+    }
+
+    fn note(&self, rule: Rule, members: &[GroupId], union: &Union) -> String {
+        let name = |id: Option<&GroupId>| {
+            let group = id.and_then(|&id| self.groups.get(id));
+            let op = group.and_then(|group| group.ops.last().copied());
+            op.map_or_else(String::new, |op| describe_op(self.graph, op))
+        };
+        let (first, last) = (name(members.first()), name(members.last()));
+        match rule {
+            Rule::IndexMap => format!("{first} read in place by {last}"),
+            _ => format!(
+                "{first} with {last}: {}, {} bytes less",
+                rule.as_words(),
+                union.benefit.bytes_saved
+            ),
+        }
+    }
+
+    fn join(&mut self, members: &[GroupId], union: Union, note: String) {
+        let mut notes = Vec::new();
+        let mut own = BTreeSet::new();
+        for &id in members {
+            if let Some(group) = self.groups.get(id) {
+                own.extend(group.own.iter().copied());
+                if Some(id) != union.kept {
+                    notes.extend(group.notes.iter().cloned());
+                }
+            }
+        }
+        notes.push(note);
+        let group = Group {
+            ops: union.ops,
+            own,
+            apart: union.apart,
+            profile: Some(union.profile),
+            notes,
+        };
+        self.groups.join(members, union.kept, group);
+    }
+}
+
+fn limit(what: &'static str, given: usize, limit: usize) -> Result<(), Refusal> {
+    if given > limit {
+        return Err(Refusal::Limit { what, given, limit });
+    }
+    Ok(())
+}
+
+/// Whether the ops leave the elements where they are, in the same row-major order.
+pub(crate) fn is_view(graph: &Graph, sizes: &Sizes<'_>, ops: &BTreeSet<OpId>) -> bool {
+    use kiln_ir::Op;
+    ops.iter().all(|&op| {
+        let data = graph.op(op);
+        let dims = |value: Option<&ValueId>| {
+            let ty = value.and_then(|&value| graph.tensor_ty(value));
+            ty.map(|ty| ty.dims.clone()).unwrap_or_default()
+        };
+        match &data.op {
+            Op::Reshape { .. } => apart(graph, op).is_none(),
+            Op::Transpose { permutation } => {
+                let from = dims(data.operands.first());
+                let moved = permutation.iter().copied().filter(|&axis| {
+                    from.get(axis).is_some_and(|&dim| !sizes.is_one(dim))
+                });
+                moved.is_sorted()
+            }
+            _ => false,
+        }
+    })
+}

@@ -1,0 +1,263 @@
+//! From a graph to a plan: regions are grown, lowered, and put in order.
+//!
+//! What lowering refuses is taken apart again: its ops may not be that one kernel, and the region is
+//! grown anew. A few times; then the ops that still fail stay alone. An op that is no kernel even
+//! alone is left to the interpreter, with the reason among the node's notes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cranelift_entity::packed_option::PackedOption;
+use kiln_ir::{Graph, OpId, RegionId, ValueId};
+use kiln_kernel::Class;
+use kiln_symbolic_shape::PlanFact;
+
+use super::node::{FusionNode, FusionNodeId, NodeKind};
+use super::{FusionPlan, NearMiss};
+use crate::benefit::FusionBenefit;
+use crate::candidate::{Refusal, describe_op};
+use crate::cost;
+use crate::error::FusionError;
+use crate::grow::{Blocked, GroupId, Grown, grow, is_view};
+use crate::lower::{LoweredKernel, Region, lower};
+use crate::name::name_of_ops;
+use crate::op_kind::{apart, unit_cost};
+use crate::options::FusionOptions;
+use crate::sizes::Sizes;
+
+/// How often a region is grown anew before what lowering refuses stays alone.
+const ATTEMPT_LIMIT: usize = 8;
+
+/// Decides which ops of a verified graph become one kernel, and how every other op is done.
+///
+/// The graph should have gone through the passes. Its control-flow regions are planned too, each by
+/// itself. Sizes stay symbols: nothing is decided on a likely size but the order in which joins are
+/// tried and what they are estimated to save.
+///
+/// # Errors
+/// When the graph's ops wait for each other.
+pub fn plan(graph: &Graph, options: &FusionOptions) -> Result<FusionPlan, FusionError> {
+    let span = tracing::debug_span!("fusion.plan", graph = graph.name());
+    let _entered = span.enter();
+    let sizes = Sizes::new(graph, options.use_plan_facts, options.likely_size);
+    let mut builder = Builder {
+        graph,
+        sizes: &sizes,
+        options,
+        lowered: BTreeMap::new(),
+        plan: FusionPlan {
+            graph_name: graph.name().to_owned(),
+            options: options.clone(),
+            ..FusionPlan::default()
+        },
+    };
+    let mut pending = vec![graph.body()];
+    while let Some(region) = pending.pop() {
+        builder.plan_region(region)?;
+        let ops = graph.region(region).ops.iter();
+        pending.extend(ops.flat_map(|&op| graph.op(op).regions.iter().copied()));
+    }
+    Ok(builder.plan)
+}
+
+/// Some ops and what they give: what a kernel is made from.
+type Parts = (Vec<OpId>, Vec<ValueId>);
+
+struct Builder<'a> {
+    graph: &'a Graph,
+    sizes: &'a Sizes<'a>,
+    options: &'a FusionOptions,
+    lowered: BTreeMap<Parts, Result<LoweredKernel, Refusal>>,
+    plan: FusionPlan,
+}
+
+/// A group on its way to becoming a node.
+struct Draft {
+    kind: NodeKind,
+    ops: BTreeSet<OpId>,
+    own: BTreeSet<OpId>,
+    outputs: Vec<ValueId>,
+    facts: Vec<PlanFact>,
+    class: Option<Class>,
+    benefit: FusionBenefit,
+    notes: Vec<String>,
+    name: String,
+}
+
+impl Builder<'_> {
+    fn plan_region(&mut self, region: RegionId) -> Result<(), FusionError> {
+        let mut blocked = Blocked::default();
+        for attempt in 0.. {
+            let grown = grow(self.graph, region, self.sizes, self.options, &blocked);
+            let drafts = self.drafts(region, &grown)?;
+            let failed = self.failures(&drafts);
+            if failed.is_empty() {
+                self.add_near_misses(&grown);
+                return self.finish(region, drafts);
+            }
+            let mut more = blocked.clone();
+            for (ops, refusal) in failed {
+                tracing::debug!(ops = ops.len(), "lowering refused a group");
+                let reason = refusal.describe(self.graph);
+                self.plan.rejected.push((ops.iter().copied().collect(), reason));
+                if attempt < ATTEMPT_LIMIT {
+                    more.unions.push((ops, refusal));
+                } else {
+                    more.alone.extend(ops);
+                }
+            }
+            blocked = more;
+        }
+        Ok(())
+    }
+
+    fn drafts(&self, region: RegionId, grown: &Grown<'_>) -> Result<Vec<Draft>, FusionError> {
+        let order = grown.groups.in_order().ok_or_else(|| FusionError::Cycle {
+            region: region.to_string(),
+        })?;
+        Ok(order
+            .into_iter()
+            .filter_map(|id| self.draft(grown, id))
+            .collect())
+    }
+
+    fn draft(&self, grown: &Grown<'_>, id: GroupId) -> Option<Draft> {
+        let group = grown.groups.get(id)?;
+        let outputs = grown.groups.outputs(&group.own, &[id]);
+        let first = group.ops.first().copied()?;
+        let kind = match apart(self.graph, first) {
+            Some(kind) => kind,
+            None if is_view(self.graph, self.sizes, &group.ops) => NodeKind::View,
+            None if self.is_dims(&group.ops) => NodeKind::Dims,
+            None => NodeKind::Kernel,
+        };
+        let class = group.profile.as_ref().map(|profile| profile.class);
+        let facts = group.profile.iter().flat_map(|profile| &profile.facts);
+        let facts = facts.filter_map(|&number| self.sizes.fact(number).cloned());
+        let benefit = if kind == NodeKind::Kernel {
+            let together = cost::of_kernel(self.graph, self.sizes, &group.ops, &outputs);
+            let complexity = group.profile.as_ref().map(|profile| profile.complexity);
+            let complexity = complexity.unwrap_or_else(|| unit_cost(&self.graph.op(first).op));
+            cost::benefit(&group.apart, together, complexity)
+        } else {
+            FusionBenefit::default()
+        };
+        Some(Draft {
+            name: name_of_ops(self.graph, &group.ops, class),
+            facts: facts.collect(),
+            class: class.filter(|_| kind == NodeKind::Kernel),
+            kind,
+            ops: group.ops.clone(),
+            own: group.own.clone(),
+            outputs,
+            benefit,
+            notes: group.notes.clone(),
+        })
+    }
+
+    fn is_dims(&self, ops: &BTreeSet<OpId>) -> bool {
+        let mut ops = ops.iter();
+        ops.all(|&op| matches!(self.graph.op(op).op, kiln_ir::Op::Dims { .. }))
+    }
+
+    /// The groups of several ops that lowering refuses.
+    fn failures(&mut self, drafts: &[Draft]) -> Vec<(BTreeSet<OpId>, Refusal)> {
+        let mut failed = Vec::new();
+        for draft in drafts.iter().filter(|draft| draft.kind == NodeKind::Kernel) {
+            if let Err(refusal) = self.lower(draft) {
+                if draft.ops.len() > 1 {
+                    failed.push((draft.ops.clone(), refusal));
+                }
+            }
+        }
+        failed
+    }
+
+    /// The kernel of a draft, made once.
+    fn lower(&mut self, draft: &Draft) -> Result<LoweredKernel, Refusal> {
+        let ops: Vec<OpId> = draft.ops.iter().copied().collect();
+        let key = (ops, draft.outputs.clone());
+        if let Some(known) = self.lowered.get(&key) {
+            return known.clone();
+        }
+        let region = Region {
+            ops: &key.0,
+            outputs: &draft.outputs,
+            facts: &draft.facts,
+            name: &draft.name,
+        };
+        let lowered = lower(self.graph, &region).map_err(|error| Refusal::Lowering {
+            reason: error.to_string(),
+        });
+        self.lowered.insert(key, lowered.clone());
+        lowered
+    }
+
+    fn add_near_misses(&mut self, grown: &Grown<'_>) {
+        for (&(producer, consumer), refusal) in &grown.near {
+            let Some(fact) = refusal.fact() else {
+                continue;
+            };
+            self.plan.near_misses.push(NearMiss {
+                producer,
+                consumer,
+                fact,
+                reason: refusal.describe(self.graph),
+            });
+        }
+    }
+
+    fn finish(&mut self, region: RegionId, drafts: Vec<Draft>) -> Result<(), FusionError> {
+        let mut order = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let lowered = match draft.kind {
+                NodeKind::Kernel => Some(self.lower(&draft)),
+                _ => None,
+            };
+            order.push(self.add(region, draft, lowered));
+        }
+        self.plan.regions.insert(region, order);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        region: RegionId,
+        draft: Draft,
+        lowered: Option<Result<LoweredKernel, Refusal>>,
+    ) -> FusionNodeId {
+        let id = self.plan.nodes.next_key();
+        let mut node = FusionNode {
+            id,
+            kind: draft.kind,
+            name: draft.name,
+            region,
+            recomputed: draft.ops.difference(&draft.own).copied().collect(),
+            inputs: cost::inputs(self.graph, &draft.ops),
+            ops: draft.own.into_iter().collect(),
+            outputs: draft.outputs,
+            facts: draft.facts,
+            class: draft.class,
+            kernel: None,
+            benefit: draft.benefit,
+            notes: draft.notes,
+        };
+        match lowered {
+            Some(Ok(kernel)) => node.kernel = Some(kernel),
+            Some(Err(refusal)) => {
+                node.kind = NodeKind::Interpret;
+                node.class = None;
+                node.notes.push(refusal.describe(self.graph));
+            }
+            None if node.kind == NodeKind::Interpret => {
+                let ops = node.ops.iter().map(|&op| describe_op(self.graph, op));
+                let ops: Vec<String> = ops.collect();
+                node.notes.push(format!("{} is no part of a kernel", ops.join(", ")));
+            }
+            None => {}
+        }
+        for &op in &node.ops {
+            self.plan.node_of[op] = PackedOption::from(id);
+        }
+        self.plan.nodes.push(node)
+    }
+}
