@@ -1,0 +1,155 @@
+//! Reads examples, makes tensors, and compares results.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use kiln_interpreter::{InterpretOptions, interpret};
+use kiln_ir::BlobMap;
+use kiln_kernel::{Kernel, Role, evaluate};
+use kiln_scalar::Mode;
+use kiln_symbolic_shape::Binding;
+use kiln_tensor::{DType, Tensor, match_dtype};
+
+/// Sizes by name.
+pub(crate) type Sizes<'a> = &'a [(&'a str, i64)];
+
+/// An example of `tests/examples`, as it is written.
+pub(crate) fn example_text(name: &str) -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
+    std::fs::read_to_string(folder.join(format!("{name}.kernel"))).unwrap()
+}
+
+pub(crate) fn kernel(text: &str) -> Kernel {
+    kiln_kernel::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)))
+}
+
+/// The values of a kernel's symbols, in its order.
+pub(crate) fn symbols(kernel: &Kernel, sizes: Sizes<'_>) -> Vec<i64> {
+    let dims = kernel.dims();
+    let value = |symbol| {
+        let name = dims.symbol_name(symbol);
+        let found = sizes.iter().find(|(given, _)| *given == name);
+        found.unwrap_or_else(|| panic!("no size {name}")).1
+    };
+    dims.symbols().map(value).collect()
+}
+
+/// Numbers between -1 and 1, not the same ones for every seed.
+pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 40) as f32) / 8_388_608.0 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// A tensor for every buffer: numbers for floats, and integers from `integers.0` to `integers.1` (exclusive).
+pub(crate) fn buffers(kernel: &Kernel, symbols: &[i64], integers: (i64, i64)) -> Vec<Tensor> {
+    let binding: Binding = kernel
+        .dims()
+        .symbols()
+        .zip(symbols.iter().copied())
+        .collect();
+    let size = |&dim| usize::try_from(kernel.dims().evaluate(dim, &binding).unwrap()).unwrap();
+    let mut tensors = Vec::new();
+    for (seed, buffer) in (1..).zip(kernel.buffers().values()) {
+        let shape: Vec<usize> = buffer.shape.iter().map(size).collect();
+        let count = shape.iter().product();
+        let numbers = numbers(count, seed);
+        let (low, high) = integers;
+        let span = (high - low).max(1) as f32;
+        let integer = |number: &f32| low + ((number + 1.0) * 0.5 * span) as i64;
+        tensors.push(match buffer.dtype {
+            _ if buffer.role == Role::Out => Tensor::zeros(buffer.dtype, &shape).unwrap(),
+            DType::F32 => Tensor::from_vec(&shape, numbers).unwrap(),
+            DType::I64 => Tensor::from_vec(&shape, numbers.iter().map(integer).collect()).unwrap(),
+            DType::I8 => Tensor::from_vec(
+                &shape,
+                numbers
+                    .iter()
+                    .map(|number| (number * 127.0) as i8)
+                    .collect(),
+            )
+            .unwrap(),
+            other => panic!("no numbers of {other}"),
+        });
+    }
+    tensors
+}
+
+pub(crate) fn as_f64(tensor: &Tensor) -> Vec<f64> {
+    match_dtype!(tensor.dtype(), T => {
+        let elements = tensor.to_vec::<T>().unwrap();
+        elements.into_iter().map(|element| kiln_scalar::ScalarValue::from(element).to_f64()).collect()
+    })
+}
+
+pub(crate) fn expect_close(found: &Tensor, expected: &[f64], tolerance: f64, what: &str) {
+    let found = as_f64(found);
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (position, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let is_close =
+            (found - expected).abs() <= tolerance * expected.abs().max(1.0) || found == expected;
+        assert!(
+            is_close || (found.is_nan() && expected.is_nan()),
+            "{what} at {position}: {found}, not {expected}"
+        );
+    }
+}
+
+/// Evaluates a kernel in both modes and compares what it writes with what `expected` computes in `f64`.
+pub(crate) fn compare(
+    text: &str,
+    sizes: Sizes<'_>,
+    integers: (i64, i64),
+    expected: &dyn Fn(&[Tensor]) -> Vec<Vec<f64>>,
+) {
+    let kernel = kernel(text);
+    let symbols = symbols(&kernel, sizes);
+    let inputs = buffers(&kernel, &symbols, integers);
+    let expected = expected(&inputs);
+    for (mode, tolerance) in [(Mode::Promoted, 1e-9), (Mode::Declared, 1e-4)] {
+        let mut buffers = inputs.clone();
+        evaluate(&kernel, &symbols, &mut buffers, mode)
+            .unwrap_or_else(|error| panic!("{} with {sizes:?}: {error}", kernel.name()));
+        let written = kernel
+            .buffers()
+            .iter()
+            .zip(&buffers)
+            .filter(|((_, buffer), _)| buffer.role.is_written());
+        let written: Vec<_> = written.collect();
+        assert_eq!(written.len(), expected.len());
+        for (((_, buffer), found), expected) in written.iter().zip(&expected) {
+            let what = format!("{} %{} {mode:?} {sizes:?}", kernel.name(), buffer.name);
+            expect_close(found, expected, tolerance, &what);
+            assert_eq!(found.dtype(), mode.stored(buffer.dtype), "{what}");
+        }
+    }
+}
+
+/// Compares a kernel with a graph whose inputs are the buffers that the kernel reads, in order.
+pub(crate) fn compare_with_graph(text: &str, graph: &str, sizes: Sizes<'_>, integers: (i64, i64)) {
+    let parsed = kiln_shape_inference::read_graph(graph, &BlobMap::new())
+        .unwrap_or_else(|errors| panic!("{}", errors.render(graph)));
+    let is_read: Vec<bool> = kernel(text)
+        .buffers()
+        .values()
+        .map(|buffer| buffer.role.is_read())
+        .collect();
+    compare(text, sizes, integers, &|buffers| {
+        let inputs = buffers
+            .iter()
+            .zip(&is_read)
+            .filter(|(_, is_read)| **is_read);
+        let inputs: Vec<Tensor> = inputs.map(|(tensor, _)| tensor.clone()).collect();
+        let options = InterpretOptions {
+            mode: Mode::Promoted,
+            ..InterpretOptions::default()
+        };
+        let outputs = interpret(&parsed, &inputs, &options)
+            .unwrap_or_else(|error| panic!("{sizes:?}: {error}"));
+        outputs.iter().map(as_f64).collect()
+    });
+}
