@@ -53,10 +53,9 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         }
         let results = region.results.iter().map(|&value| self.buffer(value));
         let results = results.collect::<Result<Vec<_>, _>>()?;
+        // Also when there is nothing in it: the sizes of results are known here at the latest.
         let last = std::mem::take(&mut self.current);
-        if self.segments.is_empty() || !last.steps.is_empty() {
-            self.segments.push(last);
-        }
+        self.segments.push(last);
         let mut block = Block {
             region: self.region,
             buffers: self.buffers,

@@ -17,7 +17,8 @@ pub(super) fn collect_sizes(program: &Builder<'_>, block: &mut Block) {
             .nth(position)
             .is_some_and(|buffer| buffer.role.is_written())
     };
-    for segment in &mut block.segments {
+    let last = block.segments.len().saturating_sub(1);
+    for (index, segment) in block.segments.iter_mut().enumerate() {
         let mut sizes: BTreeSet<SizeId> = BTreeSet::new();
         let mut add = |buffer: &Buffer| {
             sizes.extend(&buffer.shape);
@@ -42,6 +43,14 @@ pub(super) fn collect_sizes(program: &Builder<'_>, block: &mut Block) {
                 if let Place::View { of, .. } = buffer.place {
                     add(&block.buffers[of]);
                 }
+            }
+        }
+        for &result in block.results.iter().filter(|_| index == last) {
+            let buffer = &block.buffers[result];
+            sizes.extend(&buffer.shape);
+            if let Place::View { offset, of } = buffer.place {
+                sizes.insert(offset);
+                sizes.extend(&block.buffers[of].shape);
             }
         }
         for step in &segment.steps {

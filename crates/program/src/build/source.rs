@@ -85,10 +85,7 @@ pub(super) fn take_kernel(
     let kernel = kiln_kernel::verify(lowered.kernel.clone())
         .map_err(|errors| invalid(errors.to_string()))?;
     let table = kernel.kernel().dims();
-    let symbols: Vec<_> = table
-        .symbols()
-        .filter(|&symbol| table.definition(symbol).is_none())
-        .collect();
+    let symbols: Vec<_> = table.symbols().collect();
     if symbols.len() != lowered.symbols.len() {
         let (expected, found) = (symbols.len(), lowered.symbols.len());
         return Err(invalid(format!(

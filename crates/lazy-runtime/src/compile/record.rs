@@ -1,0 +1,127 @@
+//! One record per compile: which kernel, why, how long each part took, how large it is.
+
+use std::fmt;
+use std::time::Duration;
+
+use kiln_kernel::{Class, CompileObserver, CompilePhase, Schedule, Target};
+
+use crate::clock::Clock;
+
+/// Why a kernel was compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompileReason {
+    /// Nothing like it was compiled before.
+    FirstUse,
+    /// The kernel is known, but not with this schedule.
+    NewVariant,
+}
+
+impl fmt::Display for CompileReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FirstUse => "first use",
+            Self::NewVariant => "new variant",
+        })
+    }
+}
+
+/// What one compile was.
+#[derive(Clone, Debug)]
+pub struct CompileRecord {
+    /// The kernel's name.
+    pub kernel: String,
+    /// Its class.
+    pub class: Class,
+    /// The key of the code.
+    pub key: String,
+    /// What for.
+    pub target: Target,
+    /// How.
+    pub schedule: Schedule,
+    /// Why.
+    pub reason: CompileReason,
+    /// Time of each part, in the order in which they were first begun.
+    pub phases: Vec<(CompilePhase, Duration)>,
+    /// Time to make the code callable.
+    pub load: Duration,
+    /// Time in all.
+    pub total: Duration,
+    /// Bytes of code.
+    pub code_bytes: usize,
+    /// The error, where there is no code.
+    pub error: Option<String>,
+}
+
+impl CompileRecord {
+    /// Whether a sum of products was left to plain loops.
+    pub fn is_contraction_left_to_fallback(&self) -> bool {
+        let heavy = matches!(
+            self.class,
+            Class::Contraction | Class::Window | Class::Attention
+        );
+        heavy && self.schedule.is_fallback()
+    }
+}
+
+impl fmt::Display for CompileRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kernel,
+            class,
+            schedule,
+            target,
+            reason,
+            total,
+            ..
+        } = self;
+        write!(
+            f,
+            "@{kernel} [{class}] {schedule} for {target} ({reason}): {total:.1?}"
+        )?;
+        for (phase, time) in &self.phases {
+            write!(f, ", {phase:?} {time:.1?}")?;
+        }
+        match &self.error {
+            Some(error) => write!(f, ", failed: {error}"),
+            None => write!(f, ", load {:.1?}, {} bytes", self.load, self.code_bytes),
+        }
+    }
+}
+
+/// Adds up the time of each part.
+pub(super) struct PhaseTimes<'a> {
+    clock: &'a dyn Clock,
+    begun: Vec<(CompilePhase, Duration)>,
+    pub(super) times: Vec<(CompilePhase, Duration)>,
+}
+
+impl<'a> PhaseTimes<'a> {
+    pub(super) fn new(clock: &'a dyn Clock) -> Self {
+        Self {
+            clock,
+            begun: Vec::new(),
+            times: Vec::new(),
+        }
+    }
+}
+
+impl CompileObserver for PhaseTimes<'_> {
+    fn begin(&mut self, phase: CompilePhase) {
+        if !self.times.iter().any(|(known, _)| *known == phase) {
+            self.times.push((phase, Duration::ZERO));
+        }
+        self.begun.push((phase, self.clock.now()));
+    }
+
+    fn end(&mut self, phase: CompilePhase) {
+        let Some(position) = self.begun.iter().rposition(|(begun, _)| *begun == phase) else {
+            return;
+        };
+        let (_, begin) = self.begun.remove(position);
+        let elapsed = self.clock.now().saturating_sub(begin);
+        if let Some((_, time)) = self.times.iter_mut().find(|(known, _)| *known == phase) {
+            *time += elapsed;
+        }
+    }
+}

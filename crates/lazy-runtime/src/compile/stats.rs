@@ -1,0 +1,103 @@
+//! Counters of what a runtime compiled, and of everything it did otherwise than planned.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a runtime did so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompilationStats {
+    /// Compiles, failed ones included.
+    pub compilations: u64,
+    /// How often a kernel that was asked for was there.
+    pub hits: u64,
+    /// How often it was not.
+    pub misses: u64,
+    /// Time spent compiling, all threads together.
+    pub compile_time: Duration,
+    /// Kernels in memory, each counted once whatever its variants.
+    pub unique_kernels: u64,
+    /// Compiles that failed.
+    pub failures: u64,
+    /// Sums of products that were left to plain loops.
+    pub fallback_contractions: u64,
+    /// Steps that the interpreter computed.
+    pub interpreted_steps: u64,
+    /// Plans made because a plan fact did not hold.
+    pub other_plans: u64,
+    /// Launch plans made: new combinations of sizes.
+    pub launch_plans: u64,
+}
+
+impl CompilationStats {
+    /// The share of requests that found their kernel; none were made: 0.
+    pub fn hit_rate(&self) -> f64 {
+        let requests = self.hits + self.misses;
+        if requests == 0 {
+            0.0
+        } else {
+            self.hits as f64 / requests as f64
+        }
+    }
+
+    /// A table for people.
+    pub fn to_report(&self) -> String {
+        let mut report = String::new();
+        let mut line = |name: &str, value: String| {
+            // Writing to a string does not fail.
+            let _written = writeln!(report, "{name:<28}{value:>12}");
+        };
+        line("compilations", self.compilations.to_string());
+        line("hits", self.hits.to_string());
+        line("misses", self.misses.to_string());
+        line("hit rate", format!("{:.1} %", self.hit_rate() * 100.0));
+        line("compile time", format!("{:.1?}", self.compile_time));
+        line("unique kernels", self.unique_kernels.to_string());
+        line("failed compilations", self.failures.to_string());
+        line(
+            "contractions in plain loops",
+            self.fallback_contractions.to_string(),
+        );
+        line("interpreted steps", self.interpreted_steps.to_string());
+        line("other plans", self.other_plans.to_string());
+        line("launch plans", self.launch_plans.to_string());
+        report
+    }
+}
+
+/// The same, being counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) compilations: AtomicU64,
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) compile_nanoseconds: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) fallback_contractions: AtomicU64,
+    pub(crate) interpreted_steps: AtomicU64,
+    pub(crate) other_plans: AtomicU64,
+    pub(crate) launch_plans: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self, unique_kernels: usize) -> CompilationStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CompilationStats {
+            compilations: get(&self.compilations),
+            hits: get(&self.hits),
+            misses: get(&self.misses),
+            compile_time: Duration::from_nanos(get(&self.compile_nanoseconds)),
+            unique_kernels: unique_kernels as u64,
+            failures: get(&self.failures),
+            fallback_contractions: get(&self.fallback_contractions),
+            interpreted_steps: get(&self.interpreted_steps),
+            other_plans: get(&self.other_plans),
+            launch_plans: get(&self.launch_plans),
+        }
+    }
+}

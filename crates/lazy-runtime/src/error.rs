@@ -1,0 +1,185 @@
+//! What can go wrong when a program is compiled or run.
+
+use std::sync::Arc;
+
+use kiln_interpreter::{InterpretError, OpFault, OpSite};
+use kiln_kernel::{CompileError, ExecuteError, FaultCause, QuantityError};
+use kiln_symbolic_shape::EvaluateError;
+use kiln_tensor::TensorError;
+
+/// An error of this crate. Each variant names its code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// Inputs that do not fit the graph, or an op that could not be computed; has the code of the cause.
+    #[error(transparent)]
+    Interpret(#[from] InterpretError),
+
+    /// Compiled code met what the op does not allow; has the code that the interpreter gives it.
+    #[error("{problem} in {at}: {site}")]
+    Fault {
+        /// The op.
+        at: OpSite,
+        /// What happened.
+        problem: &'static str,
+        /// Why.
+        cause: FaultCause,
+        /// Where in the kernel.
+        site: String,
+    },
+
+    /// E0863: two sizes meet that differ, and neither is 1.
+    #[error("cannot broadcast {left} = {left_size} with {right} = {right_size} in {origin}")]
+    Broadcast {
+        /// One size, as the graph writes it.
+        left: String,
+        /// Its value.
+        left_size: i64,
+        /// The other.
+        right: String,
+        /// Its value.
+        right_size: i64,
+        /// The op.
+        origin: String,
+    },
+
+    /// E0864: sizes for which an op has no result.
+    #[error("{step}: expected {message} ({predicate}), found {found}")]
+    Requirement {
+        /// What asks for it.
+        step: String,
+        /// What it asks for.
+        message: String,
+        /// The same as a predicate on sizes.
+        predicate: String,
+        /// The values of the sizes in it.
+        found: String,
+    },
+
+    /// E0865: a size that has no value for these inputs.
+    #[error("{what}: {error}")]
+    Size {
+        /// What it is the size of.
+        what: String,
+        /// Why it has none.
+        error: EvaluateError,
+    },
+
+    /// A kernel could not be compiled; has the code of the backend's error.
+    #[error("{0}")]
+    Compile(Arc<CompileError>),
+
+    /// The device could not do something; has the code of the executor's error.
+    #[error("{context}: {error}")]
+    Execute {
+        /// What was being done.
+        context: String,
+        /// Why it could not be.
+        error: Arc<ExecuteError>,
+    },
+
+    /// E0866: sizes that the plan was not made for, and no other plan can be.
+    #[error("expected {expected} in {origin}, and no other plan can be made: {reason}")]
+    NoOtherPlan {
+        /// What the plan expects.
+        expected: String,
+        /// What expects it.
+        origin: String,
+        /// Why there is none.
+        reason: String,
+    },
+
+    /// E0867: the numbers of a launch have no value.
+    #[error("cannot launch {kernel}: {error}")]
+    Launch {
+        /// The kernel.
+        kernel: String,
+        /// Why not.
+        error: QuantityError,
+    },
+
+    /// E0868: a step that only a compiler can serve, and none that can.
+    #[error("expected a compiler for {step}, found none: {reason}")]
+    NotCompiled {
+        /// The step.
+        step: String,
+        /// Why the interpreter cannot stand in.
+        reason: String,
+    },
+
+    /// E0869: a program, an artifact or a backend that contradicts itself: a defect.
+    #[error("{problem}")]
+    Malformed {
+        /// What is wrong.
+        problem: String,
+    },
+
+    /// E0870: the plan of the program could not be made.
+    #[error("cannot plan the program: {0}")]
+    Plan(Arc<dyn std::error::Error + Send + Sync>),
+
+    /// A tensor could not be made; has the code of the cause.
+    #[error("{context}: {error}")]
+    Tensor {
+        /// What it is.
+        context: String,
+        /// Why not.
+        error: TensorError,
+    },
+}
+
+impl RuntimeError {
+    /// The error's stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Interpret(error) => error.code(),
+            Self::Fault {
+                cause: FaultCause::DivisionByZero,
+                ..
+            } => "E0882",
+            Self::Fault { .. } => "E0822",
+            Self::Broadcast { .. } => "E0863",
+            Self::Requirement { .. } => "E0864",
+            Self::Size { .. } => "E0865",
+            Self::Compile(error) => error.code,
+            Self::Execute { error, .. } => error.code,
+            Self::NoOtherPlan { .. } => "E0866",
+            Self::Launch { .. } => "E0867",
+            Self::NotCompiled { .. } => "E0868",
+            Self::Malformed { .. } => "E0869",
+            Self::Plan(_) => "E0870",
+            Self::Tensor { error, .. } => error.code(),
+        }
+    }
+
+    /// Whether memory was short.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Execute { error, .. } => error.out_of_memory,
+            Self::Tensor { error, .. } => matches!(error, TensorError::Allocation { .. }),
+            Self::Interpret(InterpretError::Op { fault, .. }) => {
+                matches!(**fault, OpFault::Tensor(TensorError::Allocation { .. }))
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn malformed(problem: impl Into<String>) -> Self {
+        Self::Malformed {
+            problem: problem.into(),
+        }
+    }
+
+    pub(crate) fn execute(context: impl Into<String>) -> impl FnOnce(ExecuteError) -> Self {
+        let context = context.into();
+        move |error| Self::Execute {
+            context,
+            error: Arc::new(error),
+        }
+    }
+
+    pub(crate) fn tensor(context: impl Into<String>) -> impl FnOnce(TensorError) -> Self {
+        let context = context.into();
+        move |error| Self::Tensor { context, error }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a segment asks of sizes: plan facts, which pick the plan, and requirements, which refuse the call.
+
+use kiln_program::{Program, Segment};
+use kiln_symbolic_shape::{Binding, PlanFact};
+
+use super::Refusal;
+use crate::error::RuntimeError;
+
+/// Checks a segment's facts and requirements.
+pub(super) fn check(
+    program: &Program,
+    segment: &Segment,
+    binding: &Binding,
+) -> Result<(), Refusal> {
+    let dims = program.graph().dims();
+    let mut failed: Vec<PlanFact> = Vec::new();
+    for fact in &segment.facts {
+        let value = |dim| dims.evaluate(dim, binding);
+        match (value(fact.left), value(fact.right)) {
+            (Ok(left), Ok(right)) if left == right => {}
+            (Ok(left), Ok(right)) => {
+                refuse_broadcast(program, fact, [left, right])?;
+                failed.push(fact.clone());
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                let what = format!(
+                    "{} == {}",
+                    dims.display(fact.left),
+                    dims.display(fact.right)
+                );
+                return Err(RuntimeError::Size { what, error }.into());
+            }
+        }
+    }
+    if !failed.is_empty() {
+        return Err(Refusal::Facts(failed));
+    }
+    for requirement in &segment.requirements {
+        let predicate = || dims.display_predicate(&requirement.predicate).to_string();
+        match dims.holds(&requirement.predicate, binding) {
+            Ok(true) => {}
+            Ok(false) => {
+                let found = requirement.predicate.dims().into_iter().map(|dim| {
+                    let value = dims.evaluate(dim, binding).unwrap_or_default();
+                    format!("{} = {value}", dims.display(dim))
+                });
+                let error = RuntimeError::Requirement {
+                    step: program.graph().name().to_owned(),
+                    message: requirement.message.clone(),
+                    predicate: predicate(),
+                    found: found.collect::<Vec<_>>().join(", "),
+                };
+                return Err(error.into());
+            }
+            Err(error) => {
+                return Err(RuntimeError::Size {
+                    what: predicate(),
+                    error,
+                }
+                .into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names the two sizes of a broadcast that no plan can compute: they differ, and neither is 1.
+fn refuse_broadcast(
+    program: &Program,
+    fact: &PlanFact,
+    sizes: [i64; 2],
+) -> Result<(), RuntimeError> {
+    let dims = program.graph().dims();
+    let [left_size, right_size] = sizes;
+    if left_size == 1 || right_size == 1 || fact.origin.starts_with("if ") {
+        return Ok(());
+    }
+    Err(RuntimeError::Broadcast {
+        left: dims.display(fact.left).to_string(),
+        left_size,
+        right: dims.display(fact.right).to_string(),
+        right_size,
+        origin: fact.origin.clone(),
+    })
+}

@@ -1,0 +1,429 @@
+//! Makes the launch plan of a segment: facts checked, sizes evaluated, kernels chosen and compiled, places resolved.
+
+use std::sync::Arc;
+
+use kiln_kernel::{LaunchContext, Schedule};
+use kiln_program::{
+    ALIGNMENT, Action, BlockId, BufferId, ConstantId, KernelLaunch, Place, Program, SizeId, Step,
+};
+use kiln_symbolic_shape::Binding;
+use kiln_tensor::{AxisSlice, Tensor, element_count};
+use rayon::prelude::*;
+use smallvec::SmallVec;
+
+use super::frame::{MemoryIndex, Operand, OperandMemory};
+use super::{
+    BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace, facts,
+};
+use crate::compile::{CompiledKernel, LaunchNumbers};
+use crate::error::RuntimeError;
+use crate::runtime::Runtime;
+
+/// Makes the plan of a segment for these values of symbols. `earlier` are the plans of the segments before it, for
+/// the same values.
+pub(crate) fn make_plan(
+    runtime: &Runtime,
+    prepared: &Prepared,
+    block: BlockId,
+    segment: usize,
+    binding: Binding,
+    earlier: &[Arc<SegmentPlan>],
+) -> Result<SegmentPlan, Refusal> {
+    let program = &prepared.program;
+    let data = program.block(block);
+    let of_segment = &data.segments[segment];
+    facts::check(program, of_segment, &binding)?;
+    let mut maker = Maker {
+        runtime,
+        prepared,
+        program,
+        block,
+        sizes: vec![None; program.sizes().len()],
+        slots: Vec::new(),
+        segment,
+        earlier,
+    };
+    maker.evaluate(&of_segment.sizes, &binding)?;
+    let arena = maker.place_slots()?;
+    let own = of_segment.own.iter().map(|&buffer| maker.own(buffer));
+    let own = own.collect::<Result<Vec<_>, _>>()?;
+    let kernels = maker.compile_all(&of_segment.steps)?;
+    let steps = of_segment
+        .steps
+        .iter()
+        .zip(kernels)
+        .map(|(step, kernel)| maker.step(step, kernel));
+    let steps = steps.collect::<Result<Vec<_>, _>>()?;
+    let results = if segment + 1 == data.segments.len() {
+        data.results
+            .iter()
+            .map(|&buffer| maker.tensor(buffer))
+            .collect::<Result<_, _>>()?
+    } else {
+        Vec::new()
+    };
+    Ok(SegmentPlan {
+        binding,
+        arena,
+        slots: maker.slots,
+        own,
+        steps,
+        results,
+    })
+}
+
+struct Maker<'a> {
+    runtime: &'a Runtime,
+    prepared: &'a Prepared,
+    program: &'a Program,
+    block: BlockId,
+    /// The value of each size of the program that this segment needs.
+    sizes: Vec<Option<i64>>,
+    slots: Vec<usize>,
+    segment: usize,
+    earlier: &'a [Arc<SegmentPlan>],
+}
+
+/// A kernel step's code, or why there is none.
+type Chosen = Option<Result<(Arc<CompiledKernel>, Schedule), RuntimeError>>;
+
+impl Maker<'_> {
+    // Sizes
+
+    fn evaluate(&mut self, sizes: &[SizeId], binding: &Binding) -> Result<(), RuntimeError> {
+        let table = self.program.graph().dims();
+        let dims: Vec<_> = sizes
+            .iter()
+            .map(|&size| self.program.sizes().dim(size))
+            .collect();
+        match table.evaluate_all(&dims, binding) {
+            Ok(values) => {
+                for (&size, value) in sizes.iter().zip(values) {
+                    self.sizes[cranelift_entity::EntityRef::index(size)] = Some(value);
+                }
+                Ok(())
+            }
+            // Once more, one by one, to say which.
+            Err(error) => {
+                let failing = |dim: &&_| table.evaluate(**dim, binding).is_err();
+                let dim = dims.iter().find(failing);
+                let what = dim.map_or_else(String::new, |&dim| table.display(dim).to_string());
+                Err(RuntimeError::Size { what, error })
+            }
+        }
+    }
+
+    fn value(&self, size: SizeId) -> Result<i64, RuntimeError> {
+        let value = self.sizes.get(cranelift_entity::EntityRef::index(size));
+        value.copied().flatten().ok_or_else(|| {
+            RuntimeError::malformed(format!("{size} is not among the sizes of its segment"))
+        })
+    }
+
+    fn size(&self, size: SizeId) -> Result<usize, RuntimeError> {
+        let value = self.value(size)?;
+        usize::try_from(value).map_err(|_| {
+            let dims = self.program.graph().dims();
+            let what = dims.display(self.program.sizes().dim(size));
+            RuntimeError::Requirement {
+                step: self.program.graph().name().to_owned(),
+                message: "sizes of at least 0".to_owned(),
+                predicate: format!("{what} >= 0"),
+                found: format!("{value}"),
+            }
+        })
+    }
+
+    fn shape(&self, buffer: BufferId) -> Result<SmallVec<[usize; 6]>, RuntimeError> {
+        let buffer = &self.program.block(self.block).buffers[buffer];
+        buffer.shape.iter().map(|&size| self.size(size)).collect()
+    }
+
+    /// The bytes from a buffer's first element to the end of its last.
+    fn bytes(&self, id: BufferId) -> Result<usize, RuntimeError> {
+        let buffer = &self.program.block(self.block).buffers[id];
+        let shape = self.shape(id)?;
+        let count = element_count(buffer.dtype, &shape)
+            .map_err(RuntimeError::tensor(format!("%{}", buffer.name)))?;
+        let width = buffer.dtype.size_in_bytes();
+        let Some(strides) = &buffer.strides else {
+            return Ok(count * width);
+        };
+        if count == 0 {
+            return Ok(0);
+        }
+        let mut last = 0i64;
+        for (&size, &stride) in shape.iter().zip(strides) {
+            let reach = i64::try_from(size - 1)
+                .ok()
+                .and_then(|n| n.checked_mul(self.value(stride).ok()?));
+            last = reach
+                .and_then(|reach| last.checked_add(reach))
+                .ok_or_else(|| {
+                    RuntimeError::malformed(format!("%{} reaches out of memory", buffer.name))
+                })?;
+        }
+        let end = usize::try_from(last)
+            .ok()
+            .and_then(|last| last.checked_add(1)?.checked_mul(width));
+        end.ok_or_else(|| RuntimeError::malformed(format!("%{} is too large", buffer.name)))
+    }
+
+    // Places
+
+    /// Lays the slots one after another; answers with the bytes of the arena.
+    fn place_slots(&mut self) -> Result<usize, RuntimeError> {
+        let block = self.program.block(self.block);
+        let mut end = 0usize;
+        for slot in &block.segments[self.segment].slots {
+            self.slots.push(end);
+            let mut largest = 0;
+            for &buffer in &slot.buffers {
+                largest = largest.max(self.bytes(buffer)?);
+            }
+            end = largest
+                .checked_next_multiple_of(ALIGNMENT)
+                .and_then(|bytes| end.checked_add(bytes))
+                .ok_or_else(|| RuntimeError::Tensor {
+                    context: "the arena".to_owned(),
+                    error: kiln_tensor::TensorError::Allocation { bytes: usize::MAX },
+                })?;
+        }
+        Ok(end)
+    }
+
+    fn own(&self, buffer: BufferId) -> Result<(MemoryIndex, usize), RuntimeError> {
+        Ok((self.memory_of(buffer)?, self.bytes(buffer)?))
+    }
+
+    fn memory_of(&self, buffer: BufferId) -> Result<MemoryIndex, RuntimeError> {
+        self.prepared
+            .memory_of(self.block, buffer)
+            .ok_or_else(|| RuntimeError::malformed(format!("{buffer} has no memory of its own")))
+    }
+
+    fn operand(&self, id: BufferId) -> Result<Operand, RuntimeError> {
+        let buffers = &self.program.block(self.block).buffers;
+        let bytes = self.bytes(id)?;
+        let (root, elements) = match buffers[id].place {
+            Place::View { of, offset } => (of, self.size(offset)?),
+            _ => (id, 0),
+        };
+        // A view of nothing may begin anywhere; it is put at the start.
+        let elements = if bytes == 0 { 0 } else { elements };
+        let offset = elements
+            .checked_mul(buffers[id].dtype.size_in_bytes())
+            .ok_or_else(|| RuntimeError::malformed(format!("{id} lies out of memory")))?;
+        let (memory, offset) = match buffers[root].place {
+            Place::Constant(constant) => (OperandMemory::Fixed(self.constant(constant)?), offset),
+            Place::Slot { segment, slot } => {
+                let slots = match self.earlier.get(segment) {
+                    Some(plan) => &plan.slots,
+                    None => &self.slots,
+                };
+                let start = slots.get(slot).copied().ok_or_else(|| {
+                    RuntimeError::malformed(format!("{root} lies in a slot that is not there"))
+                })?;
+                let index = u32::try_from(segment)
+                    .map_err(|_| RuntimeError::malformed("too many segments"))?;
+                (
+                    OperandMemory::Run(MemoryIndex(index)),
+                    start.saturating_add(offset),
+                )
+            }
+            Place::View { .. } => {
+                return Err(RuntimeError::malformed(format!(
+                    "{root} is a view of a view"
+                )));
+            }
+            _ => (OperandMemory::Run(self.memory_of(root)?), offset),
+        };
+        Ok(Operand {
+            memory,
+            offset,
+            bytes,
+        })
+    }
+
+    fn constant(&self, constant: ConstantId) -> Result<kiln_kernel::Memory, RuntimeError> {
+        let constant = &self.program.constants()[constant];
+        self.runtime
+            .constants()
+            .plain(self.runtime.executor(), constant)
+    }
+
+    fn tensor(&self, id: BufferId) -> Result<TensorPlace, RuntimeError> {
+        let buffer = &self.program.block(self.block).buffers[id];
+        Ok(TensorPlace {
+            operand: self.operand(id)?,
+            dtype: buffer.dtype,
+            shape: self.shape(id)?,
+            is_dense: buffer.strides.is_none(),
+        })
+    }
+
+    fn tensors(&self, buffers: &[BufferId]) -> Result<Vec<TensorPlace>, RuntimeError> {
+        buffers.iter().map(|&buffer| self.tensor(buffer)).collect()
+    }
+
+    // Kernels
+
+    /// Chooses and compiles what the kernel steps need: what is not there yet, on all compile threads at once.
+    fn compile_all(&self, steps: &[Step]) -> Result<Vec<Chosen>, RuntimeError> {
+        let choose = |step: &Step| match &step.action {
+            Action::Kernel(launch) => Some(self.compile(launch)),
+            _ => None,
+        };
+        let kernels = steps
+            .iter()
+            .filter(|step| matches!(step.action, Action::Kernel(_)))
+            .count();
+        if kernels < 2 || self.runtime.compiler().is_none() {
+            return Ok(steps.iter().map(choose).collect());
+        }
+        // One after the other where all are there; entering the threads costs more than that.
+        if self.runtime.is_warm(self.prepared, steps) {
+            return Ok(steps.iter().map(choose).collect());
+        }
+        Ok(self
+            .runtime
+            .on_compile_threads(|| steps.par_iter().map(choose).collect()))
+    }
+
+    fn compile(
+        &self,
+        launch: &KernelLaunch,
+    ) -> Result<(Arc<CompiledKernel>, Schedule), RuntimeError> {
+        let symbols = self.symbols(launch)?;
+        self.runtime
+            .compile_for(self.prepared, launch.kernel, &symbols)
+    }
+
+    fn symbols(&self, launch: &KernelLaunch) -> Result<Vec<i64>, RuntimeError> {
+        launch
+            .symbols
+            .iter()
+            .map(|&size| self.value(size))
+            .collect()
+    }
+
+    fn kernel(
+        &self,
+        launch: &KernelLaunch,
+        compiled: Arc<CompiledKernel>,
+        schedule: Schedule,
+    ) -> Result<KernelPlan, RuntimeError> {
+        let symbols = self.symbols(launch)?;
+        let ctx = LaunchContext {
+            symbols: &symbols,
+            threads: self.runtime.pool().threads(),
+            caches: self.runtime.executor().caches(),
+        };
+        let numbers = LaunchNumbers::of(&compiled.artifact, &ctx)?;
+        let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
+        for (position, &buffer) in launch.operands.iter().enumerate() {
+            let specs = &compiled.artifact.packs;
+            operands.push(match specs.iter().find(|spec| spec.buffer == position) {
+                Some(spec) => {
+                    let constant = self.constant_operand(buffer)?;
+                    let store = self.runtime.constants();
+                    let memory = store.packed(self.runtime.executor(), &constant, spec)?;
+                    let bytes = memory.bytes();
+                    Operand {
+                        memory: OperandMemory::Fixed(memory),
+                        offset: 0,
+                        bytes,
+                    }
+                }
+                None => self.operand(buffer)?,
+            });
+        }
+        Ok(KernelPlan {
+            compiled,
+            schedule,
+            operands,
+            numbers,
+            symbols,
+        })
+    }
+
+    /// The constant that an operand is, or is a part of.
+    fn constant_operand(&self, id: BufferId) -> Result<kiln_ir::Constant, RuntimeError> {
+        let buffers = &self.program.block(self.block).buffers;
+        let buffer = &buffers[id];
+        let (root, offset) = match buffer.place {
+            Place::View { of, offset } => (of, self.size(offset)?),
+            _ => (id, 0),
+        };
+        let Place::Constant(constant) = buffers[root].place else {
+            return Err(RuntimeError::malformed(format!(
+                "%{} is packed, and no constant",
+                buffer.name
+            )));
+        };
+        let constant = self.program.constants()[constant].clone();
+        let shape = self.shape(id)?;
+        if constant.tensor().shape() == shape.as_slice() && offset == 0 {
+            return Ok(constant);
+        }
+        let part = |tensor: &Tensor| {
+            let len = element_count(tensor.dtype(), &shape)?;
+            let flat = tensor.reshape(&[tensor.len()])?;
+            flat.slice(&[AxisSlice {
+                axis: 0,
+                start: offset,
+                len,
+                step: 1,
+            }])?
+            .reshape(&shape)
+        };
+        part(constant.tensor())
+            .and_then(kiln_ir::Constant::new)
+            .map_err(RuntimeError::tensor(format!("constant %{}", buffer.name)))
+    }
+
+    // Steps
+
+    fn step(&self, step: &Step, kernel: Chosen) -> Result<StepPlan, RuntimeError> {
+        Ok(match &step.action {
+            Action::Kernel(launch) => match kernel {
+                Some(Ok((compiled, schedule))) => {
+                    StepPlan::Kernel(Box::new(self.kernel(launch, compiled, schedule)?))
+                }
+                Some(Err(error)) => self.interpreted(step, launch, error)?,
+                None => return Err(RuntimeError::malformed("a kernel step without a choice")),
+            },
+            Action::Builtin {
+                builtin,
+                inputs,
+                outputs,
+            } => StepPlan::Builtin(Box::new(BuiltinPlan {
+                builtin: builtin.clone(),
+                inputs: self.tensors(inputs)?,
+                outputs: self.tensors(outputs)?,
+            })),
+            Action::Dims { sizes, output } => {
+                let values = sizes.iter().map(|&size| self.value(size));
+                StepPlan::Dims(values.collect::<Result<_, _>>()?, self.memory_of(*output)?)
+            }
+            action => StepPlan::Host(self.tensors(&self.program.reads(action))?),
+        })
+    }
+
+    /// A kernel without code is left to the interpreter where its operands are whole tensors, loudly.
+    fn interpreted(
+        &self,
+        step: &Step,
+        launch: &KernelLaunch,
+        error: RuntimeError,
+    ) -> Result<StepPlan, RuntimeError> {
+        let action = Action::Kernel(launch.clone());
+        let reads = self.tensors(&self.program.reads(&action))?;
+        let writes = self.tensors(&self.program.writes(&action))?;
+        if reads.iter().chain(&writes).any(|tensor| !tensor.is_dense) {
+            return Err(error);
+        }
+        tracing::warn!(step = step.name, %error, "left to the interpreter");
+        Ok(StepPlan::Interpreted { reads, writes })
+    }
+}

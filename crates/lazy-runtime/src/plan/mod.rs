@@ -1,0 +1,106 @@
+//! Launch plans: everything about a segment that depends on sizes, evaluated once per combination of them.
+//!
+//! A [`SegmentPlan`] is immutable and shared by every run whose symbols have the same values. It holds compiled
+//! kernels, the numbers of their launches, and for each operand which memory of the run it lies in, and where.
+
+mod facts;
+mod frame;
+mod make;
+mod memo;
+mod prepared;
+
+pub(crate) use frame::{Frame, MemoryIndex, Operand};
+pub(crate) use make::make_plan;
+pub(crate) use memo::{Key, Memo};
+pub(crate) use prepared::{Prepared, key_of};
+
+use std::sync::Arc;
+
+use kiln_kernel::{Builtin, Schedule};
+use kiln_symbolic_shape::{Binding, PlanFact};
+use kiln_tensor::DType;
+use smallvec::SmallVec;
+
+use crate::compile::{CompiledKernel, LaunchNumbers};
+use crate::error::RuntimeError;
+
+/// A segment with every size evaluated.
+#[derive(Debug)]
+pub(crate) struct SegmentPlan {
+    /// The values of all symbols known when the segment begins.
+    pub(crate) binding: Binding,
+    /// Bytes of the arena.
+    pub(crate) arena: usize,
+    /// Where each slot begins.
+    pub(crate) slots: Vec<usize>,
+    /// Memories of their own to be had before the first step, and how large.
+    pub(crate) own: Vec<(MemoryIndex, usize)>,
+    /// In the order of the segment's steps.
+    pub(crate) steps: Vec<StepPlan>,
+    /// Of the last segment: the block's results.
+    pub(crate) results: Vec<TensorPlace>,
+}
+
+/// A step with every size evaluated.
+#[derive(Debug)]
+pub(crate) enum StepPlan {
+    /// A launch.
+    Kernel(Box<KernelPlan>),
+    /// A builtin.
+    Builtin(Box<BuiltinPlan>),
+    /// Sizes as data.
+    Dims(Vec<i64>, MemoryIndex),
+    /// What it reads, in the step's order: for steps that go through the host.
+    Host(Vec<TensorPlace>),
+    /// A kernel that has no code: the interpreter computes it.
+    Interpreted {
+        /// What the ops read.
+        reads: Vec<TensorPlace>,
+        /// Where the results go.
+        writes: Vec<TensorPlace>,
+    },
+}
+
+/// A launch with every size evaluated.
+#[derive(Debug)]
+pub(crate) struct KernelPlan {
+    pub(crate) compiled: Arc<CompiledKernel>,
+    pub(crate) schedule: Schedule,
+    pub(crate) operands: SmallVec<[Operand; 6]>,
+    pub(crate) numbers: LaunchNumbers,
+    /// The values of the kernel's symbols.
+    pub(crate) symbols: Vec<i64>,
+}
+
+/// A builtin with every size evaluated.
+#[derive(Debug)]
+pub(crate) struct BuiltinPlan {
+    pub(crate) builtin: Builtin,
+    pub(crate) inputs: Vec<TensorPlace>,
+    pub(crate) outputs: Vec<TensorPlace>,
+}
+
+/// A tensor in the memories of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct TensorPlace {
+    pub(crate) operand: Operand,
+    pub(crate) dtype: DType,
+    pub(crate) shape: SmallVec<[usize; 6]>,
+    /// Whether its elements lie one after another.
+    pub(crate) is_dense: bool,
+}
+
+/// Why there is no launch plan.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The program was planned under facts that do not hold: another plan must run.
+    Facts(Vec<PlanFact>),
+    /// Nothing can run.
+    Error(RuntimeError),
+}
+
+impl From<RuntimeError> for Refusal {
+    fn from(error: RuntimeError) -> Self {
+        Self::Error(error)
+    }
+}

@@ -1,0 +1,123 @@
+//! A program with what the runtime adds to it once: kernels' keys and schedules, and the memos of its segments.
+
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
+
+use cranelift_entity::{EntityRef, SecondaryMap};
+use kiln_kernel::{Candidate, KernelCompiler, Target};
+use kiln_program::{BlockId, BufferId, KernelId, Place, Program};
+
+use super::frame::MemoryIndex;
+use super::memo::Memo;
+use super::{Key, SegmentPlan};
+use crate::compile::KernelIdentity;
+
+/// A program ready to be planned for sizes.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) program: Program,
+    kernels: Vec<PreparedKernel>,
+    blocks: Vec<PreparedBlock>,
+}
+
+#[derive(Debug)]
+struct PreparedKernel {
+    identity: KernelIdentity,
+    candidates: OnceLock<Vec<Candidate>>,
+}
+
+#[derive(Debug)]
+struct PreparedBlock {
+    /// The number of memories of a run.
+    memories: usize,
+    /// The memory of each buffer that is the root of one.
+    index: SecondaryMap<BufferId, Option<MemoryIndex>>,
+    memos: Vec<Memo<SegmentPlan>>,
+}
+
+impl Prepared {
+    pub(crate) fn new(program: Program, launch_plans: NonZeroUsize) -> Self {
+        let kernels = program.kernels().values().map(|kernel| PreparedKernel {
+            identity: KernelIdentity::of(&kernel.kernel),
+            candidates: OnceLock::new(),
+        });
+        let kernels = kernels.collect();
+        let blocks = program.blocks().values().map(|block| {
+            let mut memories = block.segments.len();
+            let mut index = SecondaryMap::new();
+            for (id, buffer) in &block.buffers {
+                if matches!(
+                    buffer.place,
+                    Place::Parameter(_) | Place::Own | Place::Brought
+                ) {
+                    index[id] = u32::try_from(memories).ok().map(MemoryIndex);
+                    memories += 1;
+                }
+            }
+            let memos = block
+                .segments
+                .iter()
+                .map(|_| Memo::new(launch_plans))
+                .collect();
+            PreparedBlock {
+                memories,
+                index,
+                memos,
+            }
+        });
+        let blocks = blocks.collect();
+        Self {
+            program,
+            kernels,
+            blocks,
+        }
+    }
+
+    pub(crate) fn memories(&self, block: BlockId) -> usize {
+        self.blocks[block.index()].memories
+    }
+
+    /// The memory that a buffer is the root of.
+    pub(crate) fn memory_of(&self, block: BlockId, buffer: BufferId) -> Option<MemoryIndex> {
+        self.blocks[block.index()].index[buffer]
+    }
+
+    pub(crate) fn memo(&self, block: BlockId, segment: usize) -> &Memo<SegmentPlan> {
+        &self.blocks[block.index()].memos[segment]
+    }
+
+    pub(crate) fn identity(&self, kernel: KernelId) -> &KernelIdentity {
+        &self.kernels[kernel.index()].identity
+    }
+
+    /// What a compiler offers for a kernel; asked once.
+    pub(crate) fn candidates(
+        &self,
+        kernel: KernelId,
+        compiler: &dyn KernelCompiler,
+        target: &Target,
+    ) -> &[Candidate] {
+        let kernel = &self.kernels[kernel.index()];
+        kernel
+            .candidates
+            .get_or_init(|| compiler.schedules(&kernel.identity.kernel, target))
+    }
+
+    /// Forgets every launch plan.
+    pub(crate) fn clear_plans(&self) {
+        self.memos().for_each(Memo::clear);
+    }
+
+    pub(crate) fn n_plans(&self) -> usize {
+        self.memos().map(Memo::len).sum()
+    }
+
+    fn memos(&self) -> impl Iterator<Item = &Memo<SegmentPlan>> {
+        self.blocks.iter().flat_map(|block| &block.memos)
+    }
+}
+
+/// The values of all bound symbols: what plans of later segments and of control steps' blocks depend on.
+pub(crate) fn key_of(binding: &kiln_symbolic_shape::Binding) -> Key {
+    binding.iter().map(|(_, value)| value).collect()
+}

@@ -1,0 +1,11 @@
+//! The runtime's threads: [`SpinPool`], a [`TaskPool`](kiln_kernel::TaskPool) for launches of a few microseconds.
+//!
+//! Entering a work-stealing pool from outside takes tens of microseconds; here the caller publishes a job, works on it
+//! itself, and finds the workers still spinning from the launch before.
+
+mod spin;
+
+#[cfg(test)]
+mod tests;
+
+pub use spin::SpinPool;

@@ -1,0 +1,288 @@
+//! Workers that spin for a while, then park.
+//!
+//! One job at a time: a caller that finds the pool busy (another thread's launch, or its own from within a task) runs
+//! its tasks alone, so everybody makes progress. Tasks are claimed in chunks from a counter.
+//!
+//! Why this is right: a worker may touch a job only after it has counted itself in (`active`) under the lock of the
+//! slot the job lies in, and the caller empties that slot, then waits until nobody is counted in. So when `run`
+//! returns no worker is in the job, every task that was claimed is done, and the counters are free for the next one.
+
+use std::hint::spin_loop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use kiln_kernel::{Job, TaskPool};
+
+/// How often a worker looks for a job before it parks: some tens of microseconds.
+const SPINS: u32 = 3000;
+
+/// How often the caller looks whether the workers are done before it lets others run in between.
+const CALLER_SPINS: u32 = 10_000;
+
+/// Chunks per thread: small enough that threads end together, large enough that claiming is rare.
+const CHUNKS: u64 = 8;
+
+/// A pool of threads that lives until it is dropped.
+///
+/// In a process forked off from the one that made it there are no workers; the caller then runs every task.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use kiln_kernel::{Job, TaskPool};
+/// use kiln_lazy_runtime::SpinPool;
+///
+/// struct Sum(AtomicU64);
+/// impl Job for Sum {
+///     fn run(&self, _worker: usize, first: u64, last: u64) {
+///         self.0.fetch_add((first..last).sum(), Ordering::Relaxed);
+///     }
+/// }
+///
+/// let pool = SpinPool::new(2);
+/// let sum = Arc::new(Sum(AtomicU64::new(0)));
+/// let job: Arc<dyn Job> = sum.clone();
+/// pool.run(&job, 1000);
+/// assert_eq!(sum.0.load(Ordering::Relaxed), 499_500);
+/// ```
+#[derive(Debug)]
+pub struct SpinPool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    process: u32,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Counts published jobs: what workers watch.
+    published: AtomicU64,
+    slot: Mutex<Slot>,
+    /// The first task that nobody has claimed.
+    next: AtomicU64,
+    /// Workers that may touch the job.
+    active: AtomicUsize,
+    /// Whether a caller has the pool.
+    busy: AtomicBool,
+    /// Whether a task panicked on a worker.
+    panicked: AtomicBool,
+    stopped: AtomicBool,
+    parked: AtomicUsize,
+    parking: Mutex<()>,
+    wake: Condvar,
+}
+
+/// The job that workers may join.
+#[derive(Default)]
+struct Slot {
+    job: Option<Arc<dyn Job>>,
+    tasks: u64,
+    chunk: u64,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slot")
+            .field("tasks", &self.tasks)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SpinPool {
+    /// A pool of this many threads, the caller of [`run`](TaskPool::run) counted: at least 1. Threads that the system
+    /// refuses are left out.
+    pub fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared::default());
+        let spawn = |worker: usize| {
+            let shared = Arc::clone(&shared);
+            let builder = thread::Builder::new().name(format!("kiln-worker-{worker}"));
+            builder.spawn(move || shared.work(worker)).ok()
+        };
+        let workers = (1..threads).map_while(spawn).collect();
+        Self {
+            shared,
+            workers,
+            process: std::process::id(),
+        }
+    }
+
+    /// A pool of as many threads as the machine runs at once.
+    pub fn of_machine() -> Self {
+        Self::new(thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// How many workers are parked.
+    #[cfg(test)]
+    pub(super) fn parked(&self) -> usize {
+        self.shared.parked.load(Ordering::SeqCst)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.workers.is_empty() || std::process::id() != self.process
+    }
+}
+
+impl TaskPool for SpinPool {
+    fn threads(&self) -> usize {
+        if self.is_alone() {
+            1
+        } else {
+            self.workers.len() + 1
+        }
+    }
+
+    fn run(&self, job: &Arc<dyn Job>, tasks: u64) {
+        if tasks == 0 {
+            return;
+        }
+        let shared = &*self.shared;
+        let is_free = || {
+            let (free, busy) = (Ordering::Acquire, Ordering::Relaxed);
+            shared
+                .busy
+                .compare_exchange(false, true, free, busy)
+                .is_ok()
+        };
+        if tasks == 1 || self.is_alone() || !is_free() {
+            job.run(0, 0, tasks);
+            return;
+        }
+        let chunk = (tasks / (CHUNKS * (self.workers.len() as u64 + 1))).max(1);
+        shared.next.store(0, Ordering::Relaxed);
+        {
+            let mut slot = lock(&shared.slot);
+            *slot = Slot {
+                job: Some(Arc::clone(job)),
+                tasks,
+                chunk,
+            };
+        }
+        // Sequentially consistent, as is `parked`: either this sees a worker that parks, or that worker sees the job.
+        shared.published.fetch_add(1, Ordering::SeqCst);
+        if shared.parked.load(Ordering::SeqCst) > 0 {
+            let _parking = lock(&shared.parking);
+            shared.wake.notify_all();
+        }
+        let closing = Closing(shared);
+        shared.claim(&**job, 0, tasks, chunk);
+        drop(closing);
+    }
+}
+
+impl Drop for SpinPool {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.shared.published.fetch_add(1, Ordering::SeqCst);
+        if std::process::id() != self.process {
+            return;
+        }
+        {
+            let _parking = lock(&self.shared.parking);
+            self.shared.wake.notify_all();
+        }
+        let this = thread::current().id();
+        for worker in self
+            .workers
+            .drain(..)
+            .filter(|worker| worker.thread().id() != this)
+        {
+            // Panics of tasks were caught; there is nothing to learn from the result.
+            let _ended = worker.join();
+        }
+    }
+}
+
+/// Takes the job back when the caller is done, also when a task panicked on its thread.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let shared = self.0;
+        lock(&shared.slot).job = None;
+        let mut spins = 0u32;
+        while shared.active.load(Ordering::Acquire) > 0 {
+            spins = spins.saturating_add(1);
+            if spins < CALLER_SPINS {
+                spin_loop()
+            } else {
+                thread::yield_now()
+            }
+        }
+        let panicked = shared.panicked.swap(false, Ordering::Relaxed);
+        shared.busy.store(false, Ordering::Release);
+        assert!(
+            !panicked || thread::panicking(),
+            "a task of a launch panicked"
+        );
+    }
+}
+
+impl Shared {
+    /// What a worker does all its life.
+    fn work(&self, worker: usize) {
+        let mut seen = 0;
+        loop {
+            seen = self.wait(seen);
+            if self.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            let (job, tasks, chunk) = {
+                let slot = lock(&self.slot);
+                let Some(job) = slot.job.clone() else {
+                    continue;
+                };
+                self.active.fetch_add(1, Ordering::Relaxed);
+                (job, slot.tasks, slot.chunk)
+            };
+            let run = AssertUnwindSafe(|| self.claim(&*job, worker, tasks, chunk));
+            if catch_unwind(run).is_err() {
+                self.panicked.store(true, Ordering::Relaxed);
+            }
+            // Before it is counted out: the caller keeps the job alive until then, so it never dies here.
+            drop(job);
+            self.active.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Waits until something is published that was not seen.
+    fn wait(&self, seen: u64) -> u64 {
+        for _ in 0..SPINS {
+            let published = self.published.load(Ordering::Acquire);
+            if published != seen {
+                return published;
+            }
+            spin_loop();
+        }
+        let mut parking = lock(&self.parking);
+        self.parked.fetch_add(1, Ordering::SeqCst);
+        let published = loop {
+            let published = self.published.load(Ordering::SeqCst);
+            if published != seen {
+                break published;
+            }
+            parking = self
+                .wake
+                .wait(parking)
+                .unwrap_or_else(PoisonError::into_inner);
+        };
+        self.parked.fetch_sub(1, Ordering::SeqCst);
+        published
+    }
+
+    /// Runs chunk after chunk until all are claimed.
+    fn claim(&self, job: &dyn Job, worker: usize, tasks: u64, chunk: u64) {
+        loop {
+            let first = self.next.fetch_add(chunk, Ordering::Relaxed);
+            if first >= tasks {
+                return;
+            }
+            job.run(worker, first, first.saturating_add(chunk).min(tasks));
+        }
+    }
+}
+
+/// A lock whose owner may have panicked: what it guards is whole between any two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

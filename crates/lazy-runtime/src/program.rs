@@ -1,0 +1,268 @@
+//! A program that runs: its main plan, and other plans for sizes on which facts do not hold.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kiln_program::Program;
+use kiln_symbolic_shape::{DimId, PlanFact};
+use kiln_tensor::Tensor;
+
+use crate::compile::Counters;
+use crate::error::RuntimeError;
+use crate::plan::{Key, Memo, Prepared};
+use crate::planner::Planner;
+use crate::profile::StepProfile;
+use crate::run::{States, Stop, run_program};
+use crate::runtime::Runtime;
+
+/// A program and the runtime that runs it. Kernels are compiled when a call first needs them.
+///
+/// [`run`](Self::run) takes `&self`: any number of threads may call at once, each with memory of its own.
+#[derive(Debug)]
+pub struct CompiledProgram {
+    runtime: Arc<Runtime>,
+    planner: Option<PlannerHandle>,
+    main: Arc<Plan>,
+    /// Plans made because facts do not hold, by those facts.
+    others: Mutex<Vec<(Vec<(DimId, DimId)>, Arc<Plan>)>>,
+    has_others: AtomicBool,
+    /// Which other plan serves which sizes of inputs.
+    choice: Memo<Arc<Plan>>,
+}
+
+struct PlannerHandle(Arc<dyn Planner>);
+
+impl std::fmt::Debug for PlannerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Planner")
+    }
+}
+
+/// A plan with the states of its runs.
+#[derive(Debug)]
+struct Plan {
+    prepared: Prepared,
+    states: States,
+}
+
+impl CompiledProgram {
+    /// The program that a planner makes.
+    ///
+    /// # Errors
+    /// Why there is no plan.
+    pub fn new(runtime: Arc<Runtime>, planner: Arc<dyn Planner>) -> Result<Self, RuntimeError> {
+        let program = planner
+            .plan(&[])
+            .map_err(|error| RuntimeError::Plan(error.into()))?;
+        let mut this = Self::of_program(runtime, program);
+        this.planner = Some(PlannerHandle(planner));
+        Ok(this)
+    }
+
+    /// One program, without a planner: sizes that contradict its facts are refused.
+    pub fn of_program(runtime: Arc<Runtime>, program: Program) -> Self {
+        let launch_plans = runtime.options().launch_plans;
+        let prepared = Prepared::new(program, launch_plans);
+        Self {
+            main: Arc::new(Plan {
+                prepared,
+                states: States::default(),
+            }),
+            planner: None,
+            others: Mutex::default(),
+            has_others: AtomicBool::new(false),
+            choice: Memo::new(launch_plans),
+            runtime,
+        }
+    }
+
+    /// The main plan.
+    pub fn program(&self) -> &Program {
+        &self.main.prepared.program
+    }
+
+    /// The runtime.
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
+    /// How many plans there are: the main one, and others made on demand.
+    pub fn n_plans(&self) -> usize {
+        1 + self.others().len()
+    }
+
+    /// How many launch plans are kept, of all plans and segments.
+    pub fn n_launch_plans(&self) -> usize {
+        let others: usize = self
+            .others()
+            .iter()
+            .map(|(_, plan)| plan.prepared.n_plans())
+            .sum();
+        self.main.prepared.n_plans() + others
+    }
+
+    /// The outputs for these inputs, in the graph's order.
+    ///
+    /// # Errors
+    /// Inputs that do not fit the graph, a fault of an op, a kernel that does not compile, memory that is short.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, RuntimeError> {
+        self.run_with(inputs, None)
+    }
+
+    /// As [`run`](Self::run), with what each step cost.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_profiled(
+        &self,
+        inputs: &[Tensor],
+    ) -> Result<(Vec<Tensor>, Vec<StepProfile>), RuntimeError> {
+        let mut profile = Vec::new();
+        let outputs = self.run_with(inputs, Some(&mut profile))?;
+        Ok((outputs, profile))
+    }
+
+    /// Makes the launch plan for inputs of these sizes, and compiles what it needs, by running once.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn warm_up(&self, inputs: &[Tensor]) -> Result<(), RuntimeError> {
+        self.run(inputs).map(drop)
+    }
+
+    /// Forgets launch plans and memory that no run uses. Kernels stay with the runtime.
+    pub fn clear(&self) {
+        let others = self.others().clone();
+        for plan in others.iter().map(|(_, plan)| plan).chain([&self.main]) {
+            plan.prepared.clear_plans();
+            plan.states.clear();
+        }
+    }
+
+    fn run_with(
+        &self,
+        inputs: &[Tensor],
+        mut profile: Option<&mut Vec<StepProfile>>,
+    ) -> Result<Vec<Tensor>, RuntimeError> {
+        let mut plan = Arc::clone(&self.main);
+        let mut failed: Vec<PlanFact> = Vec::new();
+        let mut key: Option<Key> = None;
+        if self.has_others.load(Ordering::Acquire) {
+            let sizes = sizes_of(inputs);
+            if let Some(chosen) = self.choice.get(&sizes) {
+                plan = Arc::clone(&chosen);
+            }
+            key = Some(sizes);
+        }
+        loop {
+            if let Some(profile) = profile.as_deref_mut() {
+                profile.clear();
+            }
+            let Plan { prepared, states } = &*plan;
+            let facts = match run_program(
+                &self.runtime,
+                prepared,
+                states,
+                inputs,
+                profile.as_deref_mut(),
+            ) {
+                Ok(outputs) => {
+                    if !failed.is_empty() {
+                        let key = key.take().unwrap_or_else(|| sizes_of(inputs));
+                        self.choice.insert(key, plan);
+                    }
+                    return Ok(outputs);
+                }
+                Err(Stop::Error(error)) => return Err(error),
+                Err(Stop::Facts(facts)) => facts,
+            };
+            let before = failed.len();
+            for fact in &facts {
+                if !failed.iter().any(|known| same(known, fact)) {
+                    failed.push(fact.clone());
+                }
+            }
+            if failed.len() == before {
+                return Err(self.no_other_plan(&facts, "it was made without this fact".to_owned()));
+            }
+            plan = self.other_plan(&failed, &facts)?;
+        }
+    }
+
+    /// The plan without these facts: one that is there, or a new one, counted.
+    fn other_plan(
+        &self,
+        failed: &[PlanFact],
+        newly: &[PlanFact],
+    ) -> Result<Arc<Plan>, RuntimeError> {
+        let mut name: Vec<(DimId, DimId)> =
+            failed.iter().map(|fact| (fact.left, fact.right)).collect();
+        name.sort_unstable();
+        if let Some((_, plan)) = self.others().iter().find(|(known, _)| *known == name) {
+            return Ok(Arc::clone(plan));
+        }
+        let Some(PlannerHandle(planner)) = &self.planner else {
+            return Err(self.no_other_plan(newly, "the program came without a planner".to_owned()));
+        };
+        let program = planner
+            .plan(failed)
+            .map_err(|error| self.no_other_plan(newly, error.to_string()))?;
+        Counters::count(&self.runtime.counters().other_plans);
+        tracing::info!(
+            facts = failed.len(),
+            "planned without facts that do not hold"
+        );
+        let prepared = Prepared::new(program, self.runtime.options().launch_plans);
+        let plan = Arc::new(Plan {
+            prepared,
+            states: States::default(),
+        });
+        let mut others = self.others();
+        if let Some((_, plan)) = others.iter().find(|(known, _)| *known == name) {
+            return Ok(Arc::clone(plan));
+        }
+        others.push((name, Arc::clone(&plan)));
+        self.has_others.store(true, Ordering::Release);
+        Ok(plan)
+    }
+
+    fn no_other_plan(&self, facts: &[PlanFact], reason: String) -> RuntimeError {
+        let dims = self.program().graph().dims();
+        let fact = facts.first();
+        let expected = fact.map_or_else(String::new, |fact| {
+            format!(
+                "{} == {}",
+                dims.display(fact.left),
+                dims.display(fact.right)
+            )
+        });
+        let origin = fact.map_or_else(String::new, |fact| fact.origin.clone());
+        RuntimeError::NoOtherPlan {
+            expected,
+            origin,
+            reason,
+        }
+    }
+
+    #[allow(
+        clippy::type_complexity,
+        reason = "the type is written once more, where the field is"
+    )]
+    fn others(&self) -> std::sync::MutexGuard<'_, Vec<(Vec<(DimId, DimId)>, Arc<Plan>)>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn same(left: &PlanFact, right: &PlanFact) -> bool {
+    (left.left, left.right) == (right.left, right.right)
+}
+
+/// The sizes of inputs in a row, with their ranks: what picks the plan.
+fn sizes_of(inputs: &[Tensor]) -> Key {
+    let mut key = Key::new();
+    for tensor in inputs {
+        key.push(tensor.rank() as i64);
+        key.extend(tensor.shape().iter().map(|&size| size as i64));
+    }
+    key
+}

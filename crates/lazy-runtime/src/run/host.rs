@@ -1,0 +1,329 @@
+//! Steps that go through the host: `bind`, interpreted ops, and kernels without code.
+
+use kiln_interpreter::{EvaluateContext, InterpretError, OpFault, evaluate_op};
+use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
+use kiln_kernel::{Builtin, BuiltinOperand};
+use kiln_program::{Action, BlockId, BufferId, Step};
+use kiln_symbolic_shape::Binding;
+use kiln_tensor::{DType, Tensor};
+use std::collections::HashMap;
+
+use super::bind::{bind, bind_sizes, site_of};
+use super::walk::Run;
+use super::{Stop, Value};
+use crate::compile::Counters;
+use crate::error::RuntimeError;
+use crate::plan::{Frame, TensorPlace};
+
+impl Run<'_> {
+    /// Performs a step that is neither launched nor given to the executor.
+    pub(super) fn host(
+        &mut self,
+        block: BlockId,
+        step: &Step,
+        reads: &[TensorPlace],
+        frame: &mut Frame,
+        binding: &mut Binding,
+    ) -> Result<(), Stop> {
+        self.finish()?;
+        let values = reads.iter().map(|place| self.value(frame, place));
+        let values = values.collect::<Result<Vec<Value>, _>>()?;
+        match &step.action {
+            Action::Bind { symbols, .. } => {
+                let data = self.first(&values, step)?;
+                self.bind_data(step, &data, symbols, binding)
+            }
+            Action::Interpret {
+                inputs,
+                outputs,
+                symbols,
+                ..
+            } => {
+                Counters::count(&self.runtime.counters().interpreted_steps);
+                let given = self.download_all(&values, step)?;
+                let given = inputs.iter().map(|&(value, _)| value).zip(given).collect();
+                let results = self.evaluate(step, given, binding)?;
+                for &(value, buffer) in outputs {
+                    let tensor = results.get(&value).ok_or_else(|| {
+                        RuntimeError::malformed(format!("{} does not give {value}", step.name))
+                    })?;
+                    let site = || step_site(self.program.graph(), step);
+                    if let Some(ty) = self.program.graph().tensor_ty(value) {
+                        let graph = self.program.graph();
+                        bind_sizes(graph, binding, ty, symbols, tensor.shape(), &site)?;
+                    }
+                    self.check_type(step, value, tensor.dtype(), tensor.shape(), binding)?;
+                    self.bring(block, buffer, tensor, frame)?;
+                }
+                Ok(())
+            }
+            Action::If { .. } => self.run_if(block, step, &values, frame, binding),
+            Action::Loop { .. } => self.run_loop(block, step, &values, frame, binding),
+            other => {
+                Err(RuntimeError::malformed(format!("a {} on the host", other.as_word())).into())
+            }
+        }
+    }
+
+    /// Has the interpreter compute a kernel step, and copies the results to where the kernel would have written.
+    pub(super) fn interpret_kernel(
+        &mut self,
+        step: &Step,
+        reads: &[TensorPlace],
+        writes: &[TensorPlace],
+        frame: &Frame,
+        binding: &Binding,
+    ) -> Result<(), Stop> {
+        Counters::count(&self.runtime.counters().interpreted_steps);
+        self.finish()?;
+        let Action::Kernel(launch) = &step.action else {
+            return Err(RuntimeError::malformed("an interpreted kernel that is none").into());
+        };
+        let values = launch.values.iter().zip(&launch.operands);
+        let is_written = |position: usize| self.program.is_written(launch.kernel, position);
+        let (written, read): (Vec<_>, Vec<_>) = values
+            .enumerate()
+            .partition(|(position, _)| is_written(*position));
+        let mut given = HashMap::new();
+        for ((_, (value, _)), place) in read.iter().zip(reads) {
+            let tensor = self.download(&self.value(frame, place)?, &step.name)?;
+            given.insert(**value, tensor);
+        }
+        let results = self.evaluate(step, given, binding)?;
+        for ((_, (value, _)), place) in written.iter().zip(writes) {
+            let tensor = results.get(value).ok_or_else(|| {
+                RuntimeError::malformed(format!("{} does not give {value}", step.name))
+            })?;
+            self.check_type(step, **value, tensor.dtype(), tensor.shape(), binding)?;
+            self.copy_to(step, tensor, place, frame)?;
+        }
+        Ok(())
+    }
+
+    fn copy_to(
+        &mut self,
+        step: &Step,
+        tensor: &Tensor,
+        place: &TensorPlace,
+        frame: &Frame,
+    ) -> Result<(), Stop> {
+        let executor = self.runtime.executor();
+        let from = executor
+            .upload(tensor)
+            .map_err(RuntimeError::execute(step.name.as_str()))?;
+        let from = kiln_kernel::MemorySlice {
+            memory: &from,
+            offset: 0,
+            bytes: tensor.byte_len(),
+        };
+        let what = BuiltinOperand {
+            dtype: place.dtype,
+            shape: &place.shape,
+        };
+        let to = frame.slice(&place.operand)?;
+        let copied =
+            self.state
+                .execution
+                .run_builtin(&Builtin::Copy, &[(from, what)], &[(to, what)]);
+        copied.map_err(|error| RuntimeError::execute(step.name.as_str())(error))?;
+        Ok(())
+    }
+
+    /// Computes the ops of a step one by one; answers with every value.
+    fn evaluate(
+        &self,
+        step: &Step,
+        mut values: HashMap<ValueId, Tensor>,
+        binding: &Binding,
+    ) -> Result<HashMap<ValueId, Tensor>, RuntimeError> {
+        let graph = self.program.graph();
+        let ctx = EvaluateContext::new(graph.dims(), binding)
+            .with_custom_ops(Some(&self.runtime.options().custom_ops));
+        for &id in &step.ops {
+            let op = graph.op(id);
+            let operand = |value: &ValueId| {
+                values
+                    .get(value)
+                    .cloned()
+                    .or_else(|| constant(graph, *value))
+                    .ok_or_else(|| RuntimeError::malformed(format!("{} lacks {value}", step.name)))
+            };
+            let operands = op
+                .operands
+                .iter()
+                .map(operand)
+                .collect::<Result<Vec<_>, _>>()?;
+            let results =
+                evaluate_op(&ctx, &op.op, &operands).map_err(|fault| fault_of(graph, id, fault))?;
+            values.extend(op.results.iter().copied().zip(results));
+        }
+        Ok(values)
+    }
+
+    /// Compares a value that the host computed with the type that the graph gives it.
+    pub(super) fn check_type(
+        &self,
+        step: &Step,
+        value: ValueId,
+        dtype: DType,
+        shape: &[usize],
+        binding: &Binding,
+    ) -> Result<(), RuntimeError> {
+        let graph = self.program.graph();
+        let Some(ty) = graph.tensor_ty(value) else {
+            return Err(RuntimeError::malformed(format!("{value} is no tensor")));
+        };
+        let mut sizes = Vec::with_capacity(ty.rank());
+        for &dim in &ty.dims {
+            let what = || graph.dims().display(dim).to_string();
+            let size = graph.dims().evaluate(dim, binding);
+            sizes.push(size.map_err(|error| RuntimeError::Size {
+                what: what(),
+                error,
+            })?);
+        }
+        let fits = dtype == ty.dtype
+            && sizes.len() == shape.len()
+            && sizes
+                .iter()
+                .zip(shape)
+                .all(|(&size, &found)| usize::try_from(size) == Ok(found));
+        if fits {
+            return Ok(());
+        }
+        let expected = format!(
+            "{} = {}{sizes:?}",
+            graph.ty(value).display(graph.dims()),
+            ty.dtype
+        );
+        let fault = OpFault::ResultMismatch {
+            expected,
+            found: format!("{dtype}{shape:?}"),
+        };
+        match step.ops.last() {
+            Some(&op) => Err(fault_of(graph, op, fault)),
+            None => Err(RuntimeError::malformed(fault.to_string())),
+        }
+    }
+
+    /// The elements of an integer tensor become values of symbols.
+    fn bind_data(
+        &self,
+        step: &Step,
+        data: &Value,
+        symbols: &[kiln_symbolic_shape::SymbolId],
+        binding: &mut Binding,
+    ) -> Result<(), Stop> {
+        let graph = self.program.graph();
+        let tensor = self.download(data, &step.name)?;
+        let values = integers(&tensor).map_err(RuntimeError::tensor(step.name.as_str()))?;
+        if values.len() != symbols.len() {
+            let (expected, found) = (symbols.len(), values.len());
+            let problem = format!("{}: expected {expected} elements, found {found}", step.name);
+            return Err(RuntimeError::malformed(problem).into());
+        }
+        for (&symbol, value) in symbols.iter().zip(values) {
+            let site = || step_site(graph, step);
+            let Some(value) = value else {
+                let Some(&op) = step.ops.last() else { continue };
+                let (given, limit) = (u64::MAX, i64::MAX as u64);
+                let fault = OpFault::Limit {
+                    what: "for a value of a symbol",
+                    given,
+                    limit,
+                };
+                return Err(fault_of(graph, op, fault).into());
+            };
+            bind(graph, binding, symbol, value, &site)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a tensor of the host what a buffer lies in.
+    pub(super) fn bring(
+        &self,
+        block: BlockId,
+        buffer: BufferId,
+        tensor: &Tensor,
+        frame: &mut Frame,
+    ) -> Result<(), RuntimeError> {
+        let executor = self.runtime.executor();
+        let memory = executor
+            .upload(tensor)
+            .map_err(RuntimeError::execute("a result"))?;
+        self.bring_memory(block, buffer, memory, 0, frame)
+    }
+
+    /// Makes a memory what a buffer lies in.
+    pub(super) fn bring_memory(
+        &self,
+        block: BlockId,
+        buffer: BufferId,
+        memory: kiln_kernel::Memory,
+        offset: usize,
+        frame: &mut Frame,
+    ) -> Result<(), RuntimeError> {
+        let index = self.prepared.memory_of(block, buffer);
+        let index = index.ok_or_else(|| RuntimeError::malformed("a result without a place"))?;
+        frame.set(index, memory, offset);
+        Ok(())
+    }
+
+    fn download_all(&self, values: &[Value], step: &Step) -> Result<Vec<Tensor>, RuntimeError> {
+        values
+            .iter()
+            .map(|value| self.download(value, &step.name))
+            .collect()
+    }
+
+    fn first(&self, values: &[Value], step: &Step) -> Result<Value, RuntimeError> {
+        let missing = || RuntimeError::malformed(format!("{} reads nothing", step.name));
+        values.first().cloned().ok_or_else(missing)
+    }
+}
+
+/// A step for messages.
+pub(super) fn step_site(graph: &Graph, step: &Step) -> String {
+    match step.ops.last() {
+        Some(&op) => site_of(graph, op).to_string(),
+        None => step.name.clone(),
+    }
+}
+
+pub(super) fn fault_of(graph: &Graph, op: OpId, fault: OpFault) -> RuntimeError {
+    let (at, fault) = (site_of(graph, op), Box::new(fault));
+    RuntimeError::Interpret(InterpretError::Op { at, fault })
+}
+
+fn constant(graph: &Graph, value: ValueId) -> Option<Tensor> {
+    let Definition::Result { op, .. } = graph.value(value).definition else {
+        return None;
+    };
+    match &graph.op(op).op {
+        Op::Constant(constant) => Some(constant.tensor().clone()),
+        _ => None,
+    }
+}
+
+/// The elements of a tensor of integers; none where one does not fit an `i64`.
+fn integers(tensor: &Tensor) -> Result<Vec<Option<i64>>, kiln_tensor::TensorError> {
+    macro_rules! widened {
+        ($ty:ty) => {
+            tensor
+                .to_vec::<$ty>()?
+                .into_iter()
+                .map(|x| i64::try_from(x).ok())
+                .collect()
+        };
+    }
+    Ok(match tensor.dtype() {
+        DType::I8 => widened!(i8),
+        DType::I16 => widened!(i16),
+        DType::I32 => widened!(i32),
+        DType::U8 => widened!(u8),
+        DType::U16 => widened!(u16),
+        DType::U32 => widened!(u32),
+        DType::U64 => widened!(u64),
+        _ => widened!(i64),
+    })
+}

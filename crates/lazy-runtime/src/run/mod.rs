@@ -1,0 +1,46 @@
+//! Running a program: bind, look up the launch plan, walk its steps.
+//!
+//! No lock is held while anything runs. Recursion is over nested control steps, whose depth the graph's verifier
+//! bounds.
+
+mod bind;
+mod control;
+mod host;
+mod inputs;
+mod state;
+mod walk;
+
+pub(crate) use state::States;
+pub(crate) use walk::{Run, run_program};
+
+use kiln_kernel::Memory;
+use kiln_symbolic_shape::PlanFact;
+use kiln_tensor::DType;
+use smallvec::SmallVec;
+
+use crate::error::RuntimeError;
+
+/// A row-major tensor in a device's memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub(crate) memory: Memory,
+    /// Bytes from the memory's start.
+    pub(crate) offset: usize,
+    pub(crate) dtype: DType,
+    pub(crate) shape: SmallVec<[usize; 6]>,
+}
+
+/// Why a run ended early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The plan's facts do not hold: another plan must run.
+    Facts(Vec<PlanFact>),
+    /// It failed.
+    Error(RuntimeError),
+}
+
+impl<E: Into<RuntimeError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}

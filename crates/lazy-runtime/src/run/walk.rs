@@ -1,0 +1,367 @@
+//! The walk over a program's segments and steps: the path that a warm call takes.
+
+use std::sync::Arc;
+
+use kiln_interpreter::bind_symbols;
+use kiln_kernel::{BuiltinOperand, Fault, FaultCause, Launch, MemorySlice};
+use kiln_program::{BlockId, Place, Program, Step};
+use kiln_scalar::ScalarOp;
+use kiln_symbolic_shape::Binding;
+use kiln_tensor::Tensor;
+use smallvec::SmallVec;
+
+use super::bind::site_of;
+use super::state::{Launched, RunState, States};
+use super::{Stop, Value, inputs};
+use crate::compile::Counters;
+use crate::error::RuntimeError;
+use crate::plan::{
+    BuiltinPlan, Frame, KernelPlan, Key, MemoryIndex, Prepared, Refusal, SegmentPlan, StepPlan,
+    TensorPlace, key_of, make_plan,
+};
+use crate::profile::StepProfile;
+use crate::runtime::Runtime;
+
+/// A run of a program.
+pub(crate) struct Run<'a> {
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) prepared: &'a Prepared,
+    pub(crate) program: &'a Program,
+    pub(crate) state: RunState,
+    pub(crate) profile: Option<&'a mut Vec<StepProfile>>,
+}
+
+/// Runs a program's body on these inputs.
+pub(crate) fn run_program(
+    runtime: &Runtime,
+    prepared: &Prepared,
+    states: &States,
+    inputs: &[Tensor],
+    profile: Option<&mut Vec<StepProfile>>,
+) -> Result<Vec<Tensor>, Stop> {
+    let program = &prepared.program;
+    let key = inputs::check(program.graph(), inputs)?;
+    let state = states
+        .take()
+        .unwrap_or_else(|| RunState::new(runtime.executor().begin(Arc::clone(runtime.pool()))));
+    let mut run = Run {
+        runtime,
+        prepared,
+        program,
+        state,
+        profile,
+    };
+    run.state.iterations = 0;
+    let outputs = run.body(&key, inputs);
+    // What a failed run left behind must not be taken for the next one's.
+    if outputs.is_err() {
+        let _forgotten = run.state.execution.finish();
+    }
+    run.state.launched.clear();
+    states.give(run.state);
+    outputs
+}
+
+impl Run<'_> {
+    fn body(&mut self, key: &Key, inputs: &[Tensor]) -> Result<Vec<Tensor>, Stop> {
+        let body = self.program.body();
+        let first = match self.prepared.memo(body, 0).get(key) {
+            Some(plan) => plan,
+            None => {
+                let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+                let binding = bind_symbols(self.program.graph(), &shapes)?;
+                self.make(body, 0, binding, &[], key.clone())?
+            }
+        };
+        let executor = self.runtime.executor();
+        let mut given: SmallVec<[(kiln_kernel::Memory, usize); 8]> = SmallVec::new();
+        for tensor in inputs {
+            let memory = executor
+                .upload(tensor)
+                .map_err(RuntimeError::execute("an input"))?;
+            given.push((memory, 0));
+        }
+        let results = self.block(body, first, given)?;
+        let block = self.program.block(body);
+        let outputs = block.results.iter().zip(results).map(|(&buffer, value)| {
+            match block.buffers[buffer].place {
+                // What was given is given back.
+                Place::Parameter(index) if let Some(input) = inputs.get(index) => input
+                    .contiguous()
+                    .map_err(RuntimeError::tensor("an output that is an input")),
+                _ => self.download(&value, "an output"),
+            }
+        });
+        Ok(outputs.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// The plan of a segment for these values of symbols.
+    pub(super) fn plan(
+        &self,
+        block: BlockId,
+        segment: usize,
+        binding: Binding,
+        earlier: &[Arc<SegmentPlan>],
+    ) -> Result<Arc<SegmentPlan>, Stop> {
+        let key = key_of(&binding);
+        match self.prepared.memo(block, segment).get(&key) {
+            Some(plan) => Ok(plan),
+            None => self.make(block, segment, binding, earlier, key),
+        }
+    }
+
+    fn make(
+        &self,
+        block: BlockId,
+        segment: usize,
+        binding: Binding,
+        earlier: &[Arc<SegmentPlan>],
+        key: Key,
+    ) -> Result<Arc<SegmentPlan>, Stop> {
+        Counters::count(&self.runtime.counters().launch_plans);
+        match make_plan(
+            self.runtime,
+            self.prepared,
+            block,
+            segment,
+            binding,
+            earlier,
+        ) {
+            Ok(plan) => Ok(self.prepared.memo(block, segment).insert(key, plan)),
+            Err(Refusal::Facts(facts)) => Err(Stop::Facts(facts)),
+            Err(Refusal::Error(error)) => Err(Stop::Error(error)),
+        }
+    }
+
+    /// Runs a block whose first segment is planned; answers with its results.
+    pub(super) fn block(
+        &mut self,
+        id: BlockId,
+        first: Arc<SegmentPlan>,
+        given: impl IntoIterator<Item = (kiln_kernel::Memory, usize)>,
+    ) -> Result<SmallVec<[Value; 4]>, Stop> {
+        let block = self.program.block(id);
+        let mut frame = self.state.take_frame(id, self.prepared.memories(id));
+        for (&parameter, (memory, offset)) in block.parameters.iter().zip(given) {
+            if let Some(index) = self.prepared.memory_of(id, parameter) {
+                frame.set(index, memory, offset);
+            }
+        }
+        let results = self.segments(id, first, &mut frame);
+        self.state.give_frame(id, frame);
+        results
+    }
+
+    fn segments(
+        &mut self,
+        id: BlockId,
+        first: Arc<SegmentPlan>,
+        frame: &mut Frame,
+    ) -> Result<SmallVec<[Value; 4]>, Stop> {
+        let n_segments = self.program.block(id).segments.len();
+        let mut plans: SmallVec<[Arc<SegmentPlan>; 4]> = SmallVec::new();
+        let mut binding: Option<Binding> = None;
+        let mut plan = first;
+        for segment in 0..n_segments {
+            if segment > 0 {
+                let known = match binding.take() {
+                    Some(binding) => binding,
+                    None => plan.binding.clone(),
+                };
+                plan = self.plan(id, segment, known, &plans)?;
+            }
+            self.segment(id, segment, &plan, frame, &mut binding)?;
+            if n_segments > 1 {
+                plans.push(Arc::clone(&plan));
+            }
+        }
+        let mut results = SmallVec::new();
+        for place in &plan.results {
+            results.push(self.value(frame, place)?);
+        }
+        Ok(results)
+    }
+
+    fn segment(
+        &mut self,
+        block: BlockId,
+        segment: usize,
+        plan: &SegmentPlan,
+        frame: &mut Frame,
+        binding: &mut Option<Binding>,
+    ) -> Result<(), Stop> {
+        let executor = self.runtime.executor();
+        if plan.arena > 0 || !self.program.block(block).segments[segment].slots.is_empty() {
+            let arena = self.state.arena(executor, block, segment, plan.arena)?;
+            let index =
+                u32::try_from(segment).map_err(|_| RuntimeError::malformed("too many segments"))?;
+            frame.set(MemoryIndex(index), arena, 0);
+        }
+        for &(index, bytes) in &plan.own {
+            let memory = executor
+                .alloc(bytes)
+                .map_err(RuntimeError::execute("a result"))?;
+            frame.set(index, memory, 0);
+        }
+        let steps = &self.program.block(block).segments[segment].steps;
+        for (position, (step, planned)) in steps.iter().zip(&plan.steps).enumerate() {
+            let begin = self.profile.is_some().then(|| self.runtime.clock().now());
+            match planned {
+                StepPlan::Kernel(kernel) => {
+                    let compiled = Arc::clone(&kernel.compiled);
+                    self.state.launched.push(Launched {
+                        block,
+                        segment,
+                        step: position,
+                        compiled,
+                    });
+                    self.launch(step, kernel, frame)?;
+                }
+                StepPlan::Builtin(builtin) => self.builtin(step, builtin, frame)?,
+                StepPlan::Dims(values, index) => {
+                    let tensor = Tensor::from_slice(&[values.len()], values)
+                        .map_err(RuntimeError::tensor("sizes as data"))?;
+                    let memory = executor
+                        .upload(&tensor)
+                        .map_err(RuntimeError::execute("sizes as data"))?;
+                    frame.set(*index, memory, 0);
+                }
+                StepPlan::Host(reads) => {
+                    let known = binding.get_or_insert_with(|| plan.binding.clone());
+                    self.host(block, step, reads, frame, known)?;
+                }
+                StepPlan::Interpreted { reads, writes } => {
+                    let known = binding.as_ref().unwrap_or(&plan.binding);
+                    self.interpret_kernel(step, reads, writes, frame, known)?;
+                }
+            }
+            if let Some(begin) = begin {
+                self.record(step, planned, begin)?;
+            }
+        }
+        self.finish()
+    }
+
+    fn launch(&mut self, step: &Step, plan: &KernelPlan, frame: &Frame) -> Result<(), Stop> {
+        let mut buffers: SmallVec<[MemorySlice<'_>; 8]> = SmallVec::new();
+        for operand in &plan.operands {
+            buffers.push(frame.slice(operand)?);
+        }
+        let launch = Launch {
+            buffers: &buffers,
+            bytes: &plan.numbers.bytes,
+            arguments: &plan.numbers.arguments,
+            phases: &plan.numbers.phases,
+            shared_scratch: plan.numbers.shared_scratch,
+        };
+        let launched = self.state.execution.launch(&plan.compiled.loaded, &launch);
+        Ok(launched.map_err(|error| RuntimeError::execute(step.name.as_str())(error))?)
+    }
+
+    fn builtin(&mut self, step: &Step, plan: &BuiltinPlan, frame: &Frame) -> Result<(), Stop> {
+        type Operands<'a> = SmallVec<[(MemorySlice<'a>, BuiltinOperand<'a>); 2]>;
+        fn operands<'a>(
+            frame: &'a Frame,
+            places: &'a [TensorPlace],
+        ) -> Result<Operands<'a>, RuntimeError> {
+            let operand = |place: &'a TensorPlace| {
+                let what = BuiltinOperand {
+                    dtype: place.dtype,
+                    shape: &place.shape,
+                };
+                Ok((frame.slice(&place.operand)?, what))
+            };
+            places.iter().map(operand).collect()
+        }
+        let inputs = operands(frame, &plan.inputs)?;
+        let outputs = operands(frame, &plan.outputs)?;
+        let ran = self
+            .state
+            .execution
+            .run_builtin(&plan.builtin, &inputs, &outputs);
+        ran.map_err(|error| RuntimeError::execute(step.name.as_str())(error))?;
+        Ok(())
+    }
+
+    /// Waits for what was launched, and tells of the first fault.
+    pub(super) fn finish(&mut self) -> Result<(), Stop> {
+        let fault = self
+            .state
+            .execution
+            .finish()
+            .map_err(RuntimeError::execute("the device"))?;
+        let error = fault.map(|fault| self.fault(fault));
+        self.state.launched.clear();
+        error.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Says which op a fault came from: the step's first that can have caused it.
+    fn fault(&self, fault: Fault) -> RuntimeError {
+        let Some(launched) = self.state.launched.get(fault.launch) else {
+            return RuntimeError::malformed("a fault of a launch that was not made");
+        };
+        let graph = self.program.graph();
+        let step =
+            &self.program.block(launched.block).segments[launched.segment].steps[launched.step];
+        let problem = match fault.cause {
+            FaultCause::DivisionByZero => "an integer is divided by zero",
+            _ => "an index is out of range",
+        };
+        let may_cause = |op: &&kiln_ir::OpId| {
+            use kiln_ir::Op;
+            match (&graph.op(**op).op, fault.cause) {
+                (Op::Map { function, .. }, FaultCause::DivisionByZero) => {
+                    let divides = [ScalarOp::Div, ScalarOp::FloorDiv, ScalarOp::FloorMod];
+                    divides.iter().any(|op| op.name() == function.name())
+                        || function.name() == "pow"
+                }
+                (
+                    Op::Gather { .. }
+                    | Op::GatherElements { .. }
+                    | Op::GatherNd { .. }
+                    | Op::ScatterElements { .. }
+                    | Op::ScatterNd { .. }
+                    | Op::Slice { .. },
+                    FaultCause::IndexOutOfRange,
+                ) => true,
+                _ => false,
+            }
+        };
+        let op = step.ops.iter().find(may_cause).or(step.ops.last());
+        let at = match op {
+            Some(&op) => site_of(graph, op),
+            None => kiln_interpreter::OpSite {
+                op: "kernel",
+                origin: step.name.clone(),
+            },
+        };
+        let sites = &launched.compiled.artifact.fault_sites;
+        let site = sites.get(fault.site).cloned();
+        let site = site.unwrap_or_else(|| format!("site {} of kernel @{}", fault.site, step.name));
+        RuntimeError::Fault {
+            at,
+            problem,
+            cause: fault.cause,
+            site,
+        }
+    }
+
+    /// A tensor of a frame, wherever it goes next.
+    pub(super) fn value(&self, frame: &Frame, place: &TensorPlace) -> Result<Value, RuntimeError> {
+        let (memory, offset) = frame.memory(&place.operand)?;
+        Ok(Value {
+            memory: memory.clone(),
+            offset,
+            dtype: place.dtype,
+            shape: place.shape.clone(),
+        })
+    }
+
+    /// A tensor of a device as one of the host.
+    pub(super) fn download(&self, value: &Value, what: &str) -> Result<Tensor, RuntimeError> {
+        let executor = self.runtime.executor();
+        executor
+            .download(&value.memory, value.offset, value.dtype, &value.shape)
+            .map_err(RuntimeError::execute(what))
+    }
+}
