@@ -89,6 +89,8 @@ fn invariant<'ctx>(e: &Emitter<'_, 'ctx>, loaded: Value<'ctx>) -> Value<'ctx> {
 
 #[cfg(test)]
 mod tests {
+    use kiln_native::LaunchArguments;
+
     use super::*;
     use crate::session::{Output, compile_module};
     use crate::target::IsaLevel;
@@ -118,13 +120,14 @@ mod tests {
             let (mut out, mut shared, mut fault) = (0i64, 0i64, 0u32);
             let buffers = [std::ptr::null_mut(), (&raw mut out).cast::<u8>()];
             let sizes = [1i64, 2, 30];
-            let arguments = [
-                buffers.as_ptr().cast::<u8>().cast_mut(),
-                sizes.as_ptr().cast::<u8>().cast_mut(),
-                (&raw mut shared).cast(),
-                (&raw mut fault).cast(),
-            ];
-            phase.call(&arguments, 4, 6);
+            let arguments = LaunchArguments {
+                buffers: buffers.as_ptr(),
+                sizes: sizes.as_ptr(),
+                shared: (&raw mut shared).cast(),
+                fault: &raw mut fault,
+            };
+            // SAFETY: all that the phase above reads and writes is there.
+            unsafe { phase.call(&arguments, 4, 6) };
             assert_eq!((out, shared, fault), (40, 40, (5 << 8) | 2));
         }
     }

@@ -1,21 +1,11 @@
 //! Compiling and running small functions over arrays, for this crate's tests.
 
-use std::ffi::{CStr, CString};
 use std::ptr;
 
-use inkwell::llvm_sys::core::LLVMCreateMemoryBufferWithMemoryRangeCopy;
-use inkwell::llvm_sys::error::{LLVMErrorRef, LLVMGetErrorMessage};
-use inkwell::llvm_sys::orc2::lljit::{
-    LLVMOrcCreateLLJIT, LLVMOrcDisposeLLJIT, LLVMOrcLLJITAddObjectFile,
-    LLVMOrcLLJITGetGlobalPrefix, LLVMOrcLLJITGetMainJITDylib, LLVMOrcLLJITLookup, LLVMOrcLLJITRef,
-};
-use inkwell::llvm_sys::orc2::{
-    LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess, LLVMOrcJITDylibAddGenerator,
-};
-use inkwell::targets::{InitializationConfig, Target};
-
+use kiln_native::{LaunchArguments, LoadedCode};
 use kiln_tensor::DType;
 
+use crate::abi::Launch;
 use crate::emit::{Emitter, Value};
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
@@ -55,7 +45,7 @@ pub(crate) fn compile_lanes(
     })
 }
 
-fn build_lanes<'ctx>(
+pub(crate) fn build_lanes<'ctx>(
     module: &ModuleBuilder<'ctx>,
     lanes: u32,
     inputs: &[DType],
@@ -63,14 +53,12 @@ fn build_lanes<'ctx>(
     body: &impl for<'c> Fn(&Emitter<'_, 'c>, &[Value<'c>]) -> Vec<Value<'c>>,
 ) {
     let (e, parameters) = module.phase("phase");
-    let pointer = e.ty(crate::emit::Elem::Pointer, 1);
-    let array = |position: usize| {
-        let place = e.offset(parameters.arguments, e.i64(8 * position as i64));
-        e.load(pointer, place, 8)
-    };
-    let sources: Vec<_> = (0..inputs.len()).map(array).collect();
+    let launch = Launch::new(parameters);
+    let sources: Vec<_> = (0..inputs.len())
+        .map(|position| launch.buffer(&e, position))
+        .collect();
     let targets: Vec<_> = (0..outputs.len())
-        .map(|position| array(inputs.len() + position))
+        .map(|position| launch.buffer(&e, inputs.len() + position))
         .collect();
     let step = e.i64(i64::from(lanes));
     e.for_range(parameters.first, parameters.last, step, &[], |index, _| {
@@ -136,7 +124,15 @@ impl Lanes {
                 .map(|dtype| vec![0u8; padded * dtype.size_in_bytes()]),
         );
         let pointers: Vec<*mut u8> = arrays.iter_mut().map(|array| array.as_mut_ptr()).collect();
-        self.phase.call(&pointers, 0, padded as u64);
+        let arguments = LaunchArguments {
+            buffers: pointers.as_ptr(),
+            sizes: ptr::null(),
+            shared: ptr::null_mut(),
+            fault: ptr::null_mut(),
+        };
+        // SAFETY: the arrays are as many as the function was built for, and each as long as the
+        // number of tasks in elements of its dtype; nothing else is read.
+        unsafe { self.phase.call(&arguments, 0, padded as u64) };
         arrays
             .split_off(inputs.len())
             .into_iter()
@@ -179,65 +175,23 @@ impl Lanes {
 
 /// A loaded phase.
 pub(crate) struct Phase {
-    jit: LLVMOrcLLJITRef,
-    entry: Entry,
+    code: LoadedCode,
 }
 
 impl Phase {
     /// Runs tasks `first..last`, without scratch memory.
-    pub(crate) fn call(&self, arguments: &[*mut u8], first: u64, last: u64) {
-        (self.entry)(arguments.as_ptr(), ptr::null_mut(), first, last);
-    }
-}
-
-impl Drop for Phase {
-    fn drop(&mut self) {
-        // SAFETY: made by `load_phase`, disposed of once, and nothing runs in it any more.
-        check(unsafe { LLVMOrcDisposeLLJIT(self.jit) });
+    ///
+    /// # Safety
+    /// The arguments are as the phase that was built expects them.
+    pub(crate) unsafe fn call(&self, arguments: &LaunchArguments, first: u64, last: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { self.code.call(0, arguments, ptr::null_mut(), first, last) };
     }
 }
 
 /// Loads the function `phase` of an object.
 pub(crate) fn load_phase(object: &[u8]) -> Phase {
-    let (jit, entry) = load(object, c"phase");
-    Phase { jit, entry }
-}
-
-type Entry = extern "C" fn(*const *mut u8, *mut u8, u64, u64);
-
-fn load(object: &[u8], entry: &CStr) -> (LLVMOrcLLJITRef, Entry) {
-    Target::initialize_x86(&InitializationConfig::default());
-    let mut jit = ptr::null_mut();
-    // SAFETY: each call gets what it asks for: a null builder means defaults, the buffer is a
-    // copy that the JIT takes over, and the symbol is a function of the phase's type.
-    unsafe {
-        check(LLVMOrcCreateLLJIT(&mut jit, ptr::null_mut()));
-        let library = LLVMOrcLLJITGetMainJITDylib(jit);
-        let mut process = ptr::null_mut();
-        check(LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(
-            &mut process,
-            LLVMOrcLLJITGetGlobalPrefix(jit),
-            None,
-            ptr::null_mut(),
-        ));
-        LLVMOrcJITDylibAddGenerator(library, process);
-        let buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(
-            object.as_ptr().cast(),
-            object.len(),
-            c"test".as_ptr(),
-        );
-        check(LLVMOrcLLJITAddObjectFile(jit, library, buffer));
-        let mut address = 0;
-        check(LLVMOrcLLJITLookup(jit, &mut address, entry.as_ptr()));
-        let entry: Entry = std::mem::transmute(address as usize);
-        (jit, entry)
-    }
-}
-
-fn check(error: LLVMErrorRef) {
-    if !error.is_null() {
-        // SAFETY: an error that is not null has a message, which is ours.
-        let message = unsafe { CString::from_raw(LLVMGetErrorMessage(error)) };
-        panic!("{}", message.to_string_lossy());
+    Phase {
+        code: LoadedCode::load(object, &["phase"]).expect("the object loads"),
     }
 }

@@ -85,7 +85,7 @@ const EDGES: &[f64] = &[
 #[test]
 fn functions_of_one_f32_keep_their_budget() {
     // A prime stride meets every exponent and sign.
-    sweep_f32(4999);
+    sweep_f32(19_997);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn functions_of_one_f32_keep_their_budget_everywhere() {
 fn functions_of_one_f64_keep_their_budget() {
     let mut inputs = edges();
     let mut random = Random(7);
-    for _ in 0..20_000 {
+    for _ in 0..4_000 {
         // Every exponent alike, then numbers of ordinary size.
         inputs.push(f64::from_bits(random.next()));
         let uniform = random.uniform();
@@ -130,7 +130,7 @@ fn functions_of_two_floats_keep_their_budget() {
             b.push(y);
         }
     }
-    for _ in 0..20_000 {
+    for _ in 0..4_000 {
         let (x, y) = (random.uniform(), random.uniform());
         a.extend([
             x * 10.0,
@@ -294,32 +294,57 @@ fn check_f64(level: IsaLevel, budget: Budget, inputs: &[f64]) {
     worst.hold(level, budget.op, "f64", budget.f64);
 }
 
-/// What the interpreter computes in f64.
+/// What the interpreter computes in f64 (`the_references_are_the_interpreters` holds it to that).
 fn reference(op: ScalarOp, x: f64) -> f64 {
-    let function: fn(f64) -> f64 = match op {
-        ScalarOp::Exp => libm::exp,
-        ScalarOp::Exp2 => libm::exp2,
-        ScalarOp::Expm1 => libm::expm1,
-        ScalarOp::Log => libm::log,
-        ScalarOp::Log2 => libm::log2,
-        ScalarOp::Log1p => libm::log1p,
-        ScalarOp::Sin => libm::sin,
-        ScalarOp::Cos => libm::cos,
-        ScalarOp::Tan => libm::tan,
-        ScalarOp::Tanh => libm::tanh,
-        ScalarOp::Erf => libm::erf,
-        _ => return evaluated(op, x),
-    };
-    function(x)
+    match op {
+        ScalarOp::Rsqrt => 1.0 / x.sqrt(),
+        ScalarOp::Exp => libm::exp(x),
+        ScalarOp::Exp2 => libm::exp2(x),
+        ScalarOp::Expm1 => libm::expm1(x),
+        ScalarOp::Sigmoid => {
+            let small = libm::exp(-x.abs());
+            (if x < 0.0 { small } else { 1.0 }) / (1.0 + small)
+        }
+        ScalarOp::Log => libm::log(x),
+        ScalarOp::Log2 => libm::log2(x),
+        ScalarOp::Log1p => libm::log1p(x),
+        ScalarOp::Sin => libm::sin(x),
+        ScalarOp::Cos => libm::cos(x),
+        ScalarOp::Tan => libm::tan(x),
+        ScalarOp::Asin => libm::asin(x),
+        ScalarOp::Acos => libm::acos(x),
+        ScalarOp::Atan => libm::atan(x),
+        ScalarOp::Sinh => libm::sinh(x),
+        ScalarOp::Cosh => libm::cosh(x),
+        ScalarOp::Tanh => libm::tanh(x),
+        ScalarOp::Asinh => libm::asinh(x),
+        ScalarOp::Acosh if x < 1.0 => f64::NAN,
+        ScalarOp::Acosh => libm::acosh(x),
+        ScalarOp::Atanh => libm::atanh(x),
+        ScalarOp::Erf => libm::erf(x),
+        other => panic!("no reference for {other:?}"),
+    }
 }
 
-fn evaluated(op: ScalarOp, x: f64) -> f64 {
-    let mut builder = ExprBuilder::new(1);
-    let inputs = builder.inputs();
-    let result = builder.apply(op, &inputs);
-    let expr = builder.finish(result).expect("it builds");
-    let value = evaluate(&expr, &[ScalarValue::F64(x)], Mode::Declared).expect("it has a value");
-    value.to_f64()
+#[test]
+fn the_references_are_the_interpreters() {
+    for budget in unary() {
+        let mut builder = ExprBuilder::new(1);
+        let inputs = builder.inputs();
+        let result = builder.apply(budget.op, &inputs);
+        let expr = builder.finish(result).expect("it builds");
+        for x in edges() {
+            let defined = evaluate(&expr, &[ScalarValue::F64(x)], Mode::Declared);
+            let defined = defined.expect("it has a value").to_f64();
+            let reference = reference(budget.op, x);
+            let same = defined.to_bits() == reference.to_bits();
+            assert!(
+                same || defined.is_nan() && reference.is_nan(),
+                "{:?} {x:e}",
+                budget.op
+            );
+        }
+    }
 }
 
 /// Units in the last place between a result and the exact value; infinite where an edge is wrong.
