@@ -9,7 +9,7 @@ use kiln_tensor::DType;
 use inkwell::IntPredicate;
 
 use super::context::Lowering;
-use super::scope::{Coordinate, Form, Moment, Place, Scope};
+use super::scope::{Array, Coordinate, Form, Moment, Place, Scope};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
 use crate::error::LlvmError;
@@ -22,13 +22,6 @@ pub(super) enum Address<'ctx> {
     Consecutive(Value<'ctx>),
     /// An address per lane.
     Each(Value<'ctx>),
-}
-
-/// What is indexed: where it starts and how far its axes are apart, in elements.
-pub(super) struct Array<'a, 'ctx> {
-    pub(super) base: Value<'ctx>,
-    pub(super) dtype: DType,
-    pub(super) strides: &'a [Quantity],
 }
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
@@ -156,7 +149,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<Value<'ctx>, LlvmError> {
         let emit = &self.emit;
         let dtype = self.kernel.stage_dtype(stage);
-        let (base, strides) = match scope.placed(stage, moment) {
+        let array = match scope.placed(stage, moment) {
             Some(Place::Registers(values)) => {
                 let at = self.stage_coordinate(scope, stage, at);
                 return match values.get(&at) {
@@ -164,23 +157,28 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     None => unreachable!("a stage computes every point of the tile"),
                 };
             }
-            Some(Place::Memory { rows, strides }) => {
-                let row = self.stage_coordinate(scope, stage, at).row as usize;
-                match rows.get(row) {
-                    Some(&base) => (base, strides.clone()),
-                    None => unreachable!("a stage has memory for every row"),
-                }
+            Some(Place::Spilled {
+                base,
+                lanes,
+                vectors,
+            }) => {
+                let at = self.stage_coordinate(scope, stage, at);
+                let pointer = self.spilled(scope, *base, (*lanes, *vectors), dtype, at);
+                return Ok(emit.load_dtype(dtype, *lanes, pointer));
             }
+            Some(Place::Memory(array)) => array,
             None => unreachable!("the verifier accepts stages in scope alone"),
         };
-        let array = Array {
-            base,
-            dtype,
-            strides: &strides,
+        let depends = |axis| self.dependence.stage_depends(stage, axis);
+        let own = scope.rows.is_some_and(|rows| depends(rows.axis));
+        let array = &if own {
+            self.array_of_row(scope, array, at)
+        } else {
+            array.clone()
         };
         let varies = |index: &NodeId| self.varies(scope, *index);
         if form == Form::First || !indices.iter().any(varies) {
-            let address = self.address(scope, &array, indices, at, Form::First)?;
+            let address = self.address(scope, array, indices, at, Form::First)?;
             let (Address::Same(pointer) | Address::Consecutive(pointer) | Address::Each(pointer)) =
                 address;
             return Ok(emit.load_dtype(dtype, 1, pointer));
@@ -215,7 +213,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     pub(super) fn store_own(
         &self,
         scope: &Scope<'ctx>,
-        array: &Array<'_, 'ctx>,
+        array: &Array<'ctx>,
         axes: &[AxisId],
         value: Value<'ctx>,
         at: Coordinate,
@@ -223,7 +221,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         let mut element = emit.i64(0);
         let mut step = Quantity::constant(0);
-        for (&axis, stride) in axes.iter().zip(array.strides) {
+        for (&axis, stride) in axes.iter().zip(&array.strides) {
             let index = self.axis_value(scope, axis, at, Form::First);
             element = emit.iadd(element, emit.imul(index, self.quantity(stride)));
             if scope.vectors.is_some_and(|vectors| vectors.axis == axis) {
@@ -275,6 +273,47 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let value = update(emit.load_dtype(buffer.dtype, 1, pointer))?;
         emit.store_dtype(buffer.dtype, pointer, value);
         Ok(())
+    }
+
+    /// The part of an array that belongs to a row.
+    pub(super) fn array_of_row(
+        &self,
+        scope: &Scope<'ctx>,
+        array: &Array<'ctx>,
+        at: Coordinate,
+    ) -> Array<'ctx> {
+        let emit = &self.emit;
+        let Some(rows) = scope
+            .rows
+            .filter(|_| array.row_stride.as_constant() != Some(0))
+        else {
+            return array.clone();
+        };
+        let row = emit.iadd(rows.offset, emit.i64(i64::from(at.row)));
+        let elements = emit.imul(row, self.quantity(&array.row_stride));
+        Array {
+            base: emit.element(array.base, array.dtype, elements),
+            ..array.clone()
+        }
+    }
+
+    /// Where a scalar local is spilled to.
+    pub(super) fn spilled(
+        &self,
+        scope: &Scope<'ctx>,
+        base: Value<'ctx>,
+        (lanes, vectors): (u32, u32),
+        dtype: DType,
+        at: Coordinate,
+    ) -> Value<'ctx> {
+        let emit = &self.emit;
+        let row = emit.i64(i64::from(at.row));
+        let row = scope.rows.map_or(row, |rows| emit.iadd(rows.offset, row));
+        let vector = emit.iadd(
+            emit.imul(row, emit.i64(i64::from(vectors))),
+            emit.i64(i64::from(at.vector)),
+        );
+        emit.element(base, dtype, emit.imul(vector, emit.i64(i64::from(lanes))))
     }
 
     /// The part of a point that a stage depends on.
@@ -392,7 +431,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let array = Array {
             base: self.base(buffer),
             dtype: data.dtype,
-            strides: &strides,
+            strides,
+            row_stride: Quantity::constant(0),
         };
         self.address(scope, &array, indices, at, form)
     }
@@ -401,7 +441,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     fn address(
         &self,
         scope: &Scope<'ctx>,
-        array: &Array<'_, 'ctx>,
+        array: &Array<'ctx>,
         indices: &[NodeId],
         at: Coordinate,
         form: Form,
@@ -410,7 +450,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         // By how many elements the access moves per row and per element along the vectors, if it moves evenly.
         let along = |axis| {
             let mut sum = Quantity::constant(0);
-            for (&index, stride) in indices.iter().zip(array.strides) {
+            for (&index, stride) in indices.iter().zip(&array.strides) {
                 let step = self.dependence.step_along(self.kernel, index, axis)?;
                 sum = sum + stride.clone() * Quantity::constant(step);
             }
@@ -420,7 +460,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let per_lane = scope.vectors.map(|vectors| along(vectors.axis));
         let first = |at: Coordinate| -> Result<Value<'ctx>, LlvmError> {
             let mut element = emit.i64(0);
-            for (&index, stride) in indices.iter().zip(array.strides) {
+            for (&index, stride) in indices.iter().zip(&array.strides) {
                 let index = self.value(scope, index, at, Form::First)?;
                 element = emit.iadd(element, emit.imul(index, self.quantity(stride)));
             }
@@ -435,7 +475,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 unreachable!("lanes differ along vectors in use alone")
             };
             let mut element = emit.int_of(Elem::I64, vectors.lanes, 0);
-            for (&index, stride) in indices.iter().zip(array.strides) {
+            for (&index, stride) in indices.iter().zip(&array.strides) {
                 let index = self.value(scope, index, at, Form::Lanes)?;
                 let index = self.widened(scope, index);
                 let stride = emit.splat(self.quantity(stride), vectors.lanes);

@@ -2,10 +2,10 @@
 //!
 //! Each stage of a block has its local in memory twice: a step reads one copy and writes the other.
 
-use kiln_kernel::{Carry, Item, StageId};
+use kiln_kernel::{Carry, Item, Quantity, StageId};
 
 use super::context::Lowering;
-use super::scope::{Coordinate, Form, Moment, Place, Scope};
+use super::scope::{Array, Form, Moment, Place, Scope};
 use super::tile::{Tile, VectorAxis};
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -29,7 +29,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .collect();
         let copies: Vec<[Value<'ctx>; 2]> = stages
             .iter()
-            .map(|&stage| [self.local_memory(stage), self.local_memory(stage)])
+            .map(|&stage| {
+                [
+                    self.local_array(stage, 1).base,
+                    self.local_array(stage, 1).base,
+                ]
+            })
             .collect();
         for (&stage, &[first, _]) in stages.iter().zip(&copies) {
             self.initialise(scope, tile, stage, first)?;
@@ -54,7 +59,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     let &[previous, next] = pair else {
                         unreachable!("every stage has two copies")
                     };
-                    inner.place(stage, Moment::Previous, self.in_memory(stage, previous));
+                    inner.place(
+                        stage,
+                        Moment::Previous,
+                        Place::Memory(self.array_at(stage, previous)),
+                    );
                     swapped.extend([next, previous]);
                 }
                 for item in &carry.items {
@@ -66,8 +75,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                             else {
                                 unreachable!("the block's stages were listed")
                             };
-                            self.fill(&inner, tile, *stage, &[next], &self.local_strides(*stage))?;
-                            inner.place(*stage, Moment::Now, self.in_memory(*stage, next));
+                            self.fill(&inner, tile, *stage, &self.array_at(*stage, next))?;
+                            inner.place(
+                                *stage,
+                                Moment::Now,
+                                Place::Memory(self.array_at(*stage, next)),
+                            );
                         }
                         other => self.items(&mut inner, tile, std::slice::from_ref(other))?,
                     }
@@ -77,16 +90,22 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         )?;
         for (&stage, pair) in stages.iter().zip(ended.chunks_exact(2)) {
             if let &[last, _] = pair {
-                scope.place(stage, Moment::Last, self.in_memory(stage, last));
+                scope.place(
+                    stage,
+                    Moment::Last,
+                    Place::Memory(self.array_at(stage, last)),
+                );
             }
         }
         Ok(())
     }
 
-    fn in_memory(&self, stage: StageId, base: Value<'ctx>) -> Place<'ctx> {
-        Place::Memory {
-            rows: vec![base],
+    fn array_at(&self, stage: StageId, base: Value<'ctx>) -> Array<'ctx> {
+        Array {
+            base,
+            dtype: self.kernel.stage_dtype(stage),
             strides: self.local_strides(stage),
+            row_stride: Quantity::constant(0),
         }
     }
 
@@ -102,12 +121,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let Some(init) = stage.init else {
             return Ok(());
         };
-        let strides = self.local_strides(id);
-        let array = super::access::Array {
-            base,
-            dtype: self.kernel.stage_dtype(id),
-            strides: &strides,
-        };
+        let array = self.array_at(id, base);
         let vector = match (tile.vector, scope.vectors) {
             (VectorAxis::Inner, None) if tile.lanes > 1 => stage.axes.last().copied(),
             _ => None,

@@ -3,105 +3,211 @@
 use std::collections::HashMap;
 
 use kiln_kernel::{
-    AxisId, Combine, Extent, IndexClass, Item, Node, NodeId, Quantity, StageId, StageOperation,
-    Store,
+    AxisId, Combine, Extent, IndexClass, Item, Kernel, Node, NodeId, Quantity, StageId,
+    StageOperation, Store,
 };
 use kiln_scalar::ScalarOp;
+use kiln_tensor::DType;
 
-use super::access::Array;
 use super::context::Lowering;
 use super::reduce::Reduce;
-use super::scope::{Coordinate, Form, Moment, Place, Scope};
+use super::scope::{Array, Coordinate, Form, Moment, Place, Rows, Scope};
 use super::tile::{Tile, VectorAxis};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::scalar_ops;
 
+/// Expressions of up to so many operations are computed for all rows of a tile at once.
+const TOGETHER_LIMIT: usize = 6;
+
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Items in order. Stages say in the scope where their locals are.
+    ///
+    /// A tile with rows computes all of them at once where that shares loads, or costs little; longer expressions run
+    /// row by row, so that their code is there once. What passes from one to the other goes through memory.
     pub(super) fn items(
         &self,
         scope: &mut Scope<'ctx>,
         tile: &Tile,
         items: &[Item],
     ) -> Result<(), LlvmError> {
-        for item in items {
+        let together =
+            |item: &Item| scope.rows.is_none_or(|rows| rows.count == 1) || self.is_together(item);
+        let together: Vec<bool> = items.iter().map(together).collect();
+        let spill = together.contains(&false);
+        for (item, together) in items.iter().zip(together) {
             match item {
-                Item::Stage(stage) => self.stage(scope, tile, *stage)?,
-                Item::Store(store) => self.store(scope, tile, store)?,
+                Item::Stage(stage) => self.stage(scope, tile, *stage, together, spill)?,
+                Item::Store(store) if together => self.store(scope, tile, store)?,
+                Item::Store(store) => {
+                    self.row_by_row(scope, &mut |scope| self.store(scope, tile, store))?;
+                }
                 Item::Carry(carry) => self.carry(scope, tile, carry)?,
             }
         }
         Ok(())
     }
 
-    /// A stage outside a carry block.
-    fn stage(&self, scope: &mut Scope<'ctx>, tile: &Tile, id: StageId) -> Result<(), LlvmError> {
-        let stage = self.kernel.stage(id);
-        let points = self.stage_points(scope, id);
-        if stage.axes.is_empty() {
-            let values = match &stage.operation {
-                StageOperation::Map => points
+    /// Whether all rows of a tile are computed at once.
+    fn is_together(&self, item: &Item) -> bool {
+        let value = match item {
+            Item::Stage(stage) => {
+                let contractions = &self.kernel.classification().contractions;
+                if contractions
                     .iter()
-                    .map(|&at| self.value(scope, stage.value, at, Form::Lanes))
-                    .collect::<Result<Vec<_>, _>>()?,
-                StageOperation::Reduce { .. } => self.reduced(scope, tile, id, &points)?,
+                    .any(|contraction| contraction.stage == *stage)
+                {
+                    return true;
+                }
+                self.kernel.stage(*stage).value
+            }
+            Item::Store(store) if store.axes.is_empty() => store.value,
+            Item::Store(_) => return false,
+            Item::Carry(_) => return true,
+        };
+        operations(self.kernel, value) <= TOGETHER_LIMIT
+    }
+
+    /// Runs the body for one row of the tile after the other.
+    fn row_by_row(
+        &self,
+        scope: &Scope<'ctx>,
+        body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let Some(rows) = scope.rows else {
+            return body(scope);
+        };
+        let count = emit.i64(i64::from(rows.count));
+        self.counted(emit.i64(0), count, emit.i64(1), &[], |row, _| {
+            let row = Rows {
+                axis: rows.axis,
+                count: 1,
+                base: emit.iadd(rows.base, row),
+                offset: emit.iadd(rows.offset, row),
+                block: None,
             };
-            let values: HashMap<_, _> = points.into_iter().zip(values).collect();
-            scope.place(id, Moment::Now, Place::Registers(values));
-            return Ok(());
-        }
-        let strides = self.local_strides(id);
-        let rows: Vec<Value<'ctx>> = points.iter().map(|_| self.local_memory(id)).collect();
-        self.fill(scope, tile, id, &rows, &strides)?;
-        scope.place(id, Moment::Now, Place::Memory { rows, strides });
+            body(&self.with_rows(scope, row))?;
+            Ok(Vec::new())
+        })?;
         Ok(())
     }
 
-    /// Computes a local array, or the scalar of a carry block, into memory: one address per row it depends on.
+    /// The scope for other rows.
+    pub(super) fn with_rows(&self, scope: &Scope<'ctx>, rows: Rows<'ctx>) -> Scope<'ctx> {
+        scope.with_rows(rows, |node| !self.dependence.depends(node, rows.axis))
+    }
+
+    /// A stage outside a carry block.
+    fn stage(
+        &self,
+        scope: &mut Scope<'ctx>,
+        tile: &Tile,
+        id: StageId,
+        together: bool,
+        spill: bool,
+    ) -> Result<(), LlvmError> {
+        let in_rows = scope
+            .rows
+            .filter(|rows| self.dependence.stage_depends(id, rows.axis));
+        if !self.kernel.stage(id).axes.is_empty() {
+            let array = self.local_array(id, in_rows.map_or(1, |rows| rows.count));
+            match in_rows {
+                Some(_) if !together => {
+                    self.row_by_row(scope, &mut |scope| self.fill(scope, tile, id, &array))?;
+                }
+                _ => self.fill(scope, tile, id, &array)?,
+            }
+            scope.place(id, Moment::Now, Place::Memory(array));
+            return Ok(());
+        }
+        let Some(rows) = in_rows.filter(|_| spill) else {
+            let points = self.stage_points(scope, id);
+            let values = self.at_points(scope, tile, id, &points)?;
+            let values: HashMap<_, _> = points.into_iter().zip(values).collect();
+            scope.place(id, Moment::Now, Place::Registers(values));
+            return Ok(());
+        };
+        let varying = scope
+            .vectors
+            .filter(|vectors| self.dependence.stage_depends(id, vectors.axis));
+        let (lanes, vectors) = varying.map_or((1, 1), |vectors| (vectors.lanes, vectors.count));
+        let dtype = self.kernel.stage_dtype(id);
+        let elements = Quantity::constant(i64::from(rows.count * lanes * vectors));
+        let base = self.scratch(&elements, dtype);
+        let mut body = |scope: &Scope<'ctx>| -> Result<(), LlvmError> {
+            let points = self.stage_points(scope, id);
+            let values = self.at_points(scope, tile, id, &points)?;
+            for (&at, value) in points.iter().zip(values) {
+                let pointer = self.spilled(scope, base, (lanes, vectors), dtype, at);
+                let value = if lanes > 1 {
+                    self.widened(scope, value)
+                } else {
+                    value
+                };
+                self.emit.store_dtype(dtype, pointer, value);
+            }
+            Ok(())
+        };
+        if together {
+            body(scope)?;
+        } else {
+            self.row_by_row(scope, &mut body)?;
+        }
+        scope.place(
+            id,
+            Moment::Now,
+            Place::Spilled {
+                base,
+                lanes,
+                vectors,
+            },
+        );
+        Ok(())
+    }
+
+    /// What a stage computes at some points of the tile and of its own axes.
+    fn at_points(
+        &self,
+        scope: &Scope<'ctx>,
+        tile: &Tile,
+        id: StageId,
+        points: &[Coordinate],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let stage = self.kernel.stage(id);
+        match &stage.operation {
+            StageOperation::Map => points
+                .iter()
+                .map(|&at| self.value(scope, stage.value, at, Form::Lanes))
+                .collect(),
+            StageOperation::Reduce { .. } => self.reduced(scope, tile, id, points),
+        }
+    }
+
+    /// Computes a local into memory.
     pub(super) fn fill(
         &self,
         scope: &Scope<'ctx>,
         tile: &Tile,
         id: StageId,
-        rows: &[Value<'ctx>],
-        strides: &[Quantity],
+        array: &Array<'ctx>,
     ) -> Result<(), LlvmError> {
         let stage = self.kernel.stage(id);
-        let dtype = self.kernel.stage_dtype(id);
-        let write = |scope: &Scope<'ctx>, at: Coordinate, value| {
-            let Some(&base) = rows.get(at.row as usize) else {
-                unreachable!("there is memory for every row")
-            };
-            let array = Array {
-                base,
-                dtype,
-                strides,
-            };
-            self.store_own(scope, &array, &stage.axes, value, at)
-        };
-        let vector = match (&stage.operation, tile.vector, scope.vectors) {
-            (_, VectorAxis::Inner, None) if tile.lanes > 1 => self.vector_axis(id),
+        let vector = match (tile.vector, scope.vectors) {
+            (VectorAxis::Inner, None) if tile.lanes > 1 => self.vector_axis(id),
             _ => None,
         };
         let own_vector = vector.filter(|axis| stage.axes.contains(axis));
-        let mut body = |scope: &Scope<'ctx>| -> Result<(), LlvmError> {
-            let points = self.points_of(scope, |axis| {
-                self.dependence.stage_depends(id, axis) || stage.axes.contains(&axis)
-            });
-            let values = match &stage.operation {
-                StageOperation::Map => points
-                    .iter()
-                    .map(|&at| self.value(scope, stage.value, at, Form::Lanes))
-                    .collect::<Result<Vec<_>, _>>()?,
-                StageOperation::Reduce { .. } => self.reduced(scope, tile, id, &points)?,
-            };
+        let depends = |axis| self.dependence.stage_depends(id, axis) || stage.axes.contains(&axis);
+        self.over_points(scope, tile, &stage.axes, own_vector, &mut |scope| {
+            let points = self.points_of(scope, depends);
+            let values = self.at_points(scope, tile, id, &points)?;
             for (&at, value) in points.iter().zip(values) {
-                write(scope, at, value)?;
+                let array = self.array_of_row(scope, array, at);
+                self.store_own(scope, &array, &stage.axes, value, at)?;
             }
             Ok(())
-        };
-        self.over_points(scope, tile, &stage.axes, own_vector, &mut body)
+        })
     }
 
     /// A reduction at some points, with vectors along a reduced axis if that suits it.
@@ -261,16 +367,29 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.points_of(scope, |axis| self.dependence.stage_depends(id, axis))
     }
 
-    /// Memory for a stage's local.
-    pub(super) fn local_memory(&self, id: StageId) -> Value<'ctx> {
+    /// Memory for a stage's local, in each of some rows.
+    pub(super) fn local_array(&self, id: StageId, rows: u32) -> Array<'ctx> {
         let stage = self.kernel.stage(id);
+        let dtype = self.kernel.stage_dtype(id);
         let elements = stage
             .axes
             .iter()
             .fold(Quantity::constant(1), |product, &axis| {
                 product * self.bound(axis)
             });
-        self.scratch(&elements, self.kernel.stage_dtype(id))
+        let line = Quantity::constant(64);
+        let row_stride = elements.ceil_div(line.clone()) * line;
+        let all = row_stride.clone() * Quantity::constant(i64::from(rows));
+        Array {
+            base: self.scratch(&all, dtype),
+            dtype,
+            strides: self.local_strides(id),
+            row_stride: if rows == 1 {
+                Quantity::constant(0)
+            } else {
+                row_stride
+            },
+        }
     }
 
     /// Elements from one index to the next, per axis of a stage's local.
@@ -401,4 +520,61 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
         Some(sum)
     }
+}
+
+/// How many operations a node takes, functions counted as many.
+fn operations(kernel: &Kernel, node: NodeId) -> usize {
+    let mut pending = vec![node];
+    let mut seen = Vec::new();
+    let mut count = 0;
+    while let Some(node) = pending.pop() {
+        if count > TOGETHER_LIMIT {
+            break;
+        }
+        if seen.contains(&node) {
+            continue;
+        }
+        seen.push(node);
+        count += match kernel.node(node) {
+            Node::Apply { op, .. } if is_arithmetic(*op) => {
+                usize::from(kernel.dtype(node) != DType::I64)
+            }
+            Node::Apply { .. } | Node::Call { .. } => TOGETHER_LIMIT,
+            _ => 0,
+        };
+        kernel
+            .node(node)
+            .for_each_operand(&mut |operand| pending.push(operand));
+    }
+    count
+}
+
+/// Whether an operation is an instruction or two.
+fn is_arithmetic(op: ScalarOp) -> bool {
+    use ScalarOp::{
+        Abs, Add, And, Cast, Div, Eq, Ge, Gt, Le, Lt, Max, Min, Mul, Ne, Neg, Not, Or, Select, Sub,
+        Xor,
+    };
+    matches!(
+        op,
+        Abs | Add
+            | And
+            | Cast(_)
+            | Div
+            | Eq
+            | Ge
+            | Gt
+            | Le
+            | Lt
+            | Max
+            | Min
+            | Mul
+            | Ne
+            | Neg
+            | Not
+            | Or
+            | Select
+            | Sub
+            | Xor
+    )
 }

@@ -120,6 +120,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             })?;
             begin = middle;
         }
+        if tile.tail == Tail::Masked {
+            // One body for what fills a vector and for what does not.
+            let step = emit.i64(i64::from(tile.lanes));
+            self.counted(begin, end, step, &[], |base, _| {
+                let mask = self.mask_below(emit.isub(end, base), tile.lanes);
+                body(&scope.with_vectors(vectors(base, 1, Some(mask))))?;
+                Ok(Vec::new())
+            })?;
+            return Ok(());
+        }
         let rest = emit.isub(end, begin);
         let whole = self.multiple_below(rest, tile.lanes);
         let middle = emit.iadd(begin, whole);
@@ -133,22 +143,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Ok(Vec::new())
             },
         )?;
-        match tile.tail {
-            Tail::Scalar => {
-                self.counted(middle, end, emit.i64(1), &[], |index, _| {
-                    body(&scope.with_axis(axis, index))?;
-                    Ok(Vec::new())
-                })?;
-            }
-            Tail::Masked => {
-                let mut result = Ok(());
-                emit.when(emit.icmp(IntPredicate::SLT, middle, end), || {
-                    let mask = self.mask_below(emit.isub(end, middle), tile.lanes);
-                    result = body(&scope.with_vectors(vectors(middle, 1, Some(mask))));
-                });
-                result?;
-            }
-        }
+        self.counted(middle, end, emit.i64(1), &[], |index, _| {
+            body(&scope.with_axis(axis, index))?;
+            Ok(Vec::new())
+        })?;
         Ok(())
     }
 
@@ -165,6 +163,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Which lanes are below a count.
     pub(super) fn mask_below(&self, count: Value<'ctx>, lanes: u32) -> Value<'ctx> {
         let emit = &self.emit;
+        // More than a vector has is all of them; capped, so that the count fits what it is compared in.
+        let count = emit.smin(count, emit.i64(i64::from(lanes)));
         let count = emit.trunc_int(count, Elem::I32);
         let numbers = emit.lane_numbers(Elem::I32, lanes);
         emit.icmp(IntPredicate::ULT, numbers, emit.splat(count, lanes))

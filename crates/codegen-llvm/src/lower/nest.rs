@@ -165,13 +165,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             axis,
             count,
             base,
+            offset: emit.i64(0),
             block,
         };
         let (mut full, mut edge) = (Ok(()), Ok(()));
         emit.branch(
             emit.icmp(IntPredicate::SLE, end, size),
             || {
-                let scope = scope.with_rows(rows(base, count, Some((row_tile, count))));
+                let scope = self.with_rows(scope, rows(base, count, Some((row_tile, count))));
                 full = self.columns(nest, &scope, column);
                 Vec::new()
             },
@@ -184,7 +185,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         let middle = emit.iadd(begin, whole);
                         let step = emit.i64(i64::from(count));
                         self.counted(begin, middle, step, &[], |base, _| {
-                            let scope = scope.with_rows(rows(base, count, None));
+                            let scope = self.with_rows(scope, rows(base, count, None));
                             self.columns(nest, &scope, column)?;
                             Ok(Vec::new())
                         })?;

@@ -103,34 +103,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     *slot = value;
                 }
             };
+            // With masks one body does what fills a vector and what does not.
+            let masked = tile.tail == Tail::Masked;
+            let until = if masked { extent } else { middle };
             let singles =
-                self.counted(begin, middle, step, &first_of(&carried), |base, carried| {
-                    let inner = scope.with_vectors(vectors(base, 1, None));
+                self.counted(begin, until, step, &first_of(&carried), |base, carried| {
+                    let mask = masked.then(|| self.mask_below(emit.isub(extent, base), tile.lanes));
+                    let inner = scope.with_vectors(vectors(base, 1, mask));
                     self.accumulate(&inner, reduce, &firsts, carried)
                 })?;
             put_back(&mut carried, singles);
-            if tile.tail == Tail::Masked {
-                let firsts_now = first_of(&carried);
-                let mut failed = None;
-                let is_left = emit.icmp(IntPredicate::SLT, middle, extent);
-                let last = emit.branch(
-                    is_left,
-                    || {
-                        let mask = self.mask_below(emit.isub(extent, middle), tile.lanes);
-                        let inner = scope.with_vectors(vectors(middle, 1, Some(mask)));
-                        self.accumulate(&inner, reduce, &firsts, &firsts_now)
-                            .unwrap_or_else(|error| {
-                                failed = Some(error);
-                                firsts_now.clone()
-                            })
-                    },
-                    || firsts_now.clone(),
-                );
-                if let Some(error) = failed {
-                    return Err(error);
-                }
-                put_back(&mut carried, last);
-            }
             Ok(carried)
         })?;
         if tile.tail == Tail::Scalar {

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use kiln_kernel::{AxisId, NodeId, Quantity, StageId};
+use kiln_tensor::DType;
 
 use crate::emit::Value;
 
@@ -33,6 +34,8 @@ pub(crate) struct Rows<'ctx> {
     pub(crate) count: u32,
     /// The first index.
     pub(crate) base: Value<'ctx>,
+    /// How far the first index is from the tile's first.
+    pub(crate) offset: Value<'ctx>,
     /// `base` divided by the block that constants are packed in, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }
@@ -56,11 +59,25 @@ pub(crate) struct Vectors<'ctx> {
 pub(crate) enum Place<'ctx> {
     /// A scalar local, in registers: per point of the tile that it depends on.
     Registers(HashMap<Coordinate, Value<'ctx>>),
-    /// In memory: per row that it depends on, the address, and elements from one index to the next per axis.
-    Memory {
-        rows: Vec<Value<'ctx>>,
-        strides: Vec<Quantity>,
+    /// A scalar local, in memory for every row: one element, or a vector of lanes, per vector of the tile.
+    Spilled {
+        base: Value<'ctx>,
+        lanes: u32,
+        vectors: u32,
     },
+    /// An array.
+    Memory(Array<'ctx>),
+}
+
+/// An array in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Array<'ctx> {
+    pub(crate) base: Value<'ctx>,
+    pub(crate) dtype: DType,
+    /// Elements from one index to the next, per axis.
+    pub(crate) strides: Vec<Quantity>,
+    /// Elements from one row of the tile to the next; 0 if all rows share it.
+    pub(crate) row_stride: Quantity,
 }
 
 /// Which value of a stage is meant.
@@ -89,10 +106,11 @@ impl<'ctx> Scope<'ctx> {
         scope
     }
 
-    /// The same with rows.
-    pub(crate) fn with_rows(&self, rows: Rows<'ctx>) -> Self {
+    /// The same with rows. Of what is known only that stays which `keep` says is the same in other rows.
+    pub(crate) fn with_rows(&self, rows: Rows<'ctx>, keep: impl Fn(NodeId) -> bool) -> Self {
         let mut scope = self.clone();
         scope.rows = Some(rows);
+        scope.known.get_mut().retain(|(node, ..), _| keep(*node));
         scope
     }
 
