@@ -6,6 +6,7 @@ mod form;
 
 mod artifact;
 mod builtin;
+mod canonicalize;
 mod classify;
 mod compile;
 mod error;
@@ -20,6 +21,7 @@ mod verify;
 
 pub use artifact::{Artifact, ArtifactBuffer, Phase};
 pub use builtin::{Builtin, BuiltinOperand};
+pub use canonicalize::{CanonicalKernel, CanonicalPolicy, canonicalize, canonicalize_with};
 pub use classify::{AxisRole, Class, Classification, Contraction};
 pub use compile::{
     Candidate, CompileError, CompileObserver, CompilePhase, FALLBACK_SCHEDULE, KernelCompiler,

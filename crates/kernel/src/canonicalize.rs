@@ -1,0 +1,131 @@
+//! Canonical kernels: one text for all kernels that a backend would compile to the same code.
+//!
+//! In this order: axes that always go together become one; sizes become symbols of their own where no proof needs to
+//! know more of them; facts that no proof needs are dropped, and so is everything unused; names are given by order.
+//! The verifier is the judge of each step: none is kept that it would accept less of, or that changes the class.
+//!
+//! A canonical kernel is launched with the values of its own symbols, which are expressions over the original's
+//! sizes ([`CanonicalKernel::values`]). Buffers keep their order; their shapes may have fewer axes.
+
+mod generalize;
+mod merge_axes;
+mod rebuild;
+mod slots;
+
+#[cfg(test)]
+mod tests;
+
+use kiln_symbolic_shape::{DimId, DimTable};
+
+use crate::text::print;
+use crate::verified::{IndexClass, VerifiedKernel};
+use crate::verify::verify;
+
+/// Which constant sizes stay constant, because schedules make use of them.
+///
+/// Literals in expressions always do: the strides and dilations of windows, offsets, sizes as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CanonicalPolicy {
+    /// Inner extents up to this one: windows and short loops are unrolled.
+    pub inner: i64,
+    /// Inner extents of attention up to this one: a head's vectors stay in registers.
+    pub attention: i64,
+    /// A constant that becomes a symbol keeps being a multiple of this number, if it is: no tail is needed then.
+    pub multiple: i64,
+}
+
+impl Default for CanonicalPolicy {
+    fn default() -> Self {
+        Self {
+            inner: 16,
+            attention: 256,
+            multiple: 16,
+        }
+    }
+}
+
+/// A canonical kernel, and what its symbols are in terms of the original.
+#[derive(Clone, Debug)]
+pub struct CanonicalKernel {
+    /// The kernel.
+    pub kernel: VerifiedKernel,
+    /// The original's sizes, and those made of them.
+    pub dims: DimTable,
+    /// The value of each symbol of the kernel, in the order of its table: sizes of `dims`.
+    pub values: Vec<DimId>,
+}
+
+impl CanonicalKernel {
+    /// The text that keys are made of.
+    pub fn text(&self) -> String {
+        print(self.kernel.kernel())
+    }
+}
+
+/// The canonical form of a kernel, with the usual policy.
+pub fn canonicalize(kernel: &VerifiedKernel) -> CanonicalKernel {
+    canonicalize_with(kernel, &CanonicalPolicy::default())
+}
+
+/// The canonical form of a kernel.
+pub fn canonicalize_with(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> CanonicalKernel {
+    let merged = merge_axes::merge_axes(kernel.kernel().clone());
+    let merged = match verify(merged) {
+        Ok(merged) if merged.classification().class == kernel.classification().class => merged,
+        _ => kernel.clone(),
+    };
+    let dims = merged.dims().clone();
+    let general = generalize::generalize(&merged, policy);
+    for facts in [rebuild::Facts::Multiples, rebuild::Facts::All] {
+        let Some((rebuilt, symbols)) = rebuild::rebuild(general.kernel.kernel(), facts) else {
+            continue;
+        };
+        let Ok(rebuilt) = verify(rebuilt) else {
+            continue;
+        };
+        if !as_good(&general.kernel, &rebuilt) {
+            continue;
+        }
+        let values = symbols
+            .iter()
+            .map(|&symbol| general.value(symbol))
+            .collect();
+        return CanonicalKernel {
+            kernel: rebuilt,
+            dims,
+            values,
+        };
+    }
+    let symbols = merged.dims().symbols();
+    CanonicalKernel {
+        values: symbols.map(|symbol| merged.dims().dim(symbol)).collect(),
+        kernel: merged,
+        dims,
+    }
+}
+
+/// Whether no less is known of a kernel than of another that it came from.
+fn as_good(before: &VerifiedKernel, after: &VerifiedKernel) -> bool {
+    let unproved = |kernel: &VerifiedKernel| {
+        let nodes = crate::verify::used_nodes(kernel);
+        let loads = nodes.iter().flat_map(|&node| &kernel.info().loads[node]);
+        let stores = kernel.info().stores.iter().flat_map(|store| &store.indices);
+        let mut counts = [0_usize; 2];
+        for class in loads.chain(stores) {
+            match class {
+                IndexClass::Proved => {}
+                IndexClass::Inside => counts[0] += 1,
+                IndexClass::Checked => counts[1] += 1,
+            }
+        }
+        counts
+    };
+    let serial = |kernel: &VerifiedKernel| -> Vec<usize> {
+        let stores = kernel.info().stores.iter();
+        stores.map(|store| store.serial.len()).collect()
+    };
+    let (old, new) = (unproved(before), unproved(after));
+    before.classification().class == after.classification().class
+        && new.iter().zip(old).all(|(&new, old)| new <= old)
+        && serial(before) == serial(after)
+}

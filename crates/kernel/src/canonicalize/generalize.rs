@@ -1,0 +1,236 @@
+//! Sizes become symbols of their own where no proof needs to know what they are.
+//!
+//! An expression becomes one symbol everywhere. A constant becomes one symbol per set of places that indices tie
+//! together: that two sizes are both 384 is an accident. The constant is a hint then, and what it is a multiple of a
+//! fact. All at once is tried first, then one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kiln_symbolic_shape::{ContractFact, DimId, FactOrigin, Hint, Predicate, SymbolId};
+
+use super::slots::{Slot, put, slots};
+use super::{CanonicalPolicy, as_good};
+use crate::classify::{AxisRole, Class};
+use crate::form::{AxisId, BufferId, Kernel, Node, NodeId, StageId};
+use crate::verified::VerifiedKernel;
+use crate::verify::{stores, used_nodes, verify};
+
+/// How many sizes are tried one by one.
+const MAX_TRIES: usize = 24;
+
+/// A kernel with sizes replaced, and by what.
+pub(super) struct General {
+    pub(super) kernel: VerifiedKernel,
+    /// The size that each new symbol stands for, of the kernel before.
+    values: BTreeMap<SymbolId, DimId>,
+}
+
+impl General {
+    /// What a symbol is, as a size of the kernel before.
+    pub(super) fn value(&self, symbol: SymbolId) -> DimId {
+        let own = self.kernel.dims().dim(symbol);
+        self.values.get(&symbol).copied().unwrap_or(own)
+    }
+}
+
+/// Places that get one symbol.
+#[derive(Clone, Debug)]
+struct Candidate {
+    dim: DimId,
+    slots: Vec<Slot>,
+}
+
+pub(super) fn generalize(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> General {
+    let candidates = candidates(kernel, policy);
+    let none = General {
+        kernel: kernel.clone(),
+        values: BTreeMap::new(),
+    };
+    if candidates.is_empty() {
+        return none;
+    }
+    let all: Vec<&Candidate> = candidates.iter().collect();
+    if let Some(general) = attempt(kernel, &all, policy) {
+        return general;
+    }
+    let mut kept: Vec<&Candidate> = Vec::new();
+    let mut best = none;
+    for candidate in candidates.iter().take(MAX_TRIES) {
+        kept.push(candidate);
+        match attempt(kernel, &kept, policy) {
+            Some(general) => best = general,
+            None => {
+                kept.pop();
+            }
+        }
+    }
+    best
+}
+
+/// The kernel with symbols in these places, if as much is proved of it.
+fn attempt(
+    kernel: &VerifiedKernel,
+    candidates: &[&Candidate],
+    policy: &CanonicalPolicy,
+) -> Option<General> {
+    let mut general: Kernel = kernel.kernel().clone();
+    let mut values = BTreeMap::new();
+    for candidate in candidates {
+        let symbol = general.dims.fresh("size");
+        let dim = general.dims.dim(symbol);
+        values.insert(symbol, candidate.dim);
+        let constant = general.dims.as_constant(candidate.dim);
+        let likely = constant.or_else(|| likely(&general, candidate.dim));
+        if let Some(likely) = likely {
+            general.dims.hint(Hint { symbol, likely });
+        }
+        if policy.multiple > 1 && constant.is_some_and(|value| value % policy.multiple == 0) {
+            let fact = ContractFact {
+                predicate: Predicate::Divides {
+                    divisor: policy.multiple,
+                    dim,
+                },
+                origin: FactOrigin::Declared,
+            };
+            general.dims.assume(fact).ok()?;
+        }
+        for &slot in &candidate.slots {
+            put(&mut general, slot, dim);
+        }
+    }
+    let general = verify(general).ok()?;
+    as_good(kernel, &general).then_some(General {
+        kernel: general,
+        values,
+    })
+}
+
+/// The value an expression has at the hints of its symbols.
+fn likely(kernel: &Kernel, dim: DimId) -> Option<i64> {
+    let mut binding = kiln_symbolic_shape::Binding::new();
+    for hint in kernel.dims().hints() {
+        binding.set(hint.symbol, hint.likely).ok()?;
+    }
+    kernel.dims().evaluate(dim, &binding).ok()
+}
+
+fn candidates(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> Vec<Candidate> {
+    let dims = kernel.dims();
+    let mut expressions: BTreeMap<DimId, Vec<Slot>> = BTreeMap::new();
+    let mut constants: BTreeMap<Slot, DimId> = BTreeMap::new();
+    let mut order = Vec::new();
+    for (slot, dim) in slots(kernel) {
+        let is_symbol = dims
+            .as_symbol(dim)
+            .is_some_and(|symbol| dims.definition(symbol).is_none());
+        if dims.as_constant(dim).is_some() {
+            constants.insert(slot, dim);
+        } else if !is_symbol {
+            if !expressions.contains_key(&dim) {
+                order.push(dim);
+            }
+            expressions.entry(dim).or_default().push(slot);
+        }
+    }
+    let mut found = Vec::new();
+    for dim in order {
+        let slots = expressions.remove(&dim).unwrap_or_default();
+        found.push(Candidate { dim, slots });
+    }
+    let fixed = fixed_axes(kernel, policy);
+    for slots in tied(kernel, &constants) {
+        let dim = slots.first().and_then(|slot| constants.get(slot)).copied();
+        let value = dim.and_then(|dim| dims.as_constant(dim));
+        let is_fixed = slots
+            .iter()
+            .any(|slot| matches!(slot, Slot::Extent(axis) if fixed.contains(axis)));
+        let (Some(dim), Some(2..)) = (dim, value) else {
+            continue;
+        };
+        if !is_fixed {
+            found.push(Candidate { dim, slots });
+        }
+    }
+    found
+}
+
+/// The axes whose constant extents stay.
+fn fixed_axes(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> BTreeSet<AxisId> {
+    let classification = kernel.classification();
+    let is_inner = |axis: AxisId| !kernel.outer().contains(&axis);
+    let limit = |axis: AxisId| match (classification.class, classification.roles[axis]) {
+        (_, AxisRole::Window) => i64::MAX,
+        (Class::Attention, _) => policy.attention.max(policy.inner),
+        _ => policy.inner,
+    };
+    kernel
+        .axes()
+        .keys()
+        .filter(|&axis| {
+            let extent = kernel.dims().as_constant(kernel.axis(axis).extent.bound());
+            is_inner(axis) && extent.is_some_and(|extent| extent <= limit(axis))
+        })
+        .collect()
+}
+
+/// The places of constants, in sets that plain indices tie together.
+fn tied(kernel: &Kernel, constants: &BTreeMap<Slot, DimId>) -> Vec<Vec<Slot>> {
+    let mut ties: BTreeMap<Slot, BTreeSet<Slot>> = BTreeMap::new();
+    let mut tie = |a: Slot, b: Slot| {
+        if constants
+            .get(&a)
+            .is_some_and(|dim| constants.get(&b) == Some(dim))
+        {
+            ties.entry(a).or_default().insert(b);
+            ties.entry(b).or_default().insert(a);
+        }
+    };
+    let plain = |node: NodeId| match kernel.node(node) {
+        Node::Axis(axis) => Some(Slot::Extent(*axis)),
+        _ => None,
+    };
+    let mut buffer = |buffer: BufferId, indices: &[NodeId]| {
+        for (place, &index) in indices.iter().enumerate() {
+            if let Some(axis) = plain(index) {
+                tie(axis, Slot::Shape(buffer, place));
+            }
+        }
+    };
+    let mut locals: Vec<(StageId, &[NodeId])> = Vec::new();
+    for node in used_nodes(kernel) {
+        match kernel.node(node) {
+            Node::Load(load) => buffer(load.buffer, &load.indices),
+            Node::Local { stage, indices }
+            | Node::Previous { stage, indices }
+            | Node::Last { stage, indices } => locals.push((*stage, indices)),
+            _ => {}
+        }
+    }
+    for store in stores(kernel) {
+        buffer(store.buffer, &store.indices);
+    }
+    for (stage, indices) in locals {
+        for (&index, &own) in indices.iter().zip(&kernel.stage(stage).axes) {
+            if let Some(axis) = plain(index) {
+                tie(axis, Slot::Extent(own));
+            }
+        }
+    }
+    let mut seen = BTreeSet::new();
+    let mut sets = Vec::new();
+    for &start in constants.keys() {
+        let mut set = Vec::new();
+        let mut pending = vec![start];
+        while let Some(slot) = pending.pop() {
+            if seen.insert(slot) {
+                set.push(slot);
+                pending.extend(ties.get(&slot).into_iter().flatten());
+            }
+        }
+        if !set.is_empty() {
+            set.sort_unstable();
+            sets.push(set);
+        }
+    }
+    sets
+}

@@ -1,0 +1,300 @@
+//! Two axes that always go together become one: an elementwise kernel over `[B, S, D]` is one over `[B*S*D]`.
+//!
+//! Axes `a` and `b`, next to each other where they are run over, go together when each index list that names one
+//! names both, plainly and side by side, and nothing else names either. The axes of the buffer or stage so indexed
+//! then go together too, and so must whatever else indexes those, until nothing more follows. Memory allows it where a
+//! step of the left axis is as many of the right one as that is long.
+
+use std::collections::BTreeSet;
+
+use kiln_symbolic_shape::DimId;
+
+use crate::form::{
+    Axes, AxisId, BufferId, Extent, Item, Kernel, Node, NodeId, StageId, StageOperation,
+};
+use crate::verify::used_nodes;
+
+/// How many pairs are tried in one kernel.
+const MAX_TRIES: usize = 64;
+
+pub(super) fn merge_axes(mut kernel: Kernel) -> Kernel {
+    let mut tries = 0;
+    'again: loop {
+        for pair in neighbours(&kernel) {
+            tries += 1;
+            if tries > MAX_TRIES {
+                return kernel;
+            }
+            if let Some(merge) = together(&kernel, pair) {
+                match merged(kernel.clone(), &merge) {
+                    Some(merged) => kernel = merged,
+                    None => continue,
+                }
+                continue 'again;
+            }
+        }
+        return kernel;
+    }
+}
+
+/// What is indexed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Indexed {
+    Buffer(BufferId),
+    Stage(StageId),
+}
+
+/// A list of indices.
+struct Access {
+    of: Indexed,
+    indices: Vec<NodeId>,
+}
+
+/// Axes, and places of what they index, that become one with the next.
+#[derive(Default)]
+struct Merge {
+    axes: BTreeSet<(AxisId, AxisId)>,
+    places: BTreeSet<(Indexed, usize)>,
+}
+
+/// Axes that follow each other where they are run over.
+fn neighbours(kernel: &Kernel) -> Vec<(AxisId, AxisId)> {
+    let mut found = Vec::new();
+    for axes in binders(kernel) {
+        found.extend(axes.windows(2).map(|pair| (pair[0], pair[1])));
+    }
+    found
+}
+
+fn binders(kernel: &Kernel) -> Vec<Axes> {
+    let mut found = vec![kernel.outer.clone()];
+    for stage in kernel.stages.values() {
+        found.push(stage.axes.clone());
+        if let StageOperation::Reduce { axes, .. } = &stage.operation {
+            found.push(axes.clone());
+        }
+    }
+    let stores = crate::verify::stores(kernel).into_iter();
+    found.extend(stores.map(|store| store.axes.clone()));
+    found
+}
+
+fn accesses(kernel: &Kernel) -> Vec<Access> {
+    let mut found = Vec::new();
+    for node in used_nodes(kernel) {
+        let (of, indices) = match kernel.node(node) {
+            Node::Load(load) => (Indexed::Buffer(load.buffer), &load.indices),
+            Node::Local { stage, indices }
+            | Node::Previous { stage, indices }
+            | Node::Last { stage, indices } => (Indexed::Stage(*stage), indices),
+            _ => continue,
+        };
+        found.push(Access {
+            of,
+            indices: indices.to_vec(),
+        });
+    }
+    for store in crate::verify::stores(kernel) {
+        found.push(Access {
+            of: Indexed::Buffer(store.buffer),
+            indices: store.indices.to_vec(),
+        });
+    }
+    found
+}
+
+/// Everything that must become one with a pair of axes; none where something stands against it.
+fn together(kernel: &Kernel, pair: (AxisId, AxisId)) -> Option<Merge> {
+    let accesses = accesses(kernel);
+    let neighbours: BTreeSet<_> = neighbours(kernel).into_iter().collect();
+    let plain = |node: NodeId| match kernel.node(node) {
+        Node::Axis(axis) => Some(*axis),
+        _ => None,
+    };
+    let mut merge = Merge::default();
+    let mut pending = vec![pair];
+    while let Some(pair) = pending.pop() {
+        if !merge.axes.insert(pair) {
+            continue;
+        }
+        if !neighbours.contains(&pair) || used_otherwise(kernel, pair) {
+            return None;
+        }
+        let (a, b) = pair;
+        // The axes of a stage's own local are indexed by whoever reads it.
+        for (stage, data) in kernel.stages.iter() {
+            let place = data.axes.windows(2).position(|axes| axes == [a, b]);
+            if let Some(place) = place {
+                merge.places.insert((Indexed::Stage(stage), place));
+            }
+        }
+        for access in &accesses {
+            for (place, &index) in access.indices.iter().enumerate() {
+                let axis = plain(index);
+                let next = access.indices.get(place + 1).copied().and_then(plain);
+                let before = place.checked_sub(1).and_then(|p| plain(access.indices[p]));
+                if axis == Some(a) {
+                    if next != Some(b) {
+                        return None;
+                    }
+                    merge.places.insert((access.of, place));
+                } else if axis == Some(b) && before != Some(a) {
+                    return None;
+                }
+            }
+        }
+        for &(of, place) in &merge.places {
+            if !adjoins(kernel, of, place) {
+                return None;
+            }
+            for access in accesses.iter().filter(|access| access.of == of) {
+                let pair = (
+                    plain(access.indices[place])?,
+                    plain(access.indices[place + 1])?,
+                );
+                let (size, extent) = (size(kernel, of, place + 1)?, kernel.axis(pair.1).extent);
+                if !kernel.dims.equal(size, extent.bound()).is_proved() {
+                    return None;
+                }
+                pending.push(pair);
+            }
+            if let Indexed::Stage(stage) = of {
+                let axes = &kernel.stage(stage).axes;
+                pending.push((axes[place], axes[place + 1]));
+            }
+        }
+    }
+    // An axis is in one pair, or three would become one at once.
+    let mut seen = BTreeSet::new();
+    let is_once = merge
+        .axes
+        .iter()
+        .all(|&(a, b)| seen.insert(a) && seen.insert(b));
+    is_once.then_some(merge)
+}
+
+/// Whether an axis is named by more than plain indices, or has no plain extent.
+fn used_otherwise(kernel: &Kernel, (a, b): (AxisId, AxisId)) -> bool {
+    let is_plain = |axis: AxisId| matches!(kernel.axis(axis).extent, Extent::Size(_));
+    if !is_plain(a) || !is_plain(b) {
+        return true;
+    }
+    let is_own =
+        |node: NodeId| matches!(kernel.node(node), Node::Axis(axis) if *axis == a || *axis == b);
+    let mut roots: Vec<NodeId> = Vec::new();
+    for stage in kernel.stages.values() {
+        roots.push(stage.value);
+        roots.extend(stage.init);
+    }
+    roots.extend(
+        crate::verify::stores(kernel)
+            .iter()
+            .map(|store| store.value),
+    );
+    for axis in kernel.axes.values() {
+        if let Extent::Clamped { value, .. } = axis.extent {
+            roots.push(value);
+        }
+    }
+    let in_values = used_nodes(kernel)
+        .into_iter()
+        .any(|node| match kernel.node(node) {
+            Node::Apply { operands, .. } | Node::Call { operands, .. } => {
+                operands.iter().copied().any(is_own)
+            }
+            Node::Load(load) => load
+                .guard
+                .as_ref()
+                .is_some_and(|guard| is_own(guard.otherwise)),
+            _ => false,
+        });
+    in_values || roots.into_iter().any(is_own)
+}
+
+fn size(kernel: &Kernel, of: Indexed, place: usize) -> Option<DimId> {
+    match of {
+        Indexed::Buffer(buffer) => kernel.buffer(buffer).shape.get(place).copied(),
+        Indexed::Stage(stage) => {
+            let axis = kernel.stage(stage).axes.get(place)?;
+            Some(kernel.axis(*axis).extent.bound())
+        }
+    }
+}
+
+/// Whether a step along an axis is as long as the next axis.
+fn adjoins(kernel: &Kernel, of: Indexed, place: usize) -> bool {
+    let Indexed::Buffer(buffer) = of else {
+        return true;
+    };
+    let buffer = kernel.buffer(buffer);
+    let Some(strides) = &buffer.strides else {
+        return true;
+    };
+    let mut dims = kernel.dims.clone();
+    let step = dims.mul(strides[place + 1], buffer.shape[place + 1]);
+    step.is_ok_and(|step| dims.equal(strides[place], step).is_proved())
+}
+
+fn merged(mut kernel: Kernel, merge: &Merge) -> Option<Kernel> {
+    for &(a, b) in &merge.axes {
+        let (left, right) = (kernel.axis(a).extent.bound(), kernel.axis(b).extent.bound());
+        let product = kernel.dims.mul(left, right).ok()?;
+        kernel.axes[a].extent = Extent::Size(product);
+    }
+    // From the right, so that places stay what they are.
+    for &(of, place) in merge.places.iter().rev() {
+        if let Indexed::Buffer(buffer) = of {
+            let (left, right) = (
+                kernel.buffer(buffer).shape[place],
+                kernel.buffer(buffer).shape[place + 1],
+            );
+            let product = kernel.dims.mul(left, right).ok()?;
+            let buffer = &mut kernel.buffers[buffer];
+            buffer.shape[place] = product;
+            buffer.shape.remove(place + 1);
+            if let Some(strides) = &mut buffer.strides {
+                strides.remove(place);
+            }
+        }
+    }
+    let drop = |of: Indexed, indices: &mut crate::form::Nodes| {
+        for &(other, place) in merge.places.iter().rev() {
+            if other == of {
+                indices.remove(place + 1);
+            }
+        }
+    };
+    for data in kernel.nodes.values_mut() {
+        match &mut data.node {
+            Node::Load(load) => drop(Indexed::Buffer(load.buffer), &mut load.indices),
+            Node::Local { stage, indices }
+            | Node::Previous { stage, indices }
+            | Node::Last { stage, indices } => {
+                drop(Indexed::Stage(*stage), indices);
+            }
+            _ => {}
+        }
+    }
+    let inner: BTreeSet<AxisId> = merge.axes.iter().map(|&(_, b)| b).collect();
+    let keep = |axes: &mut Axes| axes.retain(|axis| !inner.contains(axis));
+    keep(&mut kernel.outer);
+    for stage in kernel.stages.values_mut() {
+        keep(&mut stage.axes);
+        if let StageOperation::Reduce { axes, .. } = &mut stage.operation {
+            keep(axes);
+        }
+    }
+    let store = |item: &mut Item| {
+        if let Item::Store(store) = item {
+            keep(&mut store.axes);
+            drop(Indexed::Buffer(store.buffer), &mut store.indices);
+        }
+    };
+    for item in &mut kernel.items {
+        match item {
+            Item::Carry(carry) => carry.items.iter_mut().for_each(store),
+            item => store(item),
+        }
+    }
+    Some(kernel)
+}
