@@ -10,6 +10,7 @@ mod grow;
 mod name;
 mod op_kind;
 mod sizes;
+mod subgraph;
 
 mod benefit;
 mod error;

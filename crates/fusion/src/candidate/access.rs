@@ -290,7 +290,7 @@ impl<'w, 'a> Reader<'w, 'a> {
         let (mut kept, mut reduced) = (0, 0);
         for (axis, dim) in self.operand_dims(0).into_iter().enumerate() {
             if axes.contains(&axis) {
-                let index = self.walk.axis(dim, true)?;
+                let index = self.walk.axis(dim)?;
                 reduced |= index.axes();
                 indices.push(index);
                 kept += usize::from(keep_dims);
@@ -309,7 +309,7 @@ impl<'w, 'a> Reader<'w, 'a> {
         let Some(&depth) = left.last() else {
             return Err(Refusal::Apart { op: self.op });
         };
-        let k = self.walk.axis(depth, true)?;
+        let k = self.walk.axis(depth)?;
         let mut of_left = self.batch(0, left.len(), rank)?;
         of_left.extend([self.at(rank.saturating_sub(2)), k]);
         let mut of_right = self.batch(1, right.len(), rank)?;
@@ -352,7 +352,7 @@ impl<'w, 'a> Reader<'w, 'a> {
         let mut reduced = 0;
         let mut of_weights = Indices::from_slice(&[self.at(1)]);
         for &dim in weights.iter().skip(1) {
-            let index = self.walk.axis(dim, true)?;
+            let index = self.walk.axis(dim)?;
             reduced |= index.axes();
             of_weights.push(index);
         }
@@ -392,7 +392,7 @@ impl<'w, 'a> Reader<'w, 'a> {
         let Some(channels) = channels else {
             return Err(Refusal::Apart { op: self.op });
         };
-        let channel = self.walk.axis(channels, true)?;
+        let channel = self.walk.axis(channels)?;
         let mut reduced = channel.axes();
         let of_output = match groups {
             1 => self.at(1),
@@ -401,7 +401,7 @@ impl<'w, 'a> Reader<'w, 'a> {
         let mut of_weights = Indices::from_slice(&[channel, of_output]);
         let mut of_x = Indices::from_slice(&[self.at(0), channel]);
         for (axis, &dim) in weights.iter().enumerate().skip(2) {
-            let tap = self.walk.axis(dim, true)?;
+            let tap = self.walk.axis(dim)?;
             reduced |= tap.axes();
             of_weights.push(tap);
             of_x.push(Index::Computed(self.at(axis).axes() | tap.axes()));
@@ -434,7 +434,7 @@ impl<'w, 'a> Reader<'w, 'a> {
             let dims = self.operand_dims(position);
             let indices: Indices = dims
                 .into_iter()
-                .map(|dim| self.walk.axis(dim, true))
+                .map(|dim| self.walk.axis(dim))
                 .collect::<Result<_, _>>()?;
             self.scope |= axes_of(&indices);
             self.read(position, indices, false)?;

@@ -85,6 +85,4 @@ pub(crate) fn is_plain(indices: &[Index]) -> bool {
 pub(crate) struct AxisInfo {
     /// How far it runs.
     pub(crate) extent: DimId,
-    /// Whether some stage reduces over it.
-    pub(crate) reduced: bool,
 }

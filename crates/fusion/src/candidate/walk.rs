@@ -112,7 +112,7 @@ impl Walk<'_> {
     }
 
     /// A new axis.
-    pub(crate) fn axis(&mut self, extent: DimId, reduced: bool) -> Result<Index, Refusal> {
+    pub(crate) fn axis(&mut self, extent: DimId) -> Result<Index, Refusal> {
         if self.sizes.is_one(extent) {
             return Ok(Index::Unit);
         }
@@ -124,7 +124,7 @@ impl Walk<'_> {
                 limit: AXIS_LIMIT,
             });
         }
-        self.axes.push(AxisInfo { extent, reduced });
+        self.axes.push(AxisInfo { extent });
         Ok(Index::Axis(axis))
     }
 
@@ -202,7 +202,7 @@ impl Walk<'_> {
             (None, None) => {
                 let dims = self.dims(value).to_vec();
                 dims.into_iter()
-                    .map(|dim| self.axis(dim, false))
+                    .map(|dim| self.axis(dim))
                     .collect::<Result<_, _>>()?
             }
             (None, Some(_)) => self.align(value)?,
@@ -249,7 +249,7 @@ impl Walk<'_> {
             let one = self.sizes.is_one(dim);
             indices.push(match index {
                 _ if one => Index::Unit,
-                Index::Unit => self.axis(dim, false)?,
+                Index::Unit => self.axis(dim)?,
                 index => {
                     self.require_equal(value, dim, other)?;
                     index

@@ -13,7 +13,7 @@ pub(crate) use groups::{GroupId, Groups, defining};
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_ir::{Graph, OpId, RegionId, ValueId};
-use kiln_symbolic_shape::DimId;
+use kiln_symbolic_shape::{DimId, PlanFact};
 
 use crate::benefit::FusionBenefit;
 use crate::candidate::{Profile, Refusal, describe_op, examine};
@@ -140,7 +140,11 @@ impl Growth<'_> {
                 true
             }
             Err(refusal) => {
-                if refusal.fact().is_some() {
+                // A fact that is false at likely sizes is no candidate for a plan of its own.
+                let likely = |fact: PlanFact| {
+                    self.sizes.likely(fact.left) == self.sizes.likely(fact.right)
+                };
+                if refusal.fact().is_some_and(likely) {
                     if let Some(pair) = self.boundary(members) {
                         self.near.entry(pair).or_insert(refusal);
                     }

@@ -6,6 +6,7 @@
 
 mod build;
 mod display;
+mod fuse;
 mod node;
 
 pub use build::plan;
@@ -16,8 +17,9 @@ use std::collections::BTreeMap;
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use kiln_ir::{OpId, RegionId};
-use kiln_symbolic_shape::PlanFact;
+use kiln_symbolic_shape::{Binding, DimTable, PlanFact};
 
+use crate::error::FusionError;
 use crate::options::FusionOptions;
 
 /// Two ops that would be in one kernel, were a fact known: a candidate for a guarded plan.
@@ -95,6 +97,14 @@ impl FusionPlan {
     /// The options it was made with.
     pub fn options(&self) -> &FusionOptions {
         &self.options
+    }
+
+    /// Checks every plan fact that the plan rests on against actual sizes; debug builds do before they run it.
+    ///
+    /// # Errors
+    /// The first fact that is false, with the node that rests on it, or a size without a value.
+    pub fn check_facts(&self, dims: &DimTable, binding: &Binding) -> Result<(), FusionError> {
+        self.nodes().try_for_each(|node| node.check_facts(dims, binding))
     }
 
     /// Every plan fact that some node rests on, once.
