@@ -140,7 +140,6 @@ impl<'a> Lowering<'a> {
         Self {
             graph,
             b: KernelBuilder::new(name, sizes.table.clone()),
-            sizes,
             guards: Guards::default(),
             index: Indices::default(),
             splits,
@@ -153,7 +152,8 @@ impl<'a> Lowering<'a> {
             axis_owners: HashMap::new(),
             buffers: HashMap::new(),
             operands: Vec::new(),
-            requirements: Vec::new(),
+            requirements: sizes.requirements.clone(),
+            sizes,
             producers,
             memo: HashMap::new(),
             wanted: None,

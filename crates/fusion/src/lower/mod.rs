@@ -84,3 +84,6 @@ pub struct LoweredKernel {
 pub fn lower(graph: &Graph, region: &Region<'_>) -> Result<LoweredKernel, LowerError> {
     schedule::lower_region(graph, region)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kiln_ir::{Graph, ValueId};
+use kiln_ir::Graph;
 use kiln_symbolic_shape::{
-    ContractFact, DimError, DimId, DimImport, DimTable, FactOrigin, Predicate, SymbolId,
+    ContractFact, DimError, DimId, DimImport, DimTable, FactOrigin, Predicate, Proof, SymbolId,
 };
 
 use super::{LowerError, Region};
@@ -17,6 +17,8 @@ use super::{LowerError, Region};
 pub(super) struct Sizes {
     /// The kernel's table.
     pub(super) table: DimTable,
+    /// What was assumed and is to be checked.
+    pub(super) requirements: Vec<(Predicate, String)>,
     import: DimImport,
     copied: HashMap<DimId, DimId>,
 }
@@ -26,6 +28,7 @@ impl Sizes {
     pub(super) fn of_region(graph: &Graph, region: &Region<'_>) -> Result<Self, LowerError> {
         let mut sizes = Self {
             table: DimTable::new(),
+            requirements: Vec::new(),
             import: DimImport::new(),
             copied: HashMap::new(),
         };
@@ -33,6 +36,7 @@ impl Sizes {
             sizes.table.import(graph.dims(), dim, &mut sizes.import)?;
         }
         sizes.copy_facts(graph.dims())?;
+        sizes.assume_sizes(graph, region)?;
         for fact in region.facts {
             let left = sizes.raw(graph, fact.left)?;
             let right = sizes.raw(graph, fact.right)?;
@@ -42,6 +46,31 @@ impl Sizes {
             })?;
         }
         Ok(sizes)
+    }
+
+    /// Sizes of tensors are not negative. Where nothing else says so, sizes are to be checked when they are bound.
+    fn assume_sizes(&mut self, graph: &Graph, region: &Region<'_>) -> Result<(), LowerError> {
+        let zero = self.table.constant(0);
+        for dim in sizes_of_values(graph, region) {
+            let size = self.raw(graph, dim)?;
+            let predicate = Predicate::LessEqual(zero, size);
+            let what = "sizes that are not negative";
+            match self.table.prove(&predicate) {
+                Proof::Proved => continue,
+                Proof::Disproved => {
+                    return Err(LowerError::Impossible {
+                        what: what.to_owned(),
+                    });
+                }
+                Proof::Unknown => {}
+            }
+            self.requirements.push((predicate.clone(), what.to_owned()));
+            self.table.assume(ContractFact {
+                predicate,
+                origin: FactOrigin::Required("a tensor's size".to_owned()),
+            })?;
+        }
+        Ok(())
     }
 
     /// A size of the graph in the kernel's table, as simple as the facts allow.
@@ -117,18 +146,23 @@ impl Sizes {
 
 /// Every size in the attributes of a region's ops and in the types of what they read and give.
 fn named_sizes(graph: &Graph, region: &Region<'_>) -> Vec<DimId> {
-    let mut named = Vec::new();
-    let of_value = |value: &ValueId, named: &mut Vec<DimId>| {
-        if let Some(ty) = graph.tensor_ty(*value) {
-            named.extend_from_slice(&ty.dims);
-        }
-    };
+    let mut named = sizes_of_values(graph, region);
     for &op in region.ops {
-        let data = graph.op(op);
-        for value in data.operands.iter().chain(&data.results) {
-            of_value(value, &mut named);
-        }
-        data.op.for_each_dim(&mut |dim| named.push(dim));
+        graph.op(op).op.for_each_dim(&mut |dim| named.push(dim));
     }
     named
+}
+
+/// Every size in the types of what a region's ops read and give.
+fn sizes_of_values(graph: &Graph, region: &Region<'_>) -> Vec<DimId> {
+    let mut sizes = Vec::new();
+    for &op in region.ops {
+        let data = graph.op(op);
+        for &value in data.operands.iter().chain(&data.results) {
+            if let Some(ty) = graph.tensor_ty(value) {
+                sizes.extend_from_slice(&ty.dims);
+            }
+        }
+    }
+    sizes
 }

@@ -128,7 +128,11 @@ impl Lowering<'_> {
             let weight = this.weight_of(&taps, dtype);
             Ok((sum_over(axes, dtype), weight))
         })?;
-        Ok(self.b.apply(ScalarOp::Div, [sum, total]))
+        // Where all taps are outside there is nothing to normalise, and the sum is 0.
+        let (zero, one) = (self.b.number(0.0, dtype), self.b.number(1.0, dtype));
+        let is_none = self.b.apply(ScalarOp::Eq, [total, zero]);
+        let divisor = self.b.apply(ScalarOp::Select, [is_none, one, total]);
+        Ok(self.b.apply(ScalarOp::Div, [sum, divisor]))
     }
 
     fn single_tap(

@@ -71,6 +71,11 @@ impl Lowering<'_> {
                 let new = self.new_stage(key);
                 let (operation, value) = body(self, &new)?;
                 let mut axes = self.axes_of(value).clone();
+                for &axis in reduced_axes(&operation) {
+                    if let Extent::Clamped { value, .. } = self.b.kernel().axis(axis).extent {
+                        axes.extend(self.axes_of(value).clone());
+                    }
+                }
                 for axis in reduced_axes(&operation).iter().chain(&new.own) {
                     axes.remove(axis);
                 }
@@ -83,7 +88,10 @@ impl Lowering<'_> {
                     init: None,
                 });
                 let outer: BTreeSet<AxisId> = axes.intersection(&self.ambient).copied().collect();
-                self.findings.stages.push((demand.value, outer));
+                // Further stages of a value are small beside the first.
+                if part == 0 {
+                    self.findings.stages.push((demand.value, outer));
+                }
                 self.index.of_stages.insert(stage, axes);
                 self.stages.insert(new.key, stage);
                 stage

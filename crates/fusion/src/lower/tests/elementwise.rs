@@ -1,0 +1,117 @@
+//! Functions, casts, sources.
+
+use super::{Case, check, refused};
+
+const SIZES: &[Case<'_>] = &[
+    &[("B", 0), ("N", 3)],
+    &[("B", 1), ("N", 1)],
+    &[("B", 2), ("N", 7)],
+];
+
+#[test]
+fn functions_of_broadcast_operands() {
+    check(
+        "graph @g(%x: f32[B, N], %y: f32[N], %z: f32[B, 1], %s: f32[]) -> f32[B, N] {
+            %0 = add %x, %y
+            %1 = mul %0, %z
+            %2 = gelu %1
+            %3 = sub %2, %s
+            return %3
+        }",
+        SIZES,
+    );
+}
+
+#[test]
+fn sizes_that_may_be_one() {
+    let text = "graph @g(%x: f32[B], %y: f32[N]) -> f32[bcast(B, N)] {
+            %0 = add %x, %y
+            return %0
+        }";
+    // The plan fact `B == N` holds in these.
+    check(text, &[&[("B", 0), ("N", 0)], &[("B", 3), ("N", 3)]]);
+}
+
+#[test]
+fn dtypes_of_all_kinds() {
+    check(
+        "graph @g(%x: f16[N], %i: i32[N], %b: bool[N]) -> (f16[N], i64[N], u8[N], f16[N]) {
+            %0 = exp %x
+            %1 = cast %i {to = f16}
+            %2 = add %0, %1
+            %3 = cast %2 {to = i64}
+            %4 = cast %b {to = u8}
+            %5 = select %b, %x, %2
+            return %2, %3, %4, %5
+        }",
+        &[&[("N", 0)], &[("N", 1)], &[("N", 5)]],
+    );
+}
+
+#[test]
+fn constants_are_literals_or_buffers() {
+    let kernel = check(
+        "graph @g(%x: f32[N, 3]) -> f32[N, 3] {
+            %0: f32[] = constant [2.0]
+            %1: f32[3] = constant [1.0, 1.0, 1.0]
+            %2: f32[3] = constant [1.0, 2.0, 3.0]
+            %3 = mul %x, %0
+            %4 = add %3, %1
+            %5 = add %4, %2
+            return %5
+        }",
+        &[&[("N", 2)]],
+    );
+    assert_eq!(kernel.buffers().len(), 3);
+}
+
+#[test]
+fn sources_need_no_buffer() {
+    check(
+        "graph @g(%x: f32[B, N]) -> (f32[B, N], i64[2], i8[B, 300]) {
+            %0 = iota {dims = [B, N], axis = 1, dtype = f32}
+            %1 = add %x, %0
+            return %1, %1, %1
+        }"
+        .replace("-> (f32[B, N], i64[2], i8[B, 300])", "-> f32[B, N]")
+        .replace("return %1, %1, %1", "return %1")
+        .as_str(),
+        SIZES,
+    );
+    check(
+        "graph @g(%x: f32[B, N]) -> i64[3] {
+            %0 = dims {sizes = [B, N, 2*B + 1]}
+            return %0
+        }",
+        SIZES,
+    );
+    check(
+        "graph @g(%x: f32[B]) -> i8[B, 300] {
+            %0 = iota {dims = [B, 300], axis = 1, dtype = i8}
+            return %0
+        }",
+        &[&[("B", 2)]],
+    );
+}
+
+#[test]
+fn outputs_of_one_domain() {
+    check(
+        "graph @g(%x: f32[B, N]) -> (f32[B, N], f32[B, N]) {
+            %0 = exp %x
+            %1 = neg %0
+            return %0, %1
+        }",
+        SIZES,
+    );
+    assert_eq!(
+        refused(
+            "graph @g(%x: f32[B], %y: f32[N]) -> (f32[B], f32[N]) {
+                %0 = exp %x
+                %1 = exp %y
+                return %0, %1
+            }"
+        ),
+        "E0403 expected outputs over the same points, found %2 over [B] and %3 over [N]"
+    );
+}
