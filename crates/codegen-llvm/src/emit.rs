@@ -82,10 +82,6 @@ impl Elem {
             Elem::I128 => 128,
         }
     }
-
-    pub(crate) fn is_float(self) -> bool {
-        matches!(self, Elem::F32 | Elem::F64)
-    }
 }
 
 /// Writes instructions at the end of the current block of one function.
@@ -175,12 +171,6 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
             _ => self.context().f64_type(),
         };
         splat_constant(ty.const_float(value).into(), lanes)
-    }
-
-    /// An f32 or f64 of these bits in every lane.
-    pub(crate) fn float_bits(&self, like: Value<'ctx>, bits: u64) -> Value<'ctx> {
-        let integer = Elem::integer(elem(like).bits());
-        self.bitcast(self.int_of(integer, lanes(like), bits as i64), elem(like))
     }
 
     /// An integer in every lane of the type of `like`, which is of integers.
@@ -286,3 +276,6 @@ fn splat_constant<'ctx>(scalar: Value<'ctx>, lanes: u32) -> Value<'ctx> {
 fn built<T>(result: Result<T, BuilderError>) -> T {
     result.unwrap_or_else(|error| unreachable!("the emitter has a position: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

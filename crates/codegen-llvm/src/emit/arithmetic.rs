@@ -31,8 +31,6 @@ binary! {
     sdiv SDiv;
     /// Undefined for a divisor of 0: the caller has excluded it.
     udiv UDiv;
-    /// Undefined for a divisor of 0 and for `MIN / -1`: the caller has excluded both.
-    srem SRem;
     /// Undefined for a divisor of 0: the caller has excluded it.
     urem URem;
     and And;
@@ -292,11 +290,6 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.cast(InstructionOpcode::UIToFP, value, to)
     }
 
-    /// Floats to signed integers, towards zero. Undefined out of range: the caller has excluded it.
-    pub(crate) fn float_to_signed(&self, value: Value<'ctx>, to: Elem) -> Value<'ctx> {
-        self.cast(InstructionOpcode::FPToSI, value, to)
-    }
-
     /// One scalar in every lane.
     pub(crate) fn splat(&self, scalar: Value<'ctx>, n_lanes: u32) -> Value<'ctx> {
         if n_lanes <= 1 {
@@ -340,17 +333,6 @@ impl<'ctx> Emitter<'_, 'ctx> {
                 built(self.builder.build_extract_element(vector, lane, ""))
             }
             scalar => scalar,
-        }
-    }
-
-    /// A vector with one lane replaced; a scalar is replaced whole.
-    pub(crate) fn insert(&self, vector: Value<'ctx>, value: Value<'ctx>, lane: u32) -> Value<'ctx> {
-        match vector {
-            Value::VectorValue(vector) => {
-                let lane = self.context().i32_type().const_int(u64::from(lane), false);
-                built(self.builder.build_insert_element(vector, value, lane, "")).into()
-            }
-            _ => value,
         }
     }
 

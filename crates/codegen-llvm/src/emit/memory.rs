@@ -197,17 +197,6 @@ impl<'ctx> Emitter<'_, 'ctx> {
         ));
     }
 
-    /// Asks for the cache line of an address that will be read soon.
-    pub(crate) fn prefetch(&self, pointer: Value<'ctx>) {
-        let number = |value| self.int_of(Elem::I32, 1, value);
-        // Read, keep in all levels, data.
-        self.intrinsic(
-            "llvm.prefetch",
-            &[self.ty(Elem::Pointer, 1)],
-            &[pointer, number(0), number(3), number(1)],
-        );
-    }
-
     fn in_register(&self, dtype: DType, value: Value<'ctx>) -> Value<'ctx> {
         if dtype == DType::Bool && elem(value) == Elem::I8 {
             self.icmp(IntPredicate::NE, value, self.int(value, 0))

@@ -51,16 +51,6 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.where_fractional(x, self.select(above, below, nearest))
     }
 
-    /// The nearest integral value of a number below `2^(fraction bits - 1)` in magnitude, halves to
-    /// even; one rounding step anywhere. The sign of zero is lost.
-    pub(crate) fn round_small(&self, x: Value<'ctx>) -> Value<'ctx> {
-        if self.level().rounds() {
-            return self.intrinsic_value("llvm.roundeven", &[x]);
-        }
-        let magic = self.float(x, 1.5 * first_integral(elem(x)));
-        self.fsub(self.fadd(x, magic), magic)
-    }
-
     fn nearest(&self, x: Value<'ctx>) -> Value<'ctx> {
         let large = self.copysign(self.float(x, first_integral(elem(x))), x);
         self.fsub(self.fadd(x, large), large)

@@ -98,10 +98,6 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
-    pub(crate) fn twofold_value(&self, a: Twofold<'ctx>) -> Value<'ctx> {
-        self.fadd(a.high, a.low)
-    }
-
     /// A float as the sum of two with half its bits each (Veltkamp).
     fn halves(&self, a: Value<'ctx>) -> (Value<'ctx>, Value<'ctx>) {
         let splitter = match elem(a) {

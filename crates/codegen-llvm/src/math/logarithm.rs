@@ -76,12 +76,11 @@ pub(crate) fn log2<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
 pub(crate) fn log1p<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     let one = e.float(x, 1.0);
     let zero = e.float(x, 0.0);
-    let u = e.fadd(one, x);
+    let Twofold { high: u, low: lost } = e.two_sum(one, x);
     let parts = split(e, u);
+    // Where 1 + x needs no scaling, x itself is used; elsewhere, what rounding the sum lost counts
+    // as a share of it.
     let is_near_one = e.fcmp(FloatPredicate::OEQ, parts.k, zero);
-    // What rounding the sum lost, as a share of it; where 1 + x needs no scaling, x itself is used.
-    let grows = e.fcmp(FloatPredicate::OGT, parts.k, zero);
-    let lost = e.select(grows, e.fsub(one, e.fsub(u, x)), e.fsub(x, e.fsub(u, one)));
     let lost = e.select(is_near_one, zero, e.fdiv(lost, u));
     let parts = Parts {
         k: parts.k,
