@@ -12,6 +12,7 @@ mod compile;
 mod error;
 mod evaluate;
 mod execute;
+mod key;
 mod pack;
 mod pool;
 mod quantity;
@@ -38,6 +39,7 @@ pub use form::{
     KernelBuilder, Load, LoadGuard, Node, NodeData, NodeId, Nodes, Reduction, Role, Stage, StageId,
     StageOperation, Store,
 };
+pub use key::{Key, KeyError, KeyFields, stable_key};
 pub use pack::{PackAxis, PackError, PackSpec};
 pub use pool::{CallerOnly, Job, TaskPool};
 pub use quantity::{LaunchContext, Quantity, QuantityError};
