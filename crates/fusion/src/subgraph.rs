@@ -8,7 +8,6 @@ use kiln_ir::{Graph, NewOp, OpId, Type, ValueId};
 use kiln_symbolic_shape::{DimId, DimTable};
 
 use crate::cost;
-use crate::grow::defining;
 
 /// A graph made from some ops of another, and where its values come from.
 #[derive(Clone, Debug)]
@@ -107,9 +106,4 @@ pub(crate) fn extract(
         graph: result,
         origin: values.into_iter().map(|(old, new)| (new, old)).collect(),
     }
-}
-
-/// Whether a value is the result of one of these ops.
-pub(crate) fn computes(graph: &Graph, ops: &BTreeSet<OpId>, value: ValueId) -> bool {
-    defining(graph, value).is_some_and(|op| ops.contains(&op))
 }

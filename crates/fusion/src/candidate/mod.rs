@@ -15,7 +15,7 @@ mod walk;
 mod tests;
 
 pub use refusal::Refusal;
-pub(crate) use refusal::{describe_op, name_of};
+pub(crate) use refusal::describe_op;
 
 use std::collections::BTreeSet;
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::packed_option::PackedOption;
 use kiln_ir::{Graph, OpId, RegionId, ValueId};
-use kiln_kernel::Class;
+use kiln_kernel::{Class, verify};
 use kiln_symbolic_shape::PlanFact;
 
 use super::node::{FusionNode, FusionNodeId, NodeKind};
@@ -57,6 +57,30 @@ pub fn plan(graph: &Graph, options: &FusionOptions) -> Result<FusionPlan, Fusion
         pending.extend(ops.flat_map(|&op| graph.op(op).regions.iter().copied()));
     }
     Ok(builder.plan)
+}
+
+/// The kernel has to be well formed, and what its main op has a schedule for must not be lost.
+fn check(lowered: &LoweredKernel, planned: Option<Class>) -> Result<(), Refusal> {
+    let verified = verify(lowered.kernel.clone()).map_err(|errors| Refusal::Lowering {
+        reason: errors.to_string(),
+    })?;
+    let found = verified.classification().class;
+    match planned {
+        Some(expected @ (Class::Contraction | Class::Window | Class::Attention | Class::Scan))
+            if found != expected && !is_as_good(expected, found) =>
+        {
+            Err(Refusal::Class { expected, found })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A convolution without windows is a contraction; a pool of one element is a map.
+fn is_as_good(expected: Class, found: Class) -> bool {
+    matches!(
+        (expected, found),
+        (Class::Window, Class::Contraction | Class::Map | Class::Row)
+    )
 }
 
 /// Some ops and what they give: what a kernel is made from.
@@ -185,9 +209,14 @@ impl Builder<'_> {
             facts: &draft.facts,
             name: &draft.name,
         };
-        let lowered = lower(self.graph, &region).map_err(|error| Refusal::Lowering {
-            reason: error.to_string(),
-        });
+        let lowered = lower(self.graph, &region)
+            .map_err(|error| Refusal::Lowering {
+                reason: error.to_string(),
+            })
+            .and_then(|lowered| {
+                check(&lowered, draft.class)?;
+                Ok(lowered)
+            });
         self.lowered.insert(key, lowered.clone());
         lowered
     }

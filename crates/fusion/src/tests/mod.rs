@@ -1,0 +1,1 @@
+//! What fuses and what does not, rule by rule.
