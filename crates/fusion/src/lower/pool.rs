@@ -19,7 +19,7 @@ impl Lowering<'_> {
         demand: &Demand,
     ) -> Step<NodeId> {
         let x = data.operands[0];
-        let shape = self.shape(x)?;
+        let (shape, result) = (self.shape(x)?, self.shape(demand.value)?);
         let taps = self.constants(size);
         let dtype = compute_dtype(self.ty(x)?.dtype);
         let (reduction, padding) = match (function, dtype == DType::Bool) {
@@ -29,7 +29,8 @@ impl Lowering<'_> {
         };
         let reduced = self.read_stage(demand, &mut |this, stage| {
             let mut axes = Axes::new();
-            let reads = this.window_reads(window, &shape[2..], &taps, stage, &mut axes)?;
+            let sizes = [&shape[2..], &result[2..], &taps];
+            let reads = this.window_reads(window, sizes, stage, &mut axes)?;
             let mut indices = Nodes::from_slice(&stage.indices[..2]);
             indices.extend(reads.positions);
             let padding = this.b.literal(padding);

@@ -2,7 +2,7 @@
 
 use kiln_ir::{Extremum, Indices, OpData, ReduceFunction};
 use kiln_kernel::{Axes, NodeId, Nodes, Reduction, StageOperation};
-use kiln_scalar::ScalarOp;
+use kiln_scalar::{ScalarOp, ScalarValue};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
@@ -73,7 +73,14 @@ impl Lowering<'_> {
             DType::F32 | DType::F64 | DType::U64 => dtype,
             _ => DType::I64,
         };
-        let (sum, count) = (self.b.cast(sum, wide), self.b.cast(count, wide));
+        let literal = self
+            .literal(count)
+            .and_then(|count| ScalarValue::from_number(count as f64, wide));
+        let count = match literal {
+            Some(count) => self.b.literal(count),
+            None => self.b.cast(count, wide),
+        };
+        let sum = self.b.cast(sum, wide);
         let quotient = self.b.apply(ScalarOp::Div, [sum, count]);
         self.b.cast(quotient, dtype)
     }

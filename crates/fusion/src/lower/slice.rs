@@ -38,6 +38,18 @@ impl Lowering<'_> {
         step: i64,
         operand: DimId,
     ) -> Result<(), LowerError> {
+        if step == 1 {
+            let table = self.b.dims_mut();
+            let (zero, end) = (table.constant(0), table.add(start, size)?);
+            let from = Predicate::LessEqual(zero, start);
+            let to = Predicate::LessEqual(end, operand);
+            if [from, to]
+                .iter()
+                .all(|bound| self.b.dims().prove(bound).is_proved())
+            {
+                return Ok(());
+            }
+        }
         let table = self.b.dims_mut();
         let mut ends = || -> Result<[DimId; 3], DimError> {
             let (zero, one, step) = (table.constant(0), table.constant(1), table.constant(step));

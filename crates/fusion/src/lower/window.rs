@@ -3,7 +3,7 @@
 use kiln_ir::{OpData, ValueId, Window};
 use kiln_kernel::{Axes, NodeId, Nodes};
 use kiln_scalar::ScalarOp;
-use kiln_symbolic_shape::{DimId, Predicate};
+use kiln_symbolic_shape::{ContractFact, DimId, FactOrigin, Predicate};
 use kiln_tensor::DType;
 
 use super::LowerError;
@@ -32,6 +32,7 @@ impl Lowering<'_> {
     ) -> Step<NodeId> {
         let (x, w) = (data.operands[0], data.operands[1]);
         let (x_shape, w_shape) = (self.shape(x)?, self.shape(w)?);
+        let result = self.shape(demand.value)?;
         let groups = self.groups(groups);
         let covered = self.b.dims_mut().mul(groups, w_shape[1])?;
         self.require(
@@ -46,8 +47,8 @@ impl Lowering<'_> {
             let group = this.part_of_channel(channel, [groups, per_group], 0);
             let within = this.reduced_axis(stage, 0, w_shape[1], &mut axes);
             let from = this.merge(&[(group, groups), (within, w_shape[1])]);
-            let reads =
-                this.window_reads(window, &x_shape[2..], &w_shape[2..], stage, &mut axes)?;
+            let sizes = [&x_shape[2..], &result[2..], &w_shape[2..]];
+            let reads = this.window_reads(window, sizes, stage, &mut axes)?;
             let mut indices = Nodes::from_slice(&[image, from]);
             indices.extend(reads.positions);
             let zero = this.zero_of(x)?;
@@ -68,8 +69,7 @@ impl Lowering<'_> {
     pub(super) fn window_reads(
         &mut self,
         window: &Window,
-        input: &[DimId],
-        kernel: &[DimId],
+        [input, output, kernel]: [&[DimId]; 3],
         stage: &NewStage,
         axes: &mut Axes,
     ) -> Result<Reads, LowerError> {
@@ -91,11 +91,38 @@ impl Lowering<'_> {
             let position = self.sub(reached, before);
             if self.fixed(low[axis]) != Some(0) || self.fixed(high[axis]) != Some(0) {
                 reads.tests.push((position, input[axis]));
+            } else {
+                let steps = [window.strides[axis], window.dilations[axis]];
+                self.note_reach(output[axis], steps, kernel[axis], input[axis])?;
             }
             reads.positions.push(position);
             reads.taps.push(tap);
         }
         Ok(reads)
+    }
+
+    /// Tells the table what the output size of a window without padding means: the last one ends within the input.
+    /// That follows from the size, which is a quotient rounded down, but the prover does not look for it.
+    fn note_reach(
+        &mut self,
+        output: DimId,
+        [stride, dilation]: [i64; 2],
+        kernel: DimId,
+        input: DimId,
+    ) -> Result<(), LowerError> {
+        let table = self.b.dims_mut();
+        let (one, stride) = (table.constant(1), table.constant(stride));
+        let dilation = table.constant(dilation);
+        let taps = table.sub(kernel, one)?;
+        let reach = table.mul(taps, dilation)?;
+        let windows = table.sub(output, one)?;
+        let last = table.mul(windows, stride)?;
+        let end = table.sum(&[last, reach, one])?;
+        table.assume(ContractFact {
+            predicate: Predicate::LessEqual(end, input),
+            origin: FactOrigin::Required("a window's last place".to_owned()),
+        })?;
+        Ok(())
     }
 
     pub(super) fn groups(&mut self, groups: usize) -> DimId {
