@@ -1,0 +1,168 @@
+//! Kernels to "artifacts": the text as code, sizes of buffers from their shapes, symbols as arguments.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kiln_kernel::{
+    Artifact, ArtifactBuffer, Candidate, CompileError, CompileObserver, CompilePhase,
+    FALLBACK_SCHEDULE, KernelCompiler, Listing, PackAxis, PackSpec, Phase, Quantity, Role,
+    Schedule, Target, VerifiedKernel,
+};
+use kiln_symbolic_shape::Predicate;
+
+/// What the compiler offers beside the fallback.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offer {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A variant for kernels whose first symbol is a multiple of 4.
+    MultipleOfFour,
+    /// A variant that never compiles.
+    Broken,
+    /// Nothing that compiles, not even the fallback.
+    AllBroken,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct FakeCompiler {
+    pub offer: Offer,
+    /// Compiles so far.
+    pub compiles: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("this schedule never works")]
+struct NeverWorks;
+
+impl KernelCompiler for FakeCompiler {
+    fn version(&self) -> String {
+        "fake 1".to_owned()
+    }
+
+    fn host(&self) -> Target {
+        Target {
+            backend: "fake".to_owned(),
+            level: "any".to_owned(),
+        }
+    }
+
+    fn supports(&self, target: &Target) -> bool {
+        *target == self.host()
+    }
+
+    fn schedules(&self, kernel: &VerifiedKernel, _target: &Target) -> Vec<Candidate> {
+        let candidate = |name: &str, predicate| Candidate {
+            schedule: Schedule::new(name),
+            predicate,
+            layouts: Vec::new(),
+            cost: 1.0,
+        };
+        let dims = kernel.kernel().dims();
+        let mut candidates = Vec::new();
+        match (self.offer, dims.symbols().next()) {
+            (Offer::MultipleOfFour, Some(symbol)) => {
+                let predicate = Predicate::Divides {
+                    divisor: 4,
+                    dim: dims.dim(symbol),
+                };
+                candidates.push(candidate("by_four", vec![predicate]));
+            }
+            (Offer::Broken | Offer::AllBroken, _) => candidates.push(candidate("broken", vec![])),
+            _ => {}
+        }
+        candidates.push(candidate(FALLBACK_SCHEDULE, vec![]));
+        candidates
+    }
+
+    fn compile(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        observer: &mut dyn CompileObserver,
+    ) -> Result<Artifact, CompileError> {
+        self.compiles.fetch_add(1, Ordering::SeqCst);
+        observer.begin(CompilePhase::Emit);
+        observer.end(CompilePhase::Emit);
+        if schedule.name == "broken" || self.offer == Offer::AllBroken {
+            return Err(CompileError {
+                kernel: kernel.kernel().name().to_owned(),
+                target: target.clone(),
+                schedule: schedule.clone(),
+                code: "E0599",
+                source: Box::new(NeverWorks),
+            });
+        }
+        let form = kernel.kernel();
+        let dims = form.dims();
+        let buffers = form.buffers().values().map(|buffer| {
+            let width = Quantity::constant(buffer.dtype.size_in_bytes() as i64);
+            let bytes = match &buffer.strides {
+                None => buffer
+                    .shape
+                    .iter()
+                    .fold(width, |bytes, &size| bytes * Quantity::of(dims, size)),
+                Some(strides) => {
+                    let one = || Quantity::constant(1);
+                    let reach = buffer
+                        .shape
+                        .iter()
+                        .zip(strides)
+                        .fold(one(), |reach, (&n, &s)| {
+                            reach + (Quantity::of(dims, n) - one()) * Quantity::of(dims, s)
+                        });
+                    // Of an empty buffer nothing is touched; a bound from above would do as well.
+                    let zero = Quantity::constant(0);
+                    let any = buffer
+                        .shape
+                        .iter()
+                        .fold(one(), |any, &n| any.min(Quantity::of(dims, n)));
+                    (reach * width * any).max(zero)
+                }
+            };
+            ArtifactBuffer {
+                name: buffer.name.clone(),
+                dtype: buffer.dtype,
+                written: buffer.role.is_written(),
+                bytes,
+            }
+        });
+        let packs = form.buffers().values().enumerate().filter(|(_, buffer)| {
+            buffer.role == Role::Const && buffer.rank() == 2 && buffer.strides.is_none()
+        });
+        let packs = packs.map(|(buffer, _)| PackSpec {
+            buffer,
+            axes: vec![PackAxis::Whole(1), PackAxis::Whole(0)],
+        });
+        Ok(Artifact {
+            kernel: form.name().to_owned(),
+            target: target.clone(),
+            schedule: schedule.clone(),
+            code: kiln_kernel::text::print(form).into_bytes(),
+            buffers: buffers.collect(),
+            arguments: (0..dims.symbols().count() as u32)
+                .map(Quantity::symbol)
+                .collect(),
+            phases: vec![Phase {
+                entry: "evaluate".to_owned(),
+                tasks: Quantity::constant(1),
+                scratch: Quantity::constant(0),
+            }],
+            shared_scratch: Quantity::constant(0),
+            packs: packs.collect(),
+            in_place: Vec::new(),
+            fault_sites: vec!["somewhere in the kernel".to_owned()],
+        })
+    }
+
+    fn listing(
+        &self,
+        kernel: &VerifiedKernel,
+        _target: &Target,
+        _schedule: &Schedule,
+        _listing: Listing,
+    ) -> Result<String, CompileError> {
+        Ok(kiln_kernel::text::print(kernel.kernel()))
+    }
+}
