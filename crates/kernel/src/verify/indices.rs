@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_symbolic_shape::{DimId, Predicate};
+use kiln_scalar::ScalarOp;
+use kiln_symbolic_shape::DimId;
 
 use super::Report;
 use super::budget::Budget;
-use super::points::{Points, alias};
+use super::points::{Bound, Points, alias};
 use super::scope::reachable;
 use crate::error::KernelError;
 use crate::form::{AxisId, Extent, Kernel, Load, Node, NodeId, StageId};
@@ -113,7 +114,7 @@ pub(super) fn is_within(
     size: DimId,
     budget: &mut Budget,
 ) -> bool {
-    if is_proved(points, index, size, budget) {
+    if is_proved(kernel, points, index, size, budget) {
         return true;
     }
     let conditions = conditions(kernel, index);
@@ -127,17 +128,13 @@ pub(super) fn is_within(
         for (place, &condition) in conditions.iter().enumerate() {
             case.assume(condition, choice >> place & 1 == 1, budget);
         }
-        is_proved(&mut case, index, size, budget)
+        is_proved(kernel, &mut case, index, size, budget)
     })
 }
 
 fn is_proved(points: &mut Points<'_>, index: NodeId, size: DimId, budget: &mut Budget) -> bool {
-    let Some(term) = points.term(index, budget) else {
-        return false;
-    };
-    let zero = points.table.constant(0);
-    points.proves(&Predicate::LessEqual(zero, term.dim), budget)
-        && points.proves(&Predicate::Less(term.dim, size), budget)
+    points.bounded(index, Bound::NotNegative, budget)
+        && points.bounded(index, Bound::Below(size), budget)
 }
 
 /// The conditions of the selections an integer is made of.
