@@ -1,4 +1,34 @@
 //! Kernels to object code for CPUs, through LLVM.
+//!
+//! [`LlvmCompiler`] takes a verified kernel and gives an artifact: a relocatable object and what is
+//! needed to launch it. The object calls nothing but `memcpy`, `memmove` and `memset`, so whoever
+//! runs it needs no LLVM.
+//!
+//! - [`IsaLevel`]: what code is generated for. Levels are found from what the processor can do.
+//! - `lower` and `schedule`: how a kernel's stages become loops over vectors.
+//! - `scalar_ops` and `math`: what each scalar operation is in instructions, at any number of
+//!   lanes, every function within a stated error of the exact value.
+//! - `emit`, `module`, `abi`, `session`: instructions, functions, the kernel ABI, and LLVM's own
+//!   rules. Every module passes LLVM's verifier; what LLVM reports is a typed error ([`LlvmError`]);
+//!   where it gives up on the process, a [`CrashReport`] names the kernel.
+//!
+//! ```
+//! use kiln_codegen_llvm::LlvmCompiler;
+//! use kiln_kernel::{KernelCompiler, Unobserved, text, verify};
+//!
+//! let source = "kernel @double(%x: in f32[N], %y: out f32[N]) {
+//!   outer i < N
+//!   store %y[i] = %x[i] + %x[i]
+//! }";
+//! let kernel = text::read(source).map_err(|errors| errors.render(source))?;
+//! let kernel = verify(kernel)?;
+//! let (compiler, target) = (LlvmCompiler::new(), LlvmCompiler::new().host());
+//! let best = &compiler.schedules(&kernel, &target)[0].schedule;
+//! let artifact = compiler.compile(&kernel, &target, best, &mut Unobserved)?;
+//! assert_eq!(artifact.phases.len(), 1);
+//! assert!(artifact.code.starts_with(b"\x7fELF"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod crash;
 mod error;
