@@ -36,6 +36,9 @@ enum Place {
     Own(DimId),
 }
 
+/// What a stage does with which value.
+pub(super) type StageBody = Step<(StageOperation, NodeId)>;
+
 /// A stage about to be made.
 pub(super) struct NewStage {
     key: StageKey,
@@ -52,7 +55,7 @@ impl Lowering<'_> {
     pub(super) fn read_stage(
         &mut self,
         demand: &Demand,
-        body: &mut dyn FnMut(&mut Self, &NewStage) -> Step<(StageOperation, NodeId)>,
+        body: &mut dyn FnMut(&mut Self, &NewStage) -> StageBody,
     ) -> Step<NodeId> {
         self.read_stage_part(demand, 0, body)
     }
@@ -62,7 +65,7 @@ impl Lowering<'_> {
         &mut self,
         demand: &Demand,
         part: usize,
-        body: &mut dyn FnMut(&mut Self, &NewStage) -> Step<(StageOperation, NodeId)>,
+        body: &mut dyn FnMut(&mut Self, &NewStage) -> StageBody,
     ) -> Step<NodeId> {
         let (key, reads) = self.stage_key(demand, part)?;
         let stage = match self.stages.get(&key) {
