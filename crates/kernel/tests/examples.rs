@@ -4,6 +4,7 @@
 
 mod support;
 
+use kiln_kernel::Class;
 use support::{Sizes, as_f64, compare, compare_with_graph, example_text, kernel};
 
 fn examples() -> Vec<(String, String)> {
@@ -432,5 +433,22 @@ fn lstm() {
             }
             vec![y, last]
         });
+    }
+}
+
+#[test]
+fn every_example_verifies() {
+    let class = |name: &str| match name {
+        "attention" | "causal_attention" | "ragged_attention" => Class::Attention,
+        "int8_matmul" | "linear_gelu" | "lstm_step" => Class::Contraction,
+        "cumsum" | "lstm" | "reverse_cumsum" => Class::Scan,
+        "argmax" | "norm" | "softmax" => Class::Row,
+        name if name.contains("conv") || name.contains("pool") => Class::Window,
+        _ => Class::Map,
+    };
+    for (name, text) in examples() {
+        let verified =
+            kiln_kernel::verify(kernel(&text)).unwrap_or_else(|errors| panic!("{name}: {errors}"));
+        assert_eq!(verified.classification().class, class(&name), "{name}");
     }
 }

@@ -10,6 +10,7 @@ mod print;
 mod print_expression;
 mod read;
 mod read_axes;
+mod read_call;
 mod read_expression;
 mod read_header;
 mod serialize;

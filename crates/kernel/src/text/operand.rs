@@ -1,5 +1,7 @@
 //! Operands of the reader: nodes, and numbers that take the dtype of what they stand beside.
 
+use std::fmt;
+
 use kiln_scalar::ScalarValue;
 use kiln_symbolic_shape::text::Span;
 use kiln_tensor::DType;
@@ -36,6 +38,15 @@ impl Number {
         match self {
             Number::Integer(value) => integer(*value, dtype),
             Number::Float(text) => float(text, dtype),
+        }
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Integer(value) => write!(f, "{value}"),
+            Number::Float(text) => f.write_str(text),
         }
     }
 }
