@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::DimId;
 
 use super::Report;
@@ -114,7 +113,7 @@ pub(super) fn is_within(
     size: DimId,
     budget: &mut Budget,
 ) -> bool {
-    if is_proved(kernel, points, index, size, budget) {
+    if is_proved(points, index, size, budget) {
         return true;
     }
     let conditions = conditions(kernel, index);
@@ -128,7 +127,7 @@ pub(super) fn is_within(
         for (place, &condition) in conditions.iter().enumerate() {
             case.assume(condition, choice >> place & 1 == 1, budget);
         }
-        is_proved(kernel, &mut case, index, size, budget)
+        is_proved(&mut case, index, size, budget)
     })
 }
 

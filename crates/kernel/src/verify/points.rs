@@ -29,6 +29,16 @@ pub(super) struct Term {
     pub(super) is_data: bool,
 }
 
+/// A bound on an index.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bound {
+    NotNegative,
+    Below(DimId),
+}
+
+/// How deep extrema inside extrema are looked into.
+const MAX_NESTED: u32 = 6;
+
 /// The points of some axes.
 #[derive(Clone, Debug)]
 pub(super) struct Points<'k> {
@@ -89,6 +99,12 @@ impl<'k> Points<'k> {
         let index = self.table.dim(symbol);
         self.axes.insert(id, index);
         self.learn(Predicate::Less(index, axis.extent.bound()), budget);
+        let one = self.table.constant(1);
+        let mut positive = factors(&mut self.table, axis.extent.bound());
+        positive.push(axis.extent.bound());
+        for factor in positive {
+            self.learn(Predicate::LessEqual(one, factor), budget);
+        }
         if let Extent::Clamped { value, .. } = axis.extent
             && let Some(term) = self.fitting(value, budget)
         {
@@ -166,6 +182,72 @@ impl<'k> Points<'k> {
         proof.is_proved()
     }
 
+    /// Whether an integer keeps a bound: as an expression, or because of what it is computed from.
+    pub(super) fn bounded(&mut self, node: NodeId, bound: Bound, budget: &mut Budget) -> bool {
+        let Some(term) = self.term(node, budget) else {
+            return self.is_empty;
+        };
+        self.keeps(term, bound, budget) || self.operands_keep(node, bound, MAX_NESTED, budget)
+    }
+
+    fn keeps(&mut self, term: Term, bound: Bound, budget: &mut Budget) -> bool {
+        let predicate = match bound {
+            Bound::NotNegative => Predicate::LessEqual(self.table.constant(0), term.dim),
+            Bound::Below(size) => Predicate::Less(term.dim, size),
+        };
+        self.proves(&predicate, budget)
+    }
+
+    /// Extrema keep a bound when one of their operands does, or both; quotients when their dividend keeps the bound
+    /// times the divisor. Recurses at most `depth` deep.
+    fn operands_keep(
+        &mut self,
+        node: NodeId,
+        bound: Bound,
+        depth: u32,
+        budget: &mut Budget,
+    ) -> bool {
+        let node = alias(self.kernel, node).unwrap_or(node);
+        let Node::Apply { op, operands } = self.kernel.node(node) else {
+            return false;
+        };
+        let (op, &[a, b]) = (*op, operands.as_slice()) else {
+            return false;
+        };
+        if depth == 0 || budget.is_spent() {
+            return false;
+        }
+        let mut keeps = |node, bound| {
+            let term = self.fitting(node, budget);
+            term.is_some_and(|term| self.keeps(term, bound, budget))
+                || self.operands_keep(node, bound, depth - 1, budget)
+        };
+        match (op, bound) {
+            (ScalarOp::Min, Bound::Below(_)) | (ScalarOp::Max, Bound::NotNegative) => {
+                keeps(a, bound) || keeps(b, bound)
+            }
+            (ScalarOp::Max, Bound::Below(_)) | (ScalarOp::Min, Bound::NotNegative) => {
+                keeps(a, bound) && keeps(b, bound)
+            }
+            (ScalarOp::FloorDiv, bound) => {
+                let Some(by) = self.fitting(b, budget).filter(|by| !by.is_data) else {
+                    return false;
+                };
+                let zero = self.table.constant(0);
+                let bound = match bound {
+                    Bound::NotNegative => Some(bound),
+                    Bound::Below(size) => self.table.mul(size, by.dim).ok().map(Bound::Below),
+                };
+                let dividend = self.fitting(a, budget);
+                self.proves(&Predicate::Less(zero, by.dim), budget)
+                    && dividend
+                        .zip(bound)
+                        .is_some_and(|(a, bound)| self.keeps(a, bound, budget))
+            }
+            _ => false,
+        }
+    }
+
     /// An integer node as an expression; none where it has none.
     pub(super) fn term(&mut self, node: NodeId, budget: &mut Budget) -> Option<Term> {
         if let Some(&known) = self.terms.get(&node) {
@@ -217,7 +299,9 @@ impl<'k> Points<'k> {
     fn fits(&self, term: Term) -> bool {
         !term.is_data || {
             let range = self.table.range(term.dim);
-            (range.min.is_some() && range.max.is_some()) || self.bits(term.dim, 0) <= 62
+            (range.min.is_some() && range.max.is_some())
+                || self.table.as_symbol(term.dim).is_some()
+                || self.bits(term.dim, 0) <= 62
         }
     }
 
@@ -410,6 +494,32 @@ impl<'k> Points<'k> {
             _ => return None,
         }
         .ok()
+    }
+}
+
+/// The factors of a product of sizes: none of them is zero where there is a point along an axis so long.
+pub(super) fn factors(table: &mut DimTable, size: DimId) -> Vec<DimId> {
+    let expression = table.expression(size);
+    let (0, [term]) = (expression.constant, expression.terms.as_slice()) else {
+        return Vec::new();
+    };
+    if term.coefficient < 1 || (term.coefficient == 1 && term.factors.len() == 1) {
+        return Vec::new();
+    }
+    let dims: Vec<Option<DimId>> = term
+        .factors
+        .iter()
+        .map(|factor| match factor {
+            DimFactor::Symbol(symbol) => Some(table.dim(*symbol)),
+            DimFactor::FloorDiv(a, b) => table.floor_div(*a, *b).ok(),
+            _ => None,
+        })
+        .collect();
+    // Two factors below zero would make a product above it.
+    let is_size = |dim: &Option<DimId>| dim.is_some_and(|dim| table.range(dim).at_least(0));
+    match dims.iter().all(is_size) {
+        true => dims.into_iter().flatten().collect(),
+        false => Vec::new(),
     }
 }
 

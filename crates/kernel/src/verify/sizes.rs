@@ -8,6 +8,7 @@ use kiln_symbolic_shape::{
 };
 
 use super::budget::Budget;
+use super::points::factors;
 use crate::form::{AxisId, Kernel};
 
 /// How many steps one proof may take.
@@ -38,16 +39,21 @@ impl Sizes {
         self.import = identity(kernel);
         self.is_empty = false;
         for &axis in axes {
-            let zero = self.inside.constant(0);
-            let fact = ContractFact {
-                predicate: Predicate::Less(zero, kernel.axis(axis).extent.bound()),
-                origin: FactOrigin::Declared,
-            };
-            budget.spend(64);
-            if let Err(DimError::Contradiction { .. } | DimError::EmptyRange { .. }) =
-                self.inside.assume(fact)
-            {
-                self.is_empty = true;
+            let extent = kernel.axis(axis).extent.bound();
+            let mut positive = factors(&mut self.inside, extent);
+            positive.push(extent);
+            for size in positive {
+                let zero = self.inside.constant(0);
+                let fact = ContractFact {
+                    predicate: Predicate::Less(zero, size),
+                    origin: FactOrigin::Declared,
+                };
+                budget.spend(64);
+                if let Err(DimError::Contradiction { .. } | DimError::EmptyRange { .. }) =
+                    self.inside.assume(fact)
+                {
+                    self.is_empty = true;
+                }
             }
         }
     }

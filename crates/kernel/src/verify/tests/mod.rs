@@ -1,4 +1,8 @@
-//! The verifier, rule by rule.
+//! The verifier: what it says of every example; rules and proofs in files of their own.
+
+mod proofs;
+mod rules;
+mod soundness;
 
 use super::*;
 use crate::form::Node;
