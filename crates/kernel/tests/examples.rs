@@ -35,6 +35,16 @@ fn every_example_prints_as_it_is_written() {
     }
 }
 
+#[test]
+fn the_book_shows_every_example_as_it_is() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/book/src/reference/kernel-form.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for (name, text) in examples() {
+        assert!(page.contains(&format!("```kernel\n{text}```\n")), "{name}");
+    }
+}
+
 /// Compares an example with a graph for several sizes.
 fn check(name: &str, graph: &str, sizes: &[Sizes<'_>]) {
     for sizes in sizes {
