@@ -1,4 +1,40 @@
-//! The kernel form between fusion and the backends.
+//! The kernel form between fusion and the backends: what one fused loop nest computes, and never how.
+//!
+//! Fusion makes kernels and backends compile them; neither sees the other. A kernel is
+//!
+//! - sizes, as expressions over symbols, with what is known of them; buffers `in`, `out`, `inout` or `const`;
+//! - outer axes, whose points are independent, and at each point *stages* (a scalar expression that is mapped or
+//!   reduced over inner axes, into a local), *stores*, and `carry` blocks that run such items step by step;
+//! - one scalar language, in which axes and sizes are integers, so an index is any integer expression.
+//!
+//! [`text`] prints and reads it, and is the reference of its grammar. [`evaluate()`] is its meaning, slow and plain.
+//! [`verify()`] accepts what means something: it proves that plain stores write each element once, finds out how each
+//! index stays in bounds ([`IndexClass`]), and names the [`Class`] of the loop nest with the role of each axis.
+//! Backends take nothing but a [`VerifiedKernel`], so none of them can fail on a kernel's structure.
+//! [`canonicalize()`] gives kernels of equal structure equal texts, and [`stable_key`] a key to their code.
+//!
+//! What a backend is: a [`KernelCompiler`] (kernels to [`Artifact`]s, which are data) and a [`KernelExecutor`] (a
+//! device that loads and launches them). Nothing here runs code, waits, or reads the environment.
+//!
+//! ```
+//! use kiln_kernel::{Class, IndexClass, text, verify};
+//!
+//! let kernel = text::read(
+//!     "kernel @linear(%x: in f32[M, K], %w: const f32[K, N], %y: out f32[M, N]) {
+//!        outer m < M, n < N
+//!        acc = reduce add[k < K] %x[m, k] * %w[k, n]
+//!        store %y[m, n] = relu(acc)
+//!      }",
+//! )
+//! .expect("the text of a kernel");
+//! let kernel = verify(kernel)?;
+//! assert_eq!(kernel.classification().class, Class::Contraction);
+//! assert_eq!(kernel.info().stores[0].indices, [IndexClass::Proved; 2]);
+//! # Ok::<(), kiln_kernel::KernelErrors>(())
+//! ```
+//!
+//! *Invariants.* Nothing here is of one backend. Keys depend on text alone. Nothing recurses over what a user can make
+//! deep. What is not proved is never assumed: an index is tested where it is not known to be in bounds.
 
 #![forbid(unsafe_code)]
 

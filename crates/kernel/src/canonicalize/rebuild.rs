@@ -96,10 +96,7 @@ fn renamed_dims(kernel: &Kernel, facts: Facts) -> Option<(DimTable, DimImport, V
         }
     }
     // Definitions come before the symbols they define.
-    order.sort_by_key(|&symbol| match old.definition(symbol) {
-        None => None,
-        Some(_) => Some(symbol),
-    });
+    order.sort_by_key(|&symbol| old.definition(symbol).map(|_| symbol));
     let mut dims = DimTable::with_limits(old.limits().clone());
     let mut import = DimImport::new();
     for (number, &symbol) in order.iter().enumerate() {

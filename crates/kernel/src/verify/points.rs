@@ -118,12 +118,11 @@ impl<'k> Points<'k> {
             predicate,
             origin: FactOrigin::Declared,
         };
-        match self.table.assume(fact) {
-            Err(DimError::Contradiction { .. } | DimError::EmptyRange { .. }) => {
-                self.is_empty = true
-            }
-            // What cannot be kept proves nothing.
-            Ok(()) | Err(_) => {}
+        // What cannot be kept proves nothing; what contradicts itself has no point.
+        if let Err(DimError::Contradiction { .. } | DimError::EmptyRange { .. }) =
+            self.table.assume(fact)
+        {
+            self.is_empty = true;
         }
     }
 
@@ -455,7 +454,8 @@ impl<'k> Points<'k> {
             (op, &[a, b]) => {
                 let (a, b) = (of(self, a)?, of(self, b)?);
                 let is_ring = matches!(op, ScalarOp::Add | ScalarOp::Sub | ScalarOp::Mul);
-                if !is_ring && !(self.fits(a) && self.fits(b)) {
+                let are_exact = is_ring || (self.fits(a) && self.fits(b));
+                if !are_exact {
                     return None;
                 }
                 let dim = self.binary(op, a.dim, b.dim, budget)?;
