@@ -12,7 +12,6 @@ use crate::module::PhaseParameters;
 
 const BUFFERS: i64 = 0;
 const SIZES: i64 = 8;
-const SHARED: i64 = 16;
 const FAULT: i64 = 24;
 
 /// Why a kernel faults; the low byte of the fault word.
@@ -43,11 +42,6 @@ impl<'ctx> Launch<'ctx> {
     /// An evaluated argument of the artifact, an i64, by its position.
     pub(crate) fn size(self, e: &Emitter<'_, 'ctx>, position: usize) -> Value<'ctx> {
         self.entry(e, SIZES, position, Elem::I64)
-    }
-
-    /// The scratch memory that all tasks of all phases share.
-    pub(crate) fn shared(self, e: &Emitter<'_, 'ctx>) -> Value<'ctx> {
-        self.word(e, SHARED)
     }
 
     /// Records a fault of a site (its number is below 2^24) where the i1 is true.
@@ -108,7 +102,6 @@ mod tests {
                     e.iadd(parameters.first, parameters.last),
                 );
                 e.store(out, sum, 8);
-                e.store(launch.shared(&e), sum, 8);
                 launch.fault_if(&e, e.bool_of(1, false), 7, FaultCause::IndexOutOfRange);
                 launch.fault_if(&e, e.bool_of(1, true), 5, FaultCause::DivisionByZero);
                 launch.fault_if(&e, e.bool_of(1, true), 6, FaultCause::IndexOutOfRange);
@@ -117,18 +110,18 @@ mod tests {
             })
             .unwrap();
             let phase = load_phase(&object);
-            let (mut out, mut shared, mut fault) = (0i64, 0i64, 0u32);
+            let (mut out, mut fault) = (0i64, 0u32);
             let buffers = [std::ptr::null_mut(), (&raw mut out).cast::<u8>()];
             let sizes = [1i64, 2, 30];
             let arguments = LaunchArguments {
                 buffers: buffers.as_ptr(),
                 sizes: sizes.as_ptr(),
-                shared: (&raw mut shared).cast(),
+                shared: std::ptr::null_mut(),
                 fault: &raw mut fault,
             };
             // SAFETY: all that the phase above reads and writes is there.
             unsafe { phase.call(&arguments, 4, 6) };
-            assert_eq!((out, shared, fault), (40, 40, (5 << 8) | 2));
+            assert_eq!((out, fault), (40, (5 << 8) | 2));
         }
     }
 

@@ -20,12 +20,19 @@ const TASK_WORK: i64 = 1 << 16;
 
 /// Compiles kernels for CPUs.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LlvmCompiler;
+pub struct LlvmCompiler {
+    effort: Effort,
+}
 
 impl LlvmCompiler {
     /// The backend; LLVM itself starts with the first kernel.
     pub fn new() -> Self {
-        Self
+        Self::default()
+    }
+
+    /// The backend with LLVM's passes chosen: for comparing what they make of the same kernel.
+    pub fn with_effort(effort: Effort) -> Self {
+        Self { effort }
     }
 
     /// The target of a level.
@@ -53,7 +60,7 @@ impl LlvmCompiler {
             kernel: kernel.name(),
             text: &text,
             level,
-            effort: Effort::Light,
+            effort: self.effort,
             output,
         };
         let nest = nest(kernel, &plan);
@@ -85,10 +92,14 @@ impl LlvmCompiler {
 impl KernelCompiler for LlvmCompiler {
     fn version(&self) -> String {
         let (major, minor, patch) = inkwell::support::get_llvm_version();
-        format!(
-            "llvm {major}.{minor}.{patch}, code {}",
-            env!("CARGO_PKG_VERSION")
-        )
+        let code = env!("CARGO_PKG_VERSION");
+        // Other passes make other code, which must not share a key.
+        let passes = match self.effort {
+            Effort::None => ", no passes",
+            Effort::Light => "",
+            Effort::Full => ", all passes",
+        };
+        format!("llvm {major}.{minor}.{patch}, code {code}{passes}")
     }
 
     fn host(&self) -> Target {
@@ -255,4 +266,18 @@ fn buffers(kernel: &VerifiedKernel, plan: &Plan) -> Vec<ArtifactBuffer> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_effort_has_a_version_of_its_own() {
+        let version = |effort| LlvmCompiler::with_effort(effort).version();
+        let usual = LlvmCompiler::new().version();
+        assert_eq!(version(Effort::Light), usual);
+        assert_eq!(version(Effort::None), format!("{usual}, no passes"));
+        assert_eq!(version(Effort::Full), format!("{usual}, all passes"));
+    }
 }

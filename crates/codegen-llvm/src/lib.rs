@@ -54,4 +54,6 @@ mod testing;
 pub use compiler::{BACKEND, LlvmCompiler};
 pub use crash::{CrashReport, set_crash_report};
 pub use error::LlvmError;
+pub use math::{BUDGETS, Budget};
+pub use session::Effort;
 pub use target::{IsaLevel, UnknownIsaLevel};

@@ -24,13 +24,15 @@ pub(crate) use power::pow;
 pub(crate) use remainder::{floor_remainder, remainder};
 
 /// How far a function may be from the exact value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    pub(crate) op: ScalarOp,
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Budget {
+    /// The function.
+    pub op: ScalarOp,
     /// In units in the last place of an f32 result.
-    pub(crate) f32: f64,
+    pub f32: f64,
     /// In units in the last place of an f64 result.
-    pub(crate) f64: f64,
+    pub f64: f64,
 }
 
 const fn budget(op: ScalarOp, f32: f64, f64: f64) -> Budget {
@@ -39,7 +41,7 @@ const fn budget(op: ScalarOp, f32: f64, f64: f64) -> Budget {
 
 /// The budget of every function; what is not here is exact. Those of f64 leave room for the last
 /// digit of what they are compared with.
-pub(crate) const BUDGETS: &[Budget] = &[
+pub const BUDGETS: &[Budget] = &[
     budget(ScalarOp::Exp, 1.5, 2.0),
     budget(ScalarOp::Exp2, 1.0, 2.0),
     budget(ScalarOp::Expm1, 2.0, 3.0),

@@ -43,7 +43,7 @@ pub(crate) struct Request<'a> {
 
 /// How much LLVM optimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Effort {
+pub enum Effort {
     /// No passes and the plainest instruction selection.
     None,
     /// What vector code needs that is already in its final form.
