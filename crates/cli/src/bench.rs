@@ -1,15 +1,15 @@
 //! `kiln bench`: how long calls take, one line per case.
 //!
-//! The clock runs around calls alone, not around reading files. Fields about compiling are 0 while
-//! the interpreter is the only backend.
+//! The clock runs around calls alone, not around reading files. What was compiled is counted from
+//! one case to the next, so the first case's counts include what loading compiled.
 
 use crate::cases::{self, Case};
 use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
-use anyhow::Error;
+use anyhow::{Error, bail};
 use clap::Args;
-use kiln::{Model, Tensor};
+use kiln::{CompilationStats, Model, Tensor};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -53,6 +53,9 @@ struct Measurement<'a> {
     /// How many calls were made, the first included.
     calls: usize,
     compiles: u64,
+    /// Time of compiling for the first call, over all threads that compile.
+    compile_ms: f64,
+    /// How much of the first call was spent waiting for a compiler: at most as long as that took.
     blocked_ms: f64,
     memory_hits: u64,
     disk_hits: u64,
@@ -63,17 +66,17 @@ struct Measurement<'a> {
 
 impl Bench {
     pub(crate) fn run(self) -> Result<Failures, Error> {
-        if self.no_compile {
-            tracing::debug!("the interpreter never compiles");
-        }
         let bar = Bar::new();
         let (model, load) = self.model.load(&bar)?;
         let mut failures = Failures::default();
         if !self.json {
             report::line(format!("loaded in {:.1} ms", milliseconds(load)))?;
         }
+        let mut before = CompilationStats::default();
         for case in Case::all(&self.cases)? {
-            match self.measure(&model, &case, load, &bar) {
+            let measured = self.measure(&model, &case, load, &bar, &before);
+            before = model.compilation_stats();
+            match measured {
                 Ok(measurement) => self.print(&measurement)?,
                 Err(error) => failures.add(&case.name, &error),
             }
@@ -87,11 +90,14 @@ impl Bench {
         case: &'a Case,
         load: Duration,
         bar: &Bar,
+        before: &CompilationStats,
     ) -> Result<Measurement<'a>, Error> {
         let inputs = case.inputs(model)?;
+        let compiled_before = model.compile_records().len();
         let first = timed(model, &inputs);
         bar.finish();
         let first = first?;
+        let compile = compile_time(model, compiled_before);
         let mut samples = Vec::new();
         if self.once || first > SLOW {
             samples.push(first);
@@ -107,6 +113,11 @@ impl Bench {
             samples.len()
         };
         samples.sort();
+        let stats = model.compilation_stats();
+        let compiles = stats.compilations.saturating_sub(before.compilations);
+        if self.no_compile && compiles > 0 {
+            bail!("expected no compile, found {compiles}: run without --no-compile");
+        }
         Ok(Measurement {
             case: &case.name,
             load_ms: milliseconds(load),
@@ -115,11 +126,12 @@ impl Bench {
             min_ms: quantile(&samples, 0.0),
             p99_ms: quantile(&samples, 0.99),
             calls: 1 + repeated,
-            compiles: 0,
-            blocked_ms: 0.0,
-            memory_hits: 0,
+            compiles,
+            compile_ms: milliseconds(compile),
+            blocked_ms: milliseconds(first).min(milliseconds(compile)),
+            memory_hits: stats.hits.saturating_sub(before.hits),
             disk_hits: 0,
-            misses: 0,
+            misses: stats.misses.saturating_sub(before.misses),
             peak_rss_mb: peak_rss_mb(),
         })
     }
@@ -135,11 +147,13 @@ impl Bench {
             min_ms,
             p99_ms,
             calls,
+            compiles,
+            compile_ms,
             peak_rss_mb,
             ..
         } = measurement;
         report::line(format!(
-            "{case:32} median {median_ms:9.2} ms  min {min_ms:9.2}  p99 {p99_ms:9.2}  first {first_ms:9.2}  calls {calls:5}  peak {peak_rss_mb:.0} MB"
+            "{case:32} median {median_ms:9.2} ms  min {min_ms:9.2}  p99 {p99_ms:9.2}  first {first_ms:9.2}  calls {calls:5}  compiled {compiles:3} kernels in {compile_ms:.1} ms  peak {peak_rss_mb:.0} MB"
         ))
     }
 }
@@ -150,6 +164,12 @@ fn timed(model: &Model, inputs: &[(String, Tensor)]) -> Result<Duration, Error> 
     let elapsed = start.elapsed();
     drop(outputs);
     Ok(elapsed)
+}
+
+/// Time spent on the compiles after the first `before` ones, all threads together.
+fn compile_time(model: &Model, before: usize) -> Duration {
+    let records = model.compile_records();
+    records.iter().skip(before).map(|record| record.total).sum()
 }
 
 fn milliseconds(duration: Duration) -> f64 {

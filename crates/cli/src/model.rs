@@ -1,6 +1,7 @@
 //! The arguments that every command about a model takes, and loading it by them.
 
 use crate::progress::Bar;
+use crate::report;
 use anyhow::{Context, Error, anyhow};
 use clap::Args;
 use kiln::{Backend, Dim, Mode, Model, Options};
@@ -19,12 +20,15 @@ pub(crate) struct ModelArguments {
     /// Say the rank of an input whose rank the model leaves open: x=4
     #[arg(long = "rank", value_name = "INPUT=RANK")]
     ranks: Vec<NamedRank>,
-    /// What executes the model
-    #[arg(long, default_value_t = Backend::default())]
-    backend: Backend,
+    /// What executes the model: llvm or interpreter; without it, llvm in release builds
+    #[arg(long)]
+    backend: Option<Backend>,
     /// How many threads a call may use; 0 is one per core. The interpreter uses one
     #[arg(long, default_value_t = 0)]
     threads: usize,
+    /// The instruction-set level to compile for, such as avx2+fma; without it, this machine's highest
+    #[arg(long, value_name = "LEVEL")]
+    target: Option<String>,
     /// Leave the graph as it was imported
     #[arg(long)]
     no_passes: bool,
@@ -36,8 +40,16 @@ pub(crate) struct ModelArguments {
 impl ModelArguments {
     /// Loads the model, and says how long that took.
     pub(crate) fn load(&self, bar: &Bar) -> Result<(Model, Duration), Error> {
+        self.load_with(bar, |options| options)
+    }
+
+    /// Loads the model with further options.
+    pub(crate) fn load_with(
+        &self,
+        bar: &Bar,
+        further: impl FnOnce(Options) -> Options,
+    ) -> Result<(Model, Duration), Error> {
         let mut options = Options::new()
-            .backend(self.backend)
             .threads(self.threads)
             .passes(!self.no_passes)
             .mode(if self.strict {
@@ -45,6 +57,12 @@ impl ModelArguments {
             } else {
                 Mode::Lenient
             });
+        if let Some(backend) = self.backend {
+            options = options.backend(backend);
+        }
+        if let Some(target) = &self.target {
+            options = options.target(target);
+        }
         for NamedDim { name, dim } in &self.dims {
             options = options.dim(name, *dim);
         }
@@ -52,7 +70,10 @@ impl ModelArguments {
             options = options.rank(name, *rank);
         }
         let shown = bar.clone();
-        let options = options.on_progress(move |progress| shown.show(progress));
+        let options = options
+            .on_progress(move |progress| shown.show(progress))
+            .on_notice(|notice| report::note(format!("note: {notice}")));
+        let options = further(options);
         let start = Instant::now();
         let model = Model::load_with(&self.model, options);
         bar.finish();

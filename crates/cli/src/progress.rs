@@ -28,6 +28,8 @@ impl Bar {
         let what = match progress.work {
             Work::Import => "importing".to_owned(),
             Work::Optimize => format!("optimizing: {}", progress.step),
+            Work::Plan => "planning".to_owned(),
+            Work::Compile => format!("compiling: {} kernels, {}", progress.done, progress.step),
             Work::Run => "running".to_owned(),
             _ => progress.work.to_string(),
         };

@@ -9,30 +9,65 @@ use std::str::FromStr;
 
 /// What executes a model.
 ///
+/// The default of a release build is native code, where this build has a compiler; a debug build
+/// interprets, so that a program under development starts at once and every op can be followed.
+///
 /// ```
 /// use kiln::Backend;
 ///
 /// assert_eq!("interpreter".parse::<Backend>()?, Backend::Interpreter);
-/// assert_eq!(Backend::default().to_string(), "interpreter");
+/// assert!(Backend::AVAILABLE.contains(&Backend::default()));
 /// # Ok::<(), kiln::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
     /// The reference interpreter: one op after the other, on one thread. Slow, and the definition
     /// of what every op means.
-    #[default]
     Interpreter,
+    /// Native code for this machine's CPU, compiled by LLVM when a call first needs it. Part of
+    /// builds with the feature `llvm`.
+    Llvm,
 }
 
 impl Backend {
     /// The backends that this build has.
+    #[cfg(feature = "llvm")]
+    pub const AVAILABLE: &[Backend] = &[Backend::Interpreter, Backend::Llvm];
+    /// The backends that this build has.
+    #[cfg(not(feature = "llvm"))]
     pub const AVAILABLE: &[Backend] = &[Backend::Interpreter];
 
     /// The name, as the command line takes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Interpreter => "interpreter",
+            Self::Llvm => "llvm",
+        }
+    }
+
+    /// Whether this build has it.
+    pub fn is_available(self) -> bool {
+        Self::AVAILABLE.contains(&self)
+    }
+
+    /// The error for a backend that this build does not have.
+    pub(crate) fn unknown(name: &str) -> Error {
+        let available: Vec<_> = Self::AVAILABLE.iter().map(|known| known.name()).collect();
+        Failure::UnknownBackend {
+            name: name.escape_debug().to_string(),
+            expected: available.join(", "),
+        }
+        .into()
+    }
+}
+
+impl Default for Backend {
+    fn default() -> Self {
+        if cfg!(all(feature = "llvm", not(debug_assertions))) {
+            Self::Llvm
+        } else {
+            Self::Interpreter
         }
     }
 }
@@ -51,12 +86,7 @@ impl FromStr for Backend {
             .iter()
             .copied()
             .find(|backend| backend.name() == name);
-        found.ok_or_else(|| {
-            Failure::UnknownBackend {
-                name: name.escape_debug().to_string(),
-            }
-            .into()
-        })
+        found.ok_or_else(|| Self::unknown(name))
     }
 }
 
@@ -66,11 +96,21 @@ mod tests {
 
     #[test]
     fn an_unknown_backend_is_told_which_exist() {
-        let error = "cuda".parse::<Backend>().unwrap_err();
+        let error = "abacus".parse::<Backend>().unwrap_err();
         assert_eq!(error.code(), "E0974");
-        assert_eq!(
-            error.to_string(),
-            "unknown backend `cuda`, expected one of: interpreter"
+        let message = error.to_string();
+        assert!(
+            message.starts_with("unknown backend `abacus`, expected one of: interpreter"),
+            "{message}"
         );
+    }
+
+    #[test]
+    fn every_backend_of_this_build_is_found_by_its_name() {
+        for &backend in Backend::AVAILABLE {
+            assert_eq!(backend.to_string().parse::<Backend>().unwrap(), backend);
+            assert!(backend.is_available());
+        }
+        assert_eq!(Backend::Llvm.is_available(), cfg!(feature = "llvm"));
     }
 }

@@ -7,9 +7,13 @@ mod kind;
 
 pub use kind::ErrorKind;
 
+use kiln_fusion::FusionError;
 use kiln_interpreter::InterpretError;
 use kiln_ir::VerifyErrors;
+use kiln_kernel::CompileError;
+use kiln_lazy_runtime::RuntimeError;
 use kiln_passes::PassError;
+use kiln_program::ProgramError;
 use kiln_shape_inference::{InferError, InferErrors};
 use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
 use kiln_symbolic_shape::{DimError, EvaluateError};
@@ -96,8 +100,8 @@ pub(crate) enum Failure {
     #[error("unknown stage `{name}`, expected one of: {expected}")]
     UnknownStage { name: String, expected: String },
     /// E0974: a backend that this build does not have.
-    #[error("unknown backend `{name}`, expected one of: interpreter")]
-    UnknownBackend { name: String },
+    #[error("unknown backend `{name}`, expected one of: {expected}")]
+    UnknownBackend { name: String, expected: String },
     /// E0975: a text that is no constraint on a dimension.
     #[error(
         "expected a constraint such as `8`, `1..512`, `%8` or `1..512 % 8 ~ 128`, found `{text}`"
@@ -118,6 +122,23 @@ pub(crate) enum Failure {
     /// E0979: an input or output is no tensor.
     #[error("{name} is {found}: inputs and outputs other than tensors are not supported yet")]
     NotATensor { name: String, found: String },
+    /// E0980: a target that does not exist, or that this machine cannot run.
+    #[cfg(feature = "llvm")]
+    #[error("cannot compile for `{name}`, expected one of this machine's levels: {expected}")]
+    UnknownTarget { name: String, expected: String },
+    /// E0981: more threads than make sense.
+    #[cfg(feature = "llvm")]
+    #[error("expected at most {limit} threads, given {given}")]
+    Threads { given: usize, limit: usize },
+    /// E0982: a value or op that the graph does not have.
+    #[error("unknown op or value `{name}`, expected the name of one: {expected}")]
+    UnknownValue { name: String, expected: String },
+    /// E0983: something that only compiled code has, asked of a model that is interpreted.
+    #[error("{what} needs compiled code, and this model is interpreted; {next}")]
+    NotCompiled {
+        what: &'static str,
+        next: &'static str,
+    },
 
     /// E01xx, E02xx, E03xx: text that is no graph.
     #[error("{rendered}")]
@@ -146,9 +167,21 @@ pub(crate) enum Failure {
     /// A pass failed.
     #[error(transparent)]
     Pass(#[from] PassError),
+    /// E04xx: ops could not be sorted into kernels.
+    #[error(transparent)]
+    Fusion(#[from] FusionError),
+    /// E083x: a program could not be laid out.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// E05xx: a kernel could not be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
     /// E08xx: a call failed.
     #[error(transparent)]
     Run(#[from] InterpretError),
+    /// E08xx: a call of compiled code failed.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
     /// E09xx: a model could not be loaded.
     #[cfg(feature = "onnx")]
     #[error(transparent)]
@@ -171,6 +204,12 @@ impl Failure {
             Self::Read { .. } => "E0977",
             Self::Dim { .. } => "E0978",
             Self::NotATensor { .. } => "E0979",
+            #[cfg(feature = "llvm")]
+            Self::UnknownTarget { .. } => "E0980",
+            #[cfg(feature = "llvm")]
+            Self::Threads { .. } => "E0981",
+            Self::UnknownValue { .. } => "E0982",
+            Self::NotCompiled { .. } => "E0983",
             Self::Text { code, .. } => code,
             Self::Verify(errors) => errors.code(),
             Self::Infer(error) => error.code(),
@@ -179,7 +218,11 @@ impl Failure {
             Self::Evaluate(error) => error.code(),
             Self::Tensor(error) => error.code(),
             Self::Pass(error) => error.code(),
+            Self::Fusion(error) => error.code(),
+            Self::Program(error) => error.code(),
+            Self::Compile(error) => error.code,
             Self::Run(error) => error.code(),
+            Self::Runtime(error) => kind::code_of_runtime(error),
             #[cfg(feature = "onnx")]
             Self::Onnx(error) => error.code(),
         }
@@ -228,6 +271,10 @@ from! {
     EvaluateError => Evaluate,
     TensorError => Tensor,
     PassError => Pass,
+    FusionError => Fusion,
+    ProgramError => Program,
+    CompileError => Compile,
+    RuntimeError => Runtime,
     InterpretError => Run,
     #[cfg(feature = "onnx")]
     kiln_onnx::Error => Onnx,

@@ -34,18 +34,31 @@
 //!
 //! Every library crate of the project is a module of this one, by its name.
 //!
-//! # What executes a model today
+//! # What executes a model
 //!
-//! The reference interpreter ([`Backend::Interpreter`]): right, and slow.
+//! Native code ([`Backend::Llvm`]): ops are fused into kernels while their sizes are still symbols,
+//! and each kernel is compiled when a call first needs it, once for all sizes. The reference
+//! interpreter ([`Backend::Interpreter`]) says what every op means: right, and slow. Debug builds
+//! interpret unless [`Options::backend`] says otherwise.
+//!
+//! # Features
+//!
+//! | feature | gives | default |
+//! |---|---|---|
+//! | `llvm` | native code; needs LLVM to build | yes |
+//! | `onnx` | reading ONNX models | yes |
+//! | `cuda` | reserved | no |
 
 #![forbid(unsafe_code)]
 
 mod backend;
+mod compiled;
 mod description;
 mod dim;
 mod error;
 mod limits;
 mod model;
+mod notice;
 mod options;
 mod outputs;
 mod progress;
@@ -56,20 +69,31 @@ pub use dim::Dim;
 pub use error::{Error, ErrorKind};
 pub use limits::Limits;
 pub use model::Model;
+pub use notice::Notice;
 pub use options::Options;
 pub use outputs::Outputs;
 pub use progress::{Progress, Work};
 
+pub use kiln_lazy_runtime::{CompilationStats, CompileRecord, StepProfile};
 pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
 
+#[cfg(feature = "llvm")]
+pub use kiln_codegen_llvm as codegen_llvm;
+pub use kiln_fusion as fusion;
 pub use kiln_interpreter as interpreter;
 pub use kiln_ir as ir;
+pub use kiln_kernel as kernel;
+pub use kiln_lazy_runtime as lazy_runtime;
+#[cfg(feature = "llvm")]
+pub use kiln_native as native;
 #[cfg(feature = "onnx")]
 pub use kiln_onnx as onnx;
 pub use kiln_passes as passes;
+pub use kiln_program as program;
 pub use kiln_scalar as scalar;
 pub use kiln_shape_inference as shape_inference;
 pub use kiln_symbolic_shape as symbolic_shape;
 pub use kiln_tensor as tensor;
+pub use kiln_trace as trace;

@@ -5,23 +5,28 @@
 //! never changes once it is in the map, so calls need no lock while they run.
 
 mod call;
+mod executable;
 mod instance;
 mod signature;
 mod source;
 
+use crate::backend::Backend;
 use crate::description::ValueDescription;
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use crate::outputs::Outputs;
 use instance::Instance;
 use kiln_ir::{BlobMap, Graph};
+#[cfg(feature = "llvm")]
+use kiln_lazy_runtime::Runtime;
+use kiln_lazy_runtime::{CompilationStats, CompileRecord};
 use kiln_tensor::Tensor;
 use signature::Signature;
 use source::Source;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A tensor program, ready to be called with tensors of any size that it allows.
 ///
@@ -198,20 +203,66 @@ impl Model {
         inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
     ) -> Result<Outputs, Error> {
         let inputs = call::arrange(&self.0.signature, inputs)?;
-        let ranks: Vec<usize> = self
-            .0
-            .signature
-            .open
-            .iter()
-            .filter_map(|&index| inputs.get(index))
-            .map(Tensor::rank)
-            .collect();
-        let instance = self.instance(ranks)?;
-        let tensors = call::run(instance.optimized(), &inputs, &self.0.options)?;
-        Ok(Outputs::new(
-            Arc::clone(&self.0.signature.output_names),
-            tensors,
-        ))
+        let instance = self.instance_for(&inputs)?;
+        let tensors = instance.run(&inputs, &self.0.options)?;
+        Ok(self.outputs_of(tensors))
+    }
+
+    /// What was compiled so far, and everything that was done otherwise than planned: of this model
+    /// and those that share kernels with it. All zero for an interpreted model.
+    ///
+    /// ```
+    /// # #[cfg(feature = "llvm")] {
+    /// use kiln::{Backend, Model, Options, Tensor};
+    ///
+    /// let options = Options::new().backend(Backend::Llvm).shared_kernels(false);
+    /// let text = "graph @double(%x: f32[N]) -> f32[N] {
+    ///   %y = add %x, %x
+    ///   return %y
+    /// }";
+    /// let model = Model::from_text_with(text, options)?;
+    /// for n in [3, 1, 1000] {
+    ///     model.run([("x", &Tensor::full(&[n], 1.5f32)?)])?;
+    /// }
+    /// assert_eq!(model.compilation_stats().compilations, 1);
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compilation_stats(&self) -> CompilationStats {
+        #[cfg(feature = "llvm")]
+        if let Some(runtime) = self.runtime() {
+            return runtime.stats();
+        }
+        CompilationStats::default()
+    }
+
+    /// One record per compile, in order: which kernel, why, how long it took. Of this model and
+    /// those that share kernels with it.
+    pub fn compile_records(&self) -> Vec<CompileRecord> {
+        #[cfg(feature = "llvm")]
+        if let Some(runtime) = self.runtime() {
+            return runtime.compile_records();
+        }
+        Vec::new()
+    }
+
+    /// What executes the model. With an open rank and no call yet, what is to execute it.
+    pub fn backend(&self) -> Backend {
+        match self.any_instance() {
+            Some(instance) => instance.executable().backend(),
+            None => self.0.options.backend.unwrap_or_default(),
+        }
+    }
+
+    /// The runtime of the instances, once there is one that is compiled.
+    #[cfg(feature = "llvm")]
+    fn runtime(&self) -> Option<Arc<Runtime>> {
+        let instance = self.any_instance()?;
+        instance.executable().runtime().cloned()
+    }
+
+    fn any_instance(&self) -> Option<Arc<Instance>> {
+        self.lock().values().next().cloned()
     }
 
     /// The optimised graph.
@@ -249,6 +300,19 @@ impl Model {
         self.only_instance()?.stage(name, &self.0.options)
     }
 
+    fn outputs_of(&self, tensors: Vec<Tensor>) -> Outputs {
+        Outputs::new(Arc::clone(&self.0.signature.output_names), tensors)
+    }
+
+    /// The instance for inputs of these ranks.
+    fn instance_for(&self, inputs: &[Tensor]) -> Result<Arc<Instance>, Error> {
+        let open = self.0.signature.open.iter();
+        let ranks = open
+            .filter_map(|&index| inputs.get(index))
+            .map(Tensor::rank);
+        self.instance(ranks.collect())
+    }
+
     fn only_instance(&self) -> Result<Arc<Instance>, Error> {
         match self
             .0
@@ -268,13 +332,7 @@ impl Model {
     /// The instance for these ranks, built if it is the first time. Two threads that come at once
     /// may both build it; the first to finish wins.
     fn instance(&self, ranks: Vec<usize>) -> Result<Arc<Instance>, Error> {
-        let lock = || {
-            self.0
-                .instances
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        if let Some(instance) = lock().get(&ranks) {
+        if let Some(instance) = self.lock().get(&ranks) {
             return Ok(Arc::clone(instance));
         }
         let Some(source) = &self.0.source else {
@@ -291,7 +349,12 @@ impl Model {
             .zip(ranks.iter().copied())
             .collect();
         let built = Arc::new(Instance::build(source, &by_name, &self.0.options)?);
-        Ok(Arc::clone(lock().entry(ranks).or_insert(built)))
+        Ok(Arc::clone(self.lock().entry(ranks).or_insert(built)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<usize>, Arc<Instance>>> {
+        let instances = self.0.instances.lock();
+        instances.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::backend::Backend;
 use crate::dim::Dim;
 use crate::limits::Limits;
+use crate::notice::{Notice, Notices};
 use crate::progress::{Listener, Progress};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_shape_inference::Mode;
@@ -35,10 +36,21 @@ pub struct Options {
     )]
     pub(crate) mode: Mode,
     pub(crate) interpreter_mode: InterpreterMode,
-    pub(crate) backend: Backend,
+    pub(crate) backend: Option<Backend>,
     pub(crate) threads: usize,
+    #[cfg_attr(
+        not(feature = "llvm"),
+        expect(dead_code, reason = "only compiled code has a target")
+    )]
+    pub(crate) target: Option<String>,
+    #[cfg_attr(
+        not(feature = "llvm"),
+        expect(dead_code, reason = "only compiled kernels can be shared")
+    )]
+    pub(crate) shared_kernels: bool,
     pub(crate) limits: Limits,
     pub(crate) listener: Listener,
+    pub(crate) notices: Notices,
     pub(crate) cancellation: Cancellation,
 }
 
@@ -58,10 +70,13 @@ impl Options {
             freeze: true,
             mode: Mode::Lenient,
             interpreter_mode: InterpreterMode::Declared,
-            backend: Backend::default(),
+            backend: None,
             threads: 0,
+            target: None,
+            shared_kernels: true,
             limits: Limits::default(),
             listener: Listener::default(),
+            notices: Notices::default(),
             cancellation: Cancellation::default(),
         }
     }
@@ -116,17 +131,44 @@ impl Options {
         }
     }
 
-    /// What executes the model.
+    /// What executes the model; without it, [`Backend::default`]. A backend that is asked for is
+    /// used or the model is refused; the default gives way to the interpreter, with a
+    /// [`Notice`](crate::Notice), where it cannot serve a model.
     #[must_use]
     pub fn backend(self, backend: Backend) -> Self {
-        Self { backend, ..self }
+        Self {
+            backend: Some(backend),
+            ..self
+        }
     }
 
-    /// How many threads a call may use; 0, the default, means one per core. The interpreter always
-    /// uses one, whatever is said here.
+    /// How many threads a call may use; 0, the default, means one per core. Results do not depend
+    /// on it. The interpreter always uses one, whatever is said here.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, ..self }
+    }
+
+    /// The instruction-set level that code is compiled for, by name: `portable`, `avx2+fma`,
+    /// `avx512`. Without it, the highest that this machine has. The interpreter has no use for it.
+    #[must_use]
+    pub fn target(self, level: impl Into<String>) -> Self {
+        Self {
+            target: Some(level.into()),
+            ..self
+        }
+    }
+
+    /// Whether compiled kernels, constants and threads are shared with the other models of this
+    /// process that have the same number of threads and the same target; on by default. Off, the
+    /// model has its own, and [`Model::compilation_stats`](crate::Model::compilation_stats) counts
+    /// its work alone.
+    #[must_use]
+    pub fn shared_kernels(self, shared_kernels: bool) -> Self {
+        Self {
+            shared_kernels,
+            ..self
+        }
     }
 
     /// When to give up.
@@ -135,7 +177,8 @@ impl Options {
         Self { limits, ..self }
     }
 
-    /// Calls `listener` during long work, on the thread that does it.
+    /// Calls `listener` during long work, on the thread that does it; kernels are compiled on
+    /// threads of their own.
     #[must_use]
     pub fn on_progress(self, listener: impl Fn(Progress<'_>) + Send + Sync + 'static) -> Self {
         Self {
@@ -144,8 +187,19 @@ impl Options {
         }
     }
 
-    /// Asks `should_stop` before every op of a call, on the thread that runs it; once it answers
-    /// yes, the call ends with an error of kind [`Cancelled`](crate::ErrorKind::Cancelled).
+    /// Tells `listener` when a model runs otherwise than asked, such as interpreted because this is
+    /// a debug build. The same goes to `tracing`.
+    #[must_use]
+    pub fn on_notice(self, listener: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
+        Self {
+            notices: Notices::new(listener),
+            ..self
+        }
+    }
+
+    /// Asks `should_stop` on the thread that runs a call: before every op that is interpreted, and
+    /// before a compiled call begins. Once it answers yes, the call ends with an error of kind
+    /// [`Cancelled`](crate::ErrorKind::Cancelled).
     #[must_use]
     pub fn cancel_when(self, should_stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {

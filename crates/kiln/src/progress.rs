@@ -42,6 +42,10 @@ pub enum Work {
     Import,
     /// The passes over the graph.
     Optimize,
+    /// Deciding which ops become one kernel, and laying out the program.
+    Plan,
+    /// Compiling the kernels that a call needs.
+    Compile,
     /// The ops of a call.
     Run,
 }
@@ -51,6 +55,8 @@ impl fmt::Display for Work {
         f.write_str(match self {
             Self::Import => "import",
             Self::Optimize => "optimize",
+            Self::Plan => "plan",
+            Self::Compile => "compile",
             Self::Run => "run",
         })
     }

@@ -1,7 +1,11 @@
 //! Sorts errors of every layer into a few kinds, by what a caller can do about them.
 
 use super::Failure;
+use kiln_fusion::FusionError;
 use kiln_interpreter::{InterpretError, OpFault};
+use kiln_kernel::CompileError;
+use kiln_lazy_runtime::RuntimeError;
+use kiln_program::ProgramError;
 use kiln_shape_inference::{InferError, InferErrorKind};
 use kiln_symbolic_shape::DimError;
 use kiln_tensor::TensorError;
@@ -50,7 +54,7 @@ impl fmt::Display for ErrorKind {
 impl Failure {
     pub(super) fn kind(&self) -> ErrorKind {
         match self {
-            Self::NotATensor { .. } => ErrorKind::Unsupported,
+            Self::NotATensor { .. } | Self::NotCompiled { .. } => ErrorKind::Unsupported,
             Self::Read { .. } => ErrorKind::Environment,
             Self::Dim { source, .. } | Self::Symbol(source) => of_dim(source),
             Self::Infer(error) => of_infer(error),
@@ -61,7 +65,16 @@ impl Failure {
             Self::Tensor(error) => of_tensor(error),
             // The graph was verified before it came to the passes.
             Self::Pass(_) => ErrorKind::Internal,
+            // So was the plan: whatever else fails there is a defect.
+            Self::Fusion(_) => ErrorKind::Internal,
+            Self::Program(error) => of_program(error),
+            Self::Compile(error) => of_compile(error),
             Self::Run(error) => of_interpret(error),
+            Self::Runtime(error) => of_runtime(error),
+            #[cfg(feature = "llvm")]
+            Self::Threads { .. } => ErrorKind::Limit,
+            #[cfg(feature = "llvm")]
+            Self::UnknownTarget { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
             Self::Onnx(error) => of_onnx(error),
             Self::MissingInput { .. }
@@ -74,6 +87,7 @@ impl Failure {
             | Self::UnknownBackend { .. }
             | Self::DimText { .. }
             | Self::UnknownRank { .. }
+            | Self::UnknownValue { .. }
             | Self::Text { .. }
             | Self::Verify(_)
             | Self::Evaluate(_) => ErrorKind::InvalidInput,
@@ -126,6 +140,61 @@ fn of_fault(fault: &OpFault) -> ErrorKind {
         // The graph was verified before it ran.
         OpFault::ResultMismatch { .. } | OpFault::Malformed { .. } => ErrorKind::Internal,
         _ => ErrorKind::InvalidInput,
+    }
+}
+
+fn of_program(error: &ProgramError) -> ErrorKind {
+    match error {
+        ProgramError::NotATensor { .. } => ErrorKind::Unsupported,
+        ProgramError::Size { source, .. } => of_dim(source),
+        _ => ErrorKind::Internal,
+    }
+}
+
+/// The codes are the backends'; those that are no defect of Kiln's are known here.
+fn of_compile(error: &CompileError) -> ErrorKind {
+    match error.code {
+        "E0501" | "E0507" => ErrorKind::Environment,
+        "E0505" => ErrorKind::Unsupported,
+        _ => ErrorKind::Internal,
+    }
+}
+
+fn of_runtime(error: &RuntimeError) -> ErrorKind {
+    if error.is_out_of_memory() {
+        return ErrorKind::Resource;
+    }
+    match error {
+        RuntimeError::Interpret(error) => of_interpret(error),
+        RuntimeError::Fault { .. }
+        | RuntimeError::Broadcast { .. }
+        | RuntimeError::Requirement { .. }
+        | RuntimeError::Size { .. } => ErrorKind::InvalidInput,
+        RuntimeError::Compile(error) => of_compile(error),
+        RuntimeError::NoOtherPlan { .. } | RuntimeError::NotCompiled { .. } => {
+            ErrorKind::Unsupported
+        }
+        RuntimeError::Launch { .. } => ErrorKind::Limit,
+        RuntimeError::Plan(cause) => match cause.downcast_ref::<ProgramError>() {
+            Some(error) => of_program(error),
+            None => ErrorKind::Internal,
+        },
+        RuntimeError::Tensor { error, .. } => of_tensor(error),
+        _ => ErrorKind::Internal,
+    }
+}
+
+/// The code of what a runtime met; of a plan that could not be made, that of the reason.
+pub(super) fn code_of_runtime(error: &RuntimeError) -> &'static str {
+    let RuntimeError::Plan(cause) = error else {
+        return error.code();
+    };
+    if let Some(error) = cause.downcast_ref::<ProgramError>() {
+        return error.code();
+    }
+    match cause.downcast_ref::<FusionError>() {
+        Some(error) => error.code(),
+        None => error.code(),
     }
 }
 

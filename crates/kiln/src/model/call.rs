@@ -1,14 +1,8 @@
-//! One call: named tensors in the model's order, checked; then the interpreter.
+//! The inputs of a call: named tensors in the model's order, checked.
 
 use super::signature::Signature;
-use crate::backend::Backend;
 use crate::error::{Error, Failure};
-use crate::options::Options;
-use crate::progress::Work;
-use kiln_interpreter::{InterpretOptions, TraceEvent, interpret};
-use kiln_ir::Graph;
 use kiln_tensor::Tensor;
-use std::cell::Cell;
 
 /// Puts named inputs into the model's order.
 ///
@@ -58,41 +52,6 @@ pub(super) fn arrange<'a, N: AsRef<str>>(
         complete.push(tensor);
     }
     Ok(complete)
-}
-
-/// Runs the graph on inputs in its order.
-pub(super) fn run(
-    graph: &Graph,
-    inputs: &[Tensor],
-    options: &Options,
-) -> Result<Vec<Tensor>, Error> {
-    let Options {
-        backend, threads, ..
-    } = options;
-    let _span = tracing::debug_span!("kiln.run", %backend, threads).entered();
-    match options.backend {
-        Backend::Interpreter => {}
-    }
-    // Ops of nested regions run any number of times, so only those of the body count.
-    let total = graph.region(graph.body()).ops.len();
-    let done = Cell::new(0);
-    let tell = |event: TraceEvent<'_>| {
-        done.set(done.get() + 1);
-        options.listener.tell(
-            Work::Run,
-            event.op.op.mnemonic(),
-            done.get().min(total),
-            Some(total),
-        );
-    };
-    let interpret_options = InterpretOptions {
-        mode: options.interpreter_mode,
-        limits: options.limits.run,
-        cancelled: options.cancellation.question(),
-        trace: options.listener.is_some().then_some(&tell),
-        ..InterpretOptions::default()
-    };
-    Ok(interpret(graph, inputs, &interpret_options)?)
 }
 
 fn not_once(problem: &'static str, name: &str, signature: &Signature) -> Error {

@@ -1,11 +1,13 @@
 //! A model built for given ranks: the graph as imported and as optimised.
 
+use super::executable::Executable;
 use super::source::Source;
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use crate::progress::Work;
 use kiln_ir::Graph;
 use kiln_passes::{PassOptions, optimize, pass_names};
+use kiln_tensor::Tensor;
 use std::collections::BTreeMap;
 
 /// The stage before any pass.
@@ -17,6 +19,7 @@ const OPTIMIZED: &str = "optimized";
 pub(super) struct Instance {
     imported: Graph,
     optimized: Graph,
+    executable: Executable,
 }
 
 impl Instance {
@@ -43,10 +46,21 @@ impl Instance {
             imported.clone()
         };
         options.listener.tell(Work::Optimize, OPTIMIZED, 1, Some(1));
+        let executable = Executable::build(&optimized, options)?;
         Ok(Self {
             imported,
             optimized,
+            executable,
         })
+    }
+
+    /// Runs on inputs in the graph's order.
+    pub(super) fn run(&self, inputs: &[Tensor], options: &Options) -> Result<Vec<Tensor>, Error> {
+        self.executable.run(&self.optimized, inputs, options, None)
+    }
+
+    pub(super) fn executable(&self) -> &Executable {
+        &self.executable
     }
 
     pub(super) fn optimized(&self) -> &Graph {

@@ -1,0 +1,13 @@
+//! The compiled path: a graph planned, and a runtime that compiles and runs it.
+//!
+//! Not here: calls by name, and the choice between this path and the interpreter.
+
+#[cfg(feature = "llvm")]
+mod announce;
+mod planner;
+#[cfg(feature = "llvm")]
+mod runtime;
+
+pub(crate) use planner::GraphPlanner;
+#[cfg(feature = "llvm")]
+pub(crate) use runtime::{SharedRuntime, runtime_for};

@@ -1,0 +1,125 @@
+//! A compiler that tells who listens what it compiles.
+//!
+//! A runtime is shared by models, each with a listener of its own: one that waits in a call hears of
+//! every kernel compiled meanwhile.
+
+use crate::progress::{Listener, Work};
+use kiln_kernel::{
+    Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
+    VerifiedKernel,
+};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The listeners of the calls in progress, by number.
+#[derive(Default)]
+struct Audience {
+    listeners: Mutex<Vec<(usize, Listener)>>,
+    next: AtomicUsize,
+}
+
+impl Audience {
+    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Listener)>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A compiler and those who hear of its work.
+pub(crate) struct Announcer<C> {
+    compiler: C,
+    audience: Arc<Audience>,
+    compiled: AtomicUsize,
+}
+
+/// A place in the audience, until it is dropped.
+pub(crate) struct Seat {
+    audience: Arc<Audience>,
+    number: usize,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.audience
+            .lock()
+            .retain(|&(number, _)| number != self.number);
+    }
+}
+
+/// Lets a listener hear of kernels as they are compiled.
+#[derive(Clone)]
+pub(crate) struct Announcements(Arc<Audience>);
+
+impl Announcements {
+    /// The listener hears until what is returned is dropped; nobody listens: nothing to do.
+    pub(crate) fn hear(&self, listener: &Listener) -> Option<Seat> {
+        if !listener.is_some() {
+            return None;
+        }
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        self.0.lock().push((number, listener.clone()));
+        Some(Seat {
+            audience: Arc::clone(&self.0),
+            number,
+        })
+    }
+}
+
+impl<C: KernelCompiler> Announcer<C> {
+    pub(crate) fn new(compiler: C) -> Self {
+        Self {
+            compiler,
+            audience: Arc::default(),
+            compiled: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn announcements(&self) -> Announcements {
+        Announcements(Arc::clone(&self.audience))
+    }
+}
+
+impl<C: KernelCompiler> KernelCompiler for Announcer<C> {
+    fn version(&self) -> String {
+        self.compiler.version()
+    }
+
+    fn host(&self) -> Target {
+        self.compiler.host()
+    }
+
+    fn supports(&self, target: &Target) -> bool {
+        self.compiler.supports(target)
+    }
+
+    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
+        self.compiler.schedules(kernel, target)
+    }
+
+    fn compile(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        observer: &mut dyn CompileObserver,
+    ) -> Result<Artifact, CompileError> {
+        let artifact = self.compiler.compile(kernel, target, schedule, observer);
+        let compiled = self.compiled.fetch_add(1, Ordering::Relaxed) + 1;
+        let listeners = self.audience.lock().clone();
+        for (_, listener) in &listeners {
+            listener.tell(Work::Compile, kernel.kernel().name(), compiled, None);
+        }
+        artifact
+    }
+
+    fn listing(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        listing: Listing,
+    ) -> Result<String, CompileError> {
+        self.compiler.listing(kernel, target, schedule, listing)
+    }
+}

@@ -1,0 +1,65 @@
+//! Plans for one graph: fusion, then the program, composed for the runtime.
+//!
+//! A plan without certain facts is made without any: it fuses by proof alone, so it serves whatever
+//! sizes come.
+
+use kiln_fusion::{FusionOptions, FusionPlan};
+use kiln_ir::Graph;
+use kiln_lazy_runtime::Planner;
+use kiln_program::{BuildOptions, LayoutPreferences, Program, RowMajor};
+use kiln_symbolic_shape::PlanFact;
+use std::error::Error;
+use std::sync::Arc;
+
+/// Who knows how kernels would rather have their buffers.
+type Layouts = dyn LayoutPreferences + Send + Sync;
+
+/// Plans an optimised graph.
+pub(crate) struct GraphPlanner {
+    graph: Graph,
+    layouts: Arc<Layouts>,
+}
+
+impl GraphPlanner {
+    /// A planner that leaves every buffer row-major.
+    pub(crate) fn new(graph: Graph) -> Self {
+        Self {
+            graph,
+            layouts: Arc::new(RowMajor),
+        }
+    }
+
+    /// With the layouts that a backend prefers.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn with_layouts(self, layouts: Arc<Layouts>) -> Self {
+        Self { layouts, ..self }
+    }
+
+    /// Which ops become one kernel, in the main plan.
+    pub(crate) fn fusion(&self) -> Result<FusionPlan, kiln_fusion::FusionError> {
+        self.fusion_with(FusionOptions::new())
+    }
+
+    fn fusion_with(&self, options: FusionOptions) -> Result<FusionPlan, kiln_fusion::FusionError> {
+        let _span = tracing::info_span!("kiln.fuse").entered();
+        kiln_fusion::plan(&self.graph, &options)
+    }
+
+    /// The program along a fusion plan.
+    pub(crate) fn program(
+        &self,
+        fusion: &FusionPlan,
+    ) -> Result<Program, kiln_program::ProgramError> {
+        let _span = tracing::info_span!("kiln.program").entered();
+        let options = BuildOptions::default();
+        kiln_program::build(self.graph.clone(), fusion, &*self.layouts, &options)
+    }
+}
+
+impl Planner for GraphPlanner {
+    fn plan(&self, without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>> {
+        let options = FusionOptions::new().with_plan_facts(without.is_empty());
+        let fusion = self.fusion_with(options)?;
+        Ok(self.program(&fusion)?)
+    }
+}

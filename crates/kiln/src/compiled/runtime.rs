@@ -1,0 +1,131 @@
+//! Runtimes of this process: models that ask for the same threads and target share one, and with it
+//! their kernels and constants.
+//!
+//! A runtime lives as long as some model uses it.
+
+use super::announce::{Announcements, Announcer};
+use crate::error::{Error, Failure};
+use crate::options::Options;
+use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
+use kiln_kernel::{Target, VerifiedKernel};
+use kiln_lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+use kiln_native::NativeExecutor;
+use kiln_program::LayoutPreferences;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// More threads than this are refused: no machine that Kiln runs on has as many.
+const MOST_THREADS: usize = 1024;
+
+/// A runtime, and how to hear of its compiles.
+pub(crate) struct SharedRuntime {
+    pub(crate) runtime: Arc<Runtime>,
+    announcements: Announcements,
+}
+
+impl SharedRuntime {
+    pub(crate) fn announcements(&self) -> &Announcements {
+        &self.announcements
+    }
+
+    /// The layouts that its compiler prefers.
+    pub(crate) fn layouts(&self) -> Arc<dyn LayoutPreferences + Send + Sync> {
+        Arc::new(CompilerLayouts(Arc::clone(&self.runtime)))
+    }
+}
+
+/// What decides whether models can share a runtime.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    threads: usize,
+    target: Target,
+    loop_iterations: u64,
+}
+
+static RUNTIMES: Mutex<BTreeMap<Key, Weak<SharedRuntime>>> = Mutex::new(BTreeMap::new());
+
+/// The runtime for these options, made if no model has one.
+///
+/// # Errors
+/// When the target is unknown, or not for this machine; when there are too many threads.
+pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error> {
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads if threads > MOST_THREADS => {
+            return Err(Failure::Threads {
+                given: threads,
+                limit: MOST_THREADS,
+            }
+            .into());
+        }
+        threads => threads,
+    };
+    let key = Key {
+        threads,
+        target: LlvmCompiler::target(level(options.target.as_deref())?),
+        loop_iterations: options.limits.run.iterations,
+    };
+    if !options.shared_kernels {
+        return Ok(Arc::new(build(&key)));
+    }
+    let mut runtimes = RUNTIMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(runtime) = runtimes.get(&key).and_then(Weak::upgrade) {
+        return Ok(runtime);
+    }
+    runtimes.retain(|_, runtime| runtime.strong_count() > 0);
+    let runtime = Arc::new(build(&key));
+    runtimes.insert(key, Arc::downgrade(&runtime));
+    Ok(runtime)
+}
+
+fn build(key: &Key) -> SharedRuntime {
+    let compiler = Announcer::new(LlvmCompiler::new());
+    let announcements = compiler.announcements();
+    let mut options = RuntimeOptions::new().with_target(key.target.clone());
+    options.loop_iterations = key.loop_iterations;
+    let runtime = Runtime::new(
+        Some(Arc::new(compiler)),
+        Arc::new(NativeExecutor::new()),
+        Arc::new(SpinPool::new(key.threads)),
+        options,
+    );
+    SharedRuntime {
+        runtime: Arc::new(runtime),
+        announcements,
+    }
+}
+
+/// The instruction-set level of that name; none is the highest that this machine has.
+fn level(name: Option<&str>) -> Result<IsaLevel, Error> {
+    let here = || IsaLevel::ALL.into_iter().filter(|level| level.runs_here());
+    let unknown = |name: &str| {
+        let known: Vec<_> = here().map(IsaLevel::name).collect();
+        Failure::UnknownTarget {
+            name: name.escape_debug().to_string(),
+            expected: if known.is_empty() {
+                "none: this machine can only interpret".to_owned()
+            } else {
+                known.join(", ")
+            },
+        }
+    };
+    match name {
+        None => Ok(IsaLevel::host().ok_or_else(|| unknown("of this machine"))?),
+        Some(name) => Ok(here()
+            .find(|level| level.name() == name)
+            .ok_or_else(|| unknown(name))?),
+    }
+}
+
+/// Layouts as the best schedule of each kernel would have them.
+struct CompilerLayouts(Arc<Runtime>);
+
+impl LayoutPreferences for CompilerLayouts {
+    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
+        let (Some(compiler), Some(target)) = (self.0.compiler(), self.0.target()) else {
+            return Vec::new();
+        };
+        let mut candidates = compiler.schedules(kernel, target).into_iter();
+        candidates.next().map_or_else(Vec::new, |best| best.layouts)
+    }
+}

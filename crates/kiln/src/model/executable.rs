@@ -1,0 +1,166 @@
+//! What a call executes: a compiled program, or the graph itself, interpreted.
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::options::Options;
+use crate::progress::Work;
+use kiln_interpreter::{InterpretError, InterpretOptions, TraceEvent, interpret};
+use kiln_ir::Graph;
+use kiln_lazy_runtime::StepProfile;
+use kiln_tensor::Tensor;
+use std::cell::Cell;
+
+#[cfg(feature = "llvm")]
+use crate::compiled::{GraphPlanner, SharedRuntime, runtime_for};
+#[cfg(feature = "llvm")]
+use crate::notice::Notice;
+#[cfg(feature = "llvm")]
+use kiln_lazy_runtime::{CompiledProgram, Runtime};
+#[cfg(feature = "llvm")]
+use std::sync::Arc;
+
+/// How a graph is executed.
+pub(super) enum Executable {
+    /// Op by op.
+    Interpreted,
+    /// As native code.
+    #[cfg(feature = "llvm")]
+    Compiled(Box<Compiled>),
+}
+
+/// A program and the runtime it runs on.
+#[cfg(feature = "llvm")]
+pub(super) struct Compiled {
+    pub(super) program: CompiledProgram,
+    pub(super) shared: Arc<SharedRuntime>,
+}
+
+impl Executable {
+    /// Plans the graph for the options' backend.
+    ///
+    /// # Errors
+    /// When the backend was asked for and cannot serve the graph, or this build lacks it.
+    pub(super) fn build(graph: &Graph, options: &Options) -> Result<Self, Error> {
+        let backend = options.backend.unwrap_or_default();
+        if !backend.is_available() {
+            return Err(Backend::unknown(backend.name()));
+        }
+        match backend {
+            Backend::Interpreter => {
+                if options.backend.is_none() {
+                    options.notices.tell_debug_build();
+                }
+                Ok(Self::Interpreted)
+            }
+            #[cfg(not(feature = "llvm"))]
+            Backend::Llvm => {
+                let _ = graph;
+                Err(Backend::unknown(backend.name()))
+            }
+            #[cfg(feature = "llvm")]
+            Backend::Llvm => match Compiled::build(graph, options) {
+                Ok(compiled) => Ok(Self::Compiled(Box::new(compiled))),
+                Err(error)
+                    if options.backend.is_none()
+                        && error.kind() == crate::error::ErrorKind::Unsupported =>
+                {
+                    let reason = error.to_string();
+                    options.notices.tell(&Notice::NotCompilable { reason });
+                    Ok(Self::Interpreted)
+                }
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// What executes it.
+    pub(super) fn backend(&self) -> Backend {
+        match self {
+            Self::Interpreted => Backend::Interpreter,
+            #[cfg(feature = "llvm")]
+            Self::Compiled(_) => Backend::Llvm,
+        }
+    }
+
+    /// The runtime, if it is compiled.
+    #[cfg(feature = "llvm")]
+    pub(super) fn runtime(&self) -> Option<&Arc<Runtime>> {
+        match self {
+            Self::Interpreted => None,
+            Self::Compiled(compiled) => Some(&compiled.shared.runtime),
+        }
+    }
+
+    /// Runs on inputs in the graph's order; `profile` is filled with the steps of a compiled call.
+    pub(super) fn run(
+        &self,
+        graph: &Graph,
+        inputs: &[Tensor],
+        options: &Options,
+        profile: Option<&mut Vec<StepProfile>>,
+    ) -> Result<Vec<Tensor>, Error> {
+        match self {
+            Self::Interpreted => {
+                let _ = profile;
+                run_interpreted(graph, inputs, options)
+            }
+            #[cfg(feature = "llvm")]
+            Self::Compiled(compiled) => {
+                if options.cancellation.question().is_some_and(|stop| stop()) {
+                    return Err(InterpretError::Cancelled.into());
+                }
+                let announcements = compiled.shared.announcements();
+                let _seat = announcements.hear(&options.listener);
+                match profile {
+                    None => Ok(compiled.program.run(inputs)?),
+                    Some(profile) => {
+                        let (outputs, steps) = compiled.program.run_profiled(inputs)?;
+                        *profile = steps;
+                        Ok(outputs)
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(feature = "llvm")]
+impl Compiled {
+    fn build(graph: &Graph, options: &Options) -> Result<Self, Error> {
+        let shared = runtime_for(options)?;
+        options.listener.tell(Work::Plan, "program", 0, Some(1));
+        let planner = GraphPlanner::new(graph.clone()).with_layouts(shared.layouts());
+        let program = CompiledProgram::new(Arc::clone(&shared.runtime), Arc::new(planner))?;
+        options.listener.tell(Work::Plan, "program", 1, Some(1));
+        Ok(Self { program, shared })
+    }
+}
+
+/// Interprets the graph, op by op.
+pub(super) fn run_interpreted(
+    graph: &Graph,
+    inputs: &[Tensor],
+    options: &Options,
+) -> Result<Vec<Tensor>, Error> {
+    let _span = tracing::debug_span!("kiln.interpret").entered();
+    // Ops of nested regions run any number of times, so only those of the body count.
+    let total = graph.region(graph.body()).ops.len();
+    let done = Cell::new(0);
+    let tell = |event: TraceEvent<'_>| {
+        done.set(done.get() + 1);
+        options.listener.tell(
+            Work::Run,
+            event.op.op.mnemonic(),
+            done.get().min(total),
+            Some(total),
+        );
+    };
+    let interpret_options = InterpretOptions {
+        mode: options.interpreter_mode,
+        limits: options.limits.run,
+        cancelled: options.cancellation.question(),
+        trace: options.listener.is_some().then_some(&tell),
+        ..InterpretOptions::default()
+    };
+    Ok(interpret(graph, inputs, &interpret_options)?)
+}

@@ -1,0 +1,70 @@
+//! News that a model runs otherwise than one may think: nothing that falls back does so silently.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why a model is interpreted although nobody asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// This is a debug build, which interprets unless [`Options::backend`](crate::Options::backend)
+    /// says otherwise. Told once per process.
+    InterpretedInDebugBuild,
+    /// The graph cannot be compiled.
+    NotCompilable {
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InterpretedInDebugBuild => f.write_str(
+                "this is a debug build: models are interpreted; say `Options::backend(Backend::Llvm)` to compile them",
+            ),
+            Self::NotCompilable { reason } => {
+                write!(f, "the model is interpreted, for it cannot be compiled: {reason}")
+            }
+        }
+    }
+}
+
+/// Whoever wants to hear; nobody by default.
+#[derive(Clone, Default)]
+pub(crate) struct Notices(Option<Arc<Callback>>);
+
+type Callback = dyn Fn(&Notice) + Send + Sync;
+
+/// Whether a debug build said that it interprets.
+static DEBUG_BUILD_TOLD: AtomicBool = AtomicBool::new(false);
+
+impl Notices {
+    pub(crate) fn new(listener: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(listener)))
+    }
+
+    /// Tells what concerns one model.
+    pub(crate) fn tell(&self, notice: &Notice) {
+        tracing::info!(%notice, "kiln.notice");
+        if let Some(listener) = &self.0 {
+            listener(notice);
+        }
+    }
+
+    /// Says, the first time in this process, that a debug build interprets.
+    pub(crate) fn tell_debug_build(&self) {
+        if cfg!(all(debug_assertions, feature = "llvm"))
+            && !DEBUG_BUILD_TOLD.swap(true, Ordering::Relaxed)
+        {
+            self.tell(&Notice::InterpretedInDebugBuild);
+        }
+    }
+}
+
+impl fmt::Debug for Notices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Notices" } else { "none" })
+    }
+}
