@@ -77,11 +77,17 @@ impl<'a> FusionCandidateAnalyzer<'a> {
         if OpKind::of(&data.op) != OpKind::Pointwise && !matches!(data.op, Op::Cumulate { .. }) {
             return false;
         }
-        let result = data.results.first().and_then(|&value| self.graph.tensor_ty(value));
+        let result = data
+            .results
+            .first()
+            .and_then(|&value| self.graph.tensor_ty(value));
         let Some(result) = result else {
             return false;
         };
-        let operands = data.operands.iter().filter_map(|&value| self.graph.tensor_ty(value));
+        let operands = data
+            .operands
+            .iter()
+            .filter_map(|&value| self.graph.tensor_ty(value));
         operands.into_iter().any(|ty| {
             let dims = self.graph.dims();
             dims.shapes_equal(&ty.dims, &result.dims).is_proved()
@@ -99,7 +105,9 @@ impl<'a> FusionCandidateAnalyzer<'a> {
         match examine(self.graph, &self.sizes, &ops, &outputs) {
             Ok(profile) => {
                 let facts = profile.facts.iter();
-                Ok(facts.filter_map(|&number| self.sizes.fact(number).cloned()).collect())
+                Ok(facts
+                    .filter_map(|&number| self.sizes.fact(number).cloned())
+                    .collect())
             }
             Err(refusal) => match refusal.fact() {
                 Some(fact) => Ok(vec![fact]),
@@ -110,6 +118,7 @@ impl<'a> FusionCandidateAnalyzer<'a> {
 
     /// Whether these ops can be one kernel only where sizes have been compared at run time.
     pub fn requires_runtime_shape_check(&self, ops: &[OpId]) -> bool {
-        self.required_facts(ops).is_ok_and(|facts| !facts.is_empty())
+        self.required_facts(ops)
+            .is_ok_and(|facts| !facts.is_empty())
     }
 }

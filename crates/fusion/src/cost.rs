@@ -95,7 +95,10 @@ fn reads(graph: &Graph, sizes: &Sizes<'_>, op: OpId, value: ValueId) -> Option<u
         data.op,
         Op::Slice { .. } | Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. }
     );
-    let result = data.results.first().map(|&value| bytes(graph, sizes, value));
+    let result = data
+        .results
+        .first()
+        .map(|&value| bytes(graph, sizes, value));
     Some(match result {
         Some(result) if selects && position == 0 => all.min(result),
         _ => all,
@@ -113,13 +116,21 @@ fn work(graph: &Graph, sizes: &Sizes<'_>, op: OpId) -> f64 {
     let products = |depth: f64| result * depth / PRODUCTS_PER_NS;
     match &data.op {
         Op::Matmul { .. } => {
-            let dims = data.operands.first().and_then(|&left| graph.tensor_ty(left));
+            let dims = data
+                .operands
+                .first()
+                .and_then(|&left| graph.tensor_ty(left));
             let depth = dims.and_then(|ty| ty.dims.last().copied());
             products(depth.map_or(1.0, |depth| sizes.likely(depth) as f64))
         }
         Op::Conv { .. } | Op::ConvTranspose { .. } => {
-            let weights = data.operands.get(1).and_then(|&value| graph.tensor_ty(value));
-            let per_output = weights.map_or(1, |ty| sizes.likely_product(ty.dims.get(1..).unwrap_or(&[])));
+            let weights = data
+                .operands
+                .get(1)
+                .and_then(|&value| graph.tensor_ty(value));
+            let per_output = weights.map_or(1, |ty| {
+                sizes.likely_product(ty.dims.get(1..).unwrap_or(&[]))
+            });
             products(per_output as f64)
         }
         Op::Pool { size, .. } => {

@@ -20,7 +20,9 @@ pub enum FusionError {
         found: String,
     },
     /// E0421: a shape inside a node is not what the ops give.
-    #[error("expected {expected} for {value} in {node}, found {found} by inference; infer the graph's types again")]
+    #[error(
+        "expected {expected} for {value} in {node}, found {found} by inference; infer the graph's types again"
+    )]
     Shape {
         /// The node's name.
         node: String,

@@ -112,8 +112,9 @@ fn op_of(graph: &Graph, subject: Subject) -> Result<OpId, FusionError> {
     match subject {
         Subject::Op(op) if graph.contains_op(op) => Ok(op),
         Subject::Op(op) => Err(unknown("an op", op.to_string())),
-        Subject::Value(value) if graph.contains_value(value) => defining(graph, value)
-            .ok_or_else(|| unknown("the result of an op", value.to_string())),
+        Subject::Value(value) if graph.contains_value(value) => {
+            defining(graph, value).ok_or_else(|| unknown("the result of an op", value.to_string()))
+        }
         Subject::Value(value) => Err(unknown("a value", value.to_string())),
     }
 }
@@ -285,7 +286,9 @@ impl Explainer<'_> {
                 if view {
                     self.say("  one of them is a view, which costs nothing as it is".to_owned());
                 } else {
-                    self.say(format!("  one kernel would be legal and save too little: {benefit}"));
+                    self.say(format!(
+                        "  one kernel would be legal and save too little: {benefit}"
+                    ));
                 }
                 self.explanation.refusal.get_or_insert(Refusal::NoBenefit);
             }

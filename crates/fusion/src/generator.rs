@@ -116,7 +116,8 @@ impl<'a> FusionKernelGenerator<'a> {
                 predicate: Predicate::Equal(left, right),
                 origin: FactOrigin::Required("specialisation".to_owned()),
             };
-            dims.assume(fact).map_err(|error| refuse(error.to_string()))?;
+            dims.assume(fact)
+                .map_err(|error| refuse(error.to_string()))?;
         }
         let ops: BTreeSet<OpId> = node.all_ops().into_iter().collect();
         let simplify = &mut |dims: &mut DimTable, dim| dims.simplify(dim).unwrap_or(dim);

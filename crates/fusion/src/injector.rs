@@ -223,6 +223,10 @@ impl Description<'_> {
             // Writing to a string does not fail.
             let _ = write!(text, "{and}{left} == {right}");
         }
-        if facts.is_empty() { "true".to_owned() } else { text }
+        if facts.is_empty() {
+            "true".to_owned()
+        } else {
+            text
+        }
     }
 }

@@ -25,7 +25,7 @@
 //! use kiln_shape_inference::read_graph;
 //!
 //! let graph = read_graph("
-//! graph @layer(%x: f32[M, K], %w: f32[K, N], %b: f32[N]) {
+//! graph @layer(%x: f32[M, K], %w: f32[K, N], %b: f32[N]) -> f32[M, N] {
 //!   %1 = matmul %x, %w
 //!   %2 = add %1, %b
 //!   %3 = relu %2

@@ -122,16 +122,16 @@ impl<'a> Sizes<'a> {
                 continue;
             };
             let mut facts = Vec::new();
-            let all = arguments.iter().all(|&argument| {
-                match self.equal(argument, other) {
+            let all = arguments
+                .iter()
+                .all(|&argument| match self.equal(argument, other) {
                     Equality::Proved => true,
                     Equality::Under(more) => {
                         facts.extend(more);
                         true
                     }
                     Equality::Unknown | Equality::Disproved => false,
-                }
-            });
+                });
             if all {
                 facts.sort_unstable();
                 facts.dedup();
@@ -216,10 +216,10 @@ mod tests {
     #[test]
     fn plan_facts_chain_and_are_named() {
         let graph = graph(
-            "graph @main(%x: f32[A], %y: f32[B], %z: f32[C]) {
+            "graph @main(%x: f32[A], %y: f32[B], %z: f32[C]) -> () {
                %1 = add %x, %y
                %2 = add %y, %z
-               return %1, %2
+               return
              }",
         );
         let dim = |name: &str| graph.dims().dim(graph.dims().symbol_named(name).unwrap());
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn likely_sizes_respect_hints_and_ranges() {
-        let graph = graph("graph @main(%x: f32[A, B]) where A <= 8, B >= 100 { return %x }");
+        let graph = graph("graph @main(%x: f32[A, B]) -> () where A <= 8, B >= 100 {\n  return\n}");
         let sizes = Sizes::new(&graph, true, 64);
         let ty = graph.tensor_ty(graph.inputs()[0]).unwrap();
         assert_eq!(sizes.likely_elements(ty), 800);

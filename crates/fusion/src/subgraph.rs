@@ -73,21 +73,25 @@ pub(crate) fn extract(
     let mut new_ops = BTreeMap::new();
     for &op in ops {
         let mut copy = graph.op(op).op.clone();
-        let mapped = copy.try_map_dims::<std::convert::Infallible>(&mut |dim| Ok(map(&mut dims, dim)));
+        let mapped =
+            copy.try_map_dims::<std::convert::Infallible>(&mut |dim| Ok(map(&mut dims, dim)));
         match mapped {
             Ok(()) => new_ops.insert(op, copy),
         };
     }
     let mut result = Graph::with_dims(name, dims);
     let mut values: BTreeMap<ValueId, ValueId> = BTreeMap::new();
-    for (&value, ty) in inputs.iter().zip(input_types) {
-        let label = format!("v{}", value.to_string().trim_start_matches('%'));
+    for (position, (&value, ty)) in inputs.iter().zip(input_types).enumerate() {
+        let label = format!("x{position}");
         values.insert(value, result.add_input(&label, ty));
     }
     let body = result.body();
     for (op, types) in pieces {
         let data = graph.op(op);
-        let operands = data.operands.iter().filter_map(|value| values.get(value).copied());
+        let operands = data
+            .operands
+            .iter()
+            .filter_map(|value| values.get(value).copied());
         let Some(copy) = new_ops.remove(&op) else {
             continue;
         };
@@ -98,7 +102,9 @@ pub(crate) fn extract(
         values.extend(data.results.iter().copied().zip(results));
     }
     let named = outputs.iter().enumerate().filter_map(|(position, value)| {
-        values.get(value).map(|&value| (format!("y{position}"), value))
+        values
+            .get(value)
+            .map(|&value| (format!("y{position}"), value))
     });
     let named: Vec<(String, ValueId)> = named.collect();
     result.set_outputs(named);

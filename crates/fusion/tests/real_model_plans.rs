@@ -45,7 +45,11 @@ fn minilm_takes_at_most_nine_kernels_a_layer() {
         return;
     };
     assert_eq!(plan.count("interpret"), 0);
-    assert!(plan.count("kernel") <= 6 * 9 + 6, "{}", plan.count("kernel"));
+    assert!(
+        plan.count("kernel") <= 6 * 9 + 6,
+        "{}",
+        plan.count("kernel")
+    );
 }
 
 #[test]
@@ -56,7 +60,11 @@ fn ocr_det_takes_at_most_1_3_kernels_a_convolution() {
     let is_conv = |op: &Op| matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. });
     let convs = count(&graph, is_conv);
     assert_eq!(plan.count("interpret"), 0);
-    assert!(plan.count("kernel") * 10 <= convs * 13, "{} for {convs}", plan.count("kernel"));
+    assert!(
+        plan.count("kernel") * 10 <= convs * 13,
+        "{} for {convs}",
+        plan.count("kernel")
+    );
 }
 
 #[test]

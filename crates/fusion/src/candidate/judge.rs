@@ -75,7 +75,9 @@ impl Judge<'_, '_> {
                 let full = stores
                     .iter()
                     .find(|store| axes_of(&store.indices) == self.domain);
-                let other = full.or(stores.first()).map_or(odd.value, |store| store.value);
+                let other = full
+                    .or(stores.first())
+                    .map_or(odd.value, |store| store.value);
                 Err(Refusal::Domains {
                     left: other,
                     right: odd.value,
@@ -141,9 +143,11 @@ impl Judge<'_, '_> {
             OpKind::Scan => (Class::Scan, u64::MAX),
             _ => {
                 // A scatter is stored as it is.
-                let stored = self.walk.stores.iter().all(|store| {
-                    Some(store.value) == self.result_of(op)
-                });
+                let stored = self
+                    .walk
+                    .stores
+                    .iter()
+                    .all(|store| Some(store.value) == self.result_of(op));
                 return if stored {
                     Ok(Class::Map)
                 } else {
@@ -222,9 +226,10 @@ impl Judge<'_, '_> {
         }
         let below = self.results_after(scores);
         let operand = |demand: &Demand| {
-            demand.stages.iter().any(|&stage| {
-                self.kind_at(stage) == Some(OpKind::Contraction)
-            })
+            demand
+                .stages
+                .iter()
+                .any(|&stage| self.kind_at(stage) == Some(OpKind::Contraction))
         };
         self.readable_operands(scores, &operand)?;
         self.limit_repeats_of(
@@ -256,14 +261,18 @@ impl Judge<'_, '_> {
     ) -> Result<(), Refusal> {
         for &op in self.walk.ops {
             let data = self.walk.graph.op(op);
-            let Some(demands) = self.result_of(op).and_then(|value| self.walk.demands.get(&value))
+            let Some(demands) = self
+                .result_of(op)
+                .and_then(|value| self.walk.demands.get(&value))
             else {
                 continue;
             };
             let mut operands = demands.iter().filter(|demand| is_operand(demand));
             let readable = match OpKind::of(&data.op) {
                 OpKind::Movement if is_index_map(&data.op) => operands.all(|demand| {
-                    data.operands.iter().all(|value| self.reads_plainly(*value, demand))
+                    data.operands
+                        .iter()
+                        .all(|value| self.reads_plainly(*value, demand))
                 }),
                 OpKind::Movement | OpKind::Lookup => operands.next().is_none(),
                 _ => true,

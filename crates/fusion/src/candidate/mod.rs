@@ -11,9 +11,6 @@ mod refusal;
 mod reshape;
 mod walk;
 
-#[cfg(test)]
-mod tests;
-
 pub use refusal::Refusal;
 pub(crate) use refusal::describe_op;
 

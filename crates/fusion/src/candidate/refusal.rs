@@ -170,7 +170,10 @@ impl Refusal {
                         value(*at)
                     )
                 } else {
-                    format!("{left} and {right}, which meet at {}, are never equal", value(*at))
+                    format!(
+                        "{left} and {right}, which meet at {}, are never equal",
+                        value(*at)
+                    )
                 }
             }
             Refusal::Domains { left, right } => format!(
@@ -217,16 +220,18 @@ impl Refusal {
                 value(*of)
             ),
             Refusal::Operand { heavy, op: at } => {
-                format!("the schedule of {} cannot read through {}", op(*heavy), op(*at))
+                format!(
+                    "the schedule of {} cannot read through {}",
+                    op(*heavy),
+                    op(*at)
+                )
             }
             Refusal::LongRow { op: at, extent } => format!(
                 "{} would keep rows of {} elements, which have no small bound",
                 op(*at),
                 dim(*extent)
             ),
-            Refusal::Cycle => {
-                "something else needs the one and is needed by the other".to_owned()
-            }
+            Refusal::Cycle => "something else needs the one and is needed by the other".to_owned(),
             Refusal::Limit { what, given, limit } => {
                 format!("a kernel has at most {limit} {what}, and this would have {given}")
             }
@@ -236,7 +241,9 @@ impl Refusal {
             Refusal::Class { expected, found } => {
                 format!("the kernel would be a {found} and no {expected}")
             }
-            Refusal::Unrelated => "neither reads the other, and they read nothing in common".to_owned(),
+            Refusal::Unrelated => {
+                "neither reads the other, and they read nothing in common".to_owned()
+            }
         }
     }
 }

@@ -63,7 +63,10 @@ fn split<'t>(
     let table = sizes.table();
     for count in 1..=targets.len() {
         let group = targets.get(..count)?;
-        let dims: Vec<DimId> = group.iter().filter_map(|&axis| to.get(axis).copied()).collect();
+        let dims: Vec<DimId> = group
+            .iter()
+            .filter_map(|&axis| to.get(axis).copied())
+            .collect();
         let predicate = kiln_symbolic_shape::Predicate::ProductEqual(vec![whole], dims);
         if table.prove(&predicate).is_proved() {
             return Some(group);

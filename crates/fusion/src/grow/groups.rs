@@ -137,7 +137,11 @@ impl<'a> Groups<'a> {
     /// What ops at home in a group give to others when `joined` groups are that one group.
     pub(crate) fn outputs(&self, own: &BTreeSet<OpId>, joined: &[GroupId]) -> Vec<ValueId> {
         let results = own.iter().flat_map(|&op| &self.graph.op(op).results);
-        let is_read = |value| self.readers(value).iter().any(|reader| !joined.contains(reader));
+        let is_read = |value| {
+            self.readers(value)
+                .iter()
+                .any(|reader| !joined.contains(reader))
+        };
         results
             .copied()
             .filter(|&value| self.escaping.contains(&value) || is_read(value))
@@ -173,7 +177,12 @@ impl<'a> Groups<'a> {
     }
 
     /// Puts one group in the place of several. Those in `kept` stay, since others still read them.
-    pub(crate) fn join(&mut self, joined: &[GroupId], kept: Option<GroupId>, mut group: Group) -> GroupId {
+    pub(crate) fn join(
+        &mut self,
+        joined: &[GroupId],
+        kept: Option<GroupId>,
+        mut group: Group,
+    ) -> GroupId {
         for &id in joined.iter().filter(|&&id| Some(id) != kept) {
             self.remove(id);
         }
@@ -226,7 +235,11 @@ impl<'a> Groups<'a> {
         let Some(group) = self.get(id).cloned() else {
             return;
         };
-        let sized_by = group.ops.iter().filter_map(|op| self.sized_by.get(op)).flatten();
+        let sized_by = group
+            .ops
+            .iter()
+            .filter_map(|op| self.sized_by.get(op))
+            .flatten();
         let before: BTreeSet<GroupId> = self
             .producers(id)
             .into_iter()
@@ -235,8 +248,7 @@ impl<'a> Groups<'a> {
             .filter(|&other| other != id)
             .collect();
         let results = group.own.iter().flat_map(|&op| &self.graph.op(op).results);
-        let mut after: BTreeSet<GroupId> =
-            results.flat_map(|&value| self.readers(value)).collect();
+        let mut after: BTreeSet<GroupId> = results.flat_map(|&value| self.readers(value)).collect();
         for (op, by) in &self.sized_by {
             if by.iter().any(|op| group.own.contains(op)) {
                 after.extend(self.holders.get(op).into_iter().flatten());
@@ -289,7 +301,9 @@ impl Group {
 
     /// Whether one of its ops has a schedule of its own.
     pub(crate) fn is_heavy(&self, graph: &Graph) -> bool {
-        self.ops.iter().any(|&op| OpKind::of(&graph.op(op).op).is_heavy())
+        self.ops
+            .iter()
+            .any(|&op| OpKind::of(&graph.op(op).op).is_heavy())
     }
 
     /// Whether it can be part of a kernel at all.
@@ -354,11 +368,7 @@ fn dims_of(graph: &Graph, op: OpId) -> BTreeSet<DimId> {
 }
 
 /// The ops that define symbols in a size, definitions of derived symbols followed.
-fn symbols_below(
-    graph: &Graph,
-    dim: DimId,
-    definers: &BTreeMap<SymbolId, OpId>,
-) -> BTreeSet<OpId> {
+fn symbols_below(graph: &Graph, dim: DimId, definers: &BTreeMap<SymbolId, OpId>) -> BTreeSet<OpId> {
     let table = graph.dims();
     let mut pending = table.symbols_in(dim);
     let mut seen: BTreeSet<SymbolId> = BTreeSet::new();

@@ -141,9 +141,8 @@ impl Growth<'_> {
             }
             Err(refusal) => {
                 // A fact that is false at likely sizes is no candidate for a plan of its own.
-                let likely = |fact: PlanFact| {
-                    self.sizes.likely(fact.left) == self.sizes.likely(fact.right)
-                };
+                let likely =
+                    |fact: PlanFact| self.sizes.likely(fact.left) == self.sizes.likely(fact.right);
                 if refusal.fact().is_some_and(likely) {
                     if let Some(pair) = self.boundary(members) {
                         self.near.entry(pair).or_insert(refusal);
@@ -229,7 +228,11 @@ impl Growth<'_> {
 
     fn check_limits(&self, ops: &BTreeSet<OpId>) -> Result<(), Refusal> {
         limit("ops", ops.len(), self.options.max_ops)?;
-        if let Some(op) = ops.iter().copied().find(|op| self.blocked.alone.contains(op)) {
+        if let Some(op) = ops
+            .iter()
+            .copied()
+            .find(|op| self.blocked.alone.contains(op))
+        {
             return Err(Refusal::Apart { op });
         }
         let mut blocked = self.blocked.unions.iter();
@@ -314,9 +317,10 @@ pub(crate) fn is_view(graph: &Graph, sizes: &Sizes<'_>, ops: &BTreeSet<OpId>) ->
             Op::Reshape { .. } => apart(graph, op).is_none(),
             Op::Transpose { permutation } => {
                 let from = dims(data.operands.first());
-                let moved = permutation.iter().copied().filter(|&axis| {
-                    from.get(axis).is_some_and(|&dim| !sizes.is_one(dim))
-                });
+                let moved = permutation
+                    .iter()
+                    .copied()
+                    .filter(|&axis| from.get(axis).is_some_and(|&dim| !sizes.is_one(dim)));
                 moved.is_sorted()
             }
             _ => false,

@@ -71,7 +71,11 @@ pub(crate) fn of_rule(
         Rule::Between => context.between(),
         _ => context.pairs(rule),
     };
-    offers.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.members.cmp(&b.members)));
+    offers.sort_by(|a, b| {
+        b.bytes
+            .cmp(&a.bytes)
+            .then_with(|| a.members.cmp(&b.members))
+    });
     offers
 }
 
@@ -83,7 +87,9 @@ struct Context<'a> {
 
 impl Context<'_> {
     fn kernel(&self, id: GroupId) -> Option<&Group> {
-        self.groups.get(id).filter(|group| group.is_kernel(self.graph))
+        self.groups
+            .get(id)
+            .filter(|group| group.is_kernel(self.graph))
     }
 
     fn bytes(&self, value: ValueId) -> u64 {
@@ -122,12 +128,14 @@ impl Context<'_> {
             };
             return Some(rule);
         }
-        Some(match (source.is_heavy(self.graph), reader.is_heavy(self.graph)) {
-            (true, true) => return None,
-            (true, false) => Rule::Epilogue,
-            (false, true) => Rule::Prologue,
-            (false, false) => Rule::Chain,
-        })
+        Some(
+            match (source.is_heavy(self.graph), reader.is_heavy(self.graph)) {
+                (true, true) => return None,
+                (true, false) => Rule::Epilogue,
+                (false, true) => Rule::Prologue,
+                (false, false) => Rule::Chain,
+            },
+        )
     }
 
     /// Chains of three with a contraction at both ends, and of two groups with only a view between them.

@@ -122,7 +122,9 @@ impl Builder<'_> {
             for (ops, refusal) in failed {
                 tracing::debug!(ops = ops.len(), "lowering refused a group");
                 let reason = refusal.describe(self.graph);
-                self.plan.rejected.push((ops.iter().copied().collect(), reason));
+                self.plan
+                    .rejected
+                    .push((ops.iter().copied().collect(), reason));
                 if attempt < ATTEMPT_LIMIT {
                     more.unions.push((ops, refusal));
                 } else {
@@ -280,7 +282,8 @@ impl Builder<'_> {
             None if node.kind == NodeKind::Interpret => {
                 let ops = node.ops.iter().map(|&op| describe_op(self.graph, op));
                 let ops: Vec<String> = ops.collect();
-                node.notes.push(format!("{} is no part of a kernel", ops.join(", ")));
+                node.notes
+                    .push(format!("{} is no part of a kernel", ops.join(", ")));
             }
             None => {}
         }

@@ -27,7 +27,11 @@ impl fmt::Display for FusionPlan {
             }
         }
         for near in &self.near_misses {
-            writeln!(f, "near miss {} .. {}: {}", near.producer, near.consumer, near.reason)?;
+            writeln!(
+                f,
+                "near miss {} .. {}: {}",
+                near.producer, near.consumer, near.reason
+            )?;
         }
         for (ops, reason) in &self.rejected {
             writeln!(f, "taken apart: {} ops: {reason}", ops.len())?;

@@ -104,7 +104,8 @@ impl FusionPlan {
     /// # Errors
     /// The first fact that is false, with the node that rests on it, or a size without a value.
     pub fn check_facts(&self, dims: &DimTable, binding: &Binding) -> Result<(), FusionError> {
-        self.nodes().try_for_each(|node| node.check_facts(dims, binding))
+        self.nodes()
+            .try_for_each(|node| node.check_facts(dims, binding))
     }
 
     /// Every plan fact that some node rests on, once.

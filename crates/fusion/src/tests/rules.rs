@@ -1,0 +1,232 @@
+//! Each rule: what it makes one kernel.
+
+use super::nodes;
+use insta::assert_snapshot;
+
+#[test]
+fn element_wise_graphs_with_broadcasting_are_one_map() {
+    assert_snapshot!(nodes("graph @main(%x: f32[A, B], %y: f32[B], %z: f32[]) {
+        %1 = mul %x, %y
+        %2 = add %1, %z
+        %3 = exp %2
+        %4 = sub %3, %1
+        return %4
+    }"), @"mul_add_exp_sub (map)");
+    assert_snapshot!(nodes("graph @main(%x: f32[16, 8], %y: f32[8]) {
+        %1 = mul %x, %y
+        %2 = relu %1
+        return %2
+    }"), @"mul_relu (map)");
+}
+
+#[test]
+fn a_value_that_others_need_becomes_another_output() {
+    let (graph, plan) = super::planned(
+        "graph @main(%x: f32[A], %y: f32[A]) {
+        %1 = add %x, %y
+        %2 = exp %1
+        return %1, %2
+    }",
+    );
+    let node = plan.node(plan.nodes_of(graph.body())[0]);
+    assert_eq!((plan.count("kernel"), node.outputs.len()), (1, 2));
+}
+
+#[test]
+fn matmul_bias_and_activation_are_a_contraction() {
+    let symbolic = "graph @main(%x: f32[M, K], %w: f32[K, N], %b: f32[N]) {
+        %1 = matmul %x, %w
+        %2 = add %1, %b
+        %3 = relu %2
+        return %3
+    }";
+    assert_snapshot!(nodes(symbolic), @"matmul_add_relu (contraction)");
+    assert_snapshot!(nodes("graph @main(%x: f32[32, 64], %w: f32[64, 16], %b: f32[16], %r: f32[32, 16]) {
+        %1 = matmul %x, %w
+        %2 = add %1, %b
+        %3 = gelu %2
+        %4 = add %3, %r
+        return %4
+    }"), @"matmul_add_gelu_add (contraction)");
+}
+
+#[test]
+fn matmul_bias_relu_moves_a_third_of_the_intermediate_bytes() {
+    let (_, plan) = super::planned(
+        "graph @main(%x: f32[512, 64], %w: f32[64, 512], %b: f32[512]) {
+        %1 = matmul %x, %w
+        %2 = add %1, %b
+        %3 = relu %2
+        return %3
+    }",
+    );
+    let node = plan.nodes().next().unwrap();
+    // Apart, the product and the sum are written and read, and the result is written: five times the tensor.
+    let tensor = 512 * 512 * 4;
+    assert_eq!(node.benefit.bytes_saved, 4 * tensor);
+    let between = node.benefit.bytes_saved + tensor;
+    assert!(between >= 3 * tensor);
+}
+
+#[test]
+fn convolution_takes_its_norm_activation_residual_and_gate() {
+    // A norm whose scale and shift are inputs: nothing could be folded into the weights.
+    assert_snapshot!(nodes("graph @main(%x: f32[N, 8, H, W], %w: f32[16, 8, 3, 3], %scale: f32[16, 1, 1], %shift: f32[16, 1, 1], %r: f32[N, 16, H, W], %gate: f32[N, 16, 1, 1]) {
+        %1 = conv %x, %w {strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1], groups = 1}
+        %2 = mul %1, %scale
+        %3 = add %2, %shift
+        %4 = hard_swish %3
+        %5 = mul %4, %gate
+        %6 = add %5, %r
+        return %6
+    }"), @"conv_mul_add_hard_swish_2_more (window)");
+    assert_snapshot!(nodes("graph @main(%x: f32[2, 4, 10, 10], %w: f32[4, 1, 3, 3]) {
+        %1 = conv %x, %w {strides = [2, 2], dilations = [1, 1], low = [1, 1], high = [1, 1], groups = 4}
+        %2 = relu %1
+        return %2
+    }"), @"conv_relu (window)");
+}
+
+#[test]
+fn reductions_take_what_stands_before_and_after() {
+    assert_snapshot!(nodes("graph @main(%x: f32[A, B]) {
+        %1 = square %x
+        %2 = reduce %1 {function = mean, axes = [1]}
+        %3 = sqrt %2
+        return %3
+    }"), @"square_norm (row)");
+}
+
+#[test]
+fn softmax_and_norms_are_one_row_each() {
+    assert_snapshot!(nodes("graph @main(%x: f32[A, B]) {
+        %1 = reduce %x {function = max, axes = [1], keep_dims}
+        %2 = sub %x, %1
+        %3 = exp %2
+        %4 = reduce %3 {function = sum, axes = [1], keep_dims}
+        %5 = div %3, %4
+        return %5
+    }"), @"softmax (row)");
+    assert_snapshot!(nodes("graph @main(%x: f32[A, B]) {
+        %1 = reduce %x {function = max, axes = [1], keep_dims}
+        %2 = sub %x, %1
+        %3 = exp %2
+        %4 = reduce %3 {function = sum, axes = [1], keep_dims}
+        %5 = log %4
+        %6 = sub %2, %5
+        return %6
+    }"), @"log_softmax (row)");
+    assert_snapshot!(nodes("graph @main(%x: f32[A, S, 384], %r: f32[A, S, 384], %g: f32[384], %b: f32[384], %e: f32[]) {
+        %0 = add %x, %r
+        %1 = reduce %0 {function = mean, axes = [2], keep_dims}
+        %2 = sub %0, %1
+        %3 = square %2
+        %4 = reduce %3 {function = mean, axes = [2], keep_dims}
+        %5 = add %4, %e
+        %6 = rsqrt %5
+        %7 = mul %2, %6
+        %8 = mul %7, %g
+        %9 = add %8, %b
+        return %0, %9
+    }"), @"add_norm (row)");
+    assert_snapshot!(nodes("graph @main(%x: f32[N, C, H, W], %e: f32[]) {
+        %1 = reduce %x {function = mean, axes = [2, 3], keep_dims}
+        %2 = sub %x, %1
+        %3 = square %2
+        %4 = reduce %3 {function = mean, axes = [2, 3], keep_dims}
+        %5 = add %4, %e
+        %6 = rsqrt %5
+        %7 = mul %2, %6
+        return %7
+    }"), @"norm (row)");
+}
+
+#[test]
+fn data_movement_is_read_in_place() {
+    assert_snapshot!(nodes("graph @main(%x: f32[A, B], %y: f32[B, A]) where A >= 1 {
+        %1 = transpose %x {permutation = [1, 0]}
+        %2 = add %1, %y
+        %3 = slice %2 {starts = [0, 0], sizes = [B, 1], steps = [1, 1]}
+        %4 = exp %3
+        return %4
+    }"), @"add_exp (map)");
+    assert_snapshot!(nodes("graph @main(%x: f32[A, 8], %y: f32[A, 4]) {
+        %1 = relu %x
+        %2 = neg %y
+        %3 = concat %1, %2 {axis = 1}
+        %4 = abs %3
+        return %4
+    }"), @"relu_neg_concat_abs (map)");
+    // A transpose goes into the product, and one that two read is done by both.
+    assert_snapshot!(nodes("graph @main(%x: f32[A, B], %y: f32[A, C], %z: f32[A, D]) {
+        %1 = transpose %x {permutation = [1, 0]}
+        %2 = matmul %1, %y
+        %3 = matmul %1, %z
+        return %2, %3
+    }"), @"matmul (contraction); matmul (contraction)");
+}
+
+#[test]
+fn a_reshape_of_memory_is_a_view() {
+    assert_snapshot!(nodes("graph @main(%x: f32[A, 384], %w: f32[384, 384]) {
+        %1 = matmul %x, %w
+        %2 = reshape %1 {dims = [A, 12, 32]}
+        %3 = reduce %2 {function = sum, axes = [2]}
+        return %3
+    }"), @"matmul (contraction); reshape [view]; reduce (row)");
+    // Sizes of 1 come and go without notice.
+    assert_snapshot!(nodes("graph @main(%x: f32[A, B]) {
+        %1 = exp %x
+        %2 = reshape %1 {dims = [A, 1, B]}
+        %3 = neg %2
+        return %3
+    }"), @"exp_neg (map)");
+    // Between two maps it is read in place.
+    assert_snapshot!(nodes("graph @main(%x: f32[A, 384]) {
+        %1 = exp %x
+        %2 = reshape %1 {dims = [A, 12, 32]}
+        %3 = neg %2
+        return %3
+    }"), @"exp_neg (map)");
+}
+
+#[test]
+fn scores_softmax_and_mix_are_attention() {
+    let attention = |b: &str, s: &str| {
+        nodes(&format!("graph @main(%q: f32[{b}, 12, {s}, 32], %k: f32[{b}, 12, {s}, 32], %v: f32[{b}, 12, {s}, 32], %mask: f32[{b}, 1, 1, {s}]) {{
+        %c: f32[] = constant [0.17677669]
+        %0 = transpose %k {{permutation = [0, 1, 3, 2]}}
+        %1 = matmul %q, %0
+        %2 = mul %1, %c
+        %3 = add %2, %mask
+        %4 = reduce %3 {{function = max, axes = [3], keep_dims}}
+        %5 = sub %3, %4
+        %6 = exp %5
+        %7 = reduce %6 {{function = sum, axes = [3], keep_dims}}
+        %8 = div %6, %7
+        %9 = matmul %8, %v
+        %10 = transpose %9 {{permutation = [0, 2, 1, 3]}}
+        return %10
+    }}"))
+    };
+    assert_snapshot!(attention("B", "S"), @"attention (attention)");
+    assert_snapshot!(attention("2", "16"), @"attention (attention)");
+}
+
+#[test]
+fn control_regions_and_sizes_from_data_have_nodes_in_order() {
+    assert_snapshot!(nodes("graph @main(%c: bool[], %x: f32[A]) {
+        %1 = exp %x
+        %2 = if %c, %1
+            region(%a: f32[A]) {
+                %n = neg %a
+                %m = abs %n
+                yield %m
+            }
+            region(%b: f32[A]) {
+                yield %b
+            }
+        %5 = relu %2
+        return %5
+    }"), @"exp (map); if [control]; relu (map)");
+}
