@@ -99,7 +99,8 @@ fn attempt(
         }
     }
     let general = verify(general).ok()?;
-    as_good(kernel, &general).then_some(General {
+    let same_class = kernel.classification().class == general.classification().class;
+    (same_class && as_good(kernel, &general)).then_some(General {
         kernel: general,
         values,
     })

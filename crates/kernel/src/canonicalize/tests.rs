@@ -1,5 +1,7 @@
 //! What canonical kernels look like, and that equal structure gives equal text.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::text::read;
 
@@ -23,19 +25,253 @@ fn canonical(text: &str) -> String {
     out
 }
 
-#[test]
-fn examples() {
+fn texts() -> Vec<String> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
-    let mut paths: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    let mut text = String::new();
-    for path in paths {
-        let once = canonical(&std::fs::read_to_string(&path).unwrap());
-        text += &once;
-        text += "\n";
+    paths
+        .iter()
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect()
+}
+
+#[test]
+fn examples_in_canonical_form() {
+    let all: Vec<String> = texts().iter().map(|text| canonical(text)).collect();
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn canonical_kernels_stay_what_they_are() {
+    for text in texts() {
+        let once = canonicalize(&verified(&text)).text();
+        let twice = canonicalize(&verified(&once)).text();
+        assert_eq!(once, twice);
     }
-    insta::assert_snapshot!(text);
+}
+
+/// The canonical kernel, launched with the values of its symbols, does what the original does.
+#[test]
+fn canonical_kernels_mean_the_same() {
+    use kiln_symbolic_shape::Binding;
+    use kiln_tensor::Tensor;
+
+    // A product of large constants takes the evaluator too long.
+    for text in texts().into_iter().filter(|text| !text.contains("1536")) {
+        let original = verified(&text);
+        let canonical = canonicalize(&original);
+        for seed in 1..4 {
+            let sizes: Vec<i64> = original
+                .dims()
+                .symbols()
+                .map(|s| 1 + (i64::from(s.as_u32()) + seed) % 4)
+                .collect();
+            let binding: Binding = original
+                .dims()
+                .symbols()
+                .zip(sizes.iter().copied())
+                .collect();
+            if original.dims().check(&binding).is_err() {
+                continue;
+            }
+            let values: Vec<i64> = canonical
+                .values
+                .iter()
+                .map(|&dim| canonical.dims.evaluate(dim, &binding).unwrap())
+                .collect();
+            let mut buffers = Vec::new();
+            for (number, buffer) in original.buffers().values().enumerate() {
+                let shape: Vec<usize> = buffer
+                    .shape
+                    .iter()
+                    .map(|&dim| original.dims().evaluate(dim, &binding).unwrap() as usize)
+                    .collect();
+                let n: usize = shape.iter().product();
+                let tensor = if buffer.dtype == kiln_tensor::DType::F32 {
+                    let values: Vec<f32> = (0..n)
+                        .map(|i| ((i * 7 + number * 5) % 11) as f32 * 0.25 - 1.0)
+                        .collect();
+                    Tensor::from_slice(&shape, &values).unwrap()
+                } else {
+                    Tensor::zeros(buffer.dtype, &shape).unwrap()
+                };
+                buffers.push(tensor);
+            }
+            let canonical_binding: Binding = canonical
+                .kernel
+                .dims()
+                .symbols()
+                .zip(values.iter().copied())
+                .collect();
+            let mut reshaped: Vec<Tensor> = buffers
+                .iter()
+                .zip(canonical.kernel.buffers().values())
+                .map(|(tensor, buffer)| {
+                    let shape: Vec<usize> = buffer
+                        .shape
+                        .iter()
+                        .map(|&dim| {
+                            canonical
+                                .kernel
+                                .dims()
+                                .evaluate(dim, &canonical_binding)
+                                .unwrap() as usize
+                        })
+                        .collect();
+                    Tensor::from_bytes(tensor.dtype(), &shape, tensor.as_bytes().unwrap()).unwrap()
+                })
+                .collect();
+            crate::evaluate(&original, &sizes, &mut buffers, kiln_scalar::Mode::Declared).unwrap();
+            crate::evaluate(
+                &canonical.kernel,
+                &values,
+                &mut reshaped,
+                kiln_scalar::Mode::Declared,
+            )
+            .unwrap();
+            for (expected, found) in buffers.iter().zip(&reshaped) {
+                let (expected, found) =
+                    (expected.contiguous().unwrap(), found.contiguous().unwrap());
+                assert_eq!(
+                    expected.as_bytes().unwrap(),
+                    found.as_bytes().unwrap(),
+                    "{text}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_of_one_structure_have_one_text() {
+    let elementwise = |shape: &str, outer: &str, at: &str| {
+        canonicalize(&verified(&format!(
+            "kernel @relu(%x: in f32[{shape}], %y: out f32[{shape}]) {{\n outer {outer}\n store %y[{at}] = relu(%x[{at}])\n}}"
+        )))
+        .text()
+    };
+    let texts = BTreeSet::from([
+        elementwise("N", "i < N", "i"),
+        elementwise("B, S, D", "b < B, s < S, d < D", "b, s, d"),
+        elementwise("B, S, 7", "b < B, s < S, d < 7", "b, s, d"),
+        elementwise("2*H, W", "h < 2*H, w < W", "h, w"),
+    ]);
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    let linear = |m: &str, k: &str, n: &str| {
+        canonicalize(&verified(&format!(
+            "kernel @linear(%x: in f32[{m}, {k}], %w: const f32[{k}, {n}], %y: out f32[{m}, {n}]) {{
+               outer i < {m}, j < {n}
+               acc = reduce add[k < {k}] %x[i, k] * %w[k, j]
+               store %y[i, j] = acc
+             }}"
+        )))
+        .text()
+    };
+    assert_eq!(linear("M", "384", "1536"), linear("B*S", "1536", "384"));
+    assert_eq!(
+        linear("M", "384", "384"),
+        linear("M", "384", "1536"),
+        "that two sizes are one is an accident"
+    );
+    assert_ne!(
+        linear("M", "384", "384"),
+        linear("M", "384", "100"),
+        "a multiple of 16 is no accident"
+    );
+    assert_eq!(linear("M", "K", "N"), linear("M", "100", "37"));
+}
+
+#[test]
+fn axes_that_do_not_go_together_stay_apart() {
+    let text = |x: &str, strides: &str, at: &str, value: &str| {
+        canonicalize(&verified(&format!(
+            "kernel @k(%x: in f32[{x}]{strides}, %y: out f32[A, B]) {{\n outer a < A, b < B\n store %y[a, b] = %x[{at}] {value}\n}}"
+        )))
+        .kernel
+        .outer()
+        .len()
+    };
+    assert_eq!(text("A, B", "", "a, b", ""), 1);
+    assert_eq!(text("A, B", " strides [B, 1]", "a, b", ""), 1);
+    assert_eq!(text("A, B", " strides [2*B, 2]", "a, b", ""), 1);
+    assert_eq!(text("A, B", " strides [2*B, 1]", "a, b", ""), 2);
+    assert_eq!(text("A, B", " strides [0, 1]", "a, b", ""), 2);
+    assert_eq!(text("A, B", " strides [0, 0]", "a, b", ""), 1);
+    assert_eq!(text("B, A", "", "b, a", ""), 2);
+    assert_eq!(text("A", "", "a", ""), 2);
+    assert_eq!(text("A, B", "", "a, b", "+ f32(b)"), 2);
+    assert_eq!(text("A, B + 1", "", "a, b + 1", ""), 2);
+    assert_eq!(
+        text("A, B + 1", "", "a, b", ""),
+        2,
+        "rows are longer than what is read of them"
+    );
+}
+
+#[test]
+fn rows_of_several_axes_become_one() {
+    let kernel = canonicalize(&verified(
+        "kernel @global(%x: in f32[N, C, H, W], %y: out f32[N, C]) {
+           outer n < N, c < C
+           m = reduce max[h < H, w < W] %x[n, c, h, w]
+           s = reduce add[h < H, w < W] exp(%x[n, c, h, w] - m)
+           store %y[n, c] = s
+         }",
+    ));
+    insta::assert_snapshot!(kernel.text(), @r"
+    kernel @kernel(%b0: in f32[s0, s1], %b1: out f32[s0]) {
+      outer a0 < s0
+      v0 = reduce max[a1 < s1] %b0[a0, a1]
+      v1 = reduce add[a2 < s1] exp(%b0[a0, a2] - v0)
+      store %b1[a0] = v1
+    }
+    ");
+}
+
+#[test]
+fn what_is_unused_is_gone_and_what_is_needed_stays() {
+    let kernel = canonicalize(&verified(
+        "kernel @k(%x: in f32[N], %unused: in f32[M], %y: out f32[N]) where N % 8 == 0, N >= 8, M <= 12 {
+           outer i < N
+           dead = reduce add[r < M] %unused[r]
+           live = %x[0]
+           store %y[i] = live
+         }",
+    ));
+    insta::assert_snapshot!(kernel.text(), @r"
+    kernel @kernel(%b0: in f32[s0], %b1: in f32[s1], %b2: out f32[s0]) where s0 % 8 == 0, s0 >= 8, s1 <= 12 {
+      outer a0 < s0
+      v0 = %b0[0]
+      store %b2[a0] = v0
+    }
+    ");
+}
+
+#[test]
+fn policies_say_what_stays_constant() {
+    let kernel = verified(
+        "kernel @sum(%x: in f32[N, 24], %y: out f32[N]) {
+           outer i < N
+           s = reduce add[r < 24] %x[i, r]
+           store %y[i] = s
+         }",
+    );
+    let inner = |inner: i64, multiple: i64| {
+        let policy = CanonicalPolicy {
+            inner,
+            multiple,
+            ..CanonicalPolicy::default()
+        };
+        canonicalize_with(&kernel, &policy)
+    };
+    assert!(inner(24, 16).text().contains("f32[s0, 24]"));
+    assert!(inner(16, 16).text().contains("f32[s0, s1]"));
+    assert!(inner(16, 8).text().contains("where s1 % 8 == 0"));
+    let general = inner(16, 16);
+    let hints = general.kernel.dims().hints();
+    assert_eq!(
+        hints.iter().map(|hint| hint.likely).collect::<Vec<_>>(),
+        [24]
+    );
 }
