@@ -72,6 +72,7 @@ pub(super) fn check(
             });
         } else if n_stores > 0
             && reaches.len() == n_stores
+            && !(is_empty && writes_nothing(kernel, &placed, id, &sizes))
             && !tiles(reaches, &buffer.shape, &mut sizes, budget)
         {
             report.push(KernelError::Coverage {
@@ -112,6 +113,15 @@ fn placed(kernel: &Kernel) -> Vec<Placed<'_>> {
         }
     }
     found
+}
+
+/// Whether every store to a buffer has an axis without points.
+fn writes_nothing(kernel: &Kernel, placed: &[Placed<'_>], id: BufferId, sizes: &Sizes) -> bool {
+    let mut stores = placed.iter().filter(|at| at.store.buffer == id);
+    stores.all(|at| {
+        let mut extents = at.axes.iter().map(|&axis| kernel.axis(axis).extent.bound());
+        extents.any(|extent| sizes.table.range(extent).at_most(0))
+    })
 }
 
 /// The box that a store writes, each element once.

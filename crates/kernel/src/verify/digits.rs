@@ -236,7 +236,13 @@ impl Form {
             budget,
             |sizes, expected, found, budget| sizes.equal(expected, found, budget),
         )?;
-        let count = chain.iter().try_fold(one, |count, digit| {
+        // A digit of at most one value moves nothing, but without it there is no element.
+        let single = self.terms.iter().map(|(digit, _)| digit).filter(|digit| {
+            let range = sizes.table.range(digit.extent);
+            range.at_most(1) && range.as_point() != Some(1)
+        });
+        let digits: Vec<Digit> = chain.iter().chain(single).copied().collect();
+        let count = digits.iter().try_fold(one, |count, digit| {
             sizes.table.mul(count, digit.extent).ok()
         })?;
         Some(Interval { start, count, step })
