@@ -47,7 +47,7 @@ enum Step {
 ///
 /// let rows = Quantity::symbol(0);
 /// let tasks = rows.ceil_div(Quantity::constant(16)).min(Quantity::threads() * Quantity::constant(4));
-/// assert_eq!(tasks.to_string(), "min((n0 + 15) / 16, 4 * threads)");
+/// assert_eq!(tasks.to_string(), "min((n0 + 15) / 16, threads * 4)");
 /// let context = LaunchContext { symbols: &[100], threads: 2, caches: [0; 3] };
 /// assert_eq!(tasks.evaluate(&context), Ok(7));
 /// ```
