@@ -56,15 +56,19 @@ pub(super) fn lower_region(
     {
         return run.lowering().scatter(value, id, data);
     }
-    let mut outputs = Vec::new();
+    let (mut outputs, mut empty) = (Vec::new(), Vec::new());
     for &value in region.outputs {
         if !producers.contains_key(&value) {
             return Err(LowerError::Output { value });
         }
-        outputs.push(run.explore(value)?);
+        // What never has an element needs no store.
+        match run.is_empty(value)? {
+            true => empty.push(value),
+            false => outputs.push(run.explore(value)?),
+        }
     }
     let outer = run.common_axes(&mut outputs)?;
-    run.finish(&outputs, &outer)
+    run.finish(&outputs, &empty, &outer)
 }
 
 struct Runs<'a> {
@@ -244,8 +248,25 @@ impl Runs<'_> {
         self.sizes.table.range(size).as_point() == Some(1)
     }
 
+    /// Whether a value has an axis that never has an element.
+    fn is_empty(&mut self, value: ValueId) -> Result<bool, LowerError> {
+        let ty = self.graph.tensor_ty(value);
+        for &dim in &ty.ok_or(LowerError::NotTensor { value })?.dims {
+            let size = self.sizes.copy(self.graph, dim)?;
+            if self.sizes.table.range(size).as_point() == Some(0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Lowers all outputs over the outer axes, and stores them.
-    fn finish(&self, outputs: &[Output], outer: &Dims) -> Result<LoweredKernel, LowerError> {
+    fn finish(
+        &self,
+        outputs: &[Output],
+        empty: &[ValueId],
+        outer: &Dims,
+    ) -> Result<LoweredKernel, LowerError> {
         let mut lowering = self.lowering();
         let outer: Vec<NodeId> = outer
             .iter()
@@ -297,6 +318,9 @@ impl Runs<'_> {
         }
         if lowering.clock.is_some() {
             lowering.b.end_carry();
+        }
+        for &value in empty {
+            lowering.push_buffer(value, Role::Out)?;
         }
         lowering.into_kernel()
     }
