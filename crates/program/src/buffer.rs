@@ -39,7 +39,7 @@ pub enum Place {
         /// The slot, by position.
         slot: usize,
     },
-    /// In memory of its own, which outlives the run: a result of the block lies there.
+    /// In memory of its own, which may outlive the run: a result of the block, or given to a control step.
     Own,
     /// In memory that the step which computes it brings along: a result of a control or interpreted step.
     Brought,

@@ -26,7 +26,9 @@ pub struct Program {
 /// A kernel of a program.
 #[derive(Clone, Debug)]
 pub struct ProgramKernel {
-    /// The kernel.
+    /// What it is called: as the first of the steps that launch it.
+    pub name: String,
+    /// The kernel, canonical.
     pub kernel: VerifiedKernel,
     /// How many steps launch it.
     pub uses: usize,

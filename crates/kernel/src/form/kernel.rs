@@ -7,7 +7,7 @@ use cranelift_entity::PrimaryMap;
 use kiln_symbolic_shape::DimTable;
 use kiln_tensor::DType;
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Dims};
 use super::ids::{AxisId, BufferId, NodeId, StageId};
 use super::item::{Axes, Axis, Item, Stage};
 use super::node::Node;
@@ -44,6 +44,21 @@ impl Kernel {
     #[must_use]
     pub fn renamed(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// Lays a buffer out otherwise: strides in elements, or row-major. They are sizes of the kernel's table, to which
+    /// `make` may add symbols.
+    #[must_use]
+    pub fn with_strides(
+        mut self,
+        buffer: BufferId,
+        make: impl FnOnce(&mut DimTable) -> Option<Dims>,
+    ) -> Self {
+        let strides = make(&mut self.dims);
+        if let Some(buffer) = self.buffers.get_mut(buffer) {
+            buffer.strides = strides;
+        }
         self
     }
 

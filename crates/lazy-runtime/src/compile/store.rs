@@ -1,13 +1,13 @@
 //! Compiled kernels in memory: by key, each compiled once however many threads ask for it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kiln_ir::Digest;
 use kiln_kernel::{
-    Artifact, CompileError, KernelCompiler, KernelExecutor, LoadedKernel, Schedule, Target,
-    VerifiedKernel,
+    Artifact, CompileError, KernelCompiler, KernelExecutor, Key, KeyFields, LoadedKernel, Schedule,
+    Target, VerifiedKernel, stable_key,
 };
 
 use super::record::{CompileReason, CompileRecord, PhaseTimes};
@@ -29,28 +29,40 @@ pub struct CompiledKernel {
     pub key: String,
 }
 
-/// A kernel's text, by its digest: made once per program.
+/// A kernel and its text: made once per program.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelIdentity {
     pub(crate) kernel: VerifiedKernel,
+    /// What it is called in records; no part of the key.
+    pub(crate) name: String,
+    text: String,
     digest: Digest,
 }
 
 impl KernelIdentity {
-    pub(crate) fn of(kernel: &VerifiedKernel) -> Self {
+    /// The identity of a canonical kernel.
+    pub(crate) fn of(kernel: &VerifiedKernel, name: &str) -> Self {
         let text = kiln_kernel::text::print(&kernel.kernel().clone().renamed("k"));
+        let (kernel, name, digest) = (kernel.clone(), name.to_owned(), Digest::of_text(&text));
         Self {
-            kernel: kernel.clone(),
-            digest: Digest::of_text(&text),
+            kernel,
+            name,
+            text,
+            digest,
         }
     }
 
-    fn key(&self, compiler: &dyn KernelCompiler, target: &Target, schedule: &Schedule) -> Digest {
-        let version = compiler.version();
-        Digest::of_text(&format!(
-            "{}\n{version}\n{target}\n{schedule}\n",
-            self.digest
-        ))
+    fn key(&self, compiler: &dyn KernelCompiler, target: &Target, schedule: &Schedule) -> Key {
+        stable_key(&KeyFields {
+            kernel: self.text.clone(),
+            variant: BTreeSet::new(),
+            schedule: schedule.clone(),
+            target: target.clone(),
+            features: BTreeSet::new(),
+            kiln: env!("CARGO_PKG_VERSION").to_owned(),
+            compiler: compiler.version(),
+            options: BTreeMap::new(),
+        })
     }
 }
 
@@ -66,7 +78,7 @@ type Entry = Arc<OnceLock<Result<Arc<CompiledKernel>, Failure>>>;
 /// The kernels of a runtime.
 #[derive(Debug, Default)]
 pub(crate) struct KernelStore {
-    entries: Mutex<HashMap<Digest, Entry>>,
+    entries: Mutex<HashMap<Key, Entry>>,
     known: Mutex<HashSet<Digest>>,
     records: Mutex<Vec<CompileRecord>>,
 }
@@ -115,10 +127,10 @@ impl KernelStore {
         ctx: &Compiling<'_>,
         identity: &KernelIdentity,
         schedule: &Schedule,
-        key: Digest,
+        key: Key,
     ) -> Result<Arc<CompiledKernel>, Failure> {
         let kernel = &identity.kernel;
-        let name = kernel.kernel().name();
+        let name = identity.name.as_str();
         let span = tracing::info_span!("runtime.compile", kernel = name, %schedule);
         let _entered = span.enter();
         let is_new = lock(&self.known).insert(identity.digest);

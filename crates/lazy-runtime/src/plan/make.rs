@@ -17,7 +17,7 @@ use super::{
 };
 use crate::compile::{CompiledKernel, LaunchNumbers};
 use crate::error::RuntimeError;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, binding_of};
 
 /// Makes the plan of a segment for these values of symbols. `earlier` are the plans of the segments before it, for
 /// the same values.
@@ -325,7 +325,7 @@ impl Maker<'_> {
             let specs = &compiled.artifact.packs;
             operands.push(match specs.iter().find(|spec| spec.buffer == position) {
                 Some(spec) => {
-                    let constant = self.constant_operand(buffer)?;
+                    let constant = self.constant_operand(buffer, launch, position, &symbols)?;
                     let store = self.runtime.constants();
                     let memory = store.packed(self.runtime.executor(), &constant, spec)?;
                     let bytes = memory.bytes();
@@ -347,8 +347,14 @@ impl Maker<'_> {
         })
     }
 
-    /// The constant that an operand is, or is a part of.
-    fn constant_operand(&self, id: BufferId) -> Result<kiln_ir::Constant, RuntimeError> {
+    /// The constant that an operand is, or is a part of, in the shape in which the kernel has it.
+    fn constant_operand(
+        &self,
+        id: BufferId,
+        launch: &KernelLaunch,
+        position: usize,
+        symbols: &[i64],
+    ) -> Result<kiln_ir::Constant, RuntimeError> {
         let buffers = &self.program.block(self.block).buffers;
         let buffer = &buffers[id];
         let (root, offset) = match buffer.place {
@@ -356,13 +362,24 @@ impl Maker<'_> {
             _ => (id, 0),
         };
         let Place::Constant(constant) = buffers[root].place else {
-            return Err(RuntimeError::malformed(format!(
-                "%{} is packed, and no constant",
-                buffer.name
-            )));
+            let problem = format!("%{} is packed, and no constant", buffer.name);
+            return Err(RuntimeError::malformed(problem));
         };
+        let kernel = self.program.kernel(launch.kernel);
+        let binding = binding_of(kernel, symbols);
+        let dims = kernel.kernel().dims();
+        let of_kernel = kernel.kernel().buffers().values().nth(position);
+        let sizes = of_kernel.into_iter().flat_map(|buffer| &buffer.shape);
+        let sizes = sizes.map(|&dim| {
+            dims.evaluate(dim, &binding)
+                .ok()
+                .and_then(|n| usize::try_from(n).ok())
+        });
+        let shape: Option<SmallVec<[usize; 6]>> = sizes.collect();
+        let shape = shape.ok_or_else(|| {
+            RuntimeError::malformed(format!("%{} has no sizes in its kernel", buffer.name))
+        })?;
         let constant = self.program.constants()[constant].clone();
-        let shape = self.shape(id)?;
         if constant.tensor().shape() == shape.as_slice() && offset == 0 {
             return Ok(constant);
         }

@@ -38,7 +38,7 @@ struct PreparedBlock {
 impl Prepared {
     pub(crate) fn new(program: Program, launch_plans: NonZeroUsize) -> Self {
         let kernels = program.kernels().values().map(|kernel| PreparedKernel {
-            identity: KernelIdentity::of(&kernel.kernel),
+            identity: KernelIdentity::of(&kernel.kernel, &kernel.name),
             candidates: OnceLock::new(),
         });
         let kernels = kernels.collect();

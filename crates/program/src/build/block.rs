@@ -2,18 +2,18 @@
 
 use std::collections::HashMap;
 
-use cranelift_entity::PrimaryMap;
+use cranelift_entity::{EntityRef, PrimaryMap};
 use kiln_fusion::lower::{Region, lower};
 use kiln_ir::{Definition, Extremum, Op, OpId, RegionId, ValueId};
 use kiln_kernel::Builtin;
 use kiln_symbolic_shape::{DimId, Predicate};
 use smallvec::{SmallVec, smallvec};
 
-use super::Builder;
 use super::node::{KernelNode, Node, NodeKind};
+use super::{Builder, layout};
 use crate::buffer::{Buffer, Place};
 use crate::error::ProgramError;
-use crate::ids::BufferId;
+use crate::ids::{BufferId, KernelId};
 use crate::program::{Block, Requirement, Segment};
 use crate::step::{Action, KernelLaunch, Step};
 
@@ -26,6 +26,8 @@ pub(super) struct BlockBuilder<'b, 'a> {
     pub(super) shapes: HashMap<BufferId, SmallVec<[DimId; 4]>>,
     of_value: HashMap<ValueId, BufferId>,
     segments: Vec<Segment>,
+    /// The kernels of the steps so far, which name them by position.
+    kernels: Vec<KernelNode>,
     pub(super) current: Segment,
 }
 
@@ -38,6 +40,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             shapes: HashMap::new(),
             of_value: HashMap::new(),
             segments: Vec::new(),
+            kernels: Vec::new(),
             current: Segment::default(),
         }
     }
@@ -64,7 +67,10 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             segments: self.segments,
             results,
         };
-        super::layout::concat_in_place(self.program, &mut block, &mut self.shapes);
+        let nodes = &self.kernels;
+        layout::assign_layouts(self.program, &mut block, nodes, &self.shapes);
+        layout::concat_in_place(self.program, &mut block, nodes, &self.shapes);
+        super::kernels::finish_kernels(self.program, &mut block, nodes)?;
         super::memory::assign_places(self.program, &mut block, &self.shapes);
         super::sizes::collect_sizes(self.program, &mut block);
         Ok(block)
@@ -244,8 +250,9 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             };
             self.push(&format!("{}_copy", node.name), &node.ops, action);
         }
-        let id = self.program.kernel(&kernel.kernel);
-        let symbols = self.program.sizes.intern_all(&kernel.symbols).to_vec();
+        let id = KernelId::new(self.kernels.len());
+        self.kernels.push(kernel.clone());
+        let symbols = Vec::new();
         let values = kernel.operands.iter().copied().collect();
         let launch = KernelLaunch {
             kernel: id,

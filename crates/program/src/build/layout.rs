@@ -1,14 +1,23 @@
-//! Layouts: which buffers lie otherwise than row-major, each on its own.
+//! Layouts: which buffers lie otherwise than row-major. Decided after fusion, before memory is planned.
+//!
+//! A layout here is strides of a buffer in the arena that kernels alone read and write: what the host or a builtin
+//! touches, and what outlives the run, stays row-major.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use kiln_kernel::VerifiedKernel;
-use kiln_symbolic_shape::DimId;
+use cranelift_entity::EntityRef;
+use kiln_ir::Op;
+use kiln_kernel::{Role, VerifiedKernel};
+use kiln_symbolic_shape::{DimError, DimId};
 use smallvec::SmallVec;
 
 use super::Builder;
+use super::node::KernelNode;
+use crate::buffer::Place;
 use crate::ids::BufferId;
 use crate::program::Block;
+use crate::sizes::SizeList;
+use crate::step::{Action, KernelLaunch};
 
 /// Who knows how kernels would rather have their buffers: a backend's schedules.
 pub trait LayoutPreferences {
@@ -26,10 +35,205 @@ impl LayoutPreferences for RowMajor {
     }
 }
 
-/// Has the operands of a concatenation computed where they will lie.
-pub(super) fn concat_in_place(
-    _program: &mut Builder<'_>,
-    _block: &mut Block,
-    _shapes: &mut HashMap<BufferId, SmallVec<[DimId; 4]>>,
+/// The sizes of buffers, as expressions.
+pub(super) type Shapes = HashMap<BufferId, SmallVec<[DimId; 4]>>;
+
+/// Buffers of the arena that one kernel step writes, each element once, and kernel steps alone read.
+fn free_buffers(block: &Block, nodes: &[KernelNode]) -> HashSet<BufferId> {
+    let mut writers: HashMap<BufferId, usize> = HashMap::new();
+    let mut bound: HashSet<BufferId> = block.results.iter().copied().collect();
+    // Views of a buffer take it to be row-major.
+    for buffer in block.buffers.values() {
+        if let Place::View { of, .. } = buffer.place {
+            bound.insert(of);
+        }
+    }
+    for step in block.segments.iter().flat_map(|segment| &segment.steps) {
+        match &step.action {
+            Action::Kernel(launch) => {
+                for (&buffer, role) in launch.operands.iter().zip(roles(launch, nodes)) {
+                    match role {
+                        Role::Out => *writers.entry(buffer).or_default() += 1,
+                        Role::InOut => drop(bound.insert(buffer)),
+                        Role::In | Role::Const => {}
+                    }
+                }
+            }
+            other => {
+                bound.extend(other.reads(|_, _| false));
+                bound.extend(other.writes(|_, _| false));
+            }
+        }
+    }
+    let is_free = |&(buffer, count): &(BufferId, usize)| {
+        let data = &block.buffers[buffer];
+        count == 1 && !bound.contains(&buffer) && matches!(data.place, Place::Slot { .. })
+    };
+    writers
+        .into_iter()
+        .filter(is_free)
+        .map(|(buffer, _)| buffer)
+        .collect()
+}
+
+fn roles<'a>(
+    launch: &KernelLaunch,
+    nodes: &'a [KernelNode],
+) -> impl Iterator<Item = Role> + use<'a> {
+    let node = nodes.get(launch.kernel.index());
+    node.into_iter()
+        .flat_map(|node| node.kernel.kernel().buffers().values().map(|b| b.role))
+}
+
+/// Lays buffers out as the schedules of the kernels around them prefer, where none prefers otherwise.
+pub(super) fn assign_layouts(
+    program: &mut Builder<'_>,
+    block: &mut Block,
+    nodes: &[KernelNode],
+    shapes: &Shapes,
 ) {
+    let mut wishes: BTreeMap<BufferId, Option<Vec<usize>>> = BTreeMap::new();
+    for step in block.segments.iter().flat_map(|segment| &segment.steps) {
+        let Action::Kernel(launch) = &step.action else {
+            continue;
+        };
+        let Some(node) = nodes.get(launch.kernel.index()) else {
+            continue;
+        };
+        for (position, order) in program.layouts.layouts(&node.kernel) {
+            let Some(&buffer) = launch.operands.get(position) else {
+                continue;
+            };
+            let wish = wishes.entry(buffer).or_insert_with(|| Some(order.clone()));
+            if wish.as_ref() != Some(&order) {
+                *wish = None;
+            }
+        }
+    }
+    wishes.retain(|_, wish| wish.is_some());
+    if wishes.is_empty() {
+        return;
+    }
+    let free = free_buffers(block, nodes);
+    for (buffer, order) in wishes {
+        let (Some(order), true) = (order, free.contains(&buffer)) else {
+            continue;
+        };
+        let Some(shape) = shapes.get(&buffer) else {
+            continue;
+        };
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        if !sorted.iter().copied().eq(0..shape.len()) || order.is_sorted() {
+            continue;
+        }
+        if let Ok(strides) = strides_in_order(program, shape, &order) {
+            block.buffers[buffer].strides = Some(strides);
+        }
+    }
+}
+
+/// The strides of an array whose axes lie in an order, outermost first.
+fn strides_in_order(
+    program: &mut Builder<'_>,
+    shape: &[DimId],
+    order: &[usize],
+) -> Result<SizeList, DimError> {
+    let dims = program.graph.dims_mut();
+    let mut step = dims.constant(1);
+    let mut strides: SmallVec<[DimId; 4]> = SmallVec::from_elem(step, shape.len());
+    for &axis in order.iter().rev() {
+        let (Some(stride), Some(&size)) = (strides.get_mut(axis), shape.get(axis)) else {
+            continue;
+        };
+        *stride = step;
+        step = dims.mul(step, size)?;
+    }
+    Ok(program.sizes.intern_all(&strides))
+}
+
+/// Has the operands of a concatenation computed where they will lie: the step that joins them goes.
+pub(super) fn concat_in_place(
+    program: &mut Builder<'_>,
+    block: &mut Block,
+    nodes: &[KernelNode],
+    shapes: &Shapes,
+) {
+    if !program.options.concat_in_place {
+        return;
+    }
+    for segment in 0..block.segments.len() {
+        let mut position = 0;
+        while position < block.segments[segment].steps.len() {
+            let free = || free_buffers(block, nodes);
+            if let Some(parts) = parts_of(program, block, nodes, shapes, segment, position, free) {
+                for (buffer, place, strides) in parts {
+                    block.buffers[buffer].place = place;
+                    block.buffers[buffer].strides = strides;
+                }
+                block.segments[segment].steps.remove(position);
+            } else {
+                position += 1;
+            }
+        }
+    }
+}
+
+/// Where each operand of a step that only concatenates would lie in the result, if all of them can.
+fn parts_of(
+    program: &mut Builder<'_>,
+    block: &Block,
+    nodes: &[KernelNode],
+    shapes: &Shapes,
+    segment: usize,
+    position: usize,
+    free: impl FnOnce() -> HashSet<BufferId>,
+) -> Option<Vec<(BufferId, Place, Option<SizeList>)>> {
+    let step = block.segments[segment].steps.get(position)?;
+    let (Action::Kernel(launch), &[op]) = (&step.action, step.ops.as_slice()) else {
+        return None;
+    };
+    let op = program.graph.op(op);
+    let Op::Concat { axis } = op.op else {
+        return None;
+    };
+    let operands = op.operands.clone();
+    let whole = roles(launch, nodes).position(|role| role == Role::Out)?;
+    let whole = *launch.operands.get(whole)?;
+    // Each operand once, each computed in this segment.
+    let parts: Vec<BufferId> = operands
+        .iter()
+        .map(|value| {
+            let position = launch.values.iter().position(|known| known == value)?;
+            launch.operands.get(position).copied()
+        })
+        .collect::<Option<_>>()?;
+    let distinct: HashSet<BufferId> = parts.iter().copied().collect();
+    let in_segment = |buffer: &BufferId| {
+        let buffer = &block.buffers[*buffer];
+        matches!(buffer.place, Place::Slot { segment: at, .. } if at == segment)
+            && buffer.strides.is_none()
+    };
+    if distinct.len() != parts.len() || !in_segment(&whole) || !parts.iter().all(in_segment) {
+        return None;
+    }
+    let free = free();
+    if !parts.iter().all(|part| free.contains(part)) {
+        return None;
+    }
+    let order: Vec<usize> = (0..shapes.get(&whole)?.len()).collect();
+    let strides = strides_in_order(program, shapes.get(&whole)?, &order).ok()?;
+    let along = program.sizes.dim(*strides.get(axis)?);
+    let mut start = program.graph.dims_mut().constant(0);
+    let mut placed = Vec::with_capacity(parts.len());
+    for part in parts {
+        let dims = program.graph.dims_mut();
+        let offset = dims.mul(start, along).ok()?;
+        start = dims.add(start, *shapes.get(&part)?.get(axis)?).ok()?;
+        let offset = program.sizes.intern(offset);
+        // Along the outermost axis parts lie in one piece.
+        let strides = (axis > 0).then(|| strides.clone());
+        placed.push((part, Place::View { of: whole, offset }, strides));
+    }
+    Some(placed)
 }

@@ -13,6 +13,7 @@ use super::{Builder, elements};
 use crate::buffer::{Place, Slot};
 use crate::ids::BufferId;
 use crate::program::Block;
+use crate::step::Action;
 
 /// How many free slots are compared with a buffer.
 const CANDIDATES: usize = 12;
@@ -20,7 +21,7 @@ const CANDIDATES: usize = 12;
 /// Steps that a comparison of two sizes may take.
 const FUEL: u64 = 400;
 
-/// Gives every buffer of the arena a slot, and the roots of results memory of their own.
+/// Gives every buffer of the arena a slot, and memory of its own to what outlives the arena's use of it.
 pub(super) fn assign_places(
     program: &mut Builder<'_>,
     block: &mut Block,
@@ -30,8 +31,14 @@ pub(super) fn assign_places(
         Place::View { of, .. } => of,
         _ => buffer,
     };
-    for index in 0..block.results.len() {
-        let buffer = root(block.results[index], block);
+    // What a control step is given it may hand on as a result, so that its memory must not be used again.
+    let steps = block.segments.iter().flat_map(|segment| &segment.steps);
+    let control =
+        steps.filter(|step| matches!(step.action, Action::If { .. } | Action::Loop { .. }));
+    let handed_on = control.flat_map(|step| step.action.reads(|_, _| false));
+    let handed_on: Vec<BufferId> = handed_on.chain(block.results.iter().copied()).collect();
+    for buffer in handed_on {
+        let buffer = root(buffer, block);
         if let Place::Slot { segment, .. } = block.buffers[buffer].place {
             block.buffers[buffer].place = Place::Own;
             block.segments[segment].own.push(buffer);

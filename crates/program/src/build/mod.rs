@@ -3,6 +3,7 @@
 //! One block per region, outermost last; recursion is over nested regions, whose depth the graph's verifier bounds.
 
 mod block;
+mod kernels;
 mod layout;
 mod memory;
 mod node;
@@ -15,13 +16,13 @@ use std::collections::HashMap;
 use cranelift_entity::{EntityRef, PrimaryMap};
 use kiln_fusion::FusionPlan;
 use kiln_ir::{Constant, Digest, Graph, RegionId, ValueId};
-use kiln_kernel::VerifiedKernel;
 use kiln_symbolic_shape::{DimError, DimId};
 
 use crate::error::ProgramError;
 use crate::ids::{BlockId, ConstantId, KernelId};
 use crate::program::{Block, Program, ProgramKernel};
 use crate::sizes::Sizes;
+use kernels::KnownKernels;
 use node::NodeSource;
 
 pub use layout::{LayoutPreferences, RowMajor};
@@ -29,9 +30,6 @@ pub use layout::{LayoutPreferences, RowMajor};
 /// How to build a program.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// Whether parts of buffers and buffers with axes in another order are read and written where they lie; otherwise
-    /// they are copied.
-    pub strided_views: bool,
     /// Whether what is concatenated is computed where it will lie.
     pub concat_in_place: bool,
     /// Whether buffers share memory.
@@ -41,7 +39,6 @@ pub struct BuildOptions {
 impl Default for BuildOptions {
     fn default() -> Self {
         Self {
-            strided_views: true,
             concat_in_place: true,
             share_memory: true,
         }
@@ -77,7 +74,7 @@ fn build_from(
         options,
         sizes: Sizes::default(),
         kernels: PrimaryMap::new(),
-        kernel_ids: HashMap::new(),
+        known: KnownKernels::default(),
         constants: PrimaryMap::new(),
         constant_ids: HashMap::new(),
         blocks: PrimaryMap::new(),
@@ -101,7 +98,7 @@ pub(crate) struct Builder<'a> {
     options: &'a BuildOptions,
     pub(crate) sizes: Sizes,
     kernels: PrimaryMap<KernelId, ProgramKernel>,
-    kernel_ids: HashMap<String, KernelId>,
+    known: KnownKernels,
     constants: PrimaryMap<ConstantId, Constant>,
     constant_ids: HashMap<Digest, ConstantId>,
     blocks: PrimaryMap<BlockId, Block>,
@@ -117,20 +114,6 @@ impl Builder<'_> {
         }
         let block = block::BlockBuilder::new(self, region).build()?;
         Ok(self.blocks.push(block))
-    }
-
-    /// The kernel, or the one of the program that is equal to it but for its name.
-    fn kernel(&mut self, kernel: &VerifiedKernel) -> KernelId {
-        let text = kiln_kernel::text::print(&kernel.kernel().clone().renamed("k"));
-        let kernels = &mut self.kernels;
-        let id = *self.kernel_ids.entry(text).or_insert_with(|| {
-            kernels.push(ProgramKernel {
-                kernel: kernel.clone(),
-                uses: 0,
-            })
-        });
-        self.kernels[id].uses += 1;
-        id
     }
 
     fn constant(&mut self, constant: &Constant) -> ConstantId {

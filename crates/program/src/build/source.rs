@@ -82,8 +82,7 @@ pub(super) fn take_kernel(
         kernel: lowered.kernel.name().to_owned(),
         problem,
     };
-    let kernel = kiln_kernel::verify(lowered.kernel.clone())
-        .map_err(|errors| invalid(errors.to_string()))?;
+    let kernel = super::kernels::verify(lowered.kernel.clone())?;
     let table = kernel.kernel().dims();
     let symbols: Vec<_> = table.symbols().collect();
     if symbols.len() != lowered.symbols.len() {

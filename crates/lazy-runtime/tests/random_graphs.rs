@@ -1,0 +1,85 @@
+//! Random graphs at odd sizes: the runtime and the interpreter agree, on outputs and on what cannot be computed.
+
+mod support;
+
+use arbitrary::Unstructured;
+use kiln_interpreter::{InterpretError, InterpretLimits, InterpretOptions, interpret};
+use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
+use kiln_testkit::oracle::{Tolerance, compare_all};
+use kiln_testkit::random::seeded_bytes;
+use support::{compiled, runtime};
+
+/// How many graphs: `KILN_RANDOM_GRAPHS` sets another number.
+fn n_graphs() -> u64 {
+    std::env::var("KILN_RANDOM_GRAPHS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(60)
+}
+
+fn first_graph() -> u64 {
+    std::env::var("KILN_RANDOM_FIRST")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
+}
+
+#[test]
+fn random_graphs_give_what_the_interpreter_gives() {
+    let limits = InterpretLimits {
+        live_bytes: 1 << 20,
+        iterations: 50,
+    };
+    let options = InterpretOptions {
+        limits,
+        ..InterpretOptions::default()
+    };
+    let (mut calls, mut agreed) = (0, 0);
+    for seed in first_graph()..first_graph() + n_graphs() {
+        let bytes = seeded_bytes(seed, 4096);
+        let mut choices = Unstructured::new(&bytes);
+        let smooth = GraphOptions {
+            max_ops: 10,
+            smooth: true,
+        };
+        let graph = random_graph(&mut choices, &smooth).expect("bytes enough");
+        let runtime = runtime();
+        let program = compiled(&runtime, &graph, seed % 3 != 0);
+        for _ in 0..3 {
+            let Some(shapes) = input_shapes(&mut choices, &graph).expect("bytes enough") else {
+                break;
+            };
+            if shapes.iter().flatten().any(|&size| size > 40) {
+                continue;
+            }
+            let Ok(inputs) = input_tensors(&mut choices, &graph, &shapes, Flavor::Small) else {
+                break;
+            };
+            let text = || {
+                format!(
+                    "seed {seed}, shapes {shapes:?}\n{}\n{}",
+                    kiln_ir::text::print(&graph),
+                    program.program()
+                )
+            };
+            calls += 1;
+            match (interpret(&graph, &inputs, &options), program.run(&inputs)) {
+                (Ok(expected), Ok(found)) => {
+                    agreed += 1;
+                    let tolerance = Tolerance::OfLargest(1e-4);
+                    if let Err(mismatch) = compare_all(&expected, &found, tolerance) {
+                        panic!("{mismatch}\n{}", text());
+                    }
+                }
+                (Ok(_), Err(error)) => panic!("{} {error}\n{}", error.code(), text()),
+                (Err(InterpretError::LiveBytes { .. } | InterpretError::Iterations { .. }), _) => {}
+                // An op whose results nobody reads may be left out.
+                (Err(_), _) => {}
+            }
+        }
+    }
+    assert!(
+        agreed * 3 > calls,
+        "of {calls} calls only {agreed} have outputs"
+    );
+}
