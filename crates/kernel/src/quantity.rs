@@ -259,6 +259,7 @@ impl std::ops::Mul for Quantity {
 
     fn mul(self, other: Self) -> Self {
         match (self.as_constant(), other.as_constant()) {
+            (Some(0), _) | (_, Some(0)) => Self::constant(0),
             (Some(1), _) => other,
             (_, Some(1)) => self,
             _ => self.join(other, Step::Mul),
