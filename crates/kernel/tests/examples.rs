@@ -223,8 +223,8 @@ fn ragged_attention() {
                     as_f64(&buffers[3]),
                 );
                 let mut y = vec![0.0; b * s * d];
-                for batch in 0..b {
-                    let length = (n[batch].max(0.0) as usize).min(s);
+                for (batch, length) in n.iter().enumerate() {
+                    let length = (length.max(0.0) as usize).min(s);
                     for i in 0..s {
                         let at = |row: usize| (batch * s + row) * d;
                         let score = |j: usize| {
