@@ -139,10 +139,11 @@ impl<'a> FusionKernelGenerator<'a> {
                 *operand = value;
             }
         }
-        if let Some((_, value)) = &mut lowered.initialise {
-            if let Some(&origin) = part.origin.get(value) {
-                *value = origin;
-            }
+        let initialised = lowered.initialise.as_mut();
+        if let Some((value, &origin)) =
+            initialised.and_then(|(_, value)| part.origin.get(value).map(|origin| (value, origin)))
+        {
+            *value = origin;
         }
         Ok(lowered)
     }

@@ -22,8 +22,10 @@ fn optimized(model: &str) -> Option<Graph> {
     };
     let model = Model::load(folder.join(model).join("model.onnx")).unwrap();
     let graph = import(&model, &ImportOptions::new()).unwrap();
-    let mut options = PassOptions::default();
-    options.verify = false;
+    let mut options = PassOptions {
+        verify: false,
+        ..PassOptions::default()
+    };
     Some(optimize(graph, &mut options).unwrap().0)
 }
 

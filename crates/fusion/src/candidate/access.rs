@@ -218,10 +218,9 @@ impl<'w, 'a> Reader<'w, 'a> {
 
     fn lookup(&mut self) -> Result<(), Refusal> {
         let (op, table) = (self.op, self.operand(0));
-        if !matches!(self.data.op, Op::Resize(_)) {
-            if let Some(value) = table.filter(|&value| self.walk.computes(value)) {
-                return Err(Refusal::Lookup { op, value });
-            }
+        let computed = table.filter(|&value| self.walk.computes(value));
+        if let (Some(value), false) = (computed, matches!(self.data.op, Op::Resize(_))) {
+            return Err(Refusal::Lookup { op, value });
         }
         let all = axes_of(&self.indices);
         match &self.data.op {

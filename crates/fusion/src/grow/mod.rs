@@ -143,10 +143,9 @@ impl Growth<'_> {
                 // A fact that is false at likely sizes is no candidate for a plan of its own.
                 let likely =
                     |fact: PlanFact| self.sizes.likely(fact.left) == self.sizes.likely(fact.right);
-                if refusal.fact().is_some_and(likely) {
-                    if let Some(pair) = self.boundary(members) {
-                        self.near.entry(pair).or_insert(refusal);
-                    }
+                let pair = self.boundary(members);
+                if let Some(pair) = pair.filter(|_| refusal.fact().is_some_and(likely)) {
+                    self.near.entry(pair).or_insert(refusal);
                 }
                 self.refused.insert(members.clone());
                 false

@@ -189,10 +189,9 @@ impl Builder<'_> {
     fn failures(&mut self, drafts: &[Draft]) -> Vec<(BTreeSet<OpId>, Refusal)> {
         let mut failed = Vec::new();
         for draft in drafts.iter().filter(|draft| draft.kind == NodeKind::Kernel) {
-            if let Err(refusal) = self.lower(draft) {
-                if draft.ops.len() > 1 {
-                    failed.push((draft.ops.clone(), refusal));
-                }
+            let refused = self.lower(draft).err();
+            if let Some(refusal) = refused.filter(|_| draft.ops.len() > 1) {
+                failed.push((draft.ops.clone(), refusal));
             }
         }
         failed

@@ -24,7 +24,7 @@ fn nodes_are_made_extended_and_validated() {
     assert_eq!(node.class, Some(Class::Contraction));
     let next = FusionNode::of_ops(&graph, &[add], &options).unwrap();
     let between = graph.tensor_ty(node.outputs[0]).unwrap().clone();
-    node.can_fuse_with(&graph, &next, &[between.clone()], &options)
+    node.can_fuse_with(&graph, &next, std::slice::from_ref(&between), &options)
         .unwrap();
     // A shape that is not the graph's.
     let mut other = between;
