@@ -118,7 +118,7 @@ impl Lowering<'_> {
             let operation = StageOperation::Reduce {
                 reduction,
                 axes: Axes::from_slice(&[made]),
-                accumulator: DType::I64,
+                accumulator: dtype,
             };
             Ok((operation, this.b.cast(element, dtype)))
         })

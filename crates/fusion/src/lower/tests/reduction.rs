@@ -92,7 +92,7 @@ fn arg_reductions() {
     ] {
         check(
             &format!(
-                "graph @g(%x: i32[B, N]) -> i64[B] {{
+                "graph @g(%x: f32[B, N]) -> i64[B] {{
                     %0 = arg_reduce %x {{extremum = {extremum}, axis = 1{last}}}
                     return %0
                 }}"
