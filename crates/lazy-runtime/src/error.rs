@@ -164,6 +164,19 @@ impl RuntimeError {
         }
     }
 
+    /// A fault in a kernel that is part of no program.
+    pub(crate) fn kernel_fault(kernel: &str, cause: FaultCause, site: String) -> Self {
+        Self::Fault {
+            at: OpSite {
+                op: "kernel",
+                origin: kernel.to_owned(),
+            },
+            problem: problem_of(cause),
+            cause,
+            site,
+        }
+    }
+
     pub(crate) fn malformed(problem: impl Into<String>) -> Self {
         Self::Malformed {
             problem: problem.into(),
@@ -181,5 +194,13 @@ impl RuntimeError {
     pub(crate) fn tensor(context: impl Into<String>) -> impl FnOnce(TensorError) -> Self {
         let context = context.into();
         move |error| Self::Tensor { context, error }
+    }
+}
+
+/// What happened, in words.
+pub(crate) fn problem_of(cause: FaultCause) -> &'static str {
+    match cause {
+        FaultCause::DivisionByZero => "an integer is divided by zero",
+        _ => "an index is out of range",
     }
 }

@@ -1,10 +1,27 @@
-//! Runs programs: launch plans, compiling on first use, the task pool.
+//! Runs programs: binds sizes, compiles kernels when they are first needed, launches them on a device.
+//!
+//! A [`Runtime`] has a compiler, a device and threads, each behind a trait of `kernel`; it names no backend. A
+//! [`CompiledProgram`] runs on it, from any number of threads at once. A call looks up the launch plan of its sizes (a
+//! hash of the inputs' dims) and walks it; what a plan needs is evaluated, chosen and compiled once, when sizes come
+//! for the first time. Where a fact that the program was planned under does not hold, the [`Planner`] makes another
+//! plan, counted. Nothing falls back silently: every step left to the interpreter, every schedule passed over has a
+//! counter in [`CompilationStats`] or a [`CompileRecord`].
+//!
+//! | you want to | use |
+//! |---|---|
+//! | run a program | [`CompiledProgram::run`] |
+//! | know what a step costs | [`CompiledProgram::run_profiled`] |
+//! | know what was compiled, and why | [`Runtime::compile_records`], [`Runtime::stats`] |
+//! | compile and run one kernel | [`LazyCompilationContext`], [`LazyCompilationManager`] |
+//! | threads for launches | [`SpinPool`] |
 
 #![forbid(unsafe_code)]
 
 mod clock;
 mod compile;
+mod context;
 mod error;
+mod manager;
 mod options;
 mod plan;
 mod planner;
@@ -16,7 +33,9 @@ mod runtime;
 
 pub use clock::{Clock, SystemClock};
 pub use compile::{CompilationStats, CompileReason, CompileRecord, CompiledKernel};
+pub use context::LazyCompilationContext;
 pub use error::RuntimeError;
+pub use manager::LazyCompilationManager;
 pub use options::RuntimeOptions;
 pub use planner::Planner;
 pub use pool::SpinPool;

@@ -14,7 +14,7 @@ use super::bind::site_of;
 use super::state::{Launched, RunState, States};
 use super::{Stop, Value, inputs};
 use crate::compile::Counters;
-use crate::error::RuntimeError;
+use crate::error::{RuntimeError, problem_of};
 use crate::plan::{
     BuiltinPlan, Frame, KernelPlan, Key, MemoryIndex, Prepared, Refusal, SegmentPlan, StepPlan,
     TensorPlace, key_of, make_plan,
@@ -303,10 +303,7 @@ impl Run<'_> {
         let graph = self.program.graph();
         let step =
             &self.program.block(launched.block).segments[launched.segment].steps[launched.step];
-        let problem = match fault.cause {
-            FaultCause::DivisionByZero => "an integer is divided by zero",
-            _ => "an index is out of range",
-        };
+        let problem = problem_of(fault.cause);
         let may_cause = |op: &&kiln_ir::OpId| {
             use kiln_ir::Op;
             match (&graph.op(**op).op, fault.cause) {

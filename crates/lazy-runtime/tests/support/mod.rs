@@ -2,7 +2,12 @@
 //!
 //! Buffers are bytes that are poisoned when they are allocated, so that what nobody wrote does not look right.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
 
 mod fake_compiler;
 mod fake_device;
