@@ -6,6 +6,7 @@
 //! | [`generate`] | random valid graphs of every core op, and inputs for them |
 //! | [`oracle`] | whether two results are the same, as far as they have to be |
 //! | [`laws`] | what holds for every graph: its text, types and hash |
+//! | [`kernels`] | random kernels, and compiled ones compared with what they mean |
 //! | [`mutate`] | graphs with a few things wrong |
 //! | [`large`] | long, wide and deep graphs, and a thread with little stack |
 //! | [`targets`] | what the fuzz targets do |
@@ -31,6 +32,7 @@
 
 pub mod book;
 pub mod generate;
+pub mod kernels;
 pub mod large;
 pub mod laws;
 pub mod mutate;

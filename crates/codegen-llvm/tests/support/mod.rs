@@ -1,149 +1,72 @@
-//! Runs a kernel natively on tensors: compile, load, launch.
+//! What tests of compiled kernels share: levels, kernels from text, and comparing at many sizes.
 
-use std::sync::Arc;
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
-use kiln_kernel::{
-    Artifact, CallerOnly, Fault, KernelCompiler as _, KernelExecutor as _, Launch, LaunchContext,
-    MemorySlice, PhaseLaunch, Role, Schedule, TaskPool, Unobserved, VerifiedKernel,
-};
+use kiln_kernel::{Target, VerifiedKernel};
 use kiln_native::NativeExecutor;
-use kiln_tensor::Tensor;
+use kiln_testkit::kernels::{
+    Checked, Elements, Variant, check_kernel, covering_sizes, kernel_tensors, variants,
+};
+use kiln_testkit::random::SplitMix64;
 
-/// The levels that this machine runs.
-pub fn levels() -> Vec<IsaLevel> {
-    IsaLevel::ALL
-        .into_iter()
-        .filter(|level| level.runs_here())
-        .collect()
+/// The targets of the levels that this machine runs.
+pub(crate) fn targets() -> Vec<Target> {
+    let here = IsaLevel::ALL.into_iter().filter(|level| level.runs_here());
+    here.map(LlvmCompiler::target).collect()
 }
 
 /// A kernel from its text.
-pub fn kernel(text: &str) -> VerifiedKernel {
+pub(crate) fn kernel(text: &str) -> VerifiedKernel {
     let kernel =
         kiln_kernel::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
     kiln_kernel::verify(kernel).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
-/// Compiles a kernel.
-pub fn compile(kernel: &VerifiedKernel, level: IsaLevel, schedule: &Schedule) -> Artifact {
-    LlvmCompiler::new()
-        .compile(
-            kernel,
-            &LlvmCompiler::target(level),
-            schedule,
-            &mut Unobserved,
-        )
-        .unwrap_or_else(|error| panic!("{error}"))
+/// A kernel with every schedule at every level.
+pub(crate) fn compiled(kernel: &VerifiedKernel) -> Vec<Variant> {
+    variants(&LlvmCompiler::new(), &NativeExecutor::new(), kernel, &targets())
+        .unwrap_or_else(|finding| panic!("{finding}"))
 }
 
-/// The sizes that tensors give a kernel's symbols.
-pub fn bind(kernel: &VerifiedKernel, tensors: &[Tensor]) -> Vec<i64> {
-    let mut values = vec![0; kernel.dims().symbols().count()];
-    for (buffer, tensor) in kernel.buffers().values().zip(tensors) {
-        for (&dim, &size) in buffer.shape.iter().zip(tensor.shape()) {
-            if let Some(symbol) = kernel.dims().as_symbol(dim) {
-                let position = kernel
-                    .dims()
-                    .symbols()
-                    .position(|other| other == symbol)
-                    .unwrap();
-                values[position] = size as i64;
-            }
+/// Compares a kernel with its meaning at sizes that cover the edges; how many calls agreed, and how many faulted.
+pub(crate) fn check_text(text: &str, elements: Elements, most_work: f64) -> (usize, usize) {
+    let kernel = kernel(text);
+    let variants = compiled(&kernel);
+    let sizes = covering_sizes(&kernel, most_work);
+    assert!(!sizes.is_empty(), "no sizes for\n{text}");
+    let mut tally = (0, 0);
+    for (seed, symbols) in (1..).zip(&sizes) {
+        match check_at(&kernel, &variants, symbols, elements, seed) {
+            Some(Checked::Agreed) => tally.0 += 1,
+            Some(Checked::Faulted) => tally.1 += 1,
+            None => {}
         }
     }
-    values
+    tally
 }
 
-/// Runs an artifact on tensors, one per buffer; gives what the written ones hold afterwards, and the fault.
-pub fn run(
+/// Compares compiled kernels with their meaning at some sizes.
+pub(crate) fn check_at(
     kernel: &VerifiedKernel,
-    artifact: &Artifact,
+    variants: &[Variant],
     symbols: &[i64],
-    tensors: &[Tensor],
-    pool: Arc<dyn TaskPool>,
-) -> (Vec<Tensor>, Option<Fault>) {
+    elements: Elements,
+    seed: u64,
+) -> Option<Checked> {
+    let mut random = SplitMix64::new(seed);
+    let tensors = kernel_tensors(&mut random, kernel, symbols, elements).unwrap()?;
     let executor = NativeExecutor::new();
-    let context = LaunchContext {
-        symbols,
-        threads: pool.threads(),
-        caches: executor.caches(),
-    };
-    let number = |quantity: &kiln_kernel::Quantity| quantity.evaluate(&context).unwrap();
-    let loaded = executor.load(artifact).unwrap();
-    let memories: Vec<_> = tensors
-        .iter()
-        .enumerate()
-        .map(|(position, tensor)| {
-            match artifact.packs.iter().find(|pack| pack.buffer == position) {
-                Some(pack) => executor.pack(tensor, pack).unwrap(),
-                None => executor.upload(&tensor.copied().unwrap()).unwrap(),
-            }
-        })
-        .collect();
-    // What is written needs memory of its own.
-    let memories: Vec<_> = memories
-        .into_iter()
-        .zip(kernel.buffers().values().zip(tensors))
-        .map(|(memory, (buffer, tensor))| {
-            if !buffer.role.is_written() {
-                return memory;
-            }
-            writable(&executor, buffer.role, tensor)
-        })
-        .collect();
-    let buffers: Vec<_> = memories
-        .iter()
-        .map(|memory| MemorySlice {
-            memory,
-            offset: 0,
-            bytes: memory.bytes(),
-        })
-        .collect();
-    let bytes: Vec<usize> = artifact
-        .buffers
-        .iter()
-        .map(|buffer| usize::try_from(number(&buffer.bytes)).unwrap())
-        .collect();
-    let arguments: Vec<i64> = artifact.arguments.iter().map(number).collect();
-    let phases: Vec<_> = artifact
-        .phases
-        .iter()
-        .map(|phase| PhaseLaunch {
-            tasks: u64::try_from(number(&phase.tasks)).unwrap(),
-            scratch: usize::try_from(number(&phase.scratch)).unwrap(),
-        })
-        .collect();
-    let mut execution = executor.begin(pool);
-    let launch = Launch {
-        buffers: &buffers,
-        bytes: &bytes,
-        arguments: &arguments,
-        phases: &phases,
-        shared_scratch: usize::try_from(number(&artifact.shared_scratch)).unwrap(),
-    };
-    execution.launch(&loaded, &launch).unwrap();
-    let fault = execution.finish().unwrap();
-    drop(execution);
-    let written = memories
-        .iter()
-        .zip(kernel.buffers().values().zip(tensors))
-        .filter(|(_, (buffer, _))| buffer.role.is_written())
-        .map(|(memory, (buffer, tensor))| {
-            executor
-                .download(memory, 0, buffer.dtype, tensor.shape())
-                .unwrap()
-        })
-        .collect();
-    (written, fault)
-}
-
-fn writable(executor: &NativeExecutor, role: Role, tensor: &Tensor) -> kiln_kernel::Memory {
-    let _ = role;
-    executor.upload(&tensor.copied().unwrap()).unwrap()
-}
-
-/// Runs every task on the calling thread.
-pub fn alone() -> Arc<dyn TaskPool> {
-    Arc::new(CallerOnly)
+    match check_kernel(&executor, kernel, variants, symbols, &tensors) {
+        Ok(checked) => Some(checked),
+        Err(finding) => {
+            let names = kernel.dims().symbols().map(|symbol| kernel.dims().symbol_name(symbol));
+            let named: Vec<String> = names
+                .zip(symbols)
+                .map(|(name, size)| format!("{name} = {size}"))
+                .collect();
+            let text = kiln_kernel::text::print(kernel);
+            panic!("{finding}\nat {} (seed {seed}) of\n{text}", named.join(", "))
+        }
+    }
 }

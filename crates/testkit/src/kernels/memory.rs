@@ -1,0 +1,118 @@
+//! Operands as bytes: laid out by a buffer's strides, between guard bytes.
+
+use kiln_kernel::{Buffer, Kernel};
+use kiln_tensor::{DType, Tensor, TensorError, row_major_strides};
+
+use super::sizes::binding;
+
+/// Bytes before and after an operand that nobody may write.
+const GUARD: usize = 128;
+/// What guards hold, and results before they are written: a NaN, an odd integer.
+const POISON: u8 = 0xff;
+/// What guards of operands of truth values hold: every byte of those is 0 or 1.
+const POISON_BOOL: u8 = 1;
+
+/// The bytes of one operand with its guards.
+#[derive(Clone, Debug)]
+pub(super) struct Image {
+    pub(super) bytes: Vec<u8>,
+    /// Where the operand begins.
+    pub(super) offset: usize,
+    /// How long it is.
+    pub(super) length: usize,
+    strides: Vec<i64>,
+    dtype: DType,
+    shape: Vec<usize>,
+}
+
+impl Image {
+    /// An operand as a buffer wants it. Results are poisoned.
+    pub(super) fn of(
+        kernel: &Kernel,
+        buffer: &Buffer,
+        symbols: &[i64],
+        tensor: &Tensor,
+    ) -> Result<Self, TensorError> {
+        let binding = binding(kernel, symbols);
+        let shape = tensor.shape().to_vec();
+        let strides: Vec<i64> = match &buffer.strides {
+            Some(strides) => strides
+                .iter()
+                .map(|&dim| kernel.dims().evaluate(dim, &binding).unwrap_or_default())
+                .collect(),
+            None => row_major_strides(&shape)
+                .iter()
+                .map(|&stride| stride as i64)
+                .collect(),
+        };
+        let size = tensor.dtype().size_in_bytes();
+        let elements = if tensor.is_empty() {
+            0
+        } else {
+            let along = shape.iter().zip(&strides);
+            1 + along.map(|(&size, &stride)| (size as i64 - 1) * stride).sum::<i64>() as usize
+        };
+        let length = elements * size;
+        // As badly aligned as it may be.
+        let offset = GUARD + size;
+        let poison = poison_of(tensor.dtype());
+        let mut image = Self {
+            bytes: vec![poison; offset + length + GUARD],
+            offset,
+            length,
+            strides,
+            dtype: tensor.dtype(),
+            shape,
+        };
+        if buffer.role.is_read() {
+            let tensor = tensor.contiguous()?;
+            let source = tensor.as_bytes()?.to_vec();
+            image.for_each(|at, position, bytes| {
+                bytes[at..at + size].copy_from_slice(&source[position * size..(position + 1) * size]);
+            });
+        }
+        Ok(image)
+    }
+
+    /// The logical tensor in these bytes, which come back from the device; and whether the bytes around it are as they
+    /// were, those between its elements too.
+    pub(super) fn read(&self, bytes: &[u8]) -> Result<(Tensor, bool), TensorError> {
+        let size = self.dtype.size_in_bytes();
+        let mut elements = vec![0; self.shape.iter().product::<usize>() * size];
+        let mut untouched = bytes.to_vec();
+        let mut image = self.clone();
+        let poison = poison_of(self.dtype);
+        let mut invalid = false;
+        image.for_each(|at, position, _| {
+            let element = &bytes[at..at + size];
+            // A truth value that is neither is no element of a tensor.
+            invalid |= self.dtype == DType::Bool && element[0] > 1;
+            elements[position * size..(position + 1) * size].copy_from_slice(element);
+            untouched[at..at + size].fill(poison);
+        });
+        if invalid {
+            return Ok((Tensor::from_bytes(DType::U8, &self.shape, &elements)?, true));
+        }
+        let intact = untouched.iter().all(|&byte| byte == poison);
+        Ok((Tensor::from_bytes(self.dtype, &self.shape, &elements)?, intact))
+    }
+
+    /// Calls back with the byte offset of each element and its row-major position.
+    fn for_each(&mut self, mut visit: impl FnMut(usize, usize, &mut [u8])) {
+        let size = self.dtype.size_in_bytes();
+        let count = self.shape.iter().product::<usize>();
+        for position in 0..count {
+            let mut rest = position;
+            let mut at = 0;
+            for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
+                at += (rest % size) as i64 * stride;
+                rest /= size;
+            }
+            visit(self.offset + at as usize * size, position, &mut self.bytes);
+        }
+    }
+}
+
+fn poison_of(dtype: DType) -> u8 {
+    if dtype == DType::Bool { POISON_BOOL } else { POISON }
+}

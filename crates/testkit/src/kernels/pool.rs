@@ -1,0 +1,31 @@
+//! A pool without threads that does what threads may do: tasks apart, out of order, on several workers.
+
+use kiln_kernel::{Job, TaskPool};
+use std::sync::Arc;
+
+/// Runs every task by itself, the last one first, as if on `threads` workers by turns.
+#[derive(Clone, Copy, Debug)]
+pub struct BackwardPool {
+    threads: usize,
+}
+
+impl BackwardPool {
+    /// A pool that says it has this many threads, at least 1.
+    pub fn new(threads: usize) -> Self {
+        Self {
+            threads: threads.max(1),
+        }
+    }
+}
+
+impl TaskPool for BackwardPool {
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
+    fn run(&self, job: &Arc<dyn Job>, tasks: u64) {
+        for task in (0..tasks).rev() {
+            job.run((task % self.threads as u64) as usize, task, task + 1);
+        }
+    }
+}
