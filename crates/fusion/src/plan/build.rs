@@ -20,7 +20,7 @@ use crate::error::FusionError;
 use crate::grow::{Blocked, GroupId, Grown, grow, is_view};
 use crate::lower::{LoweredKernel, Region, lower};
 use crate::name::name_of_ops;
-use crate::op_kind::{apart, unit_cost};
+use crate::op_kind::{OpKind, apart, unit_cost};
 use crate::options::FusionOptions;
 use crate::sizes::Sizes;
 
@@ -59,28 +59,14 @@ pub fn plan(graph: &Graph, options: &FusionOptions) -> Result<FusionPlan, Fusion
     Ok(builder.plan)
 }
 
-/// The kernel has to be well formed, and what its main op has a schedule for must not be lost.
-fn check(lowered: &LoweredKernel, planned: Option<Class>) -> Result<(), Refusal> {
-    let verified = verify(lowered.kernel.clone()).map_err(|errors| Refusal::Lowering {
-        reason: errors.to_string(),
-    })?;
-    let found = verified.classification().class;
-    match planned {
-        Some(expected @ (Class::Contraction | Class::Window | Class::Attention | Class::Scan))
-            if found != expected && !is_as_good(expected, found) =>
-        {
-            Err(Refusal::Class { expected, found })
-        }
-        _ => Ok(()),
+/// The class of a kernel, which has to be well formed.
+fn class_of(lowered: &LoweredKernel) -> Result<Class, Refusal> {
+    match verify(lowered.kernel.clone()) {
+        Ok(verified) => Ok(verified.classification().class),
+        Err(errors) => Err(Refusal::Lowering {
+            reason: errors.to_string(),
+        }),
     }
-}
-
-/// A convolution without windows is a contraction; a pool of one element is a map.
-fn is_as_good(expected: Class, found: Class) -> bool {
-    matches!(
-        (expected, found),
-        (Class::Window, Class::Contraction | Class::Map | Class::Row)
-    )
 }
 
 /// Some ops and what they give: what a kernel is made from.
@@ -90,7 +76,7 @@ struct Builder<'a> {
     graph: &'a Graph,
     sizes: &'a Sizes<'a>,
     options: &'a FusionOptions,
-    lowered: BTreeMap<Parts, Result<LoweredKernel, Refusal>>,
+    lowered: BTreeMap<Parts, Result<(LoweredKernel, Class), Refusal>>,
     plan: FusionPlan,
 }
 
@@ -198,7 +184,7 @@ impl Builder<'_> {
     }
 
     /// The kernel of a draft, made once.
-    fn lower(&mut self, draft: &Draft) -> Result<LoweredKernel, Refusal> {
+    fn lower(&mut self, draft: &Draft) -> Result<(LoweredKernel, Class), Refusal> {
         let ops: Vec<OpId> = draft.ops.iter().copied().collect();
         let key = (ops, draft.outputs.clone());
         if let Some(known) = self.lowered.get(&key) {
@@ -215,11 +201,41 @@ impl Builder<'_> {
                 reason: error.to_string(),
             })
             .and_then(|lowered| {
-                check(&lowered, draft.class)?;
-                Ok(lowered)
+                let found = class_of(&lowered)?;
+                self.check_class(draft, found)?;
+                Ok((lowered, found))
             });
         self.lowered.insert(key, lowered.clone());
         lowered
+    }
+
+    /// What the main op has a schedule for must not be lost by joining others to it. Alone it is what it is:
+    /// a product over a single element is a map.
+    fn check_class(&self, draft: &Draft, found: Class) -> Result<(), Refusal> {
+        let Some(expected) = draft.class.filter(|&class| class != found) else {
+            return Ok(());
+        };
+        if (expected, found) == (Class::Window, Class::Contraction) {
+            // A convolution of single elements.
+            return Ok(());
+        }
+        let heavy = |op: &&OpId| OpKind::of(&self.graph.op(**op).op).is_heavy();
+        let Some(&op) = draft.ops.iter().find(heavy).filter(|_| draft.ops.len() > 1) else {
+            return Ok(());
+        };
+        let outputs = self.graph.op(op).results.to_vec();
+        let region = Region {
+            ops: &[op],
+            outputs: &outputs,
+            facts: &draft.facts,
+            name: &draft.name,
+        };
+        let alone = lower(self.graph, &region).ok();
+        let alone = alone.and_then(|lowered| class_of(&lowered).ok());
+        if alone == Some(found) && expected != Class::Attention {
+            return Ok(());
+        }
+        Err(Refusal::Class { expected, found })
     }
 
     fn add_near_misses(&mut self, grown: &Grown<'_>) {
@@ -253,7 +269,7 @@ impl Builder<'_> {
         &mut self,
         region: RegionId,
         draft: Draft,
-        lowered: Option<Result<LoweredKernel, Refusal>>,
+        lowered: Option<Result<(LoweredKernel, Class), Refusal>>,
     ) -> FusionNodeId {
         let id = self.plan.nodes.next_key();
         let mut node = FusionNode {
@@ -272,7 +288,10 @@ impl Builder<'_> {
             notes: draft.notes,
         };
         match lowered {
-            Some(Ok(kernel)) => node.kernel = Some(kernel),
+            Some(Ok((kernel, class))) => {
+                node.kernel = Some(kernel);
+                node.class = Some(class);
+            }
             Some(Err(refusal)) => {
                 node.kind = NodeKind::Interpret;
                 node.class = None;
