@@ -18,6 +18,7 @@ use kiln_shape_inference::{InferError, InferErrors};
 use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
 use kiln_symbolic_shape::{DimError, EvaluateError};
 use kiln_tensor::TensorError;
+use kiln_trace::TraceError;
 use std::fmt;
 
 /// Why something could not be done.
@@ -139,6 +140,9 @@ pub(crate) enum Failure {
         what: &'static str,
         next: &'static str,
     },
+    /// E0984: a recorded function that gives another number of results than before.
+    #[error("function {name} gave {found} results, another number than it was recorded with")]
+    Results { name: String, found: usize },
 
     /// E01xx, E02xx, E03xx: text that is no graph.
     #[error("{rendered}")]
@@ -167,6 +171,9 @@ pub(crate) enum Failure {
     /// A pass failed.
     #[error(transparent)]
     Pass(#[from] PassError),
+    /// E088x: a function could not be recorded.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// E04xx: ops could not be sorted into kernels.
     #[error(transparent)]
     Fusion(#[from] FusionError),
@@ -210,6 +217,7 @@ impl Failure {
             Self::Threads { .. } => "E0981",
             Self::UnknownValue { .. } => "E0982",
             Self::NotCompiled { .. } => "E0983",
+            Self::Results { .. } => "E0984",
             Self::Text { code, .. } => code,
             Self::Verify(errors) => errors.code(),
             Self::Infer(error) => error.code(),
@@ -218,6 +226,7 @@ impl Failure {
             Self::Evaluate(error) => error.code(),
             Self::Tensor(error) => error.code(),
             Self::Pass(error) => error.code(),
+            Self::Trace(error) => error.code(),
             Self::Fusion(error) => error.code(),
             Self::Program(error) => error.code(),
             Self::Compile(error) => error.code,
@@ -271,6 +280,7 @@ from! {
     EvaluateError => Evaluate,
     TensorError => Tensor,
     PassError => Pass,
+    TraceError => Trace,
     FusionError => Fusion,
     ProgramError => Program,
     CompileError => Compile,

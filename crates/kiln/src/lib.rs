@@ -26,6 +26,7 @@
 //! | you want to | use |
 //! |---|---|
 //! | load an ONNX model or a graph's text | [`Model::load`] |
+//! | compile a function of your own | [`jit`] with [`Var`]s |
 //! | say more about its dimensions | [`Options::dim`] with a [`Dim`] |
 //! | build a graph in Rust | `GraphBuilder` of [`shape_inference`], then [`Model::from_graph`] |
 //! | see what became of it | [`Model::stage`], [`ir::text`], [`ir::draw`] |
@@ -56,6 +57,7 @@ mod compiled;
 mod description;
 mod dim;
 mod error;
+mod jit;
 mod limits;
 mod model;
 mod notice;
@@ -67,6 +69,7 @@ pub use backend::Backend;
 pub use description::ValueDescription;
 pub use dim::Dim;
 pub use error::{Error, ErrorKind};
+pub use jit::{Jit, jit};
 pub use limits::Limits;
 pub use model::Model;
 pub use notice::Notice;
@@ -78,6 +81,7 @@ pub use kiln_lazy_runtime::{CompilationStats, CompileRecord, StepProfile};
 pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
+pub use kiln_trace::{ArgumentType, Size, Var};
 
 #[cfg(feature = "llvm")]
 pub use kiln_codegen_llvm as codegen_llvm;

@@ -1,3 +1,47 @@
-//! Recording a user's calls into a graph.
+//! Recording a user's function into a graph.
+//!
+//! A function of [`Var`]s is called once with variables that stand for tensors; every operator it
+//! applies becomes an op of a graph, with sizes that stay symbols. So one recording per dtypes and
+//! ranks of the arguments serves tensors of any size.
+//!
+//! | you want to | use |
+//! |---|---|
+//! | record a function | [`trace`] |
+//! | record it once per signature | [`Traced`] |
+//! | compute with variables | the operators and methods of [`Var`] |
+//! | compute with their sizes | [`Var::size`], [`Size`] |
+//!
+//! Nothing runs here and no backend is known: the facade's `jit` runs what is recorded.
+//!
+//! ```
+//! use kiln_tensor::DType;
+//! use kiln_trace::{ArgumentType, Var, trace};
+//!
+//! let graph = trace(
+//!     "layer",
+//!     &|x: Var, w: Var, b: Var| (x.matmul(w) + b).relu(),
+//!     &[ArgumentType::new(DType::F32, 2), ArgumentType::new(DType::F32, 2), ArgumentType::new(DType::F32, 1)],
+//! )?;
+//! assert_eq!(graph.ops().count(), 3);
+//! # Ok::<(), kiln_trace::TraceError>(())
+//! ```
 
 #![forbid(unsafe_code)]
+
+mod error;
+mod function;
+mod recorder;
+mod results;
+mod size;
+mod traced;
+mod var;
+
+pub use error::TraceError;
+pub use function::{Arguments, TraceFunction};
+pub use results::Results;
+pub use size::Size;
+pub use traced::{ArgumentType, Signature, Traced, trace};
+pub use var::{Axes, Operand, Var};
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use kiln_program::ProgramError;
 use kiln_shape_inference::{InferError, InferErrorKind};
 use kiln_symbolic_shape::DimError;
 use kiln_tensor::TensorError;
+use kiln_trace::TraceError;
 use std::fmt;
 
 /// What kind of trouble an [`Error`](crate::Error) is.
@@ -65,6 +66,12 @@ impl Failure {
             Self::Tensor(error) => of_tensor(error),
             // The graph was verified before it came to the passes.
             Self::Pass(_) => ErrorKind::Internal,
+            Self::Trace(error) => match error {
+                TraceError::Op { source, .. } => of_infer(source),
+                TraceError::Size { source, .. } => of_dim(source),
+                TraceError::Rank { .. } => ErrorKind::Limit,
+                _ => ErrorKind::InvalidInput,
+            },
             // So was the plan: whatever else fails there is a defect.
             Self::Fusion(_) => ErrorKind::Internal,
             Self::Program(error) => of_program(error),
@@ -88,6 +95,7 @@ impl Failure {
             | Self::DimText { .. }
             | Self::UnknownRank { .. }
             | Self::UnknownValue { .. }
+            | Self::Results { .. }
             | Self::Text { .. }
             | Self::Verify(_)
             | Self::Evaluate(_) => ErrorKind::InvalidInput,

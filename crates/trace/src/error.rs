@@ -1,0 +1,91 @@
+//! What can go wrong while a function is recorded.
+//!
+//! Operators return no `Result`: the first mistake is kept, with the line that made it, and ends the
+//! recording when the function returns.
+
+use kiln_shape_inference::InferError;
+use kiln_symbolic_shape::DimError;
+use std::fmt;
+use std::panic::Location;
+
+/// An error of this crate. Each variant names its code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// Operands that do not fit an op; has the code of the cause.
+    #[error("{at}: {source}")]
+    Op {
+        /// Where the op is applied.
+        at: CallSite,
+        /// Why it cannot be.
+        source: InferError,
+    },
+    /// Sizes that cannot be computed with; has the code of the cause.
+    #[error("{at}: {source}")]
+    Size {
+        /// Where.
+        at: CallSite,
+        /// Why not.
+        source: DimError,
+    },
+    /// E0883: a variable of another recording.
+    #[error(
+        "{at}: expected variables of one recording, found one of another; variables live as long as the call of the function"
+    )]
+    Foreign {
+        /// Where it is used.
+        at: CallSite,
+    },
+    /// E0884: a function without results.
+    #[error("expected a function that gives at least one variable, found none")]
+    NoResult,
+    /// E0885: another number of arguments than the function takes.
+    #[error("expected {expected} arguments, found {found}")]
+    Arguments {
+        /// How many the function takes.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// E0886: a size that stands for "whatever is left" where nothing can be left.
+    #[error("{at}: expected a size, found `Size::INFER`, which only a reshape takes")]
+    Inferred {
+        /// Where.
+        at: CallSite,
+    },
+    /// E0887: an argument of a rank that no tensor has.
+    #[error("argument {index}: expected at most {limit} axes, found {given}")]
+    Rank {
+        /// Which argument.
+        index: usize,
+        /// Its rank.
+        given: usize,
+        /// The most axes an argument may have.
+        limit: usize,
+    },
+}
+
+impl TraceError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Op { source, .. } => source.code(),
+            Self::Size { source, .. } => source.code(),
+            Self::Foreign { .. } => "E0883",
+            Self::NoResult => "E0884",
+            Self::Arguments { .. } => "E0885",
+            Self::Inferred { .. } => "E0886",
+            Self::Rank { .. } => "E0887",
+        }
+    }
+}
+
+/// A line of the recorded function. Prints as `src/main.rs:3:17`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallSite(pub(crate) &'static Location<'static>);
+
+impl fmt::Display for CallSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

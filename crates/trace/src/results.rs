@@ -1,0 +1,77 @@
+//! What a recorded function gives: a variable, or several, and the tensors they become.
+
+use crate::var::Var;
+use kiln_tensor::Tensor;
+
+/// What a recorded function gives.
+pub trait Results {
+    /// The same with a tensor for each variable.
+    type Tensors;
+
+    /// The variables in order.
+    fn into_variables(self) -> Vec<Var>;
+
+    /// Puts as many tensors in their places; none when the number is another.
+    fn from_tensors(tensors: Vec<Tensor>) -> Option<Self::Tensors>;
+}
+
+impl Results for Var {
+    type Tensors = Tensor;
+
+    fn into_variables(self) -> Vec<Var> {
+        vec![self]
+    }
+
+    fn from_tensors(tensors: Vec<Tensor>) -> Option<Tensor> {
+        let [tensor] = <[Tensor; 1]>::try_from(tensors).ok()?;
+        Some(tensor)
+    }
+}
+
+impl Results for Vec<Var> {
+    type Tensors = Vec<Tensor>;
+
+    fn into_variables(self) -> Vec<Var> {
+        self
+    }
+
+    fn from_tensors(tensors: Vec<Tensor>) -> Option<Vec<Tensor>> {
+        Some(tensors)
+    }
+}
+
+impl<const N: usize> Results for [Var; N] {
+    type Tensors = [Tensor; N];
+
+    fn into_variables(self) -> Vec<Var> {
+        self.into()
+    }
+
+    fn from_tensors(tensors: Vec<Tensor>) -> Option<[Tensor; N]> {
+        tensors.try_into().ok()
+    }
+}
+
+macro_rules! tuple {
+    ($($result:ident: $var:ty => $tensor:ty),+) => {
+        impl Results for ($($var,)+) {
+            type Tensors = ($($tensor,)+);
+
+            fn into_variables(self) -> Vec<Var> {
+                let ($($result,)+) = self;
+                vec![$($result),+]
+            }
+
+            fn from_tensors(tensors: Vec<Tensor>) -> Option<Self::Tensors> {
+                let mut tensors = tensors.into_iter();
+                let results = ($({ let $result: $tensor = tensors.next()?; $result },)+);
+                tensors.next().is_none().then_some(results)
+            }
+        }
+    };
+}
+
+tuple!(a: Var => Tensor);
+tuple!(a: Var => Tensor, b: Var => Tensor);
+tuple!(a: Var => Tensor, b: Var => Tensor, c: Var => Tensor);
+tuple!(a: Var => Tensor, b: Var => Tensor, c: Var => Tensor, d: Var => Tensor);

@@ -1,0 +1,156 @@
+//! Sizes of variables: known, or symbols to be computed with.
+
+use crate::error::{CallSite, TraceError};
+use crate::recorder::Recorder;
+use kiln_symbolic_shape::{DimError, DimId, DimTable};
+use std::ops::{Add, Div, Mul, Sub};
+use std::panic::Location;
+
+/// A size: a number, or an expression of the sizes of arguments, for reshapes, slices and
+/// broadcasts.
+///
+/// ```
+/// # use kiln_tensor::DType;
+/// # use kiln_trace::{ArgumentType, Size, Var, trace};
+/// let halves = |x: Var| {
+///     let half = x.size(0) / 2;
+///     x.slice(0, 0, half.clone()) + x.slice(0, half.clone(), half * 2)
+/// };
+/// let graph = trace("halves", &halves, &[ArgumentType::new(DType::F32, 1)])?;
+/// assert_eq!(graph.ops().count(), 3);
+/// # Ok::<(), kiln_trace::TraceError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Size(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Known(i64),
+    Infer,
+    Symbolic(Recorder, DimId),
+    /// Of a recording that failed.
+    Nothing,
+}
+
+impl Size {
+    /// In a reshape, the size that follows from the number of elements.
+    pub const INFER: Size = Size(Kind::Infer);
+
+    pub(crate) fn symbolic(recorder: &Recorder, dim: Option<DimId>) -> Self {
+        Self(match dim {
+            Some(dim) => Kind::Symbolic(recorder.clone(), dim),
+            None => Kind::Nothing,
+        })
+    }
+
+    /// Its expression in a recording; none where it is to be inferred.
+    #[track_caller]
+    pub(crate) fn in_reshape(&self, recorder: &Recorder) -> Option<Option<DimId>> {
+        match self.0 {
+            Kind::Infer => Some(None),
+            _ => self.dim(recorder).map(Some),
+        }
+    }
+
+    /// Its expression in a recording.
+    #[track_caller]
+    pub(crate) fn dim(&self, recorder: &Recorder) -> Option<DimId> {
+        let at = CallSite(Location::caller());
+        match &self.0 {
+            Kind::Known(size) => recorder.compute(|dims| Ok(dims.constant(*size))),
+            Kind::Symbolic(of, dim) if of.is(recorder) => Some(*dim),
+            Kind::Symbolic(..) => {
+                recorder.fail(TraceError::Foreign { at });
+                None
+            }
+            Kind::Infer => {
+                recorder.fail(TraceError::Inferred { at });
+                None
+            }
+            Kind::Nothing => None,
+        }
+    }
+
+    /// A size computed from two. Numbers alone belong to no recording, and stay numbers.
+    #[track_caller]
+    fn combine(
+        self,
+        other: Self,
+        known: impl FnOnce(i64, i64) -> Option<i64>,
+        symbolic: impl FnOnce(&mut DimTable, DimId, DimId) -> Result<DimId, DimError>,
+    ) -> Self {
+        let recorder = match (&self.0, &other.0) {
+            (&Kind::Known(left), &Kind::Known(right)) => {
+                // What does not fit stays wrong wherever it is used.
+                return Self(known(left, right).map_or(Kind::Known(-1), Kind::Known));
+            }
+            (Kind::Symbolic(recorder, _), _) | (_, Kind::Symbolic(recorder, _)) => recorder.clone(),
+            _ => return Self(Kind::Nothing),
+        };
+        let dim = match (self.dim(&recorder), other.dim(&recorder)) {
+            (Some(left), Some(right)) => recorder.compute(|dims| symbolic(dims, left, right)),
+            _ => None,
+        };
+        Self::symbolic(&recorder, dim)
+    }
+}
+
+impl From<i64> for Size {
+    fn from(size: i64) -> Self {
+        Self(Kind::Known(size))
+    }
+}
+
+impl From<i32> for Size {
+    fn from(size: i32) -> Self {
+        Self(Kind::Known(size.into()))
+    }
+}
+
+impl From<usize> for Size {
+    /// A size beyond `i64` is no size: using it is an error.
+    fn from(size: usize) -> Self {
+        Self(Kind::Known(i64::try_from(size).unwrap_or(-1)))
+    }
+}
+
+impl From<&Size> for Size {
+    fn from(size: &Size) -> Self {
+        size.clone()
+    }
+}
+
+macro_rules! arithmetic {
+    ($($(#[$doc:meta])* $operator:ident, $method:ident, $known:expr, $symbolic:expr;)*) => {$(
+        $(#[$doc])*
+        impl<S: Into<Size>> $operator<S> for Size {
+            type Output = Size;
+
+            #[track_caller]
+            fn $method(self, other: S) -> Size {
+                self.combine(other.into(), $known, $symbolic)
+            }
+        }
+
+        $(#[$doc])*
+        impl<S: Into<Size>> $operator<S> for &Size {
+            type Output = Size;
+
+            #[track_caller]
+            fn $method(self, other: S) -> Size {
+                self.clone().combine(other.into(), $known, $symbolic)
+            }
+        }
+    )*};
+}
+
+arithmetic! {
+    /// The sum.
+    Add, add, i64::checked_add, DimTable::add;
+    /// The difference.
+    Sub, sub, i64::checked_sub, DimTable::sub;
+    /// The product.
+    Mul, mul, i64::checked_mul, DimTable::mul;
+    /// The quotient, rounded down.
+    Div, div, i64::checked_div_euclid, DimTable::floor_div;
+}

@@ -1,0 +1,163 @@
+//! From a function to its graph, once per dtypes and ranks of the arguments.
+
+use crate::error::TraceError;
+use crate::function::{Arguments, TraceFunction};
+use crate::recorder::Recorder;
+use crate::results::Results;
+use crate::var::Var;
+use kiln_ir::Graph;
+use kiln_shape_inference::GraphBuilder;
+use kiln_tensor::{DType, Tensor};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// More axes than this are refused.
+const MOST_AXES: usize = 32;
+
+/// What a recording depends on of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ArgumentType {
+    /// The element type.
+    pub dtype: DType,
+    /// The number of axes.
+    pub rank: usize,
+}
+
+impl ArgumentType {
+    /// A type.
+    pub fn new(dtype: DType, rank: usize) -> Self {
+        Self { dtype, rank }
+    }
+
+    /// The type of a tensor.
+    pub fn of(tensor: &Tensor) -> Self {
+        Self::new(tensor.dtype(), tensor.rank())
+    }
+}
+
+impl fmt::Display for ArgumentType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let axes = vec!["_"; self.rank].join(", ");
+        write!(f, "{}[{axes}]", self.dtype)
+    }
+}
+
+/// The types of all arguments.
+pub type Signature = Vec<ArgumentType>;
+
+/// Records a function: its arguments are `x0`, `x1`, … with sizes `x0_0`, `x0_1`, …; its results
+/// `y0`, `y1`, …
+///
+/// # Errors
+/// The first op of the function that does not fit its operands, with the line it stands on.
+pub fn trace<A: Arguments, F: TraceFunction<A>>(
+    name: &str,
+    function: &F,
+    signature: &[ArgumentType],
+) -> Result<Graph, TraceError> {
+    let mut builder = GraphBuilder::new(name);
+    let mut inputs = Vec::with_capacity(signature.len());
+    for (index, argument) in signature.iter().enumerate() {
+        if argument.rank > MOST_AXES {
+            return Err(TraceError::Rank {
+                index,
+                given: argument.rank,
+                limit: MOST_AXES,
+            });
+        }
+        let axes = 0..argument.rank;
+        let dims: Vec<_> = axes
+            .map(|axis| {
+                let dims = builder.dims_mut();
+                let symbol = dims.fresh(&format!("x{index}_{axis}"));
+                dims.dim(symbol)
+            })
+            .collect();
+        inputs.push(builder.input(&format!("x{index}"), argument.dtype, &dims));
+    }
+    let recorder = Recorder::new(builder);
+    let variables = inputs
+        .into_iter()
+        .map(|input| Var::new(&recorder, Some(input)))
+        .collect();
+    let Some(results) = function.apply(variables) else {
+        return Err(TraceError::Arguments {
+            expected: A::COUNT,
+            found: signature.len(),
+        });
+    };
+    let results = results.into_variables();
+    if results.is_empty() {
+        return Err(TraceError::NoResult);
+    }
+    let outputs: Vec<_> = results
+        .iter()
+        .enumerate()
+        .map(|(index, result)| (format!("y{index}"), result.value_in(&recorder)))
+        .collect();
+    recorder.finish(&outputs)
+}
+
+/// A function with its recordings, each made when its signature is first seen.
+pub struct Traced<F, A> {
+    name: String,
+    function: F,
+    /// Only ever added to, so a panic of the function leaves it valid.
+    graphs: Mutex<BTreeMap<Signature, Arc<Graph>>>,
+    arguments: PhantomData<fn(A)>,
+}
+
+impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
+    /// The function, not recorded yet.
+    pub fn new(name: impl Into<String>, function: F) -> Self {
+        Self {
+            name: name.into(),
+            function,
+            graphs: Mutex::default(),
+            arguments: PhantomData,
+        }
+    }
+
+    /// With another name, for its graphs; what was recorded is forgotten.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self::new(name, self.function)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many recordings there are.
+    pub fn n_recordings(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// The graph for arguments of these types, recorded if it is the first time. Two threads that
+    /// come at once may both record it; the first to finish wins.
+    ///
+    /// # Errors
+    /// As [`trace`].
+    pub fn graph(&self, signature: &[ArgumentType]) -> Result<Arc<Graph>, TraceError> {
+        if let Some(graph) = self.lock().get(signature) {
+            return Ok(Arc::clone(graph));
+        }
+        let graph = Arc::new(trace(&self.name, &self.function, signature)?);
+        let mut graphs = self.lock();
+        let graph = graphs.entry(signature.to_vec()).or_insert(graph);
+        Ok(Arc::clone(graph))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Signature, Arc<Graph>>> {
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F, A> fmt::Debug for Traced<F, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Traced({})", self.name)
+    }
+}
