@@ -24,11 +24,14 @@ pub struct CompiledProgram {
     planner: Option<PlannerHandle>,
     main: Arc<Plan>,
     /// Plans made because facts do not hold, by those facts.
-    others: Mutex<Vec<(Vec<(DimId, DimId)>, Arc<Plan>)>>,
+    others: Mutex<OtherPlans>,
     has_others: AtomicBool,
     /// Which other plan serves which sizes of inputs.
     choice: Memo<Arc<Plan>>,
 }
+
+/// Plans, each with the sorted facts that it does without.
+type OtherPlans = Vec<(Vec<(DimId, DimId)>, Arc<Plan>)>;
 
 struct PlannerHandle(Arc<dyn Planner>);
 
@@ -244,11 +247,7 @@ impl CompiledProgram {
         }
     }
 
-    #[allow(
-        clippy::type_complexity,
-        reason = "the type is written once more, where the field is"
-    )]
-    fn others(&self) -> std::sync::MutexGuard<'_, Vec<(Vec<(DimId, DimId)>, Arc<Plan>)>> {
+    fn others(&self) -> std::sync::MutexGuard<'_, OtherPlans> {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

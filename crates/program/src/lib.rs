@@ -12,7 +12,24 @@
 //! |---|---|
 //! | make one | [`build`] |
 //! | see one | its `Display` |
+//! | keep one | [`Program::store`], [`Program::load`] |
 //! | know what it asks of a call | [`Segment::facts`], [`Segment::requirements`] |
+//!
+//! ```
+//! use kiln_fusion::{FusionOptions, plan};
+//! use kiln_ir::{BlobMap, text};
+//! use kiln_program::{BuildOptions, RowMajor, build};
+//!
+//! let graph = text::read("graph @f(%x: f32[N]) -> f32[N] {
+//!   %1: f32[N] = exp %x
+//!   %2: f32[N] = neg %1
+//!   return %2
+//! }", &BlobMap::new())?;
+//! let plan = plan(&graph, &FusionOptions::new())?;
+//! let program = build(graph, &plan, &RowMajor, &BuildOptions::default())?;
+//! assert_eq!(program.counts()["kernel"], 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -20,11 +37,13 @@ mod build;
 
 mod buffer;
 mod display;
+mod entity;
 mod error;
 mod ids;
 mod program;
 mod sizes;
 mod step;
+mod store;
 
 pub use buffer::{ALIGNMENT, Buffer, Place, Slot};
 pub use build::{BuildOptions, LayoutPreferences, RowMajor, build};
@@ -33,3 +52,4 @@ pub use ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
 pub use program::{Block, Program, ProgramKernel, Requirement, Segment};
 pub use sizes::{SizeList, Sizes};
 pub use step::{Action, KernelLaunch, Step};
+pub use store::StoredProgram;

@@ -3,23 +3,26 @@
 use kiln_ir::{OpId, ValueId};
 use kiln_kernel::Builtin;
 use kiln_symbolic_shape::SymbolId;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::ids::{BlockId, BufferId, KernelId, SizeId};
 
 /// A step, with what it came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// A readable name, from the ops in it: `matmul_bias_relu`.
     pub name: String,
     /// The ops of the graph that it computes.
+    #[serde(with = "crate::entity::list")]
     pub ops: Vec<OpId>,
     /// What it does.
     pub action: Action,
 }
 
 /// What a step does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Action {
     /// Launches a kernel.
@@ -45,6 +48,7 @@ pub enum Action {
         /// The tensor.
         data: BufferId,
         /// The symbols, in the order of its elements.
+        #[serde(with = "crate::entity::list")]
         symbols: Vec<SymbolId>,
     },
     /// Runs one of two blocks on the captures.
@@ -60,6 +64,7 @@ pub enum Action {
         /// What the block gives.
         results: Vec<BufferId>,
         /// Symbols that get their values from the sizes of the results.
+        #[serde(with = "crate::entity::list")]
         symbols: Vec<SymbolId>,
     },
     /// Runs a block again and again, as the graph's `loop` says.
@@ -77,29 +82,34 @@ pub enum Action {
         /// The last carried values, then the stacked ones.
         results: Vec<BufferId>,
         /// Symbols that get their values from the sizes of the results.
+        #[serde(with = "crate::entity::list")]
         symbols: Vec<SymbolId>,
     },
     /// Has the interpreter compute the ops; counted.
     Interpret {
         /// What it reads.
+        #[serde(with = "crate::entity::pairs")]
         inputs: Vec<(ValueId, BufferId)>,
         /// What it gives.
+        #[serde(with = "crate::entity::pairs")]
         outputs: Vec<(ValueId, BufferId)>,
         /// Why it is no kernel.
         reason: String,
         /// Symbols that get their values from the sizes of the results.
+        #[serde(with = "crate::entity::list")]
         symbols: Vec<SymbolId>,
     },
 }
 
 /// A launch of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelLaunch {
     /// The kernel.
     pub kernel: KernelId,
     /// The buffers, in the kernel's order.
     pub operands: SmallVec<[BufferId; 6]>,
     /// The graph's value in each buffer, in the same order: what the ops of the step call them.
+    #[serde(with = "crate::entity::list")]
     pub values: SmallVec<[ValueId; 6]>,
     /// The sizes that the kernel's symbols stand for, in the order of its table.
     pub symbols: Vec<SizeId>,

@@ -8,6 +8,11 @@
     unreachable_pub,
     reason = "each test file uses a part of it"
 )]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "this is a part of tests"
+)]
 
 mod fake_compiler;
 mod fake_device;

@@ -1,0 +1,309 @@
+//! From a program to its stored form, and back.
+
+use std::collections::HashMap;
+
+use cranelift_entity::{EntityRef, PrimaryMap};
+use kiln_ir::{BlobMap, Constant, Digest, Graph, Op, OpId, ValueId, text};
+use kiln_symbolic_shape::text::{Cursor, Diagnostic, parse_dim, parse_predicate};
+use kiln_symbolic_shape::{DimTable, PlanFact, SymbolId};
+
+use super::walk::Walk;
+use super::{FORMAT, StoredBlock, StoredKernel, StoredProgram, StoredSegment, StoredStep, check};
+use crate::error::ProgramError;
+use crate::program::{Block, Program, ProgramKernel, Requirement, Segment};
+use crate::sizes::Sizes;
+use crate::step::{Action, Step};
+
+fn damaged(problem: impl Into<String>) -> ProgramError {
+    ProgramError::Damaged {
+        problem: problem.into(),
+    }
+}
+
+impl Program {
+    /// The program as data. The constants that the graph's text leaves out go into `blobs`.
+    ///
+    /// # Errors
+    /// A program that names what its graph lacks.
+    pub fn store(&self, blobs: &mut BlobMap) -> Result<StoredProgram, ProgramError> {
+        let dims = self.graph.dims();
+        let numbers = Walk::over(&self.graph).numbers();
+        let op = |id: OpId| numbers.ops.get(&id).map(|&number| OpId::new(number));
+        let value = |id: ValueId| numbers.values.get(&id).map(|&number| ValueId::new(number));
+        for (_, data) in self.graph.ops() {
+            match &data.op {
+                Op::Constant(constant) if !constant.is_inline() => blobs.insert(constant.clone()),
+                _ => {}
+            }
+        }
+        let name = |&symbol: &SymbolId| dims.symbol_name(symbol).to_owned();
+        let mut blocks = Vec::with_capacity(self.blocks.len());
+        for block in self.blocks.values() {
+            let mut segments = Vec::with_capacity(block.segments.len());
+            for segment in &block.segments {
+                let steps = segment.steps.iter().map(|step| {
+                    let mut step = step.clone();
+                    let symbols = symbols_of(&mut step.action).map_or_else(Vec::new, |symbols| {
+                        std::mem::take(symbols).iter().map(name).collect()
+                    });
+                    renumber(&mut step, &op, &value)
+                        .ok_or_else(|| ProgramError::plan("a step of another graph"))?;
+                    Ok(StoredStep { step, symbols })
+                });
+                let text = |dim| dims.display(dim).to_string();
+                segments.push(StoredSegment {
+                    steps: steps.collect::<Result<_, ProgramError>>()?,
+                    slots: segment.slots.clone(),
+                    own: segment.own.clone(),
+                    sizes: segment.sizes.clone(),
+                    facts: segment
+                        .facts
+                        .iter()
+                        .map(|fact| (text(fact.left), text(fact.right), fact.origin.clone()))
+                        .collect(),
+                    requirements: segment
+                        .requirements
+                        .iter()
+                        .map(|required| {
+                            let predicate = dims.display_predicate(&required.predicate);
+                            (predicate.to_string(), required.message.clone())
+                        })
+                        .collect(),
+                });
+            }
+            blocks.push(StoredBlock {
+                region: numbers
+                    .regions
+                    .get(&block.region)
+                    .copied()
+                    .unwrap_or_default(),
+                buffers: block.buffers.values().cloned().collect(),
+                parameters: block.parameters.clone(),
+                symbols: block.symbols.iter().map(name).collect(),
+                segments,
+                results: block.results.clone(),
+            });
+        }
+        let kernels = self.kernels.values().map(|kernel| StoredKernel {
+            name: kernel.name.clone(),
+            text: kiln_kernel::text::print(kernel.kernel.kernel()),
+            uses: kernel.uses,
+        });
+        let constants = self.constants.values();
+        let constants = constants.map(|c| (c.digest().to_string(), c.is_inline()));
+        Ok(StoredProgram {
+            format: FORMAT,
+            graph: text::print(&self.graph),
+            sizes: self
+                .sizes
+                .iter()
+                .map(|(_, dim)| dims.display(dim).to_string())
+                .collect(),
+            kernels: kernels.collect(),
+            constants: constants.collect(),
+            blocks,
+            body: self.body,
+        })
+    }
+
+    /// The program that was stored; large constants come from `blobs`.
+    ///
+    /// # Errors
+    /// Another format, a constant that is not there, or anything that is damaged.
+    pub fn load(stored: &StoredProgram, blobs: &BlobMap) -> Result<Self, ProgramError> {
+        if stored.format != FORMAT {
+            return Err(ProgramError::Version {
+                expected: FORMAT,
+                found: stored.format,
+            });
+        }
+        for (digest, is_inline) in &stored.constants {
+            let parsed: Digest = digest
+                .parse()
+                .map_err(|_| damaged("a digest that is none"))?;
+            if !is_inline && blobs.get(parsed).is_none() {
+                return Err(ProgramError::MissingConstant {
+                    digest: digest.clone(),
+                });
+            }
+        }
+        let mut graph =
+            text::read(&stored.graph, blobs).map_err(|errors| damaged(errors.to_string()))?;
+        let n_symbols = graph.dims().symbols().count();
+        let walk = Walk::over(&graph);
+        let mut sizes = Sizes::default();
+        for (number, text) in stored.sizes.iter().enumerate() {
+            let dim = parsed(text, graph.dims_mut(), parse_dim)?;
+            if sizes.intern(dim).index() != number {
+                return Err(damaged(format!("the size {text} twice")));
+            }
+        }
+        let mut kernels = PrimaryMap::new();
+        for kernel in &stored.kernels {
+            let form = kiln_kernel::text::read(&kernel.text);
+            let form = form.map_err(|errors| damaged(errors.to_string()))?;
+            let verified = kiln_kernel::verify(form);
+            let verified = verified.map_err(|errors| damaged(errors.to_string()))?;
+            let (name, uses) = (kernel.name.clone(), kernel.uses);
+            kernels.push(ProgramKernel {
+                name,
+                kernel: verified,
+                uses,
+            });
+        }
+        let constants = load_constants(stored, &graph)?;
+        let mut blocks = PrimaryMap::new();
+        for block in &stored.blocks {
+            blocks.push(load_block(block, &mut graph, &walk)?);
+        }
+        // A name that the graph does not have would have become a symbol of its own.
+        if graph.dims().symbols().count() != n_symbols {
+            return Err(damaged("a size of symbols that the graph lacks"));
+        }
+        let program = Self {
+            graph,
+            sizes,
+            kernels,
+            constants,
+            blocks,
+            body: stored.body,
+        };
+        check::check(&program).map_err(damaged)?;
+        Ok(program)
+    }
+}
+
+fn load_constants(
+    stored: &StoredProgram,
+    graph: &Graph,
+) -> Result<PrimaryMap<crate::ConstantId, Constant>, ProgramError> {
+    let mut known: HashMap<String, Constant> = HashMap::new();
+    for (_, data) in graph.ops() {
+        if let Op::Constant(constant) = &data.op {
+            known.insert(constant.digest().to_string(), constant.clone());
+        }
+    }
+    let mut constants = PrimaryMap::new();
+    for (digest, _) in &stored.constants {
+        let constant = known.get(digest).cloned();
+        constants.push(constant.ok_or_else(|| damaged("a constant that the graph lacks"))?);
+    }
+    Ok(constants)
+}
+
+fn load_block(stored: &StoredBlock, graph: &mut Graph, walk: &Walk) -> Result<Block, ProgramError> {
+    let region = walk.regions.get(stored.region).copied();
+    let region = region.ok_or_else(|| damaged("a region that the graph lacks"))?;
+    let named = |graph: &Graph, names: &[String]| {
+        let symbol = |name: &String| {
+            let symbol = graph.dims().symbol_named(name);
+            symbol.ok_or_else(|| damaged(format!("the symbol {}", name.escape_debug())))
+        };
+        names
+            .iter()
+            .map(symbol)
+            .collect::<Result<Vec<SymbolId>, _>>()
+    };
+    let op = |id: OpId| walk.ops.get(id.index()).copied();
+    let value = |id: ValueId| walk.values.get(id.index()).copied();
+    let mut segments = Vec::with_capacity(stored.segments.len());
+    for segment in &stored.segments {
+        let mut steps = Vec::with_capacity(segment.steps.len());
+        for StoredStep { step, symbols } in &segment.steps {
+            let mut step = step.clone();
+            renumber(&mut step, &op, &value)
+                .ok_or_else(|| damaged("a step of what the graph lacks"))?;
+            if let Some(list) = symbols_of(&mut step.action) {
+                *list = named(graph, symbols)?;
+            }
+            steps.push(step);
+        }
+        let mut facts = Vec::with_capacity(segment.facts.len());
+        for (left, right, origin) in &segment.facts {
+            let left = parsed(left, graph.dims_mut(), parse_dim)?;
+            let right = parsed(right, graph.dims_mut(), parse_dim)?;
+            facts.push(PlanFact {
+                left,
+                right,
+                origin: origin.clone(),
+            });
+        }
+        let mut requirements = Vec::with_capacity(segment.requirements.len());
+        for (predicate, message) in &segment.requirements {
+            let predicate = parsed(predicate, graph.dims_mut(), parse_predicate)?;
+            requirements.push(Requirement {
+                predicate,
+                message: message.clone(),
+            });
+        }
+        segments.push(Segment {
+            steps,
+            slots: segment.slots.clone(),
+            own: segment.own.clone(),
+            sizes: segment.sizes.clone(),
+            facts,
+            requirements,
+        });
+    }
+    Ok(Block {
+        region,
+        buffers: stored.buffers.iter().cloned().collect(),
+        parameters: stored.parameters.clone(),
+        symbols: named(graph, &stored.symbols)?,
+        segments,
+        results: stored.results.clone(),
+    })
+}
+
+/// An expression read whole.
+fn parsed<T>(
+    text: &str,
+    dims: &mut DimTable,
+    read: impl FnOnce(&mut Cursor<'_>, &mut DimTable) -> Result<T, Diagnostic>,
+) -> Result<T, ProgramError> {
+    let mut cursor = Cursor::new(text);
+    let value = read(&mut cursor, dims).map_err(|error| damaged(format!("{error:?}")))?;
+    if cursor.at_end() {
+        Ok(value)
+    } else {
+        Err(damaged("an expression with something behind it"))
+    }
+}
+
+/// The symbols that an action gives values to.
+fn symbols_of(action: &mut Action) -> Option<&mut Vec<SymbolId>> {
+    match action {
+        Action::Bind { symbols, .. }
+        | Action::If { symbols, .. }
+        | Action::Loop { symbols, .. }
+        | Action::Interpret { symbols, .. } => Some(symbols),
+        Action::Kernel(_) | Action::Builtin { .. } | Action::Dims { .. } => None,
+    }
+}
+
+/// Replaces the ops and values that a step names.
+fn renumber(
+    step: &mut Step,
+    op: &dyn Fn(OpId) -> Option<OpId>,
+    value: &dyn Fn(ValueId) -> Option<ValueId>,
+) -> Option<()> {
+    for id in &mut step.ops {
+        *id = op(*id)?;
+    }
+    match &mut step.action {
+        Action::Kernel(launch) => {
+            for id in &mut launch.values {
+                *id = value(*id)?;
+            }
+        }
+        Action::Interpret {
+            inputs, outputs, ..
+        } => {
+            for (id, _) in inputs.iter_mut().chain(outputs) {
+                *id = value(*id)?;
+            }
+        }
+        _ => {}
+    }
+    Some(())
+}

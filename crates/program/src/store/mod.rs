@@ -1,0 +1,68 @@
+//! Programs as data to be kept: the graph and the kernels as their texts, sizes as expressions, all else by number.
+//! Large constants lie beside it, by digest.
+//!
+//! Values, ops and regions of a graph have other ids once its text was read again, so they are numbered here in the
+//! order in which a walk over the graph meets them; symbols go by name. What is read is checked: numbers in range,
+//! kernels verified, the graph by its reader.
+
+mod check;
+mod convert;
+mod walk;
+
+use serde::{Deserialize, Serialize};
+
+use crate::buffer::{Buffer, Slot};
+use crate::ids::{BlockId, BufferId, SizeId};
+use crate::step::Step;
+
+/// The format that this version writes and reads.
+const FORMAT: u32 = 1;
+
+/// A program in a form that any serde format keeps. Made by [`Program::store`](crate::Program::store).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredProgram {
+    format: u32,
+    graph: String,
+    sizes: Vec<String>,
+    kernels: Vec<StoredKernel>,
+    /// Digests, and whether the graph's text has the elements.
+    constants: Vec<(String, bool)>,
+    blocks: Vec<StoredBlock>,
+    body: BlockId,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredKernel {
+    name: String,
+    text: String,
+    uses: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredBlock {
+    region: usize,
+    buffers: Vec<Buffer>,
+    parameters: Vec<BufferId>,
+    symbols: Vec<String>,
+    segments: Vec<StoredSegment>,
+    results: Vec<BufferId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredSegment {
+    steps: Vec<StoredStep>,
+    slots: Vec<Slot>,
+    own: Vec<BufferId>,
+    sizes: Vec<SizeId>,
+    /// Left, right, origin.
+    facts: Vec<(String, String, String)>,
+    /// Predicate, message.
+    requirements: Vec<(String, String)>,
+}
+
+/// A step whose ops and values are numbers of the walk; its symbols are named beside it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredStep {
+    step: Step,
+    symbols: Vec<String>,
+}

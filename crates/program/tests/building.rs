@@ -1,0 +1,193 @@
+//! What becomes of graphs, as text: steps, places, layouts.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+use insta::assert_snapshot;
+use kiln_fusion::FusionOptions;
+use kiln_ir::BlobMap;
+use kiln_kernel::VerifiedKernel;
+use kiln_program::{Action, BuildOptions, LayoutPreferences, Place, Program, RowMajor, build};
+
+fn program(text: &str, fuse: bool, layouts: &dyn LayoutPreferences) -> Program {
+    let graph = kiln_shape_inference::read_graph(text, &BlobMap::new())
+        .unwrap_or_else(|errors| panic!("{errors}"));
+    let plan = kiln_fusion::plan(&graph, &FusionOptions::new().with_fusion(fuse)).unwrap();
+    build(graph, &plan, layouts, &BuildOptions::default()).unwrap()
+}
+
+fn unfused(text: &str) -> String {
+    program(text, false, &RowMajor).to_string()
+}
+
+#[test]
+fn a_chain_uses_two_slots() {
+    assert_snapshot!(unfused("graph @chain(%x: f32[A, B]) -> f32[A, B] {
+      %a = exp %x
+      %b = neg %a
+      %c = exp %b
+      %d = neg %c
+      %e = exp %d
+      return %e
+    }"), @r"
+    program @chain: 2 kernels, 0 constants, steps: 5 kernel
+    body(%x: f32[A, B]) -> (%e@own: f32[A, B])
+      segment 0: 2 slots
+        kernel exp [kernel0 map] %x -> %a@0.0: f32[A, B]
+        kernel neg [kernel1 map] %a@0.0 -> %b@0.1: f32[A, B]
+        kernel exp [kernel0 map] %b@0.1 -> %c@0.0: f32[A, B]
+        kernel neg [kernel1 map] %c@0.0 -> %d@0.1: f32[A, B]
+        kernel exp [kernel0 map] %d@0.1 -> %e@own: f32[A, B]
+    ");
+}
+
+#[test]
+fn buffers_share_memory_where_sizes_are_provably_ordered() {
+    let text = "graph @sizes(%x: f32[A, B], %y: f32[C]) -> (f32[2*A, B], f32[C]) {
+      %a = exp %x
+      %b = neg %a
+      %c = concat %b, %b {axis = 0}
+      %d = exp %c
+      %e = neg %d
+      %u = exp %y
+      %v = neg %u
+      return %e, %v
+    }";
+    let program = program(text, false, &RowMajor);
+    let slots = &program.block(program.body()).segments[0].slots;
+    // `a` and `c`, `b` and `d`; nothing is known of `C`, so `u` lies alone.
+    let mut counts: Vec<usize> = slots.iter().map(|slot| slot.buffers.len()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 2, 2], "{program}");
+}
+
+#[test]
+fn what_is_concatenated_is_computed_in_place() {
+    assert_snapshot!(unfused("graph @joined(%x: f32[A, B], %y: f32[A, C]) -> (f32[A, B + C], f32[A, B]) {
+      %a = exp %x
+      %b = neg %y
+      %c = concat %a, %b {axis = 1}
+      %n = neg %a
+      return %c, %n
+    }"), @r"
+    program @joined: 3 kernels, 0 constants, steps: 3 kernel
+    body(%x: f32[A, B], %y: f32[A, C]) -> (%c@own: f32[A, B + C], %n@own: f32[A, B])
+      segment 0: 0 slots
+        kernel exp [kernel0 map] %x -> %a(%c+0): f32[A, B] strides [B + C, 1]
+        kernel neg [kernel1 map] %y -> %b(%c+B): f32[A, C] strides [B + C, 1]
+        kernel neg [kernel2 map] %a(%c+0) -> %n@own: f32[A, B]
+    ");
+}
+
+#[test]
+fn an_input_is_not_concatenated_in_place() {
+    let text = "graph @joined(%x: f32[A], %y: f32[C]) -> f32[A + C] {
+      %a = exp %x
+      %c = concat %a, %y {axis = 0}
+      return %c
+    }";
+    let program = program(text, false, &RowMajor);
+    assert_eq!(program.counts()["kernel"], 2, "{program}");
+}
+
+/// Wants the first buffer that is written with its axes turned around.
+struct Turned;
+
+impl LayoutPreferences for Turned {
+    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
+        let buffers = kernel.kernel().buffers().values().enumerate();
+        let written = buffers.filter(|(_, buffer)| buffer.role.is_written());
+        let turned = |(position, buffer): (usize, &kiln_kernel::Buffer)| {
+            (position, (0..buffer.rank()).rev().collect())
+        };
+        written.map(turned).collect()
+    }
+}
+
+#[test]
+fn layouts_follow_what_schedules_prefer() {
+    let text = "graph @turned(%x: f32[A, B]) -> f32[A, B] {
+      %a = exp %x
+      %b = neg %a
+      return %b
+    }";
+    let program = program(text, false, &Turned);
+    let body = program.block(program.body());
+    let strided: Vec<&str> = body
+        .buffers
+        .values()
+        .filter(|buffer| buffer.strides.is_some())
+        .map(|buffer| buffer.name.as_str())
+        .collect();
+    assert_eq!(strided, ["a"], "a result stays row-major: {program}");
+    assert!(program.to_string().contains("strides [1, A]"), "{program}");
+}
+
+#[test]
+fn a_segment_ends_where_data_become_sizes() {
+    assert_snapshot!(unfused("graph @found(%x: f32[A]) -> f32[n] {
+      %at: i64[1, A], %count: i64[] = non_zero %x
+      bind %count -> (n)
+      %places = slice %at {starts = [0, 0], sizes = [1, n], steps = [1, 1]}
+      %flat = reshape %places {dims = [n]}
+      %values = gather %x, %flat {axis = 0}
+      return %values
+    }"), @r"
+    program @found: 2 kernels, 0 constants, steps: 1 bind, 1 builtin, 2 kernel
+    body(%x: f32[A]) -> (%values@own: f32[n])
+      segment 0: 2 slots
+        builtin non_zero %x -> %at@0.0: i64[1, A], %count@0.1: i64[]
+        bind bind [n] %count@0.1
+      segment 1: 1 slots
+        requires min(0, min(1, n)*n - min(1, n)) >= 0: a slice within its operand
+        requires max(0, min(1, n)*n - min(1, n)) + min(1, n) <= A: a slice within its operand
+        kernel slice [kernel0 map] %at@0.0 -> %places@1.0: i64[1, n]
+        kernel gather [kernel1 map] %flat(%places+0), %x -> %values@own: f32[n]
+    ");
+}
+
+#[test]
+fn equal_kernels_are_one() {
+    let text =
+        "graph @twice(%x: f32[A, B], %y: f32[C, D], %z: f32[E]) -> (f32[A, B], f32[C, D], f32[E]) {
+      %a = exp %x
+      %b = exp %y
+      %c = exp %z
+      return %a, %b, %c
+    }";
+    let program = program(text, false, &RowMajor);
+    assert_eq!(
+        (program.kernels().len(), program.counts()["kernel"]),
+        (1, 3),
+        "{program}"
+    );
+    let uses: Vec<usize> = program
+        .kernels()
+        .values()
+        .map(|kernel| kernel.uses)
+        .collect();
+    assert_eq!(uses, [3]);
+}
+
+#[test]
+fn what_control_steps_are_given_outlives_the_arena() {
+    let text = "graph @choose(%c: bool[], %x: f32[N]) -> f32[N] {
+      %d = exp %x
+      %y: f32[N] = if %c, %d
+        region(%a: f32[N]) {
+          yield %a
+        }
+        region(%b: f32[N]) {
+          %n: f32[N] = neg %b
+          yield %n
+        }
+      return %y
+    }";
+    let program = program(text, false, &RowMajor);
+    let body = program.block(program.body());
+    let steps = &body.segments[0].steps;
+    let Some(Action::If { captures, .. }) = steps.last().map(|step| &step.action) else {
+        panic!("{program}");
+    };
+    assert_eq!(body.buffers[captures[0]].place, Place::Own);
+    assert_eq!(program.blocks().len(), 3);
+}

@@ -1,0 +1,117 @@
+//! Stored programs: what is written is read again, and what is damaged is refused.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+use kiln_fusion::FusionOptions;
+use kiln_ir::BlobMap;
+use kiln_program::{BuildOptions, Program, RowMajor, StoredProgram, build};
+
+const GRAPH: &str = "graph @everything(%c: bool[], %trips: i64[], %x: f32[A, B], %y: f32[A, D]) -> (f32[A, B + D], f32[n], f32[B], f32[bcast(B, D)]) where B >= 1 {
+  %w: f32[2] = constant [0.5, 2.0]
+  %wide = broadcast %w {dims = [B, 2]}
+  %ones = reduce %wide {function = sum, axes = [1]}
+  %both = concat %x, %y {axis = 1}
+  %e = exp %both
+  %row = reduce %x {function = max, axes = [0]}
+  %at: i64[1, B], %count: i64[] = non_zero %row
+  bind %count -> (n)
+  %places = slice %at {starts = [0, 0], sizes = [1, n], steps = [1, 1]}
+  %flat = reshape %places {dims = [n]}
+  %found = gather %row, %flat {axis = 0}
+  %col = reduce %y {function = sum, axes = [0]}
+  %sum = add %row, %col
+  %z: f32[B] = if %c, %row, %ones, %trips
+    region(%a: f32[B], %p: f32[B], %t0: i64[]) {
+      %on: bool[] = constant [true]
+      %l: f32[B] = loop %t0, %on, %a {carried = 1}
+        region(%i: i64[], %s: f32[B]) {
+          %more: bool[] = constant [true]
+          %t: f32[B] = add %s, %s
+          yield %more, %t
+        }
+      yield %l
+    }
+    region(%b: f32[B], %q: f32[B], %t1: i64[]) {
+      %n: f32[B] = add %b, %q
+      yield %n
+    }
+  return %e, %found, %z, %sum
+}";
+
+fn program() -> Program {
+    let graph = kiln_shape_inference::read_graph(GRAPH, &BlobMap::new())
+        .unwrap_or_else(|errors| panic!("{errors}"));
+    let plan = kiln_fusion::plan(&graph, &FusionOptions::new()).unwrap();
+    build(graph, &plan, &RowMajor, &BuildOptions::default()).unwrap()
+}
+
+#[test]
+fn a_stored_program_is_the_same_program() {
+    let program = program();
+    let mut blobs = BlobMap::new();
+    let stored = program.store(&mut blobs).unwrap();
+    let json = serde_json::to_string(&stored).unwrap();
+    let read: StoredProgram = serde_json::from_str(&json).unwrap();
+    assert_eq!(read, stored);
+    let loaded = Program::load(&read, &blobs).unwrap();
+    assert_eq!(loaded.to_string(), program.to_string());
+    assert_eq!(loaded.store(&mut blobs).unwrap(), stored);
+}
+
+#[test]
+fn another_format_and_a_missing_constant_are_told_apart() {
+    let mut blobs = BlobMap::new();
+    let json = serde_json::to_string(&program().store(&mut blobs).unwrap()).unwrap();
+    let load = |json: &str| {
+        let stored: StoredProgram = serde_json::from_str(json).unwrap();
+        Program::load(&stored, &BlobMap::new()).unwrap_err()
+    };
+    assert_eq!(
+        load(&json.replacen("\"format\":1", "\"format\":2", 1)).code(),
+        "E0842"
+    );
+    let digest = "00".repeat(32);
+    let constants = format!("\"constants\":[[\"{digest}\",false],");
+    let missing = json
+        .replacen("\"constants\":[", &constants, 1)
+        .replacen(",]", "]", 1);
+    assert_eq!(load(&missing).code(), "E0843");
+}
+
+#[test]
+fn damage_is_an_error_wherever_it_is() {
+    let mut blobs = BlobMap::new();
+    let stored = program().store(&mut blobs).unwrap();
+    let json = serde_json::to_string(&stored).unwrap();
+    let (mut refused, mut same) = (0, 0);
+    // Each number in turn becomes another one.
+    let bytes = json.as_bytes();
+    for position in (0..bytes.len())
+        .filter(|&at| bytes[at].is_ascii_digit())
+        .step_by(3)
+    {
+        let mut damaged = bytes.to_vec();
+        damaged[position] = if damaged[position] == b'9' {
+            b'7'
+        } else {
+            b'9'
+        };
+        let Ok(text) = String::from_utf8(damaged) else {
+            continue;
+        };
+        let Ok(stored) = serde_json::from_str::<StoredProgram>(&text) else {
+            continue;
+        };
+        match Program::load(&stored, &blobs) {
+            Ok(_) => same += 1,
+            Err(error) => {
+                refused += 1;
+                assert!(
+                    ["E0841", "E0842", "E0843"].contains(&error.code()),
+                    "{error}"
+                );
+            }
+        }
+    }
+    assert!(refused > same, "{refused} refused, {same} read");
+}
