@@ -60,7 +60,15 @@ impl Check {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<Failures, Error> {
-        for check in [version(), processor(), memory(), backends(), onnx(), logs()] {
+        for check in [
+            version(),
+            processor(),
+            memory(),
+            backends(),
+            targets(),
+            onnx(),
+            logs(),
+        ] {
             if self.json {
                 report::line(serde_json::to_string(&check)?)?;
                 continue;
@@ -158,6 +166,21 @@ fn backends() -> Check {
         .map(|backend| backend.name())
         .collect();
     Check::ok("backends", names.join(", "))
+}
+
+fn targets() -> Check {
+    let targets = kiln::targets();
+    if targets.is_empty() {
+        return Check::absent(
+            "targets",
+            "none: models are interpreted",
+            "build with `--features llvm` on x86-64 or AArch64 to compile them",
+        );
+    }
+    Check::ok(
+        "targets",
+        format!("{} (the last is the default)", targets.join(", ")),
+    )
 }
 
 fn onnx() -> Check {

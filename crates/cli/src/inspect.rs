@@ -1,26 +1,33 @@
-//! `kiln inspect`: a model's graph after any stage, as text, JSON or a drawing.
+//! `kiln inspect`: what a model is after any stage: its graph as text, JSON or a drawing, then fusion,
+//! kernels, program, and the code of each kernel.
 
 use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
-use anyhow::{Context, Error};
+use anyhow::{Context, Error, bail};
 use clap::Args;
-use kiln::Model;
 use kiln::ir::text::{PrintOptions, print_with};
 use kiln::ir::{Graph, draw};
+use kiln::{Backend, Model, Options};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Shows a model's graph.
+/// The stages of compiled code.
+const CODE_STAGES: [&str; 2] = ["llvm", "asm"];
+
+/// Shows a model.
 #[derive(Args, Debug)]
 pub(crate) struct Inspect {
     #[command(flatten)]
     model: ModelArguments,
-    /// The stage to show: import, the name of a pass, or optimized
+    /// The stage to show: import, the name of a pass, optimized; fusion, kernels, program, llvm or asm
     #[arg(long, value_name = "STAGE", default_value = "optimized")]
     stage: String,
+    /// Show only the kernels of this name, at the stages kernels, llvm and asm
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
     /// Write the graph in the DOT language instead of printing it
     #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
@@ -53,7 +60,16 @@ struct Summary {
 
 impl Inspect {
     pub(crate) fn run(self) -> Result<Failures, Error> {
+        if CODE_STAGES.contains(&self.stage.as_str()) {
+            // Code is asked for, so it is compiled, in debug builds too.
+            let compiled = |options: Options| options.backend(Backend::Llvm);
+            let (model, _) = self.model.load_with(&Bar::new(), compiled)?;
+            return self.beyond_graphs(&model);
+        }
         let (model, _) = self.model.load(&Bar::new())?;
+        if !model.stages().contains(&self.stage.as_str()) {
+            return self.beyond_graphs(&model);
+        }
         let graph = model.stage(&self.stage)?;
         if let Some(file) = &self.dot {
             write(file, &draw::dot(&graph))?;
@@ -70,6 +86,18 @@ impl Inspect {
             };
             report::line(print_with(&graph, options).trim_end())?;
         }
+        Ok(Failures::default())
+    }
+
+    fn beyond_graphs(&self, model: &Model) -> Result<Failures, Error> {
+        if self.dot.is_some() || self.svg.is_some() || self.json {
+            bail!(
+                "--dot, --svg and --json show graphs: {} is none",
+                self.stage
+            );
+        }
+        let text = model.inspect_kernels(&self.stage, self.kernel.as_deref())?;
+        report::line(text.trim_end())?;
         Ok(Failures::default())
     }
 
@@ -104,7 +132,7 @@ impl Inspect {
                 })
                 .collect(),
             metadata: model.metadata().keys().cloned().collect(),
-            stages: model.stages(),
+            stages: model.all_stages(),
         }
     }
 }

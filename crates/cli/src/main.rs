@@ -1,4 +1,5 @@
-//! The `kiln` command: run, bench and inspect tensor programs, and look at the machine.
+//! The `kiln` command: run, measure, inspect, explain and check tensor programs, and look at the
+//! machine.
 //!
 //! Results go to standard output, news and errors to standard error. The exit status is 0 when all
 //! went well, 1 when something failed, 2 when the arguments make no sense.
@@ -7,10 +8,14 @@
 
 mod bench;
 mod cases;
+mod compare;
 mod doctor;
+mod explain;
+mod inputs;
 mod inspect;
 mod logging;
 mod model;
+mod profile;
 mod progress;
 mod report;
 mod run;
@@ -38,8 +43,14 @@ enum Command {
     Run(run::Run),
     /// Measure how long calls take
     Bench(bench::Bench),
-    /// Show a model's graph after any stage
+    /// Show what a model is after any stage, from its graph to machine code
     Inspect(inspect::Inspect),
+    /// Say what a model's ops became, and why two of them are or are not one kernel
+    Explain(explain::Explain),
+    /// Check compiled code against the interpreter on your inputs
+    Compare(compare::Compare),
+    /// Measure each step of a call
+    Profile(profile::Profile),
     /// Say what this machine has, what is missing, and how to get it
     Doctor(doctor::Doctor),
 }
@@ -51,6 +62,9 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(),
         Command::Bench(bench) => bench.run(),
         Command::Inspect(inspect) => inspect.run(),
+        Command::Explain(explain) => explain.run(),
+        Command::Compare(compare) => compare.run(),
+        Command::Profile(profile) => profile.run(),
         Command::Doctor(doctor) => doctor.run(),
     };
     match done {

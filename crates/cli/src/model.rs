@@ -43,6 +43,31 @@ impl ModelArguments {
         self.load_with(bar, |options| options)
     }
 
+    /// The levels of `list`, `all` standing for every one of this machine; of an empty list, that of
+    /// `--target`.
+    pub(crate) fn targets(&self, list: &[String]) -> Result<Vec<Option<String>>, Error> {
+        if list.is_empty() {
+            return Ok(vec![self.target.clone()]);
+        }
+        let mut targets = Vec::new();
+        for target in list {
+            match target.as_str() {
+                "all" => targets.extend(kiln::targets().into_iter().map(Some)),
+                target => targets.push(Some(target.to_owned())),
+            }
+        }
+        Ok(targets)
+    }
+
+    /// The numbers of threads of `list`; of an empty list, that of `--threads`.
+    pub(crate) fn thread_counts(&self, list: &[usize]) -> Vec<usize> {
+        if list.is_empty() {
+            vec![self.threads]
+        } else {
+            list.to_vec()
+        }
+    }
+
     /// Loads the model with further options.
     pub(crate) fn load_with(
         &self,

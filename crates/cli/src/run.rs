@@ -1,11 +1,12 @@
 //! `kiln run`: call a model on case folders, or on single files.
 
-use crate::cases::{self, Case};
+use crate::cases;
+use crate::inputs::{Call, InputArguments};
 use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
 use crate::statistics::Statistics;
-use anyhow::{Context, Error};
+use anyhow::Error;
 use clap::Args;
 use kiln::{Model, Outputs};
 use serde::Serialize;
@@ -17,17 +18,8 @@ use std::time::Instant;
 pub(crate) struct Run {
     #[command(flatten)]
     model: ModelArguments,
-    /// A folder of case folders, each with a file INPUT.npy per input
-    #[arg(
-        long,
-        value_name = "DIR",
-        conflicts_with = "inputs",
-        required_unless_present = "inputs"
-    )]
-    cases: Option<PathBuf>,
-    /// An input for a single call: x=x.npy
-    #[arg(long = "input", value_name = "NAME=FILE")]
-    inputs: Vec<String>,
+    #[command(flatten)]
+    inputs: InputArguments,
     /// Where outputs are written: DIR/CASE/OUTPUT.npy, or DIR/OUTPUT.npy for a single call
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -58,58 +50,29 @@ impl Run {
         let bar = Bar::new();
         let (model, _) = self.model.load(&bar)?;
         let mut failures = Failures::default();
-        match &self.cases {
-            None => self.single(&model, &bar)?,
-            Some(folder) => {
-                for case in Case::all(folder)? {
-                    if let Err(error) = self.case(&model, &case, &bar) {
-                        failures.add(&case.name, &error);
-                    }
+        for call in self.inputs.calls()? {
+            if let Err(error) = self.call(&model, &call, &bar) {
+                if call.name().is_empty() {
+                    return Err(error);
                 }
+                failures.add(call.name(), &error);
             }
         }
         Ok(failures)
     }
 
-    fn case(&self, model: &Model, case: &Case, bar: &Bar) -> Result<(), Error> {
-        let inputs = case.inputs(model)?;
-        let out = self.out.as_ref().map(|out| out.join(&case.name));
-        self.call(model, &case.name, &inputs, out, bar)
-    }
-
-    fn single(&self, model: &Model, bar: &Bar) -> Result<(), Error> {
-        let read = |input: &String| {
-            let (name, file) = input
-                .rsplit_once('=')
-                .with_context(|| format!("--input {input}: expected NAME=FILE"))?;
-            Ok((name.to_owned(), cases::read(file.as_ref())?))
-        };
-        let inputs = self
-            .inputs
-            .iter()
-            .map(read)
-            .collect::<Result<Vec<_>, Error>>()?;
-        self.call(model, "", &inputs, self.out.clone(), bar)
-    }
-
-    fn call(
-        &self,
-        model: &Model,
-        case: &str,
-        inputs: &[(String, kiln::Tensor)],
-        out: Option<PathBuf>,
-        bar: &Bar,
-    ) -> Result<(), Error> {
+    fn call(&self, model: &Model, call: &Call, bar: &Bar) -> Result<(), Error> {
+        let inputs = call.inputs(model)?;
         let start = Instant::now();
-        let outputs = cases::call(model, inputs);
+        let outputs = cases::call(model, &inputs);
         let ms = start.elapsed().as_secs_f64() * 1e3;
         bar.finish();
         let outputs = outputs?;
-        if let Some(folder) = out {
-            cases::write(&folder, &outputs)?;
+        if let Some(folder) = &self.out {
+            cases::write(&folder.join(call.name()), &outputs)?;
         }
         self.print(&CallReport {
-            case,
+            case: call.name(),
             ms,
             outputs: describe(&outputs)?,
         })

@@ -62,6 +62,26 @@ impl Backend {
     }
 }
 
+/// The instruction-set levels that code can be compiled for and run on this machine, lowest first:
+/// what [`Options::target`](crate::Options::target) takes. Empty in builds without a compiler.
+///
+/// ```
+/// for level in kiln::targets() {
+///     let options = kiln::Options::new().target(level);
+/// #   let _ = options;
+/// }
+/// ```
+pub fn targets() -> Vec<String> {
+    #[cfg(feature = "llvm")]
+    {
+        use kiln_codegen_llvm::IsaLevel;
+        let here = IsaLevel::ALL.into_iter().filter(|level| level.runs_here());
+        here.map(|level| level.name().to_owned()).collect()
+    }
+    #[cfg(not(feature = "llvm"))]
+    Vec::new()
+}
+
 impl Default for Backend {
     fn default() -> Self {
         if cfg!(all(feature = "llvm", not(debug_assertions))) {

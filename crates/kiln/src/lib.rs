@@ -29,7 +29,10 @@
 //! | compile a function of your own | [`jit`] with [`Var`]s |
 //! | say more about its dimensions | [`Options::dim`] with a [`Dim`] |
 //! | build a graph in Rust | `GraphBuilder` of [`shape_inference`], then [`Model::from_graph`] |
-//! | see what became of it | [`Model::stage`], [`ir::text`], [`ir::draw`] |
+//! | see what became of it | [`Model::inspect`], [`Model::stage`], [`ir::draw`] |
+//! | know why ops did or did not become one kernel | [`Model::explain`], [`Model::explain_pair`] |
+//! | check compiled code against the interpreter | [`Model::reference`], [`Model::compare`] |
+//! | see what each step costs, and what was compiled | [`Model::run_profiled`], [`Model::compilation_stats`] |
 //! | follow long work | [`Options::on_progress`], and `tracing` spans for times |
 //! | tell errors apart | [`Error::kind`] and [`Error::code`] |
 //!
@@ -53,10 +56,12 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod compare;
 mod compiled;
 mod description;
 mod dim;
 mod error;
+mod explain;
 mod jit;
 mod limits;
 mod model;
@@ -65,10 +70,12 @@ mod options;
 mod outputs;
 mod progress;
 
-pub use backend::Backend;
+pub use backend::{Backend, targets};
+pub use compare::{Comparison, Difference, OutputComparison, Reference, Verdict, WorstElement};
 pub use description::ValueDescription;
 pub use dim::Dim;
 pub use error::{Error, ErrorKind};
+pub use explain::{Explained, ExplainedStep};
 pub use jit::{Jit, jit};
 pub use limits::Limits;
 pub use model::Model;

@@ -5,8 +5,10 @@
 //! never changes once it is in the map, so calls need no lock while they run.
 
 mod call;
+mod compare;
 mod executable;
 mod instance;
+mod look;
 mod signature;
 mod source;
 
@@ -277,6 +279,14 @@ impl Model {
     /// passes, then `optimized`.
     pub fn stages(&self) -> Vec<&'static str> {
         instance::stages()
+    }
+
+    /// The names of all stages, for [`inspect`](Self::inspect): those of graphs, then those that
+    /// come after.
+    pub fn all_stages(&self) -> Vec<&'static str> {
+        let mut stages = instance::stages();
+        stages.extend(look::BEYOND_GRAPHS);
+        stages
     }
 
     /// The graph after a stage; after a pass that ran several times, as the last run left it. Runs

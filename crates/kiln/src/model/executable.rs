@@ -7,6 +7,7 @@ use crate::progress::Work;
 use kiln_interpreter::{InterpretError, InterpretOptions, TraceEvent, interpret};
 use kiln_ir::Graph;
 use kiln_lazy_runtime::StepProfile;
+use kiln_scalar::Mode as InterpreterMode;
 use kiln_tensor::Tensor;
 use std::cell::Cell;
 
@@ -136,13 +137,12 @@ impl Compiled {
     }
 }
 
-/// Interprets the graph, op by op.
-pub(super) fn run_interpreted(
+/// Interprets the graph, op by op, telling who listens.
+fn run_interpreted(
     graph: &Graph,
     inputs: &[Tensor],
     options: &Options,
 ) -> Result<Vec<Tensor>, Error> {
-    let _span = tracing::debug_span!("kiln.interpret").entered();
     // Ops of nested regions run any number of times, so only those of the body count.
     let total = graph.region(graph.body()).ops.len();
     let done = Cell::new(0);
@@ -155,11 +155,27 @@ pub(super) fn run_interpreted(
             Some(total),
         );
     };
+    let trace: Option<&Trace<'_>> = options.listener.is_some().then_some(&tell);
+    interpret_graph(graph, inputs, options, options.interpreter_mode, trace)
+}
+
+/// Called with every intermediate.
+type Trace<'a> = dyn Fn(TraceEvent<'_>) + 'a;
+
+/// Interprets a graph in a mode, under the options' limits.
+pub(super) fn interpret_graph(
+    graph: &Graph,
+    inputs: &[Tensor],
+    options: &Options,
+    mode: InterpreterMode,
+    trace: Option<&Trace<'_>>,
+) -> Result<Vec<Tensor>, Error> {
+    let _span = tracing::debug_span!("kiln.interpret", ?mode).entered();
     let interpret_options = InterpretOptions {
-        mode: options.interpreter_mode,
+        mode,
         limits: options.limits.run,
         cancelled: options.cancellation.question(),
-        trace: options.listener.is_some().then_some(&tell),
+        trace,
         ..InterpretOptions::default()
     };
     Ok(interpret(graph, inputs, &interpret_options)?)

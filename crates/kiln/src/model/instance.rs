@@ -63,6 +63,10 @@ impl Instance {
         &self.executable
     }
 
+    pub(super) fn imported(&self) -> &Graph {
+        &self.imported
+    }
+
     pub(super) fn optimized(&self) -> &Graph {
         &self.optimized
     }

@@ -1,0 +1,221 @@
+//! `kiln compare`: compiled code against the interpreter, on one's own inputs.
+//!
+//! Every output is held against the interpreter with all floats as `f64`. Where one is off, the
+//! first value of the graph that is off is named, with what surrounds it. Runs that differ in the
+//! number of threads alone must agree in every bit.
+
+use crate::inputs::{Call, InputArguments};
+use crate::model::ModelArguments;
+use crate::progress::Bar;
+use crate::report::{self, Failures};
+use anyhow::{Error, anyhow};
+use clap::Args;
+use kiln::tensor::write_npy;
+use kiln::{Backend, Comparison, Difference, Model, Outputs, Reference, Verdict};
+use serde::Serialize;
+
+/// Compares compiled code with the interpreter.
+#[derive(Args, Debug)]
+pub(crate) struct Compare {
+    #[command(flatten)]
+    model: ModelArguments,
+    #[command(flatten)]
+    inputs: InputArguments,
+    /// Numbers of threads to run with, separated by commas; without it, that of --threads
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    thread_counts: Vec<usize>,
+    /// Levels to compile for, separated by commas, or `all` this machine has; without it, that of --target
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    targets: Vec<String>,
+    /// Print a JSON line per output
+    #[arg(long)]
+    json: bool,
+}
+
+/// How the compiled model is set up.
+struct Setup {
+    target: Option<String>,
+    threads: usize,
+    model: Model,
+}
+
+/// A line of JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    case: &'a str,
+    target: Option<&'a str>,
+    threads: usize,
+    output: &'a str,
+    error: f64,
+    declared_error: f64,
+    verdict: String,
+}
+
+impl Compare {
+    pub(crate) fn run(self) -> Result<Failures, Error> {
+        let bar = Bar::new();
+        let setups = self.setups(&bar)?;
+        let Some(first) = setups.first() else {
+            return Err(anyhow!(
+                "expected at least one target and one number of threads"
+            ));
+        };
+        let mut failures = Failures::default();
+        for call in self.inputs.calls()? {
+            let reference = call.inputs(&first.model).and_then(|inputs| {
+                let named = inputs.iter().map(|(name, tensor)| (name, tensor));
+                Ok(first.model.reference(named)?)
+            });
+            bar.finish();
+            match reference {
+                Ok(reference) => self.call(&call, &reference, &setups, &bar, &mut failures)?,
+                Err(error) => failures.add(call.title(), &error),
+            }
+        }
+        Ok(failures)
+    }
+
+    /// A model per target and number of threads.
+    fn setups(&self, bar: &Bar) -> Result<Vec<Setup>, Error> {
+        let mut setups = Vec::new();
+        for target in self.model.targets(&self.targets)? {
+            for threads in self.model.thread_counts(&self.thread_counts) {
+                let (model, _) = self.model.load_with(bar, |options| {
+                    let options = options.backend(Backend::Llvm).threads(threads);
+                    match &target {
+                        Some(target) => options.target(target),
+                        None => options,
+                    }
+                })?;
+                setups.push(Setup {
+                    target: target.clone(),
+                    threads,
+                    model,
+                });
+            }
+        }
+        Ok(setups)
+    }
+
+    fn call(
+        &self,
+        call: &Call,
+        reference: &Reference,
+        setups: &[Setup],
+        bar: &Bar,
+        failures: &mut Failures,
+    ) -> Result<(), Error> {
+        let mut before: Option<(&Setup, Outputs)> = None;
+        for setup in setups {
+            let title = setup.title(call);
+            let comparison = setup.model.compare(reference);
+            bar.finish();
+            let comparison = match comparison {
+                Ok(comparison) => comparison,
+                Err(error) => {
+                    failures.add(&title, &error.into());
+                    continue;
+                }
+            };
+            self.print(call, setup, &title, &comparison)?;
+            if !comparison.agrees() {
+                failures.add(&title, &anyhow!("compiled code and interpreter differ"));
+            }
+            if let Some((other, outputs)) = &before
+                && other.target == setup.target
+                && let Some(name) = first_unlike(outputs, &comparison.compiled)?
+            {
+                let threads = (other.threads, setup.threads);
+                let error = anyhow!(
+                    "{name} differs between {} and {} threads",
+                    threads.0,
+                    threads.1
+                );
+                failures.add(&title, &error);
+            }
+            before = Some((setup, comparison.compiled));
+        }
+        Ok(())
+    }
+
+    fn print(
+        &self,
+        call: &Call,
+        setup: &Setup,
+        title: &str,
+        comparison: &Comparison,
+    ) -> Result<(), Error> {
+        for output in &comparison.outputs {
+            if self.json {
+                report::line(serde_json::to_string(&Line {
+                    case: call.name(),
+                    target: setup.target.as_deref(),
+                    threads: setup.threads,
+                    output: &output.name,
+                    error: output.error,
+                    declared_error: output.declared_error,
+                    verdict: output.verdict.to_string(),
+                })?)?;
+                continue;
+            }
+            report::line(format!(
+                "{title:44} {:18} error {:.1e}  plain rounding {:.1e}  {}",
+                output.verdict,
+                output.error,
+                output.declared_error,
+                output.name.escape_debug(),
+            ))?;
+        }
+        let amplified = |output: &kiln::OutputComparison| output.verdict == Verdict::Amplified;
+        if let Some(from) = &comparison.amplified_from
+            && comparison.outputs.iter().any(amplified)
+        {
+            self.context("rounding alone is amplified from", from)?;
+        }
+        if let Some(difference) = &comparison.first_difference {
+            self.context("the first value that differs", difference)?;
+        } else if !comparison.agrees() {
+            report::note(
+                "  every step agrees with the interpreter on the optimised graph, or the difference goes away when values are kept",
+            );
+        }
+        Ok(())
+    }
+
+    /// What surrounds a value: on standard error where standard output is JSON.
+    fn context(&self, title: &str, difference: &Difference) -> Result<(), Error> {
+        let text = format!("  {title}: {difference}");
+        let text = text.trim_end().replace('\n', "\n  ");
+        if self.json {
+            report::note(text);
+            return Ok(());
+        }
+        report::line(text)
+    }
+}
+
+impl Setup {
+    fn title(&self, call: &Call) -> String {
+        let target = self.target.as_deref().unwrap_or("host");
+        let threads = match self.threads {
+            0 => "all threads".to_owned(),
+            1 => "1 thread".to_owned(),
+            threads => format!("{threads} threads"),
+        };
+        format!("{}, {target}, {threads}", call.title())
+    }
+}
+
+/// The first output that is not the same in every bit.
+fn first_unlike(a: &Outputs, b: &Outputs) -> Result<Option<String>, Error> {
+    for ((name, a), (_, b)) in a.iter().zip(b.iter()) {
+        let bytes = |tensor| {
+            let mut bytes = Vec::new();
+            write_npy(tensor, &mut bytes).map(|()| bytes)
+        };
+        if bytes(a).map_err(kiln::Error::from)? != bytes(b).map_err(kiln::Error::from)? {
+            return Ok(Some(name.to_owned()));
+        }
+    }
+    Ok(None)
+}

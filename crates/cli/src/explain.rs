@@ -1,0 +1,51 @@
+//! `kiln explain`: what a model's graph became, and why two of its ops are or are not one kernel.
+
+use crate::cases;
+use crate::inputs::Call;
+use crate::model::ModelArguments;
+use crate::progress::Bar;
+use crate::report::{self, Failures};
+use anyhow::{Error, bail};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Explains a model.
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// Two ops: why they are in one kernel, or not. By the name of a value they give, or of the
+    /// source model's node
+    #[arg(value_name = "OP", num_args = 0..=2)]
+    ops: Vec<String>,
+    /// Run these cases first, so that what they compiled is shown too
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
+}
+
+impl Explain {
+    pub(crate) fn run(self) -> Result<Failures, Error> {
+        let bar = Bar::new();
+        let (model, _) = self.model.load(&bar)?;
+        let mut failures = Failures::default();
+        if let Some(folder) = &self.cases {
+            for case in cases::Case::all(folder)? {
+                let call = Call::Case(case);
+                let done = call
+                    .inputs(&model)
+                    .and_then(|inputs| Ok(cases::call(&model, &inputs)?));
+                bar.finish();
+                if let Err(error) = done {
+                    failures.add(call.title(), &error);
+                }
+            }
+        }
+        let text = match self.ops.as_slice() {
+            [] => model.explain()?.to_string(),
+            [a, b] => model.explain_pair(a, b)?.to_string(),
+            _ => bail!("expected two ops or none, found one: kiln explain MODEL [OP OP]"),
+        };
+        report::line(text.trim_end())?;
+        Ok(failures)
+    }
+}

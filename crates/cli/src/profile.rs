@@ -1,0 +1,203 @@
+//! `kiln profile`: what each step of a call costs, as a table.
+//!
+//! The model is called a few times first, so that nothing is compiled while the clock runs; then each
+//! step's time is its median over the calls that follow.
+
+use crate::inputs::{Call, InputArguments};
+use crate::model::ModelArguments;
+use crate::progress::Bar;
+use crate::report::{self, Failures};
+use anyhow::Error;
+use clap::Args;
+use kiln::{Backend, Model, StepProfile};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Measures the steps of a call.
+#[derive(Args, Debug)]
+pub(crate) struct Profile {
+    #[command(flatten)]
+    model: ModelArguments,
+    #[command(flatten)]
+    inputs: InputArguments,
+    /// How many calls to take the median of
+    #[arg(long, value_name = "CALLS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    calls: u32,
+    /// How many steps to show, those that take longest first; 0 is all, in order of execution
+    #[arg(long, value_name = "STEPS", default_value_t = 0)]
+    top: usize,
+    /// Print a JSON line per step
+    #[arg(long)]
+    json: bool,
+}
+
+/// A step, measured.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    case: &'a str,
+    number: usize,
+    step: String,
+    kind: &'static str,
+    class: Option<&'static str>,
+    variant: Option<String>,
+    ms: f64,
+    bytes: u64,
+    operations: Option<f64>,
+}
+
+impl Profile {
+    pub(crate) fn run(self) -> Result<Failures, Error> {
+        let bar = Bar::new();
+        // There is nothing to measure step by step in the interpreter.
+        let (model, _) = self
+            .model
+            .load_with(&bar, |options| options.backend(Backend::Llvm))?;
+        let mut failures = Failures::default();
+        for call in self.inputs.calls()? {
+            let rows = self.measure(&model, &call);
+            bar.finish();
+            match rows {
+                Ok(rows) => self.print(&call, rows)?,
+                Err(error) => failures.add(call.title(), &error),
+            }
+        }
+        Ok(failures)
+    }
+
+    fn measure<'a>(&self, model: &Model, call: &'a Call) -> Result<Vec<Row<'a>>, Error> {
+        let inputs = call.inputs(model)?;
+        let named = || inputs.iter().map(|(name, tensor)| (name, tensor));
+        for _ in 0..2 {
+            model.run(named())?;
+        }
+        let mut calls: Vec<Vec<StepProfile>> = Vec::new();
+        for _ in 0..self.calls {
+            calls.push(model.run_profiled(named())?.1);
+        }
+        let Some(last) = calls.last() else {
+            return Ok(Vec::new());
+        };
+        let rows = last.iter().enumerate().map(|(number, step)| {
+            // Loops may run another number of steps; those of one position are the same otherwise.
+            let times = calls
+                .iter()
+                .filter_map(|steps| Some(steps.get(number)?.time));
+            Row {
+                case: call.name(),
+                number,
+                step: step.step.clone(),
+                kind: step.kind,
+                class: step.class,
+                variant: step.variant.clone(),
+                ms: median(times.collect()).as_secs_f64() * 1e3,
+                bytes: step.bytes,
+                operations: step.operations,
+            }
+        });
+        Ok(rows.collect())
+    }
+
+    fn print(&self, call: &Call, mut rows: Vec<Row<'_>>) -> Result<(), Error> {
+        let total: f64 = rows.iter().map(|row| row.ms).sum();
+        let n_steps = rows.len();
+        if self.top > 0 {
+            rows.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+            rows.truncate(self.top);
+        }
+        if self.json {
+            return rows
+                .iter()
+                .try_for_each(|row| report::line(serde_json::to_string(row)?));
+        }
+        report::line(format!("{}: {n_steps} steps, {total:.3} ms", call.title()))?;
+        report::line(format!(
+            "{:>5} {:>9} {:>5} {:>9} {:>9} {:>7} {:>8}  {:9} {:11} {:40} schedule",
+            "step", "ms", "%", "MB", "Mop", "GB/s", "GFLOP/s", "kind", "class", "name",
+        ))?;
+        for row in &rows {
+            report::line(row.text(total))?;
+        }
+        Ok(())
+    }
+}
+
+impl Row<'_> {
+    fn text(&self, total: f64) -> String {
+        let seconds = self.ms / 1e3;
+        let rate = |amount: f64| {
+            if seconds > 0.0 {
+                format!("{:.2}", amount / seconds / 1e9)
+            } else {
+                "-".to_owned()
+            }
+        };
+        let share = if total > 0.0 {
+            self.ms / total * 100.0
+        } else {
+            0.0
+        };
+        let operations =
+            |show: &dyn Fn(f64) -> String| self.operations.map_or_else(|| "-".to_owned(), show);
+        format!(
+            "{:>5} {:>9.4} {:>5.1} {:>9.3} {:>9} {:>7} {:>8}  {:9} {:11} {:40} {}",
+            self.number,
+            self.ms,
+            share,
+            self.bytes as f64 / 1e6,
+            operations(&|count| format!("{:.3}", count / 1e6)),
+            rate(self.bytes as f64),
+            operations(&|count| rate(count)),
+            self.kind,
+            self.class.unwrap_or("-"),
+            self.step,
+            self.variant.as_deref().unwrap_or("-"),
+        )
+    }
+}
+
+/// The middle of some times, the upper one of two.
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        let ms = |times: &[u64]| {
+            median(times.iter().copied().map(Duration::from_millis).collect()).as_millis()
+        };
+        assert_eq!(ms(&[5, 1, 3]), 3);
+        assert_eq!(ms(&[2, 1]), 2);
+        assert_eq!(ms(&[]), 0);
+    }
+
+    #[test]
+    fn rates_follow_from_time() {
+        let mut row = Row {
+            case: "",
+            number: 3,
+            step: "matmul_relu".to_owned(),
+            kind: "kernel",
+            class: Some("contraction"),
+            variant: Some("contraction(rows=4)".to_owned()),
+            ms: 2.0,
+            bytes: 8_000_000,
+            operations: Some(6e6),
+        };
+        let text = row.text(4.0);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(
+            words[..7],
+            ["3", "2.0000", "50.0", "8.000", "6.000", "4.00", "3.00"]
+        );
+        row.ms = 0.0;
+        row.operations = None;
+        let text = row.text(0.0);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(words[4..7], ["-", "-", "-"]);
+    }
+}

@@ -1,0 +1,344 @@
+//! Compiled results against the interpreter's: how far apart, and whether rounding explains it.
+//!
+//! The yardstick is the interpreter in promoted mode, where every float is an `f64`. What the same
+//! interpreter gives when it rounds as dtypes say shows how much rounding alone moves the result:
+//! where a model amplifies rounding, no implementation in that dtype is closer.
+
+use crate::error::Error;
+use crate::outputs::Outputs;
+use kiln_tensor::{DType, Element, Tensor, bf16, f16};
+use std::fmt;
+
+/// Largest error relative to the largest expected element up to which floats count as equal.
+pub(crate) const AGREEMENT: f64 = 1e-5;
+
+/// How many times the error of plain rounding a result may be off where a model amplifies it.
+const MARGIN: f64 = 4.0;
+
+/// What a call should give: the interpreter's results, computed once for any number of comparisons.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    pub(crate) inputs: Vec<Tensor>,
+    pub(crate) promoted: Outputs,
+    pub(crate) declared: Outputs,
+}
+
+impl Reference {
+    /// The results with every float an `f64`.
+    pub fn promoted(&self) -> &Outputs {
+        &self.promoted
+    }
+
+    /// The results rounded as dtypes say.
+    pub fn declared(&self) -> &Outputs {
+        &self.declared
+    }
+}
+
+/// How a compiled call compares with its [`Reference`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// Each output.
+    pub outputs: Vec<OutputComparison>,
+    /// The value, the first in order of execution, at which results part, where they do.
+    pub first_difference: Option<Difference>,
+    /// The first value that rounding alone moves by more than the tolerance, where results are off
+    /// and that explains it.
+    pub amplified_from: Option<Difference>,
+    /// What the compiled call gave.
+    pub compiled: Outputs,
+}
+
+impl Comparison {
+    /// Whether no output is wrong.
+    pub fn agrees(&self) -> bool {
+        let mut outputs = self.outputs.iter();
+        outputs.all(|output| output.verdict != Verdict::Different)
+    }
+}
+
+/// How one output compares.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OutputComparison {
+    /// The output's name.
+    pub name: String,
+    /// How far the compiled result is off: the largest error of an element, relative to the largest
+    /// expected element. Infinite where shapes or NaNs differ.
+    pub error: f64,
+    /// The same for the interpreter that rounds as dtypes say.
+    pub declared_error: f64,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// What a comparison says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// Equal within 1e-5; integers and bools exactly.
+    Equal,
+    /// Off by more, and plain rounding moves the result as much: the model amplifies rounding.
+    Amplified,
+    /// Wrong.
+    Different,
+}
+
+impl Verdict {
+    pub(crate) fn of(error: f64, declared_error: f64, is_float: bool) -> Self {
+        if error <= if is_float { AGREEMENT } else { 0.0 } {
+            Self::Equal
+        } else if is_float && error <= MARGIN * declared_error {
+            Self::Amplified
+        } else {
+            Self::Different
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Equal => "equal",
+            Self::Amplified => "rounding amplified",
+            Self::Different => "DIFFERENT",
+        })
+    }
+}
+
+/// Where results part: a value of the graph, and what surrounds it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Difference {
+    /// The value.
+    pub value: String,
+    /// The op that gives it, and the node of the source model it came from.
+    pub op: String,
+    /// The step that computes it.
+    pub step: String,
+    /// How far it is off, as [`OutputComparison::error`].
+    pub error: f64,
+    /// How far plain rounding is off.
+    pub declared_error: f64,
+    /// The element that is off the most.
+    pub worst: Option<WorstElement>,
+    /// What the step reads, each with how far it is off itself.
+    pub reads: Vec<String>,
+}
+
+/// The element that is off the most.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct WorstElement {
+    /// Its index.
+    pub index: Vec<usize>,
+    /// What was computed.
+    pub found: f64,
+    /// What it should be.
+    pub expected: f64,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            value,
+            op,
+            step,
+            error,
+            declared_error,
+            ..
+        } = self;
+        writeln!(f, "{value}, given by {op}, in step {step}")?;
+        writeln!(
+            f,
+            "  off by {error:.1e}, plain rounding by {declared_error:.1e}"
+        )?;
+        if let Some(worst) = &self.worst {
+            writeln!(
+                f,
+                "  worst at {:?}: found {}, expected {}",
+                worst.index, worst.found, worst.expected
+            )?;
+        }
+        for read in &self.reads {
+            writeln!(f, "  reads {read}")?;
+        }
+        Ok(())
+    }
+}
+
+/// How far a tensor is from what is expected, and where the most.
+#[derive(Clone, Debug)]
+pub(crate) struct Distance {
+    pub(crate) error: f64,
+    pub(crate) worst: Option<WorstElement>,
+}
+
+impl Distance {
+    const NONE: Self = Self {
+        error: 0.0,
+        worst: None,
+    };
+
+    const SHAPES_DIFFER: Self = Self {
+        error: f64::INFINITY,
+        worst: None,
+    };
+
+    /// The distance of `found` from `expected`.
+    pub(crate) fn of(found: &Tensor, expected: &Tensor) -> Result<Self, Error> {
+        if found.shape() != expected.shape() {
+            return Ok(Self::SHAPES_DIFFER);
+        }
+        let shape = found.shape();
+        let (found, expected) = (elements(found)?, elements(expected)?);
+        let magnitudes = expected.iter().map(|value| value.abs());
+        let largest = magnitudes
+            .filter(|value| value.is_finite())
+            .fold(0.0, f64::max);
+        let mut worst: Option<(usize, f64)> = None;
+        for (position, (&found, &expected)) in found.iter().zip(&expected).enumerate() {
+            let error = element_error(found, expected);
+            if error > worst.map_or(0.0, |(_, error)| error) {
+                worst = Some((position, error));
+            }
+        }
+        let Some((position, error)) = worst else {
+            return Ok(Self::NONE);
+        };
+        let at = |elements: &[f64]| elements.get(position).copied().unwrap_or(f64::NAN);
+        Ok(Self {
+            error: if largest > 0.0 {
+                error / largest
+            } else {
+                error
+            },
+            worst: Some(WorstElement {
+                index: index_of(position, shape),
+                found: at(&found),
+                expected: at(&expected),
+            }),
+        })
+    }
+}
+
+/// Infinite where one is NaN or infinite and the other is something else.
+fn element_error(found: f64, expected: f64) -> f64 {
+    if found == expected || (found.is_nan() && expected.is_nan()) {
+        0.0
+    } else if found.is_finite() && expected.is_finite() {
+        (found - expected).abs()
+    } else {
+        f64::INFINITY
+    }
+}
+
+/// The index of the element at a row-major position.
+fn index_of(mut position: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&size| {
+            let size = size.max(1);
+            let axis = position % size;
+            position /= size;
+            axis
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+/// The elements as `f64`. Large integers lose digits on either side alike.
+fn elements(tensor: &Tensor) -> Result<Vec<f64>, Error> {
+    fn convert<T: Element>(tensor: &Tensor, number: impl Fn(T) -> f64) -> Result<Vec<f64>, Error> {
+        Ok(tensor.to_vec::<T>()?.into_iter().map(number).collect())
+    }
+    match tensor.dtype() {
+        DType::F64 => convert::<f64>(tensor, |x| x),
+        DType::F32 => convert::<f32>(tensor, f64::from),
+        DType::F16 => convert::<f16>(tensor, f64::from),
+        DType::BF16 => convert::<bf16>(tensor, f64::from),
+        DType::I64 => convert::<i64>(tensor, |x| x as f64),
+        DType::I32 => convert::<i32>(tensor, f64::from),
+        DType::I16 => convert::<i16>(tensor, f64::from),
+        DType::I8 => convert::<i8>(tensor, f64::from),
+        DType::U64 => convert::<u64>(tensor, |x| x as f64),
+        DType::U32 => convert::<u32>(tensor, f64::from),
+        DType::U16 => convert::<u16>(tensor, f64::from),
+        DType::U8 => convert::<u8>(tensor, f64::from),
+        DType::Bool => convert::<bool>(tensor, |x| f64::from(u8::from(x))),
+        // No other dtype has tensors yet.
+        _ => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn distance(found: &[f32], expected: &[f64]) -> Distance {
+        let found = Tensor::from_slice(&[found.len()], found).unwrap();
+        let expected = Tensor::from_slice(&[expected.len()], expected).unwrap();
+        Distance::of(&found, &expected).unwrap()
+    }
+
+    #[test]
+    fn errors_are_relative_to_the_largest_element() {
+        let found = distance(&[1.0, 10.5, -3.0], &[1.0, 10.0, -3.0]);
+        assert_eq!(found.error, 0.05);
+        let worst = found.worst.unwrap();
+        assert_eq!(
+            (worst.index, worst.found, worst.expected),
+            (vec![1], 10.5, 10.0)
+        );
+        assert_eq!(distance(&[0.5], &[0.0]).error, 0.5);
+        assert_eq!(distance(&[], &[]).error, 0.0);
+    }
+
+    #[test]
+    fn nan_and_infinity_must_be_in_the_same_places() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        assert_eq!(distance(&[nan, inf], &[f64::NAN, f64::INFINITY]).error, 0.0);
+        assert_eq!(distance(&[nan], &[1.0]).error, f64::INFINITY);
+        assert_eq!(distance(&[-inf], &[f64::INFINITY]).error, f64::INFINITY);
+        assert_eq!(distance(&[1.0, 2.0], &[1.0]).error, f64::INFINITY);
+    }
+
+    #[test]
+    fn every_dtype_is_compared() {
+        fn zero<T: Element>(elements: &[T]) {
+            let tensor = Tensor::from_slice(&[elements.len()], elements).unwrap();
+            assert_eq!(super::elements(&tensor).unwrap(), [0.0, 1.0]);
+        }
+        zero(&[false, true]);
+        zero(&[0u8, 1]);
+        zero(&[0u16, 1]);
+        zero(&[0u32, 1]);
+        zero(&[0u64, 1]);
+        zero(&[0i8, 1]);
+        zero(&[0i16, 1]);
+        zero(&[0i32, 1]);
+        zero(&[0i64, 1]);
+        zero(&[f16::ZERO, f16::ONE]);
+        zero(&[bf16::ZERO, bf16::ONE]);
+    }
+
+    #[test]
+    fn indices_count_from_the_last_axis() {
+        assert_eq!(index_of(5, &[2, 3]), [1, 2]);
+        assert_eq!(index_of(0, &[]), [0usize; 0]);
+        assert_eq!(index_of(0, &[0, 2]), [0, 0]);
+    }
+
+    #[test]
+    fn rounding_explains_what_it_moves_as_much() {
+        assert_eq!(Verdict::of(1e-6, 0.0, true), Verdict::Equal);
+        assert_eq!(Verdict::of(3e-5, 1e-5, true), Verdict::Amplified);
+        assert_eq!(Verdict::of(3e-5, 1e-6, true), Verdict::Different);
+        assert_eq!(Verdict::of(1e-9, 1.0, false), Verdict::Different);
+        assert_eq!(Verdict::of(f64::INFINITY, 1.0, true), Verdict::Different);
+        assert_eq!(format!("{:>6}|", Verdict::Equal), " equal|");
+    }
+}

@@ -1,0 +1,265 @@
+//! What a graph became, in words: steps, facts, near misses, compiles.
+
+use crate::backend::Backend;
+use crate::error::{Error, Failure};
+use kiln_fusion::FusionPlan;
+use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
+use kiln_lazy_runtime::{CompilationStats, CompileRecord};
+use kiln_program::{Action, Program};
+use std::fmt;
+
+/// How many names an error lists.
+const LISTED: usize = 12;
+
+/// What a graph became. Prints as a report.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explained {
+    /// What executes the model.
+    pub backend: Backend,
+    /// How many ops the graph has, constants left out.
+    pub ops: usize,
+    /// What a call does, in order, the steps of nested regions included.
+    pub steps: Vec<ExplainedStep>,
+    /// The facts that the main plan rests on; where one does not hold, another plan is made.
+    pub facts: Vec<String>,
+    /// What would have been joined, had a fact been known.
+    pub near_misses: Vec<String>,
+    /// Ops that were to be one kernel until it turned out that they cannot be.
+    pub taken_apart: Vec<String>,
+    /// How many different kernels the steps launch.
+    pub kernels: usize,
+    /// What was compiled so far.
+    pub compiles: Vec<CompileRecord>,
+    /// Counters of what was done so far.
+    pub stats: CompilationStats,
+}
+
+/// A step of a call.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ExplainedStep {
+    /// The kind: `kernel`, `builtin`, `interpret`.
+    pub kind: &'static str,
+    /// A name made from its ops.
+    pub name: String,
+    /// The class of its kernel.
+    pub class: Option<&'static str>,
+    /// How many ops it does.
+    pub ops: usize,
+    /// The values it gives.
+    pub gives: Vec<String>,
+    /// Why the interpreter computes it.
+    pub reason: Option<String>,
+}
+
+impl Explained {
+    pub(crate) fn new(
+        graph: &Graph,
+        fusion: &FusionPlan,
+        program: &Program,
+        backend: Backend,
+        compiles: Vec<CompileRecord>,
+        stats: CompilationStats,
+    ) -> Self {
+        let dims = graph.dims();
+        let steps = program.steps().map(|step| {
+            let class = match &step.action {
+                Action::Kernel(launch) => Some(
+                    program
+                        .kernel(launch.kernel)
+                        .classification()
+                        .class
+                        .as_word(),
+                ),
+                _ => None,
+            };
+            let reason = match &step.action {
+                Action::Interpret { reason, .. } => Some(reason.clone()),
+                _ => None,
+            };
+            ExplainedStep {
+                kind: step.action.as_word(),
+                name: step.name.clone(),
+                class,
+                ops: step.ops.len(),
+                gives: gives(graph, &step.ops),
+                reason,
+            }
+        });
+        let facts = fusion.facts();
+        let facts = facts.iter().map(|fact| {
+            let (left, right) = (dims.display(fact.left), dims.display(fact.right));
+            format!("{left} == {right}, for {}", fact.origin.escape_debug())
+        });
+        let near = fusion.near_misses().iter().map(|near| {
+            let (first, second) = (op_name(graph, near.producer), op_name(graph, near.consumer));
+            let (left, right) = (dims.display(near.fact.left), dims.display(near.fact.right));
+            format!(
+                "{first} and {second}, were {left} == {right} known: {}",
+                near.reason
+            )
+        });
+        let apart = fusion.rejected().iter().map(|(ops, reason)| {
+            let names = ops.iter().map(|&op| op_name(graph, op));
+            format!("{}: {reason}", names.collect::<Vec<_>>().join(", "))
+        });
+        let computes = |op: &Op| !matches!(op, Op::Constant(_));
+        Self {
+            backend,
+            ops: graph.ops().filter(|(_, data)| computes(&data.op)).count(),
+            steps: steps.collect(),
+            facts: facts.collect(),
+            near_misses: near.collect(),
+            taken_apart: apart.collect(),
+            kernels: program.kernels().len(),
+            compiles,
+            stats,
+        }
+    }
+
+    /// How many steps there are of a kind.
+    pub fn count(&self, kind: &str) -> usize {
+        self.steps.iter().filter(|step| step.kind == kind).count()
+    }
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} ops became {} steps: {} launches of {} kernels, {} interpreted ({} backend)",
+            self.ops,
+            self.steps.len(),
+            self.count("kernel"),
+            self.kernels,
+            self.count("interpret"),
+            self.backend
+        )?;
+        writeln!(f, "\nsteps, in order")?;
+        for (number, step) in self.steps.iter().enumerate() {
+            let ExplainedStep {
+                kind,
+                name,
+                class,
+                ops,
+                ..
+            } = step;
+            let class = class.unwrap_or("");
+            let gives = step.gives.join(", ");
+            writeln!(
+                f,
+                "{number:5}  {kind:9} {class:12} {ops:3} ops  {name}  -> {gives}"
+            )?;
+            if let Some(reason) = &step.reason {
+                writeln!(f, "       interpreted: {reason}")?;
+            }
+        }
+        section(f, "facts that the plan rests on", &self.facts)?;
+        section(f, "near misses", &self.near_misses)?;
+        section(f, "taken apart", &self.taken_apart)?;
+        let compiles: Vec<_> = self.compiles.iter().map(ToString::to_string).collect();
+        section(f, "compiles", &compiles)?;
+        if !compiles.is_empty() {
+            write!(f, "\n{}", self.stats.to_report())?;
+        }
+        Ok(())
+    }
+}
+
+fn section(f: &mut fmt::Formatter<'_>, title: &str, lines: &[String]) -> fmt::Result {
+    if lines.is_empty() {
+        return writeln!(f, "\n{title}: none");
+    }
+    writeln!(f, "\n{title}: {}", lines.len())?;
+    lines.iter().try_for_each(|line| writeln!(f, "  {line}"))
+}
+
+/// The values that ops give and others read.
+fn gives(graph: &Graph, ops: &[OpId]) -> Vec<String> {
+    let read_inside: Vec<ValueId> = ops
+        .iter()
+        .flat_map(|&op| graph.op(op).operands.iter().copied())
+        .collect();
+    let results = ops.iter().flat_map(|&op| graph.op(op).results.iter());
+    results
+        .filter(|result| !read_inside.contains(result))
+        .map(|&result| value_name(graph, result))
+        .collect()
+}
+
+/// A value for people: its name, or its number as the fusion stage prints it.
+pub(crate) fn value_name(graph: &Graph, value: ValueId) -> String {
+    match graph.value(value).name.as_deref() {
+        Some(name) => format!("%{}", name.escape_debug()),
+        None => value.to_string(),
+    }
+}
+
+/// An op for people: what it is, and what it gives.
+pub(crate) fn op_name(graph: &Graph, op: OpId) -> String {
+    let data = graph.op(op);
+    match data.results.first() {
+        Some(&result) => format!("{} {}", data.op.mnemonic(), value_name(graph, result)),
+        None => format!("{} ({op})", data.op.mnemonic()),
+    }
+}
+
+/// The op of a name: that of a value it gives (with or without `%`), its own (`op7`), or the node it
+/// came from, of whose ops it is the last.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn op_named(graph: &Graph, name: &str) -> Result<OpId, Error> {
+    let bare = name.strip_prefix('%').unwrap_or(name);
+    let by_value = graph.ops().find(|(_, data)| {
+        data.results.iter().any(|&result| {
+            graph.value(result).name.as_deref() == Some(bare) || result.to_string() == name
+        })
+    });
+    let by_id = || graph.ops().find(|(op, _)| op.to_string() == name);
+    let by_origin = || {
+        let from = |(_, data): &(OpId, &kiln_ir::OpData)| data.origin.as_deref() == Some(name);
+        graph.ops().filter(from).last()
+    };
+    if let Some((op, _)) = by_value.or_else(by_id).or_else(by_origin) {
+        return Ok(op);
+    }
+    // The graph's outputs go by names of their own.
+    let mut outputs = graph.output_names().iter().zip(graph.outputs());
+    let output = outputs.find(|(output, _)| &***output == bare);
+    if let Some((_, &value)) = output
+        && let Definition::Result { op, .. } = graph.value(value).definition
+    {
+        return Ok(op);
+    }
+    let names = graph.ops().flat_map(|(_, data)| {
+        let named = |&&result: &&ValueId| graph.value(result).name.is_some();
+        let results = data.results.iter().filter(named);
+        results.map(|&result| value_name(graph, result))
+    });
+    Err(Failure::UnknownValue {
+        name: name.escape_debug().to_string(),
+        expected: listed(names.collect(), bare),
+    }
+    .into())
+}
+
+/// A few names for an error: those like the one that was asked for first.
+pub(crate) fn listed(names: Vec<String>, like: &str) -> String {
+    let like = like.to_lowercase();
+    let (mut near, far): (Vec<String>, Vec<String>) = names
+        .into_iter()
+        .partition(|name| name.to_lowercase().contains(&like));
+    near.extend(far);
+    let more = near.len().saturating_sub(LISTED);
+    near.truncate(LISTED);
+    let mut text = near.join(", ");
+    if more > 0 {
+        text.push_str(&format!(", and {more} more"));
+    }
+    if text.is_empty() {
+        text.push_str("there are none");
+    }
+    text
+}

@@ -1,0 +1,234 @@
+//! Looking into a model: what became of its graph, which ops became one kernel and why, and what
+//! each step of a call cost.
+//!
+//! Nothing here changes a model. What is shown of plans is planned anew, and is the same again.
+
+use super::executable::Executable;
+use super::instance::Instance;
+use super::{Model, call};
+use crate::compiled::GraphPlanner;
+use crate::error::{Error, Failure};
+use crate::explain::{self, Explained};
+use crate::outputs::Outputs;
+use kiln_fusion::{Explanation, FusionPlan};
+use kiln_kernel::VerifiedKernel;
+use kiln_lazy_runtime::StepProfile;
+use kiln_program::Program;
+use kiln_tensor::Tensor;
+use std::fmt::Write;
+
+/// The stages after the passes, which print but are no graphs.
+const FUSION: &str = "fusion";
+const KERNELS: &str = "kernels";
+const PROGRAM: &str = "program";
+const LLVM: &str = "llvm";
+const ASSEMBLY: &str = "asm";
+
+/// Every stage that [`Model::inspect`] knows beyond graphs.
+pub(super) const BEYOND_GRAPHS: [&str; 5] = [FUSION, KERNELS, PROGRAM, LLVM, ASSEMBLY];
+
+impl Model {
+    /// What the model is at a stage, as text: one of [`stages`](Self::stages), where it is a graph,
+    /// or beyond them `fusion` (which ops become one kernel), `kernels` (their text), `program`
+    /// (steps and where buffers lie), `llvm` and `asm` (each kernel as the compiler's own form and as
+    /// machine code, as a call with unremarkable sizes would have it).
+    ///
+    /// # Errors
+    /// When there is no stage of that name, the rank of an input is open, or code is asked of a
+    /// model that is interpreted.
+    ///
+    /// ```
+    /// let model = kiln::Model::from_text("graph @f(%x: f32[N]) -> f32[N] {
+    ///   %a = exp %x
+    ///   %b = sqrt %a
+    ///   return %b
+    /// }")?;
+    /// assert!(model.inspect("fusion")?.contains("1 kernels"));
+    /// assert!(model.inspect("kernels")?.contains("sqrt(exp("));
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn inspect(&self, stage: &str) -> Result<String, Error> {
+        self.inspect_kernels(stage, None)
+    }
+
+    /// [`inspect`](Self::inspect) with only the kernels of a name, where the stage is about kernels.
+    ///
+    /// # Errors
+    /// As [`inspect`](Self::inspect), and when there is no kernel of that name.
+    pub fn inspect_kernels(&self, stage: &str, name: Option<&str>) -> Result<String, Error> {
+        let instance = self.only_instance()?;
+        match stage {
+            FUSION => Ok(instance.planner().fusion()?.to_string()),
+            PROGRAM => Ok(instance.program(&instance.planner().fusion()?)?.to_string()),
+            KERNELS | LLVM | ASSEMBLY => {
+                let program = instance.program(&instance.planner().fusion()?)?;
+                let mut text = String::new();
+                for kernel in kernels(&program, name)? {
+                    let shown = match stage {
+                        KERNELS => kiln_kernel::text::print(kernel.kernel()),
+                        _ => instance.listing(kernel, stage)?,
+                    };
+                    // Writing to a string does not fail.
+                    let _written = writeln!(text, "{}", shown.trim_end());
+                }
+                Ok(text)
+            }
+            _ if !self.stages().contains(&stage) => Err(Failure::UnknownStage {
+                name: stage.escape_debug().to_string(),
+                expected: self.all_stages().join(", "),
+            }
+            .into()),
+            _ => {
+                let graph = instance.stage(stage, &self.0.options)?;
+                Ok(kiln_ir::text::print(&graph).to_string())
+            }
+        }
+    }
+
+    /// What the graph became: steps, facts that the plan rests on, joins that a fact would have
+    /// allowed, and what was compiled so far.
+    ///
+    /// # Errors
+    /// When the rank of an input is open, or no program can be made.
+    pub fn explain(&self) -> Result<Explained, Error> {
+        let instance = self.only_instance()?;
+        let fusion = instance.planner().fusion()?;
+        let program = instance.program(&fusion)?;
+        Ok(Explained::new(
+            instance.optimized(),
+            &fusion,
+            &program,
+            self.backend(),
+            self.compile_records(),
+            self.compilation_stats(),
+        ))
+    }
+
+    /// Why two ops are in one kernel, or why not. An op goes by its own name, by the name of a value
+    /// it gives, or by the node of the source model it came from.
+    ///
+    /// # Errors
+    /// When there is no such op, or the rank of an input is open.
+    ///
+    /// ```
+    /// let model = kiln::Model::from_text("graph @f(%x: f32[N, K], %w: f32[K, M]) -> f32[N, M] {
+    ///   %product = matmul %x, %w
+    ///   %y = relu %product
+    ///   return %y
+    /// }")?;
+    /// let why = model.explain_pair("product", "y")?;
+    /// assert!(why.together.is_some());
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn explain_pair(&self, a: &str, b: &str) -> Result<Explanation, Error> {
+        let instance = self.only_instance()?;
+        let graph = instance.optimized();
+        let (a, b) = (explain::op_named(graph, a)?, explain::op_named(graph, b)?);
+        Ok(instance.planner().fusion()?.explain(graph, a, b)?)
+    }
+
+    /// [`run`](Self::run), with what each step cost.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and when the model is interpreted.
+    pub fn run_profiled<'a, N: AsRef<str>>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
+    ) -> Result<(Outputs, Vec<StepProfile>), Error> {
+        let inputs = call::arrange(&self.0.signature, inputs)?;
+        let instance = self.instance_for(&inputs)?;
+        if matches!(instance.executable(), Executable::Interpreted) {
+            return Err(not_compiled("a profile"));
+        }
+        let mut profile = Vec::new();
+        let tensors = instance.executable().run(
+            instance.optimized(),
+            &inputs,
+            &self.0.options,
+            Some(&mut profile),
+        )?;
+        Ok((self.outputs_of(tensors), profile))
+    }
+}
+
+impl Instance {
+    /// Plans as the executable's runtime would have them; without one, row-major throughout.
+    pub(super) fn planner(&self) -> GraphPlanner {
+        let planner = GraphPlanner::new(self.optimized().clone());
+        #[cfg(feature = "llvm")]
+        if let Executable::Compiled(compiled) = self.executable() {
+            return planner.with_layouts(compiled.shared.layouts());
+        }
+        planner
+    }
+
+    pub(super) fn program(&self, fusion: &FusionPlan) -> Result<Program, Error> {
+        Ok(self.planner().program(fusion)?)
+    }
+
+    /// A kernel as the compiler's own form, or as machine code.
+    #[cfg(feature = "llvm")]
+    fn listing(&self, kernel: &VerifiedKernel, stage: &str) -> Result<String, Error> {
+        use kiln_kernel::{FALLBACK_SCHEDULE, Listing, Schedule};
+        let runtime = self.executable().runtime();
+        let target = runtime.and_then(|runtime| Some((runtime.compiler()?, runtime.target()?)));
+        let Some((compiler, target)) = target else {
+            return Err(not_compiled("machine code"));
+        };
+        let form = if stage == LLVM {
+            Listing::Source
+        } else {
+            Listing::Assembly
+        };
+        // The schedule that takes every call: specialised ones come before it.
+        let schedule = compiler
+            .schedules(kernel, target)
+            .into_iter()
+            .find(|candidate| candidate.predicate.is_empty())
+            .map_or_else(
+                || Schedule::new(FALLBACK_SCHEDULE),
+                |candidate| candidate.schedule,
+            );
+        let name = kernel.kernel().name();
+        let text = compiler.listing(kernel, target, &schedule, form)?;
+        let comment = if stage == LLVM { ';' } else { '#' };
+        Ok(format!(
+            "{comment} @{name}, {schedule}, for {target}\n{text}"
+        ))
+    }
+
+    #[cfg(not(feature = "llvm"))]
+    fn listing(&self, _kernel: &VerifiedKernel, _stage: &str) -> Result<String, Error> {
+        Err(not_compiled("machine code"))
+    }
+}
+
+/// The kernels of a program in order, or those of a name.
+fn kernels<'a>(program: &'a Program, name: Option<&str>) -> Result<Vec<&'a VerifiedKernel>, Error> {
+    let all = || program.kernels().values().map(|kernel| &kernel.kernel);
+    let Some(name) = name else {
+        return Ok(all().collect());
+    };
+    let name = name.strip_prefix('@').unwrap_or(name);
+    let found: Vec<_> = all()
+        .filter(|kernel| kernel.kernel().name() == name)
+        .collect();
+    if found.is_empty() {
+        let names = all().map(|kernel| format!("@{}", kernel.kernel().name()));
+        return Err(Failure::UnknownValue {
+            name: name.escape_debug().to_string(),
+            expected: explain::listed(names.collect(), name),
+        }
+        .into());
+    }
+    Ok(found)
+}
+
+fn not_compiled(what: &'static str) -> Error {
+    let next = if cfg!(feature = "llvm") {
+        "ask for `Backend::Llvm` (on the command line, --backend llvm)"
+    } else {
+        "build with the feature `llvm`"
+    };
+    Failure::NotCompiled { what, next }.into()
+}
