@@ -185,6 +185,25 @@ impl<'ctx> Emitter<'_, 'ctx> {
         pointer.into()
     }
 
+    /// The same pointer, of which LLVM knows nothing: a load through it stays a load.
+    pub(crate) fn opaque(&self, pointer: Value<'ctx>) -> Value<'ctx> {
+        let ty = self.ty(Elem::Pointer, 1).into_pointer_type();
+        let function = ty.fn_type(&[ty.into()], false);
+        let nothing = self.context().create_inline_asm(
+            function,
+            String::new(),
+            "=r,0".to_owned(),
+            false,
+            false,
+            None,
+            false,
+        );
+        built(self.builder.build_indirect_call(function, nothing, &[pointer.into()], ""))
+            .try_as_basic_value()
+            .basic()
+            .unwrap_or_else(|| unreachable!("the assembly has a result"))
+    }
+
     /// Replaces the u32 at `pointer` by `value` if it is still 0; the first one wins.
     pub(crate) fn set_if_zero(&self, pointer: Value<'ctx>, value: Value<'ctx>) {
         let zero = self.context().i32_type().const_zero();

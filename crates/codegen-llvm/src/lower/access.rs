@@ -3,7 +3,7 @@
 //! An access whose index moves by constants along the tile's axes has one address for the tile's first point and
 //! fixed distances from it. Consecutive elements are a vector load or store, equal ones a scalar; the rest is gathered.
 
-use kiln_kernel::{AxisId, BufferId, IndexClass, Load, NodeId, Quantity, StageId, Store};
+use kiln_kernel::{AxisId, BufferId, IndexClass, Load, Node, NodeId, Quantity, StageId, Store};
 use kiln_tensor::DType;
 
 use inkwell::IntPredicate;
@@ -24,6 +24,33 @@ pub(super) enum Address<'ctx> {
     Each(Value<'ctx>),
 }
 
+/// When an access is performed.
+#[derive(Clone, Copy, Default)]
+struct Condition<'ctx> {
+    /// What is the same for all lanes.
+    uniform: Option<Value<'ctx>>,
+    /// What differs between them.
+    lanes: Option<Value<'ctx>>,
+}
+
+impl<'ctx> Condition<'ctx> {
+    fn require(&mut self, lowering: &Lowering<'_, '_, 'ctx>, value: Value<'ctx>) {
+        let part = if lanes(value) > 1 {
+            &mut self.lanes
+        } else {
+            &mut self.uniform
+        };
+        *part = Some(lowering.both(*part, value));
+    }
+
+    fn all(&self, lowering: &Lowering<'_, '_, 'ctx>) -> Option<Value<'ctx>> {
+        match (self.uniform, self.lanes) {
+            (Some(uniform), Some(lanes)) => Some(lowering.both(Some(uniform), lanes)),
+            (uniform, lanes) => uniform.or(lanes),
+        }
+    }
+}
+
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// A load.
     pub(super) fn load(
@@ -38,17 +65,22 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let dtype = self.kernel.buffer(load.buffer).dtype;
         let wide = form == Form::Lanes && self.varies(scope, node);
         let form = if wide { Form::Lanes } else { Form::First };
-        let mut condition = None;
+        // What holds for all lanes is kept apart from what differs between them.
+        let mut condition = Condition::default();
         let mut otherwise = None;
         if let Some(guard) = &load.guard {
             if let Some(when) = guard.when {
-                condition = Some(self.value(scope, when, at, form)?);
+                condition.require(self, self.value(scope, when, at, form)?);
             }
             if guard.inside {
                 for (axis, &index) in load.indices.iter().enumerate() {
-                    if self.class(node, axis) != IndexClass::Proved {
-                        let inside = self.in_range(scope, load.buffer, axis, index, at, form)?;
-                        condition = Some(self.both(condition, inside));
+                    let known =
+                        self.class(node, axis) == IndexClass::Proved || scope.is_inside(node, axis);
+                    if !known {
+                        condition.require(
+                            self,
+                            self.in_range(scope, load.buffer, axis, index, at, form)?,
+                        );
                     }
                 }
             }
@@ -60,7 +92,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 checked = true;
                 let inside = self.in_range(scope, load.buffer, axis, index, at, form)?;
                 let outside = self.emit.not(inside);
-                let performed = match condition {
+                let performed = match condition.all(self) {
                     Some(condition) => self.both(Some(condition), outside),
                     None => outside,
                 };
@@ -69,9 +101,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     format!("index {axis} of %{name}")
                 };
                 self.report(scope, performed, FaultCause::IndexOutOfRange, site);
-                condition = Some(self.both(condition, inside));
+                condition.require(self, inside);
             }
         }
+        let otherwise_is_zero = !checked
+            && load
+                .guard
+                .as_ref()
+                .is_some_and(|guard| self.is_zero(guard.otherwise));
         let otherwise = match otherwise {
             Some(value) if !checked => value,
             // A zero where an index is outside: what the guard says is a guard's alone.
@@ -86,15 +123,29 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if !wide {
             let (Address::Same(pointer) | Address::Consecutive(pointer) | Address::Each(pointer)) =
                 address;
-            let Some(condition) = condition else {
+            let Some(condition) = condition.all(self) else {
                 return Ok(emit.load_dtype(dtype, 1, pointer));
             };
             let pointer = emit.select(condition, pointer, self.dummy());
             let loaded = emit.load_dtype(dtype, 1, pointer);
-            return Ok(emit.select(condition, loaded, otherwise));
+            // The dummy is zeros.
+            return Ok(if otherwise_is_zero || checked {
+                loaded
+            } else {
+                emit.select(condition, loaded, otherwise)
+            });
         }
         let Some(vectors) = scope.vectors else {
             unreachable!("a value varies along vectors in use alone")
+        };
+        // What holds for all lanes chooses the address, as the dummy is zeros; what differs between them is a mask.
+        let zeros = otherwise_is_zero || checked;
+        let (address, condition) = match (address, condition.uniform) {
+            (Address::Consecutive(pointer), Some(all)) if zeros => (
+                Address::Consecutive(emit.select(all, pointer, self.dummy())),
+                condition.lanes,
+            ),
+            (address, _) => (address, condition.all(self)),
         };
         let mask = match (condition, vectors.mask) {
             (Some(condition), Some(mask)) => Some(emit.and(self.widened(scope, condition), mask)),
@@ -373,6 +424,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
+    fn is_zero(&self, node: NodeId) -> bool {
+        match self.kernel.node(node) {
+            Node::Literal(value) => *value == kiln_scalar::ScalarValue::zero(value.dtype()),
+            _ => false,
+        }
+    }
+
     fn class(&self, node: NodeId, axis: usize) -> IndexClass {
         let classes = &self.kernel.info().loads[node];
         classes.get(axis).copied().unwrap_or_default()
@@ -399,11 +457,28 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         form: Form,
     ) -> Result<Value<'ctx>, LlvmError> {
         let emit = &self.emit;
-        let index = self.value(scope, index, at, form)?;
         let Some(&size) = self.kernel.buffer(buffer).shape.get(axis) else {
             unreachable!("the verifier accepts one index per axis")
         };
         let size = self.dim(size);
+        if let (Some(vectors), Form::Lanes) = (scope.vectors, form)
+            && self.dependence.step_along(self.kernel, index, vectors.axis) == Some(1)
+        {
+            // The lanes between where the buffer begins and where it ends, counted from the first lane.
+            let first = self.value(scope, index, at, Form::First)?;
+            let lanes = emit.i64(i64::from(vectors.lanes));
+            let within =
+                |lane| emit.trunc_int(emit.smin(emit.smax(lane, emit.i64(0)), lanes), Elem::I32);
+            let begin = within(emit.isub(emit.i64(0), first));
+            let end = within(emit.isub(size, first));
+            let numbers = emit.lane_numbers(Elem::I32, vectors.lanes);
+            let splat = |lane| emit.splat(lane, vectors.lanes);
+            return Ok(emit.and(
+                emit.icmp(IntPredicate::SGE, numbers, splat(begin)),
+                emit.icmp(IntPredicate::SLT, numbers, splat(end)),
+            ));
+        }
+        let index = self.value(scope, index, at, form)?;
         let size = if lanes(index) > 1 {
             emit.splat(size, lanes(index))
         } else {

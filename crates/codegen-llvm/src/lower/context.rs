@@ -11,7 +11,7 @@ use kiln_tensor::DType;
 use super::depend::Dependence;
 use super::launch::LaunchBuilder;
 use crate::abi::{FaultCause, Launch};
-use crate::emit::{Emitter, Value};
+use crate::emit::{Elem, Emitter, Value};
 use crate::module::PhaseParameters;
 use crate::target::IsaLevel;
 
@@ -129,12 +129,17 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         self.packs.iter().find(|pack| pack.buffer == position)
     }
 
-    /// 64 bytes that may be read where a load is not performed.
+    /// 64 bytes of zeros, read where a load is not performed.
     pub(crate) fn dummy(&self) -> Value<'ctx> {
-        *self
-            .dummy
-            .borrow_mut()
-            .get_or_insert_with(|| self.emit.stack(64))
+        *self.dummy.borrow_mut().get_or_insert_with(|| {
+            self.emit.at_entry(|| {
+                let dummy = self.emit.stack(64);
+                self.emit
+                    .store(dummy, self.emit.int_of(Elem::I64, 8, 0), 64);
+                // Were it known to be zeros, loads would become branches around them.
+                self.emit.opaque(dummy)
+            })
+        })
     }
 
     /// Scratch for an array of so many elements, aligned to 64 bytes.

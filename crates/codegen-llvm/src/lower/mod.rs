@@ -16,6 +16,7 @@ mod context;
 mod depend;
 mod expression;
 mod identity;
+mod interior;
 mod item;
 mod launch;
 mod loops;

@@ -216,7 +216,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let block = self.column_block();
         let items: &[Item] = self.kernel.items();
         self.in_vectors(scope, axis, &nest.tile, (begin, end), block, &mut |scope| {
-            self.items(&mut scope.clone(), &nest.tile, items)
+            self.inside_or_not(scope, axis, &mut |scope| {
+                self.items(&mut scope.clone(), &nest.tile, items)
+            })
         })
     }
 

@@ -95,6 +95,8 @@ pub(crate) struct Scope<'ctx> {
     pub(crate) rows: Option<Rows<'ctx>>,
     pub(crate) vectors: Option<Vectors<'ctx>>,
     places: HashMap<(StageId, Moment), Place<'ctx>>,
+    /// Indices of loads that are in bounds at every point of the tile, though nothing proves it of all points.
+    inside: Vec<(NodeId, usize)>,
     pub(crate) known: RefCell<HashMap<(NodeId, Coordinate, Form), Value<'ctx>>>,
 }
 
@@ -119,6 +121,18 @@ impl<'ctx> Scope<'ctx> {
         let mut scope = self.clone();
         scope.vectors = Some(vectors);
         scope
+    }
+
+    /// The same where some indices of loads are known to be in bounds.
+    pub(crate) fn with_inside(&self, inside: Vec<(NodeId, usize)>) -> Self {
+        let mut scope = self.clone();
+        scope.inside = inside;
+        scope
+    }
+
+    /// Whether an index of a load is in bounds at every point of the tile.
+    pub(crate) fn is_inside(&self, load: NodeId, axis: usize) -> bool {
+        self.inside.contains(&(load, axis))
     }
 
     /// The index an axis is bound to, rows and vectors apart.

@@ -6,17 +6,20 @@ use crate::lower::{Tile, VectorAxis};
 
 /// How each such constant is packed: blocks of rows, or of vectors, innermost.
 pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
+    // Vectors along inner axes may run along any axis of a constant: blocks of rows would be cut across.
+    let VectorAxis::Outer(vector) = tile.vector else {
+        return Vec::new();
+    };
     let mut wishes: Vec<(AxisId, u32)> = tile.rows.into_iter().collect();
-    if let VectorAxis::Outer(axis) = tile.vector {
-        wishes.push((axis, tile.lanes * tile.vectors));
-    }
+    wishes.push((vector, tile.lanes * tile.vectors));
     let mut specs = Vec::new();
     for (id, buffer) in kernel.buffers() {
         if buffer.role != Role::Const || buffer.rank() < 2 {
             continue;
         }
         for &(tiled, block) in &wishes {
-            if let Some(axis) = indexed_by(kernel, id, tiled) {
+            let avoided = (tiled != vector).then_some(vector);
+            if let Some(axis) = indexed_by(kernel, id, tiled, avoided) {
                 let block = block as usize;
                 let mut axes = vec![PackAxis::Outer { axis, block }];
                 axes.extend(
@@ -36,8 +39,14 @@ pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     specs
 }
 
-/// The axis of a buffer at which every load has exactly this axis of the kernel as its index, and nowhere else.
-fn indexed_by(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> Option<usize> {
+/// The axis of a buffer at which every load has exactly this axis of the kernel as its index, and nowhere else; and
+/// which no load indexes by the axis to avoid.
+fn indexed_by(
+    kernel: &VerifiedKernel,
+    buffer: BufferId,
+    axis: AxisId,
+    avoided: Option<AxisId>,
+) -> Option<usize> {
     let dependence = crate::lower::Dependence::of(kernel);
     let mut found = None;
     for data in kernel.nodes().values() {
@@ -51,7 +60,11 @@ fn indexed_by(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> Option
         for (position, &index) in load.indices.iter().enumerate() {
             match kernel.node(index) {
                 Node::Axis(other) if *other == axis && here.is_none() => here = Some(position),
-                _ if dependence.depends(index, axis) => return None,
+                _ if dependence.depends(index, axis)
+                    || avoided.is_some_and(|avoided| dependence.depends(index, avoided)) =>
+                {
+                    return None;
+                }
                 _ => {}
             }
         }
