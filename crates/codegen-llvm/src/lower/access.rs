@@ -68,6 +68,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         // What holds for all lanes is kept apart from what differs between them.
         let mut condition = Condition::default();
         let mut otherwise = None;
+        // Indices along the vectors that must be in range: most often all lanes are, so that is asked first.
+        let mut ranges = Vec::new();
         if let Some(guard) = &load.guard {
             if let Some(when) = guard.when {
                 condition.require(self, self.value(scope, when, at, form)?);
@@ -76,7 +78,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 for (axis, &index) in load.indices.iter().enumerate() {
                     let known =
                         self.class(node, axis) == IndexClass::Proved || scope.is_inside(node, axis);
-                    if !known {
+                    if known {
+                        continue;
+                    }
+                    if wide && self.is_along(scope, index) {
+                        ranges.push(axis);
+                    } else {
                         condition.require(
                             self,
                             self.in_range(scope, load.buffer, axis, index, at, form)?,
@@ -147,6 +154,19 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             ),
             (address, _) => (address, condition.all(self)),
         };
+        if let (Address::Consecutive(pointer), None, None, [axis]) =
+            (&address, condition, vectors.mask, ranges.as_slice())
+        {
+            return self.load_range(scope, load, *axis, *pointer, otherwise, at);
+        }
+        let mut condition = condition;
+        for axis in ranges {
+            let Some(&index) = load.indices.get(axis) else {
+                unreachable!("ranges are of indices that the load has")
+            };
+            let inside = self.in_range(scope, load.buffer, axis, index, at, form)?;
+            condition = Some(self.both(condition, inside));
+        }
         let mask = match (condition, vectors.mask) {
             (Some(condition), Some(mask)) => Some(emit.and(self.widened(scope, condition), mask)),
             (Some(condition), None) => Some(self.widened(scope, condition)),
@@ -170,6 +190,57 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 let mask = mask.unwrap_or_else(|| emit.bool_of(vectors.lanes, true));
                 emit.gather_dtype(dtype, pointers, mask, otherwise)
             }
+        })
+    }
+
+    /// Consecutive elements of which those outside the buffer along one axis are not loaded: plainly where all are inside.
+    fn load_range(
+        &self,
+        scope: &Scope<'ctx>,
+        load: &Load,
+        axis: usize,
+        pointer: Value<'ctx>,
+        otherwise: Value<'ctx>,
+        at: Coordinate,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        let (Some(&index), Some(vectors)) = (load.indices.get(axis), scope.vectors) else {
+            unreachable!("ranges are of indices that the load has, along vectors in use")
+        };
+        let buffer = self.kernel.buffer(load.buffer);
+        let Some(&size) = buffer.shape.get(axis) else {
+            unreachable!("the verifier accepts one index per axis")
+        };
+        let first = self.value(scope, index, at, Form::First)?;
+        let end = emit.iadd(first, emit.i64(i64::from(vectors.lanes)));
+        let all = emit.and(
+            emit.icmp(IntPredicate::SGE, first, emit.i64(0)),
+            emit.icmp(IntPredicate::SLE, end, self.dim(size)),
+        );
+        let mut failed = None;
+        let loaded = emit.branch(
+            all,
+            || vec![emit.load_dtype(buffer.dtype, vectors.lanes, pointer)],
+            || {
+                let inside = self.in_range(scope, load.buffer, axis, index, at, Form::Lanes);
+                let mask = inside.unwrap_or_else(|error| {
+                    failed = Some(error);
+                    emit.bool_of(vectors.lanes, false)
+                });
+                vec![emit.masked_load_dtype(buffer.dtype, pointer, mask, otherwise)]
+            },
+        );
+        match (failed, loaded.as_slice()) {
+            (None, &[loaded]) => Ok(loaded),
+            (Some(error), _) => Err(error),
+            (None, _) => unreachable!("a branch gives what its sides give"),
+        }
+    }
+
+    /// Whether an index moves along the vectors one by one.
+    fn is_along(&self, scope: &Scope<'ctx>, index: NodeId) -> bool {
+        scope.vectors.is_some_and(|vectors| {
+            self.dependence.step_along(self.kernel, index, vectors.axis) == Some(1)
         })
     }
 

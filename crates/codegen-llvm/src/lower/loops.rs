@@ -9,8 +9,9 @@ use super::tile::{Tail, Tile};
 use crate::emit::{Elem, Value};
 use crate::error::LlvmError;
 
-/// Extents up to this are unrolled where they are the innermost of a reduction.
-const UNROLL_LIMIT: i64 = 5;
+/// The innermost axis of a reduction is unrolled if its points times the accumulators are up to this. With more of them
+/// the loads of all points are moved together, and accumulators go to the stack for it.
+const UNROLL_LIMIT: i64 = 10;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The number of points of an axis, as a scalar.
@@ -67,7 +68,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         if let Some(extent) = self.bound(axis).as_constant()
             && matches!(self.kernel.axis(axis).extent, Extent::Size(_))
-            && (extent == 1 || (unroll && extent <= UNROLL_LIMIT))
+            && (extent == 1 || (unroll && extent * initial.len().max(1) as i64 <= UNROLL_LIMIT))
         {
             let mut carried = initial.to_vec();
             for index in 0..extent {
