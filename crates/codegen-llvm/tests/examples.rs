@@ -1,6 +1,10 @@
 //! Every example of the kernel form: compiled with every schedule at every level, and compared with its meaning.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on panics")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on panics"
+)]
 
 mod support;
 
@@ -93,7 +97,11 @@ fn examples_do_what_they_mean_4_of_4() {
 
 #[test]
 fn rows_of_real_length() {
-    let text = examples().into_iter().find(|(name, _)| name == "linear_gelu").unwrap().1;
+    let text = examples()
+        .into_iter()
+        .find(|(name, _)| name == "linear_gelu")
+        .unwrap()
+        .1;
     let kernel = support::kernel(&text);
     let variants = support::compiled(&kernel);
     support::check_at(&kernel, &variants, &[0], Elements::default(), 1).unwrap();

@@ -9,6 +9,7 @@
 //! | [`kernels`] | random kernels, and compiled ones compared with what they mean |
 //! | [`mutate`] | graphs with a few things wrong |
 //! | [`large`] | long, wide and deep graphs, and a thread with little stack |
+//! | [`programs`] | graphs as compiled programs, compared with the interpreter |
 //! | [`targets`] | what the fuzz targets do |
 //! | [`book`] | the book's examples |
 //!
@@ -37,5 +38,6 @@ pub mod large;
 pub mod laws;
 pub mod mutate;
 pub mod oracle;
+pub mod programs;
 pub mod random;
 pub mod targets;

@@ -1,12 +1,21 @@
 //! What tests of compiled kernels share: levels, kernels from text, and comparing at many sizes.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "each test file uses a part of it, and a test may panic"
+)]
+
+pub(crate) mod graphs;
 
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
 use kiln_kernel::{Target, VerifiedKernel};
 use kiln_native::NativeExecutor;
+use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{
-    Checked, Elements, Variant, check_kernel, covering_sizes, kernel_tensors, variants,
+    Checked, Elements, Variant, check_kernel, covering_sizes, kernel_tensors, random_kernel,
+    random_sizes, variants,
 };
 use kiln_testkit::random::SplitMix64;
 
@@ -23,27 +32,44 @@ pub(crate) fn kernel(text: &str) -> VerifiedKernel {
     kiln_kernel::verify(kernel).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
+/// The values of a kernel's symbols, in its order.
+pub(crate) fn symbols(kernel: &VerifiedKernel, sizes: &[(&str, i64)]) -> Vec<i64> {
+    let value = |name: &str| sizes.iter().find(|(given, _)| *given == name).unwrap().1;
+    let dims = kernel.dims();
+    dims.symbols()
+        .map(|symbol| value(dims.symbol_name(symbol)))
+        .collect()
+}
+
 /// A kernel with every schedule at every level.
 pub(crate) fn compiled(kernel: &VerifiedKernel) -> Vec<Variant> {
-    variants(&LlvmCompiler::new(), &NativeExecutor::new(), kernel, &targets())
-        .unwrap_or_else(|finding| panic!("{finding}"))
+    try_compiled(kernel).unwrap_or_else(|message| panic!("{message}"))
 }
 
 /// Compares a kernel with its meaning at sizes that cover the edges; how many calls agreed, and how many faulted.
 pub(crate) fn check_text(text: &str, elements: Elements, most_work: f64) -> (usize, usize) {
+    try_text(text, elements, most_work).unwrap_or_else(|message| panic!("{message}"))
+}
+
+/// The same, with what is wrong as an error.
+pub(crate) fn try_text(
+    text: &str,
+    elements: Elements,
+    most_work: f64,
+) -> Result<(usize, usize), String> {
     let kernel = kernel(text);
-    let variants = compiled(&kernel);
+    let variants = try_compiled(&kernel)?;
     let sizes = covering_sizes(&kernel, most_work);
     assert!(!sizes.is_empty(), "no sizes for\n{text}");
     let mut tally = (0, 0);
     for (seed, symbols) in (1..).zip(&sizes) {
-        match check_at(&kernel, &variants, symbols, elements, seed) {
+        match try_at(&kernel, &variants, symbols, elements, seed)? {
             Some(Checked::Agreed) => tally.0 += 1,
             Some(Checked::Faulted) => tally.1 += 1,
             None => {}
         }
     }
-    tally
+    Ok(tally)
 }
 
 /// Compares compiled kernels with their meaning at some sizes.
@@ -54,19 +80,82 @@ pub(crate) fn check_at(
     elements: Elements,
     seed: u64,
 ) -> Option<Checked> {
+    try_at(kernel, variants, symbols, elements, seed).unwrap_or_else(|message| panic!("{message}"))
+}
+
+fn try_compiled(kernel: &VerifiedKernel) -> Result<Vec<Variant>, String> {
+    let others: Vec<Target> = IsaLevel::ALL
+        .into_iter()
+        .filter(|level| !level.runs_here())
+        .map(LlvmCompiler::target)
+        .collect();
+    let (compiler, executor) = (LlvmCompiler::new(), NativeExecutor::new());
+    variants(&compiler, &executor, kernel, &targets(), &others)
+        .map_err(|finding| format!("{finding}\n{}", kiln_kernel::text::print(kernel)))
+}
+
+fn try_at(
+    kernel: &VerifiedKernel,
+    variants: &[Variant],
+    symbols: &[i64],
+    elements: Elements,
+    seed: u64,
+) -> Result<Option<Checked>, String> {
     let mut random = SplitMix64::new(seed);
-    let tensors = kernel_tensors(&mut random, kernel, symbols, elements).unwrap()?;
+    let Some(tensors) = kernel_tensors(&mut random, kernel, symbols, elements).unwrap() else {
+        return Ok(None);
+    };
     let executor = NativeExecutor::new();
-    match check_kernel(&executor, kernel, variants, symbols, &tensors) {
-        Ok(checked) => Some(checked),
-        Err(finding) => {
-            let names = kernel.dims().symbols().map(|symbol| kernel.dims().symbol_name(symbol));
+    check_kernel(&executor, kernel, variants, symbols, &tensors)
+        .map(Some)
+        .map_err(|finding| {
+            let dims = kernel.dims();
+            let names = dims.symbols().map(|symbol| dims.symbol_name(symbol));
             let named: Vec<String> = names
                 .zip(symbols)
                 .map(|(name, size)| format!("{name} = {size}"))
                 .collect();
             let text = kiln_kernel::text::print(kernel);
-            panic!("{finding}\nat {} (seed {seed}) of\n{text}", named.join(", "))
+            format!(
+                "{finding}\nat {} (seed {seed}) of\n{text}",
+                named.join(", ")
+            )
+        })
+}
+
+/// How many shapes each random kernel is run at.
+const N_SHAPES: u64 = 10;
+
+/// Compares a random kernel with its meaning at random sizes.
+pub(crate) fn try_random_kernel(seed: u64) -> Result<(usize, usize), String> {
+    let source = random_kernel(seed);
+    let kernel = kiln_kernel::text::read(&source).map_err(|errors| errors.render(&source))?;
+    let Ok(kernel) = kiln_kernel::verify(kernel) else {
+        return Ok((0, 0));
+    };
+    let variants = try_compiled(&kernel)?;
+    let mut random = SplitMix64::new(seed);
+    let mut tally = (0, 0);
+    for shape in 0..N_SHAPES {
+        let Some(symbols) = random_sizes(&mut random, &kernel, 3000.0) else {
+            continue;
+        };
+        let sizes = symbols.iter().copied().filter(|&size| size > 0);
+        let smallest = sizes.min().unwrap_or(1).min(5);
+        // Indices that are data: one in five calls may have some outside.
+        let indices = match shape % 5 {
+            4 => (-1, smallest + 1),
+            _ => (0, smallest),
+        };
+        let elements = Elements {
+            flavor: Flavor::Smooth,
+            indices,
+        };
+        match try_at(&kernel, &variants, &symbols, elements, seed * 100 + shape)? {
+            Some(Checked::Agreed) => tally.0 += 1,
+            Some(Checked::Faulted) => tally.1 += 1,
+            None => {}
         }
     }
+    Ok(tally)
 }

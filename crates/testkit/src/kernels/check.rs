@@ -1,16 +1,18 @@
 //! Whether compiled code does what a kernel means.
 //!
-//! The kernel's evaluator says what it means, in `f64` and in the declared types. Compiled floats may be as far from the
-//! former as a few times the latter is, and a little further; integers are equal to either. Results have the same bits
-//! whatever the threads.
+//! The kernel's evaluator says what it means, in `f64` and in the declared types; [`explain`] judges by both. Results have
+//! the same bits whatever the threads.
 
 use kiln_kernel::{
-    Artifact, CallerOnly, CompileError, EvaluateError, ExecuteError, Fault, FaultCause, KernelCompiler,
-    KernelExecutor, LoadedKernel, Role, Target, TaskPool, Unobserved, VerifiedKernel, evaluate,
+    Artifact, CallerOnly, CompileError, EvaluateError, ExecuteError, Fault, FaultCause,
+    KernelCompiler, KernelExecutor, LoadedKernel, Role, Target, TaskPool, Unobserved,
+    VerifiedKernel, evaluate,
 };
-use kiln_scalar::{Mode, ScalarValue};
-use kiln_tensor::{DType, Tensor, match_dtype};
+use kiln_scalar::Mode;
+use kiln_tensor::Tensor;
 use std::sync::Arc;
+
+use crate::oracle::{Unexplained, explain};
 
 use super::launch::{LaunchError, run_kernel};
 use super::pool::BackwardPool;
@@ -70,27 +72,14 @@ pub enum Finding {
         found: Option<Fault>,
     },
     /// It gives something else.
-    #[error(
-        "{variant}: %{buffer}{index:?}: expected {promoted} ({declared} in the declared type), found {found} \
-         ({count} of {total} elements are wrong)"
-    )]
-    Element {
+    #[error("{variant}: %{buffer}{source}")]
+    Result {
         /// Target and schedule.
         variant: String,
         /// The result.
         buffer: String,
-        /// Where the first wrong element is.
-        index: Vec<usize>,
-        /// The element in `f64`.
-        promoted: f64,
-        /// The element in the declared type.
-        declared: f64,
-        /// The element found.
-        found: f64,
-        /// How many elements are wrong.
-        count: usize,
-        /// How many there are.
-        total: usize,
+        /// What is wrong.
+        source: Unexplained,
     },
     /// Another number of threads gives other bits.
     #[error("{variant}: %{buffer} depends on the number of threads")]
@@ -102,7 +91,8 @@ pub enum Finding {
     },
 }
 
-/// A kernel compiled with every schedule that is offered for each target.
+/// A kernel compiled with every schedule that is offered for each target, and for the last of them with those offered for
+/// `others` too: what a machine that is not here would run, as far as this one can.
 ///
 /// # Errors
 /// If a schedule does not compile or load.
@@ -111,11 +101,22 @@ pub fn variants(
     executor: &dyn KernelExecutor,
     kernel: &VerifiedKernel,
     targets: &[Target],
+    others: &[Target],
 ) -> Result<Vec<Variant>, Finding> {
-    let mut variants = Vec::new();
-    for target in targets {
-        for candidate in compiler.schedules(kernel, target) {
-            let artifact = compiler.compile(kernel, target, &candidate.schedule, &mut Unobserved)?;
+    let mut variants: Vec<Variant> = Vec::new();
+    let own = targets.iter().map(|target| (target, target));
+    let last = targets.last().into_iter();
+    let foreign = last.flat_map(|last| others.iter().map(move |other| (last, other)));
+    for (target, from) in own.chain(foreign) {
+        for candidate in compiler.schedules(kernel, from) {
+            let schedule = &candidate.schedule;
+            let is_known = |variant: &Variant| {
+                variant.artifact.target == *target && variant.artifact.schedule == *schedule
+            };
+            if variants.iter().any(is_known) {
+                continue;
+            }
+            let artifact = compiler.compile(kernel, target, schedule, &mut Unobserved)?;
             let loaded = executor.load(&artifact).map_err(|source| Finding::Load {
                 variant: name(&artifact),
                 source,
@@ -192,7 +193,9 @@ impl Meaning {
             let fault = match evaluate(kernel, symbols, &mut buffers, mode) {
                 Ok(()) => None,
                 Err(EvaluateError::IndexOutOfRange { .. }) => Some(FaultCause::IndexOutOfRange),
-                Err(error) if error.to_string().contains("zero") => Some(FaultCause::DivisionByZero),
+                Err(error) if error.to_string().contains("zero") => {
+                    Some(FaultCause::DivisionByZero)
+                }
                 Err(error) => return Err(Finding::Evaluate(error)),
             };
             let written = kernel.buffers().values().zip(buffers);
@@ -213,7 +216,12 @@ impl Meaning {
         })
     }
 
-    fn compare(&self, kernel: &VerifiedKernel, variant: &str, found: &[Tensor]) -> Result<(), Finding> {
+    fn compare(
+        &self,
+        kernel: &VerifiedKernel,
+        variant: &str,
+        found: &[Tensor],
+    ) -> Result<(), Finding> {
         let results = kernel
             .buffers()
             .values()
@@ -221,27 +229,11 @@ impl Meaning {
         for (((buffer, promoted), declared), found) in
             results.zip(&self.promoted).zip(&self.declared).zip(found)
         {
-            let shape = promoted.shape();
-            let values = [promoted, declared, found].map(numbers);
-            let [promoted, declared, numbers] = &values;
-            let rule = Rule::of(buffer.dtype, promoted, declared);
-            let is_wrong = |&at: &usize| {
-                found.dtype() != buffer.dtype || !rule.allows(promoted[at], declared[at], numbers[at])
-            };
-            let mut wrong = (0..numbers.len()).filter(is_wrong);
-            let Some(at) = wrong.next() else {
-                continue;
-            };
-            return Err(Finding::Element {
+            explain(promoted, declared, found).map_err(|source| Finding::Result {
                 variant: variant.to_owned(),
                 buffer: buffer.name.clone(),
-                index: index_of(at, shape),
-                promoted: promoted[at],
-                declared: declared[at],
-                found: numbers[at],
-                count: 1 + wrong.count(),
-                total: numbers.len(),
-            });
+                source,
+            })?;
         }
         Ok(())
     }
@@ -266,60 +258,4 @@ fn same_bits(
         }
     }
     Ok(())
-}
-
-/// How far from what it should be an element may be.
-struct Rule {
-    is_float: bool,
-    /// As far as the declared types are off anywhere in the tensor, times a few.
-    absolute: f64,
-    relative: f64,
-}
-
-/// How many times as far off as the declared types compiled code may be: it adds in another order.
-const TIMES: f64 = 8.0;
-
-impl Rule {
-    fn of(dtype: DType, promoted: &[f64], declared: &[f64]) -> Self {
-        let off = promoted.iter().zip(declared).map(|(a, b)| (a - b).abs());
-        let absolute = TIMES * off.filter(|off| off.is_finite()).fold(0.0, f64::max);
-        let relative = match dtype {
-            DType::F64 => 1e-11,
-            DType::F16 => 2e-3,
-            DType::BF16 => 1.6e-2,
-            _ => 1e-5,
-        };
-        Self {
-            is_float: dtype.is_float(),
-            absolute,
-            relative,
-        }
-    }
-
-    fn allows(&self, promoted: f64, declared: f64, found: f64) -> bool {
-        let same = |a: f64| a == found || (a.is_nan() && found.is_nan());
-        if !self.is_float || !(promoted.is_finite() && declared.is_finite()) {
-            return same(promoted) || same(declared) || (self.is_float && !declared.is_finite() && same(promoted as f32 as f64));
-        }
-        (promoted - found).abs() <= self.absolute + self.relative * promoted.abs().max(1.0)
-    }
-}
-
-/// Elements as numbers. Integers of 64 bits that no `f64` is are rare enough in tests.
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    match_dtype!(tensor.dtype(), T => {
-        let elements = tensor.to_vec::<T>().unwrap_or_default();
-        elements.into_iter().map(|element| ScalarValue::from(element).to_f64()).collect()
-    })
-}
-
-fn index_of(position: usize, shape: &[usize]) -> Vec<usize> {
-    let mut rest = position;
-    let mut index = Vec::with_capacity(shape.len());
-    for &size in shape.iter().rev() {
-        index.push(rest % size.max(1));
-        rest /= size.max(1);
-    }
-    index.reverse();
-    index
 }

@@ -126,7 +126,10 @@ impl Generator {
             format!("  outer {}\n", outer.join(", "))
         };
         let buffers = self.buffers.join(", ");
-        format!("kernel @{}({buffers}) {{\n{outer}{}}}\n", self.name, self.items)
+        format!(
+            "kernel @{}({buffers}) {{\n{outer}{}}}\n",
+            self.name, self.items
+        )
     }
 
     /// Stages and stores.
@@ -148,8 +151,15 @@ impl Generator {
             axes.push(self.axis("j"));
         }
         let mut scope: Vec<Axis> = self.outer.iter().chain(&axes).cloned().collect();
-        let named: Vec<String> = axes.iter().map(|axis| format!("{} < {}", axis.name, axis.extent)).collect();
-        let head = if named.is_empty() { name.clone() } else { format!("{name}[{}]", named.join(", ")) };
+        let named: Vec<String> = axes
+            .iter()
+            .map(|axis| format!("{} < {}", axis.name, axis.extent))
+            .collect();
+        let head = if named.is_empty() {
+            name.clone()
+        } else {
+            format!("{name}[{}]", named.join(", "))
+        };
         let mut result = ty;
         let body = if self.one_in(4) {
             self.value(ty, &scope, 3)
@@ -190,7 +200,11 @@ impl Generator {
             // Indices are i64: another stage makes an i32 of them.
             let cast = self.fresh("s");
             let _ = writeln!(self.items, "  {cast} = i32({name})");
-            self.locals.push(Local { name: cast, extents: Vec::new(), ty: Type::I32 });
+            self.locals.push(Local {
+                name: cast,
+                extents: Vec::new(),
+                ty: Type::I32,
+            });
             return;
         }
         let extents = axes.into_iter().map(|axis| axis.extent).collect();
@@ -208,7 +222,11 @@ impl Generator {
         let mut order = scope.clone();
         self.shuffle(&mut order);
         let stored = self.pick(&[ty.word(), ty.word(), ty.word(), "f16", "bf16", "bool", "i8"]);
-        let stored = if ty.is_float() && stored == "i8" { ty.word() } else { stored };
+        let stored = if ty.is_float() && stored == "i8" {
+            ty.word()
+        } else {
+            stored
+        };
         let value = match stored {
             word if word == ty.word() => value,
             "bool" => format!("{value} > {}", literal(ty, "0")),
@@ -216,10 +234,21 @@ impl Generator {
         };
         let shape: Vec<String> = order.iter().map(|axis| axis.extent.clone()).collect();
         let buffer = self.buffer("y", "out", stored, &shape);
-        let named: Vec<String> = inner.iter().map(|axis| format!("{} < {}", axis.name, axis.extent)).collect();
-        let head = if named.is_empty() { "store".to_owned() } else { format!("store[{}]", named.join(", ")) };
+        let named: Vec<String> = inner
+            .iter()
+            .map(|axis| format!("{} < {}", axis.name, axis.extent))
+            .collect();
+        let head = if named.is_empty() {
+            "store".to_owned()
+        } else {
+            format!("store[{}]", named.join(", "))
+        };
         let indices: Vec<String> = order.iter().map(|axis| axis.name.clone()).collect();
-        let _ = writeln!(self.items, "  {head} %{buffer}[{}] = {value}", indices.join(", "));
+        let _ = writeln!(
+            self.items,
+            "  {head} %{buffer}[{}] = {value}",
+            indices.join(", ")
+        );
     }
 
     /// A carry block: a running value, or two that look at each other's past.
@@ -236,21 +265,39 @@ impl Generator {
         scope.push(step.clone());
         let wide = self.one_in(2).then(|| self.axis("e"));
         let (head, index, inner) = match &wide {
-            Some(axis) => (format!("[{} < {}]", axis.name, axis.extent), format!("[{}]", axis.name), Some(axis.clone())),
+            Some(axis) => (
+                format!("[{} < {}]", axis.name, axis.extent),
+                format!("[{}]", axis.name),
+                Some(axis.clone()),
+            ),
             None => (String::new(), String::new(), None),
         };
         scope.extend(inner.clone());
         let (fresh, other) = (self.value(ty, &scope, 1), self.value(ty, &scope, 1));
         let (zero, half) = (literal(ty, "0"), if ty.is_float() { "0.5" } else { "3" });
         let half = literal(ty, half);
-        let _ = writeln!(self.items, "  carry {} < {}{reverse} {{", step.name, step.extent);
-        let _ = writeln!(self.items, "    {first}{head} init {zero} = prev({first}){index} * {half} + ({fresh})");
+        let _ = writeln!(
+            self.items,
+            "  carry {} < {}{reverse} {{",
+            step.name, step.extent
+        );
+        let _ = writeln!(
+            self.items,
+            "    {first}{head} init {zero} = prev({first}){index} * {half} + ({fresh})"
+        );
         let two = self.one_in(2);
         if two {
-            let _ = writeln!(self.items, "    {second}{head} init {half} = max(prev({second}){index}, {first}{index}) - prev({first}){index} + ({other})");
+            let _ = writeln!(
+                self.items,
+                "    {second}{head} init {half} = max(prev({second}){index}, {first}{index}) - prev({first}){index} + ({other})"
+            );
         }
         let shown = if two { &second } else { &first };
-        let read = if self.one_in(2) { format!("{shown}{index}") } else { format!("prev({shown}){index}") };
+        let read = if self.one_in(2) {
+            format!("{shown}{index}")
+        } else {
+            format!("prev({shown}){index}")
+        };
         let mut shape: Vec<String> = scope.iter().map(|axis| axis.extent.clone()).collect();
         let mut order = scope.clone();
         if self.one_in(2) {
@@ -259,15 +306,25 @@ impl Generator {
         }
         let buffer = self.buffer("y", "out", ty.word(), &shape);
         let indices: Vec<String> = order.iter().map(|axis| axis.name.clone()).collect();
-        let axes = inner.as_ref().map_or(String::new(), |axis| format!("[{} < {}]", axis.name, axis.extent));
-        let _ = writeln!(self.items, "    store{axes} %{buffer}[{}] = {read}", indices.join(", "));
+        let axes = inner.as_ref().map_or(String::new(), |axis| {
+            format!("[{} < {}]", axis.name, axis.extent)
+        });
+        let _ = writeln!(
+            self.items,
+            "    store{axes} %{buffer}[{}] = {read}",
+            indices.join(", ")
+        );
         self.items.push_str("  }\n");
         let mut last: Vec<Axis> = self.outer.clone();
         last.extend(inner);
         let shape: Vec<String> = last.iter().map(|axis| axis.extent.clone()).collect();
         let buffer = self.buffer("y", "out", ty.word(), &shape);
         let indices: Vec<String> = last.iter().map(|axis| axis.name.clone()).collect();
-        let _ = writeln!(self.items, "  store{axes} %{buffer}[{}] = last({first}){index}", indices.join(", "));
+        let _ = writeln!(
+            self.items,
+            "  store{axes} %{buffer}[{}] = last({first}){index}",
+            indices.join(", ")
+        );
     }
 
     /// A store that joins what is there, at an index that is data.
@@ -287,8 +344,14 @@ impl Generator {
         let mut at = vec![format!("%{indices}[{}]", first.name)];
         at.extend(scope.iter().skip(1).map(|axis| axis.name.clone()));
         let combine = self.pick(&["add", "min", "max", "set", "mul"]);
-        let axes = inner.map_or(String::new(), |axis| format!("[{} < {}]", axis.name, axis.extent));
-        let _ = writeln!(self.items, "  store {combine}{axes} %{buffer}[{}] = {value}", at.join(", "));
+        let axes = inner.map_or(String::new(), |axis| {
+            format!("[{} < {}]", axis.name, axis.extent)
+        });
+        let _ = writeln!(
+            self.items,
+            "  store{axes} {combine} %{buffer}[{}] = {value}",
+            at.join(", ")
+        );
     }
 
     fn buffer(&mut self, prefix: &str, role: &str, dtype: &str, shape: &[String]) -> String {
@@ -302,8 +365,10 @@ impl Generator {
                 strides = " strides [0, 1]".to_owned();
             }
         }
-        self.buffers
-            .push(format!("%{name}: {role} {dtype}[{}]{strides}", shape.join(", ")));
+        self.buffers.push(format!(
+            "%{name}: {role} {dtype}[{}]{strides}",
+            shape.join(", ")
+        ));
         name
     }
 
@@ -335,7 +400,10 @@ impl Generator {
             8 => format!("exp(min({a}, {}))", literal(ty, "2")),
             9 => format!("relu({a})"),
             10 => format!("sigmoid({a})"),
-            _ => format!("({a} / ({}))", format_args!("abs({}) + {}", self.leaf(ty, scope), literal(ty, "1"))),
+            _ => format!(
+                "({a} / ({}))",
+                format_args!("abs({}) + {}", self.leaf(ty, scope), literal(ty, "1"))
+            ),
         }
     }
 
@@ -348,13 +416,18 @@ impl Generator {
             .filter_map(|local| {
                 let mut at = Vec::new();
                 for extent in &local.extents {
-                    let fits: Vec<&Axis> = scope.iter().filter(|axis| axis.extent == *extent).collect();
+                    let fits: Vec<&Axis> =
+                        scope.iter().filter(|axis| axis.extent == *extent).collect();
                     if fits.is_empty() {
                         return None;
                     }
                     at.push(self.pick(&fits).name.clone());
                 }
-                Some(if at.is_empty() { local.name } else { format!("{}[{}]", local.name, at.join(", ")) })
+                Some(if at.is_empty() {
+                    local.name
+                } else {
+                    format!("{}[{}]", local.name, at.join(", "))
+                })
             })
             .collect();
         match self.below(8) {
@@ -363,7 +436,11 @@ impl Generator {
                 let axis = self.pick(scope);
                 let scaled = if ty.is_float() { " * 0.125" } else { "" };
                 let cast = format!("{}({})", ty.word(), axis.name);
-                if ty == Type::F64 { cast } else { format!("({cast}{scaled})") }
+                if ty == Type::F64 {
+                    cast
+                } else {
+                    format!("({cast}{scaled})")
+                }
             }
             2..=4 if !locals.is_empty() => self.pick(&locals),
             _ => self.load(ty, scope),
@@ -374,7 +451,11 @@ impl Generator {
     fn load(&mut self, ty: Type, scope: &[Axis]) -> String {
         let mut axes: Vec<Axis> = scope.to_vec();
         self.shuffle(&mut axes);
-        let keep = if self.one_in(3) { axes.len() } else { axes.len().min(1 + self.below(3) as usize) };
+        let keep = if self.one_in(3) {
+            axes.len()
+        } else {
+            axes.len().min(1 + self.below(3) as usize)
+        };
         axes.truncate(keep);
         let (mut indices, mut shape) = (Vec::new(), Vec::new());
         let mut guarded = false;
@@ -416,8 +497,16 @@ impl Generator {
                 }
             }
         }
-        let narrow = if ty.is_float() { ["f16", "bf16", "f32"] } else { ["i8", "u8", "i16"] };
-        let stored = if self.one_in(6) { self.pick(&narrow) } else { ty.word() };
+        let narrow = if ty.is_float() {
+            ["f16", "bf16", "f32"]
+        } else {
+            ["i8", "u8", "i16"]
+        };
+        let stored = if self.one_in(6) {
+            self.pick(&narrow)
+        } else {
+            ty.word()
+        };
         let role = if self.one_in(4) { "const" } else { "in" };
         let buffer = self.buffer("x", role, stored, &shape);
         let mut load = format!("%{buffer}[{}]", indices.join(", "));
@@ -430,13 +519,21 @@ impl Generator {
             };
             load = format!("({load} if inside else {otherwise})");
         }
-        if stored == ty.word() { load } else { format!("{}({load})", ty.word()) }
+        if stored == ty.word() {
+            load
+        } else {
+            format!("{}({load})", ty.word())
+        }
     }
 }
 
 /// A number in a type, as the text form writes it.
 fn literal(ty: Type, number: &str) -> String {
-    let number = if ty.is_float() && !number.contains('.') { format!("{number}.0") } else { number.to_owned() };
+    let number = if ty.is_float() && !number.contains('.') {
+        format!("{number}.0")
+    } else {
+        number.to_owned()
+    };
     match ty {
         Type::F32 => number,
         other => format!("{}({number})", other.word()),
@@ -452,11 +549,17 @@ mod tests {
         let mut refused = Vec::new();
         for seed in 0..300 {
             let text = random_kernel(seed);
-            let kernel = kiln_kernel::text::read(&text).unwrap_or_else(|errors| panic!("{}", errors.render(&text)));
+            let kernel = kiln_kernel::text::read(&text)
+                .unwrap_or_else(|errors| panic!("{}", errors.render(&text)));
             if let Err(errors) = kiln_kernel::verify(kernel) {
                 refused.push(format!("{errors}\n{text}"));
             }
         }
-        assert!(refused.len() < 60, "{} refused, such as\n{}", refused.len(), refused.join("\n"));
+        assert!(
+            refused.len() < 60,
+            "{} refused, such as\n{}",
+            refused.len(),
+            refused.join("\n")
+        );
     }
 }

@@ -54,7 +54,10 @@ pub fn kernel_tensors(
         for (axis, repeats) in repeated(kernel, buffer, symbols).into_iter().enumerate() {
             if repeats && tensor.shape()[axis] > 1 {
                 let shape = tensor.shape().to_vec();
-                tensor = tensor.narrow(axis, 0, 1)?.broadcast_to(&shape)?.contiguous()?;
+                tensor = tensor
+                    .narrow(axis, 0, 1)?
+                    .broadcast_to(&shape)?
+                    .contiguous()?;
             }
         }
         tensors.push(tensor);

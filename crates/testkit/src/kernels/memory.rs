@@ -50,7 +50,9 @@ impl Image {
             0
         } else {
             let along = shape.iter().zip(&strides);
-            1 + along.map(|(&size, &stride)| (size as i64 - 1) * stride).sum::<i64>() as usize
+            1 + along
+                .map(|(&size, &stride)| (size as i64 - 1) * stride)
+                .sum::<i64>() as usize
         };
         let length = elements * size;
         // As badly aligned as it may be.
@@ -68,7 +70,8 @@ impl Image {
             let tensor = tensor.contiguous()?;
             let source = tensor.as_bytes()?.to_vec();
             image.for_each(|at, position, bytes| {
-                bytes[at..at + size].copy_from_slice(&source[position * size..(position + 1) * size]);
+                bytes[at..at + size]
+                    .copy_from_slice(&source[position * size..(position + 1) * size]);
             });
         }
         Ok(image)
@@ -94,7 +97,10 @@ impl Image {
             return Ok((Tensor::from_bytes(DType::U8, &self.shape, &elements)?, true));
         }
         let intact = untouched.iter().all(|&byte| byte == poison);
-        Ok((Tensor::from_bytes(self.dtype, &self.shape, &elements)?, intact))
+        Ok((
+            Tensor::from_bytes(self.dtype, &self.shape, &elements)?,
+            intact,
+        ))
     }
 
     /// Calls back with the byte offset of each element and its row-major position.
@@ -114,5 +120,9 @@ impl Image {
 }
 
 fn poison_of(dtype: DType) -> u8 {
-    if dtype == DType::Bool { POISON_BOOL } else { POISON }
+    if dtype == DType::Bool {
+        POISON_BOOL
+    } else {
+        POISON
+    }
 }

@@ -41,7 +41,8 @@ pub fn work(kernel: &Kernel, symbols: &[i64]) -> f64 {
             .evaluate(bound, &binding)
             .map_or(1.0, |size| size as f64)
     };
-    let product = |axes: &[kiln_kernel::AxisId]| axes.iter().map(|&axis| size(axis)).product::<f64>();
+    let product =
+        |axes: &[kiln_kernel::AxisId]| axes.iter().map(|&axis| size(axis)).product::<f64>();
     let one = |item: &Item| match item {
         Item::Stage(stage) => {
             let stage = kernel.stage(*stage);
@@ -84,7 +85,9 @@ pub fn covering_sizes(kernel: &Kernel, most_work: f64) -> Vec<Vec<i64>> {
             if found.iter().any(|sizes| sizes[symbol] == edge) {
                 continue;
             }
-            let mut sizes: Vec<i64> = (0..n_symbols).map(|other| 1 + ((round + other) % 2) as i64).collect();
+            let mut sizes: Vec<i64> = (0..n_symbols)
+                .map(|other| 1 + ((round + other) % 2) as i64)
+                .collect();
             sizes[symbol] = edge;
             if work(kernel, &sizes) <= most_work {
                 push_reduced(kernel, sizes, most_work, &mut found);

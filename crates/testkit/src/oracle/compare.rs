@@ -206,7 +206,7 @@ fn elements<T: Element + std::fmt::Debug>(
 }
 
 /// The index, per axis, of an element at a row-major position.
-fn index_of(position: usize, shape: &[usize]) -> Vec<usize> {
+pub(super) fn index_of(position: usize, shape: &[usize]) -> Vec<usize> {
     let mut rest = position;
     let mut index: Vec<usize> = shape
         .iter()

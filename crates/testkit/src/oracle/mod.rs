@@ -1,10 +1,12 @@
 //! Whether two results are the same, as far as they have to be.
 //!
 //! [`compare`] and [`compare_all`] look at tensors, [`run_both`] runs two graphs that must compute
-//! the same. NaN is equal to NaN whatever its bits; where one side has a NaN, the other must.
+//! the same, [`explain`] judges rounding by two references. NaN is equal to NaN whatever its bits; where one side has a NaN, the other must.
 
 mod compare;
+mod promoted;
 mod run;
 
 pub use compare::{Mismatch, Tolerance, compare, compare_all};
+pub use promoted::{Unexplained, explain};
 pub use run::{Agreement, Disagreement, run_both, small_limits};

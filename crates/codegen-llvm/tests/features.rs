@@ -1,0 +1,549 @@
+//! One kernel per feature of the form, compiled with every schedule at every level, at sizes around the vectors' widths.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on panics"
+)]
+
+mod support;
+
+use kiln_kernel::FaultCause;
+use kiln_tensor::Tensor;
+use kiln_testkit::generate::Flavor;
+use kiln_testkit::kernels::{Elements, check_kernel, run_kernel};
+use support::{check_text, compiled, kernel};
+
+const SMOOTH: Elements = Elements {
+    flavor: Flavor::Smooth,
+    indices: (0, 1),
+};
+const EDGES: Elements = Elements {
+    flavor: Flavor::Edges,
+    indices: (0, 1),
+};
+
+/// Compares, and expects that no call faults.
+fn check(text: &str) {
+    check_with(text, SMOOTH);
+}
+
+fn check_with(text: &str, elements: Elements) {
+    let (agreed, faulted) = check_text(text, elements, 20_000.0);
+    assert!(agreed > 0, "no call has a result:\n{text}");
+    assert_eq!(faulted, 0, "{text}");
+}
+
+#[test]
+fn guarded_loads() {
+    check(
+        "kernel @guards(%x: in f32[N], %c: in bool[N], %y: out f32[N], %z: out f32[N]) {
+          outer i < N
+          store %y[i] = (%x[i - 2] if inside else 1.5) + (%x[i + 3] if inside else -0.5)
+          store %z[i] = %x[i] if %c[i] else 7.0
+        }",
+    );
+    check(
+        "kernel @picture(%x: in f32[H, W], %y: out f32[H, W]) {
+          outer h < H, w < W
+          s = reduce max[p < 3, q < 5] %x[h + p - 1, w + q - 2] if inside else -inf
+          store %y[h, w] = s
+        }",
+    );
+}
+
+#[test]
+fn every_element_type_is_stored() {
+    for dtype in [
+        "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool",
+    ] {
+        check_with(
+            &format!(
+                "kernel @copy(%x: in {dtype}[M, N], %y: out {dtype}[N, M]) {{
+                  outer i < M, j < N
+                  store %y[j, i] = %x[i, j]
+                }}"
+            ),
+            EDGES,
+        );
+    }
+}
+
+#[test]
+fn types_are_converted_in_vectors() {
+    for (from, to) in [
+        ("f16", "f32"),
+        ("bf16", "f32"),
+        ("f32", "f16"),
+        ("f32", "bf16"),
+        ("f32", "f64"),
+        ("f64", "f32"),
+        ("i8", "f32"),
+        ("u8", "f32"),
+        ("i32", "f32"),
+        ("f32", "i32"),
+        ("f32", "u8"),
+        ("i64", "i8"),
+        ("u8", "i32"),
+        ("bool", "f32"),
+        ("i32", "bool"),
+        ("f16", "f64"),
+    ] {
+        check(&format!(
+            "kernel @cast(%x: in {from}[N], %y: out {to}[N]) {{
+              outer i < N
+              store %y[i] = {to}(%x[i])
+            }}"
+        ));
+    }
+}
+
+#[test]
+fn strides_of_every_kind() {
+    check(
+        "kernel @strides(%x: in f32[M, N] strides [1, M], %r: in f32[M, N] strides [0, 1], %c: in f32[M, N] strides [1, 0], %p: in f32[M, N] strides [2*N + 3, 2], %y: out f32[M, N] strides [N + 5, 1], %z: out f32[M, N] strides [1, M + 1]) {
+          outer i < M, j < N
+          store %y[i, j] = %x[i, j] + %r[i, j] * %c[i, j]
+          store %z[i, j] = %p[i, j] - %x[i, j]
+        }",
+    );
+    check(
+        "kernel @row_sums(%x: in f32[M, N] strides [1, M], %y: out f32[M]) {
+          outer i < M
+          s = reduce add[r < N] %x[i, r]
+          store %y[i] = s
+        }",
+    );
+}
+
+#[test]
+fn reductions_of_every_kind_and_type() {
+    for (dtype, accumulator) in [
+        ("f32", "f32"),
+        ("f32", "f64"),
+        ("f64", "f64"),
+        ("i32", "i32"),
+        ("i8", "i32"),
+        ("u8", "u32"),
+        ("i64", "i64"),
+        ("u64", "u64"),
+    ] {
+        for reduction in ["add", "mul", "min", "max"] {
+            let value = if dtype == accumulator {
+                "%x[i, r]".to_owned()
+            } else {
+                format!("{accumulator}(%x[i, r])")
+            };
+            check(&format!(
+                "kernel @reduce(%x: in {dtype}[M, N], %y: out {accumulator}[M]) {{
+                  outer i < M
+                  s = reduce {reduction}[r < N] {value}
+                  store %y[i] = s
+                }}"
+            ));
+        }
+    }
+    for reduction in ["and", "or"] {
+        check(&format!(
+            "kernel @truth(%x: in bool[M, N], %y: out bool[M]) {{
+              outer i < M
+              s = reduce {reduction}[r < N] %x[i, r]
+              store %y[i] = s
+            }}"
+        ));
+    }
+}
+
+#[test]
+fn two_reduced_axes_and_columns() {
+    check(
+        "kernel @both(%x: in f32[M, K, N], %y: out f32[K]) {
+          outer k < K
+          s = reduce add[i < M, j < N] %x[i, k, j]
+          store %y[k] = s
+        }",
+    );
+    check(
+        "kernel @columns(%x: in f32[M, N], %y: out f32[N]) {
+          outer j < N
+          m = reduce max[i < M] %x[i, j]
+          s = reduce add[i < M] exp(%x[i, j] - m)
+          store %y[j] = m + log(s)
+        }",
+    );
+}
+
+#[test]
+fn extremes_of_nothing_and_of_nan() {
+    for reduction in ["min", "max"] {
+        check_with(
+            &format!(
+                "kernel @extreme(%x: in f32[M, N], %y: out f32[M], %z: out f32[N]) {{
+                  outer i < M
+                  s = reduce {reduction}[r < N] %x[i, r]
+                  store %y[i] = s
+                }}"
+            )
+            .replace(", %z: out f32[N]", ""),
+            EDGES,
+        );
+        check_with(
+            &format!(
+                "kernel @pair(%a: in f32[N], %b: in f32[N], %y: out f32[N]) {{
+                  outer i < N
+                  store %y[i] = {reduction}(%a[i], %b[i])
+                }}"
+            ),
+            EDGES,
+        );
+    }
+}
+
+#[test]
+fn arg_reductions_and_their_ties() {
+    for reduction in ["argmax", "argmin", "argmax_last", "argmin_last"] {
+        // Few different values, so that there are ties; with NaN in the second.
+        for (dtype, value, elements) in [
+            ("f32", "round_even(%x[i, r] * 2.0)", SMOOTH),
+            ("f32", "%x[i, r]", EDGES),
+            ("i32", "%x[i, r] / 4", SMOOTH),
+            ("u8", "%x[i, r]", EDGES),
+        ] {
+            check_with(
+                &format!(
+                    "kernel @arg(%x: in {dtype}[M, N], %y: out i64[M]) where N >= 1 {{
+                      outer i < M
+                      a = reduce {reduction}[r < N] {value}
+                      store %y[i] = a
+                    }}"
+                ),
+                elements,
+            );
+        }
+    }
+}
+
+#[test]
+fn array_locals_are_kept_per_point() {
+    check(
+        "kernel @arrays(%x: in f32[B, N, K], %y: out f32[B, N], %z: out f32[B, K]) {
+          outer b < B
+          p[j < N] = reduce add[r < K] %x[b, j, r] * %x[b, j, r]
+          q[j < N, r < K] = %x[b, j, r] * p[j]
+          m = reduce max[j < N] p[j]
+          store %y[b, j < N] = p[j] - m
+          t[r < K] = reduce add[j < N] q[j, r]
+          store %z[b, r < K] = t[r]
+        }",
+    );
+}
+
+#[test]
+fn triangles() {
+    check(
+        "kernel @triangle(%x: in f32[M, N], %y: out f32[M]) {
+          outer i < M
+          s = reduce add[r < clamp(i + 1, N)] %x[i, r]
+          store %y[i] = s
+        }",
+    );
+    check_with(
+        "kernel @ragged(%x: in f32[M, N], %n: in i64[M], %y: out f32[M]) {
+          outer i < M
+          s = reduce max[r < clamp(%n[i], N)] %x[i, r]
+          store %y[i] = s
+        }",
+        Elements {
+            flavor: Flavor::Smooth,
+            indices: (-3, 70),
+        },
+    );
+}
+
+#[test]
+fn blocks_carry_forwards_and_backwards() {
+    for reverse in ["", " reverse"] {
+        check(&format!(
+            "kernel @carry(%x: in f32[B, T, E], %y: out f32[B, T, E], %z: out f32[B, E]) {{
+              outer b < B
+              carry t < T{reverse} {{
+                a[e < E] init 1.0 = prev(a)[e] * 0.5 + %x[b, t, e]
+                c[e < E] init 2.0 = prev(a)[e] - prev(c)[e] * 0.25 + a[e]
+                store %y[b, t, e < E] = c[e] + prev(c)[e]
+              }}
+              store %z[b, e < E] = last(c)[e] + last(a)[e]
+            }}"
+        ));
+        check(
+            &format!(
+                "kernel @fibonacci(%y: out i64[T], %z: out i64[B]) {{
+              outer b < B
+              carry t < T{reverse} {{
+                a init 0 = prev(c)
+                c init 1 = prev(a) + prev(c)
+              }}
+              store %z[b] = last(c)
+            }}"
+            )
+            .replace("%y: out i64[T], ", ""),
+        );
+    }
+}
+
+#[test]
+fn stores_that_join() {
+    for combine in ["add", "mul", "min", "max", "set"] {
+        for dtype in ["f32", "i32", "u8", "f64"] {
+            let (agreed, _) = check_text(
+                &format!(
+                    "kernel @scatter(%n: in i64[K], %x: in {dtype}[K, D], %z: inout {dtype}[N, D]) {{
+                      outer k < K
+                      store[d < D] {combine} %z[%n[k], d] = %x[k, d]
+                    }}"
+                ),
+                Elements {
+                    flavor: Flavor::Small,
+                    indices: (0, 2),
+                },
+                20_000.0,
+            );
+            assert!(agreed > 0);
+        }
+    }
+}
+
+#[test]
+fn constants_are_packed_with_what_is_left_over() {
+    check(
+        "kernel @matmul(%x: in f32[M, K], %w: const f32[K, N], %b: const f32[N], %y: out f32[M, N]) {
+          outer m < M, n < N
+          s = reduce add[k < K] %x[m, k] * %w[k, n]
+          store %y[m, n] = s + %b[n]
+        }",
+    );
+    check(
+        "kernel @transposed(%x: in f32[M, K], %w: const f32[N, K], %y: out f32[M, N]) {
+          outer m < M, n < N
+          s = reduce add[k < K] %x[m, k] * %w[n, k]
+          store %y[m, n] = s
+        }",
+    );
+    check(
+        "kernel @pointwise(%x: in f32[B, C, P], %w: const f32[O, C], %y: out f32[B, O, P]) {
+          outer b < B, o < O, p < P
+          s = reduce add[c < C] %x[b, c, p] * %w[o, c]
+          store %y[b, o, p] = relu(s)
+        }",
+    );
+    check(
+        "kernel @half(%x: in f16[M, K], %w: const f16[K, N], %y: out f16[M, N]) {
+          outer m < M, n < N
+          s = reduce add[k < K] f32(%x[m, k]) * f32(%w[k, n])
+          store %y[m, n] = f16(s)
+        }",
+    );
+}
+
+#[test]
+fn sums_are_kept_in_the_type_that_is_asked_for() {
+    // 2^24 and many small ones: an f32 sum loses them, in any order.
+    let text = "kernel @wide(%x: in f32[N], %y: out f64[1]) {
+      outer i < 1
+      s = reduce add[r < N] f64(%x[r])
+      store %y[i] = s
+    }";
+    let kernel = kernel(text);
+    let variants = compiled(&kernel);
+    let mut elements = vec![0.25_f32; 999];
+    elements.push(16_777_216.0);
+    let tensors = [
+        Tensor::from_vec(&[1000], elements).unwrap(),
+        Tensor::from_slice(&[1], &[0.0_f64]).unwrap(),
+    ];
+    let executor = kiln_native::NativeExecutor::new();
+    check_kernel(&executor, &kernel, &variants, &[1000], &tensors).unwrap();
+}
+
+/// Every index that is read, with what the kernel and its code report.
+#[test]
+fn indices_outside_are_reported_with_their_site() {
+    let text = "kernel @gather(%n: in i64[K], %x: in f32[N, D], %y: out f32[K, D]) {
+      outer k < K
+      store %y[k, d < D] = %x[%n[k], d]
+    }";
+    let kernel = kernel(text);
+    let variants = compiled(&kernel);
+    let executor = kiln_native::NativeExecutor::new();
+    let alone: std::sync::Arc<dyn kiln_kernel::TaskPool> =
+        std::sync::Arc::new(kiln_kernel::CallerOnly);
+    for (bad, at) in [
+        (-1, 0),
+        (5, 16),
+        (i64::MIN, 3),
+        (i64::MAX, 7),
+        (4, usize::MAX),
+    ] {
+        let mut indices = vec![1_i64; 17];
+        if let Some(index) = indices.get_mut(at) {
+            *index = bad;
+        }
+        let tensors = [
+            Tensor::from_vec(&[17], indices).unwrap(),
+            Tensor::from_vec(&[5, 9], (0..45).map(|x| x as f32).collect()).unwrap(),
+            Tensor::from_vec(&[17, 9], vec![0.0_f32; 153]).unwrap(),
+        ];
+        for variant in &variants {
+            let symbols = support::symbols(&kernel, &[("K", 17), ("N", 5), ("D", 9)]);
+            let (artifact, loaded) = (&variant.artifact, &variant.loaded);
+            let ran = run_kernel(
+                &executor, &kernel, artifact, loaded, &symbols, &tensors, &alone,
+            );
+            let fault = ran.unwrap().1;
+            if at == usize::MAX {
+                assert_eq!(fault, None);
+                continue;
+            }
+            let fault = fault.unwrap();
+            assert_eq!(fault.cause, FaultCause::IndexOutOfRange);
+            let site = &variant.artifact.fault_sites[fault.site];
+            assert!(site.contains("%x"), "{site}");
+        }
+    }
+}
+
+#[test]
+fn integers_divided_by_zero_are_reported_and_nothing_else_is() {
+    for (text, divisor_is_zero) in [
+        ("%a[i] / %b[i]", true),
+        ("%a[i] % %b[i]", true),
+        ("%a[i] / (%b[i] * %b[i] + 1)", false),
+    ] {
+        let text = format!(
+            "kernel @divide(%a: in i32[N], %b: in i32[N], %y: out i32[N]) {{
+              outer i < N
+              store %y[i] = {text}
+            }}"
+        );
+        let kernel = kernel(&text);
+        let variants = compiled(&kernel);
+        let executor = kiln_native::NativeExecutor::new();
+        for n in [1_usize, 5, 8, 16, 17, 33] {
+            for zero in [None, Some(0), Some(n / 2), Some(n - 1)] {
+                let mut divisors: Vec<i32> = (0..n as i32).map(|i| i % 5 - 7).collect();
+                if let Some(at) = zero {
+                    divisors[at] = 0;
+                }
+                // The one quotient that does not fit wraps.
+                let mut dividends: Vec<i32> = (0..n as i32).map(|i| 3 * i - 40).collect();
+                dividends[0] = i32::MIN;
+                if zero != Some(0) {
+                    divisors[0] = -1;
+                }
+                let tensors = [
+                    Tensor::from_vec(&[n], dividends).unwrap(),
+                    Tensor::from_vec(&[n], divisors).unwrap(),
+                    Tensor::from_vec(&[n], vec![0_i32; n]).unwrap(),
+                ];
+                let checked = check_kernel(&executor, &kernel, &variants, &[n as i64], &tensors);
+                let expected = match (zero, divisor_is_zero) {
+                    (Some(_), true) => kiln_testkit::kernels::Checked::Faulted,
+                    _ => kiln_testkit::kernels::Checked::Agreed,
+                };
+                assert_eq!(checked.unwrap(), expected, "{text} at {n}, {zero:?}");
+            }
+        }
+    }
+}
+
+/// Row 11 of the faults: what is defined at the edges of every type is the same in compiled code.
+#[test]
+fn edges_of_every_operation_are_the_same_compiled() {
+    let float = [
+        "a + b",
+        "a - b",
+        "a * b",
+        "a / b",
+        "min(a, b)",
+        "max(a, b)",
+        "-a",
+        "abs(a)",
+        "floor(a)",
+        "ceil(a)",
+        "round_even(a)",
+        "trunc(a)",
+        "sqrt(a)",
+        "rsqrt(a)",
+        "exp(a)",
+        "log(a)",
+        "tanh(a)",
+        "sigmoid(a)",
+        "relu(a)",
+        "sign(a)",
+        "select(a < b, a, b)",
+        "select(a == b, a, b)",
+        "select(a >= b, b, a)",
+    ];
+    let integer = [
+        "a + b",
+        "a - b",
+        "a * b",
+        "min(a, b)",
+        "max(a, b)",
+        "-a",
+        "abs(a)",
+        "select(a < b, a, b)",
+        "select(a >= b, a, b)",
+        "shl(a, b)",
+        "shr(a, b)",
+        "bit_and(a, b)",
+        "bit_or(a, b)",
+        "bit_xor(a, b)",
+        "bit_not(a)",
+    ];
+    let mut refused = Vec::new();
+    let mut run = |dtype: &str, expression: &str| {
+        // `a` and `b` are words of the expression alone.
+        let words = |word: &str| match word {
+            "a" => "%a[i]".to_owned(),
+            "b" => "%b[i]".to_owned(),
+            other => other.to_owned(),
+        };
+        let mut text = String::new();
+        let mut word = String::new();
+        for c in expression.chars().chain(std::iter::once(' ')) {
+            if c.is_ascii_alphanumeric() || c == '_' {
+                word.push(c);
+            } else {
+                text.push_str(&words(&std::mem::take(&mut word)));
+                text.push(c);
+            }
+        }
+        let text = format!(
+            "kernel @edge(%a: in {dtype}[N], %b: in {dtype}[N], %y: out {dtype}[N]) {{
+              outer i < N
+              store %y[i] = {text}
+            }}"
+        );
+        match kiln_kernel::text::read(&text) {
+            Ok(_) => check_with(
+                &text
+                    .replace("[N]", "[M, N]")
+                    .replace("[i]", "[k, i]")
+                    .replace("outer i", "outer k < M, i"),
+                EDGES,
+            ),
+            Err(_) => refused.push(format!("{dtype} {expression}")),
+        }
+    };
+    for dtype in ["f32", "f64"] {
+        for expression in float {
+            run(dtype, expression);
+        }
+    }
+    for dtype in ["i64", "i32", "i8", "u64", "u32", "u8"] {
+        for expression in integer {
+            run(dtype, expression);
+        }
+    }
+    assert!(refused.is_empty(), "{refused:?}");
+}

@@ -1,0 +1,119 @@
+//! Random graphs, fused and compiled at every level, compared with the interpreter.
+//!
+//! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first three hundred. The ignored test goes on for an hour,
+//! from a seed that the clock gives, and says what it did.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test may panic, and say what it did"
+)]
+
+mod support;
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use support::graphs::{self, Tally};
+
+/// Checks seeds on two threads until they are used up or the time is.
+fn check_seeds(seeds: Range<u64>, until: Option<Instant>) -> Tally {
+    let runtimes = graphs::runtimes();
+    let next = AtomicU64::new(seeds.start);
+    let all = Mutex::new(Tally::default());
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                let mut tally = Tally::default();
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end || until.is_some_and(|until| Instant::now() >= until) {
+                        break;
+                    }
+                    if let Err(error) = graphs::check_seed(seed, &runtimes, &mut tally) {
+                        println!("{error}\n");
+                        tally.broken.push(error);
+                    }
+                }
+                let mut all = all.lock().unwrap();
+                all.graphs += tally.graphs;
+                all.agreed += tally.agreed;
+                all.failed += tally.failed;
+                all.broken.extend(tally.broken);
+            });
+        }
+    });
+    let tally = all.into_inner().unwrap();
+    for runtime in &runtimes {
+        let stats = runtime.stats();
+        println!(
+            "{}: {} kernels, {} compilations in {:?}, {} steps interpreted, {} contractions in plain loops",
+            runtime
+                .target()
+                .map_or_else(String::new, ToString::to_string),
+            stats.unique_kernels,
+            stats.compilations,
+            stats.compile_time,
+            stats.interpreted_steps,
+            stats.fallback_contractions
+        );
+    }
+    println!(
+        "{} graphs, {} calls agreed, {} fail in the interpreter too",
+        tally.graphs, tally.agreed, tally.failed
+    );
+    tally
+}
+
+#[test]
+fn compiled_random_graphs_give_what_the_interpreter_gives() {
+    let given = std::env::var("KILN_TEST_GRAPHS").ok();
+    let given = given.as_deref().and_then(|given| given.split_once(".."));
+    let parse = |text: &str| text.parse().expect("KILN_TEST_GRAPHS is FIRST..END");
+    let seeds = given.map_or(0..300, |(first, end)| parse(first)..parse(end));
+    let tally = check_seeds(seeds, None);
+    let broken = &tally.broken;
+    assert!(
+        broken.is_empty(),
+        "{} graphs:\n{}",
+        broken.len(),
+        broken.join("\n\n")
+    );
+    assert!(tally.agreed > 2 * tally.failed, "most calls have outputs");
+}
+
+#[test]
+#[ignore = "takes an hour"]
+fn an_hour_of_random_graphs() {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let start = now << 20;
+    println!("from seed {start}");
+    let mut tally = Tally::default();
+    let end = Instant::now() + Duration::from_secs(3600);
+    let mut first = start;
+    // Runtimes keep every kernel: fresh ones now and then.
+    while Instant::now() < end {
+        let part = check_seeds(first..first + 500, Some(end));
+        first += 500;
+        tally.graphs += part.graphs;
+        tally.agreed += part.agreed;
+        tally.broken.extend(part.broken);
+    }
+    println!(
+        "seeds {start}..{first}: {} graphs, {} calls agreed",
+        tally.graphs, tally.agreed
+    );
+    assert!(
+        tally.broken.is_empty(),
+        "{} graphs:\n{}",
+        tally.broken.len(),
+        tally.broken.join("\n\n")
+    );
+}

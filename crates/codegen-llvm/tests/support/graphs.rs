@@ -1,0 +1,134 @@
+//! Random graphs, fused and compiled at every level, compared with the interpreter.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use arbitrary::Unstructured;
+use kiln_codegen_llvm::LlvmCompiler;
+use kiln_ir::{Graph, text};
+use kiln_kernel::{CallerOnly, TaskPool};
+use kiln_lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+use kiln_native::NativeExecutor;
+use kiln_tensor::Tensor;
+use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
+use kiln_testkit::kernels::BackwardPool;
+use kiln_testkit::programs::{Compared, smallest};
+use kiln_testkit::random::{SplitMix64, seeded_bytes};
+
+/// How many sets of shapes each graph is run at.
+const N_SHAPES: usize = 10;
+/// Elements that the inputs of one call may have together.
+const MOST_ELEMENTS: usize = 1 << 14;
+
+/// A runtime per level, each with other threads.
+pub(crate) fn runtimes() -> Vec<Arc<Runtime>> {
+    let runtime = |(position, target)| {
+        let pool: Arc<dyn TaskPool> = match position % 3 {
+            0 => Arc::new(CallerOnly),
+            1 => Arc::new(BackwardPool::new(3)),
+            _ => Arc::new(SpinPool::new(2)),
+        };
+        let options = RuntimeOptions::new()
+            .with_target(target)
+            .with_compile_threads(NonZeroUsize::MIN);
+        let (compiler, device) = (LlvmCompiler::new(), NativeExecutor::new());
+        Arc::new(Runtime::new(
+            Some(Arc::new(compiler)),
+            Arc::new(device),
+            pool,
+            options,
+        ))
+    };
+    super::targets()
+        .into_iter()
+        .enumerate()
+        .map(runtime)
+        .collect()
+}
+
+/// What came of some graphs.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) graphs: usize,
+    /// Runs with outputs, and runs that fail in the interpreter too.
+    pub(crate) agreed: usize,
+    pub(crate) failed: usize,
+    pub(crate) broken: Vec<String>,
+}
+
+fn report(
+    seed: u64,
+    graph: &Graph,
+    runtimes: &[Arc<Runtime>],
+    fuse: bool,
+    inputs: &[Tensor],
+    what: &dyn std::fmt::Display,
+) -> String {
+    let shapes: Vec<_> = inputs.iter().map(Tensor::shape).collect();
+    let part = smallest(graph, runtimes, fuse, inputs);
+    let part = part.map_or_else(
+        || "right when each value is the only output".to_owned(),
+        |(part, finding)| format!("smallest: {finding}\n{}", text::print(&part)),
+    );
+    format!(
+        "seed {seed}, fuse {fuse}, shapes {shapes:?}: {what}\n{}{part}",
+        text::print(graph)
+    )
+}
+
+pub(crate) fn check_seed(
+    seed: u64,
+    runtimes: &[Arc<Runtime>],
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let bytes = seeded_bytes(seed, 4096);
+    let mut choices = Unstructured::new(&bytes);
+    // Two thirds: continuous functions on f32. The rest: every op on every type.
+    let smooth = seed % 3 != 2;
+    let options = GraphOptions {
+        max_ops: 12,
+        smooth,
+    };
+    let graph = random_graph(&mut choices, &options).unwrap();
+    let fuse = seed % 5 != 4;
+    let compared = Compared::new(&graph, runtimes, fuse)
+        .map_err(|finding| format!("seed {seed}: {finding}\n{}", text::print(&graph)))?;
+    tally.graphs += 1;
+    let mut random = SplitMix64::new(seed);
+    for _ in 0..N_SHAPES {
+        // Choices of its own for each call: those of the graph run dry.
+        let bytes = seeded_bytes(random.next_u64(), 512);
+        let mut choices = Unstructured::new(&bytes);
+        let Some(shapes) = input_shapes(&mut choices, &graph).unwrap() else {
+            break;
+        };
+        let elements = |shape: &Vec<usize>| shape.iter().product::<usize>();
+        if shapes.iter().map(elements).sum::<usize>() > MOST_ELEMENTS {
+            continue;
+        }
+        let flavor = if smooth {
+            Flavor::Smooth
+        } else {
+            Flavor::Small
+        };
+        let inputs = input_tensors(&mut choices, &graph, &shapes, flavor).unwrap();
+        match compared.check(&inputs) {
+            Ok(true) => tally.agreed += 1,
+            Ok(false) => tally.failed += 1,
+            Err(finding) => {
+                return Err(report(seed, &graph, runtimes, fuse, &inputs, &finding));
+            }
+        }
+    }
+    for runtime in runtimes {
+        if runtime.stats().failures > 0 {
+            let records = runtime.compile_records();
+            let error = records.iter().find_map(|record| record.error.clone());
+            return Err(format!(
+                "a kernel that does not compile, by seed {seed}: {}",
+                error.unwrap_or_default()
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Comparing with two references at once: results in `f64`, and results in the declared types.
+//!
+//! How far the second is from the first says what rounding does to this computation; another order of the same operations
+//! may be a few times as far off, and a little further where the second was lucky.
+
+use kiln_scalar::ScalarValue;
+use kiln_tensor::{DType, Tensor, match_dtype};
+
+/// How many times as far off as the declared types a result may be.
+const TIMES: f64 = 8.0;
+
+/// A result that neither reference explains.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unexplained {
+    /// Another type or shape.
+    #[error("expected {expected}, found {found}")]
+    Type {
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// Elements too far off.
+    #[error(
+        "{index:?}: expected {promoted} ({declared} in the declared type), found {found} ({count} of {total} elements are wrong)"
+    )]
+    Element {
+        /// Where the first such element is.
+        index: Vec<usize>,
+        /// The element in `f64`.
+        promoted: f64,
+        /// The element in the declared type.
+        declared: f64,
+        /// The element found.
+        found: f64,
+        /// How many are wrong.
+        count: usize,
+        /// How many there are.
+        total: usize,
+    },
+}
+
+/// Whether a result is explained by what it is in `f64` and what it is in its declared type.
+///
+/// Floats may be as far from `promoted` as `declared` is anywhere in the tensor, eight times, plus a tolerance of their
+/// type relative to the largest element (1 at least). Integers and truth values are equal to either. Where a reference is
+/// not finite, so is one of them.
+///
+/// # Errors
+/// The first element that is not explained.
+pub fn explain(promoted: &Tensor, declared: &Tensor, found: &Tensor) -> Result<(), Unexplained> {
+    let dtype = declared.dtype();
+    let shown = |tensor: &Tensor| format!("{}{:?}", tensor.dtype(), tensor.shape());
+    if found.dtype() != dtype
+        || found.shape() != declared.shape()
+        || found.shape() != promoted.shape()
+    {
+        return Err(Unexplained::Type {
+            expected: shown(declared),
+            found: shown(found),
+        });
+    }
+    let (wide, narrow, numbers) = (numbers(promoted), numbers(declared), numbers(found));
+    let off = wide.iter().zip(&narrow).map(|(a, b)| (a - b).abs());
+    let off = TIMES * off.filter(|off| off.is_finite()).fold(0.0, f64::max);
+    let finite = wide.iter().map(|x| x.abs()).filter(|x| x.is_finite());
+    let allowed = off + tolerance(dtype) * finite.fold(1.0, f64::max);
+    let explained = |at: usize| {
+        let (promoted, declared, found) = (wide[at], narrow[at], numbers[at]);
+        let same = |a: f64| a == found || (a.is_nan() && found.is_nan());
+        if !dtype.is_float() {
+            return same(promoted) || same(declared);
+        }
+        if promoted.is_finite() && declared.is_finite() {
+            return (promoted - found).abs() <= allowed;
+        }
+        // What overflows in one type and not in the other may do either.
+        same(promoted)
+            || same(declared)
+            || (promoted.is_finite() && (promoted - found).abs() <= allowed)
+    };
+    let mut wrong = (0..numbers.len()).filter(|&at| !explained(at));
+    let Some(at) = wrong.next() else {
+        return Ok(());
+    };
+    Err(Unexplained::Element {
+        index: super::compare::index_of(at, found.shape()),
+        promoted: wide[at],
+        declared: narrow[at],
+        found: numbers[at],
+        count: 1 + wrong.count(),
+        total: numbers.len(),
+    })
+}
+
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => 1e-11,
+        DType::F16 => 2e-3,
+        DType::BF16 => 1.6e-2,
+        _ => 1e-5,
+    }
+}
+
+/// Elements as numbers; integers beyond 2^53 are rounded.
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    match_dtype!(tensor.dtype(), T => {
+        let elements = tensor.to_vec::<T>().unwrap_or_default();
+        elements.into_iter().map(|element| ScalarValue::from(element).to_f64()).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wide(elements: &[f64]) -> Tensor {
+        Tensor::from_slice(&[elements.len()], elements).unwrap()
+    }
+
+    fn narrow(elements: &[f32]) -> Tensor {
+        Tensor::from_slice(&[elements.len()], elements).unwrap()
+    }
+
+    #[test]
+    fn what_rounding_explains_is_explained() {
+        let promoted = wide(&[1.0, 2.0]);
+        assert_eq!(
+            explain(&promoted, &narrow(&[1.0, 2.0]), &narrow(&[1.0, 2.000_01])),
+            Ok(())
+        );
+        let far = narrow(&[1.0, 2.01]);
+        assert!(explain(&promoted, &narrow(&[1.0, 2.0]), &far).is_err());
+        // The declared type is off by 0.002: eight times that is allowed.
+        assert_eq!(explain(&promoted, &narrow(&[1.002, 2.0]), &far), Ok(()));
+        let error = explain(&promoted, &narrow(&[1.0, 2.0]), &narrow(&[0.0, 2.0])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "[0]: expected 1 (1 in the declared type), found 0 (1 of 2 elements are wrong)"
+        );
+    }
+
+    #[test]
+    fn what_is_not_finite_is_so_in_a_reference() {
+        let nan = f32::NAN;
+        let promoted = wide(&[f64::NAN, 1e300]);
+        let declared = narrow(&[nan, f32::INFINITY]);
+        assert_eq!(explain(&promoted, &declared, &declared), Ok(()));
+        assert!(explain(&promoted, &declared, &narrow(&[0.0, f32::INFINITY])).is_err());
+        assert!(explain(&promoted, &declared, &narrow(&[nan, nan])).is_err());
+    }
+
+    #[test]
+    fn integers_are_one_or_the_other() {
+        let integers = |elements: &[i64]| Tensor::from_slice(&[elements.len()], elements).unwrap();
+        let (a, b) = (integers(&[1, 5]), integers(&[1, 6]));
+        assert_eq!(explain(&a, &b, &b), Ok(()));
+        assert!(explain(&a, &b, &integers(&[2, 6])).is_err());
+        assert!(explain(&a, &b, &narrow(&[1.0, 6.0])).is_err());
+    }
+}

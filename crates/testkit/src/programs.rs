@@ -1,0 +1,200 @@
+//! Graphs as compiled programs, compared with the interpreter.
+//!
+//! The graph is optimised, fused and built as the facade does it; the runtime, with its compiler and device, is the
+//! caller's. [`smallest`] looks for the first value that goes wrong, as a graph of its own.
+
+use crate::oracle::{Unexplained, explain};
+use kiln_fusion::FusionOptions;
+use kiln_interpreter::{InterpretOptions, interpret};
+use kiln_ir::Graph;
+use kiln_lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeError};
+use kiln_passes::{PassContext, PassOptions, eliminate_dead_ops, optimize};
+use kiln_program::{BuildOptions, Program, RowMajor};
+use kiln_scalar::Mode;
+use kiln_symbolic_shape::PlanFact;
+use kiln_tensor::Tensor;
+use std::error::Error;
+use std::sync::Arc;
+
+use crate::oracle::small_limits;
+
+/// Plans an optimised graph as the facade does.
+#[derive(Clone, Debug)]
+pub struct GraphPlanner {
+    /// The graph, optimised.
+    pub graph: Graph,
+    /// Whether ops are fused.
+    pub fuse: bool,
+    /// How the program is built.
+    pub build: BuildOptions,
+}
+
+impl Planner for GraphPlanner {
+    fn plan(&self, without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>> {
+        let options = FusionOptions::new()
+            .with_fusion(self.fuse)
+            .with_plan_facts(without.is_empty());
+        let plan = kiln_fusion::plan(&self.graph, &options)?;
+        let graph = self.graph.clone();
+        Ok(kiln_program::build(graph, &plan, &RowMajor, &self.build)?)
+    }
+}
+
+/// How a program goes wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProgramFinding {
+    /// It cannot be planned.
+    #[error("no plan: {0}")]
+    Plan(String),
+    /// It fails where the interpreter has outputs.
+    #[error("{target}: fails where the interpreter does not: {} {source}", .source.code())]
+    Run {
+        /// What it was compiled for.
+        target: String,
+        /// Why.
+        source: RuntimeError,
+    },
+    /// It has other outputs.
+    #[error("{target}: output {output}{source}")]
+    Output {
+        /// What it was compiled for.
+        target: String,
+        /// Which.
+        output: usize,
+        /// What is wrong.
+        source: Unexplained,
+    },
+    /// Another number of outputs.
+    #[error("{target}: expected {expected} outputs, found {found}")]
+    Count {
+        /// What it was compiled for.
+        target: String,
+        /// How many there should be.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+}
+
+/// One graph on several runtimes.
+#[derive(Debug)]
+pub struct Compared {
+    graph: Graph,
+    programs: Vec<CompiledProgram>,
+}
+
+impl Compared {
+    /// Plans a graph for each runtime.
+    ///
+    /// # Errors
+    /// If it cannot be optimised or planned.
+    pub fn new(
+        graph: &Graph,
+        runtimes: &[Arc<Runtime>],
+        fuse: bool,
+    ) -> Result<Self, ProgramFinding> {
+        let (optimized, _) = optimize(graph.clone(), &mut PassOptions::default())
+            .map_err(|error| ProgramFinding::Plan(error.to_string()))?;
+        let planner = Arc::new(GraphPlanner {
+            graph: optimized,
+            fuse,
+            build: BuildOptions::default(),
+        });
+        let mut programs = Vec::new();
+        for runtime in runtimes {
+            let planner: Arc<dyn Planner> = Arc::<GraphPlanner>::clone(&planner);
+            let program = CompiledProgram::new(Arc::clone(runtime), planner);
+            programs.push(program.map_err(|error| ProgramFinding::Plan(error.to_string()))?);
+        }
+        Ok(Self {
+            graph: graph.clone(),
+            programs,
+        })
+    }
+
+    /// The programs, one per runtime.
+    pub fn programs(&self) -> &[CompiledProgram] {
+        &self.programs
+    }
+
+    /// Runs every program and compares; false where the interpreter has no outputs either.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn check(&self, inputs: &[Tensor]) -> Result<bool, ProgramFinding> {
+        let options = |mode| InterpretOptions {
+            mode,
+            limits: small_limits(),
+            ..InterpretOptions::default()
+        };
+        let promoted = interpret(&self.graph, inputs, &options(Mode::Promoted));
+        let declared = interpret(&self.graph, inputs, &options(Mode::Declared));
+        let references = promoted.ok().zip(declared.ok());
+        for program in &self.programs {
+            let target = program
+                .runtime()
+                .target()
+                .map_or_else(|| "no target".to_owned(), ToString::to_string);
+            let ran = program.run(inputs);
+            // An op that fails and whose results nobody reads may be left out.
+            let Some((promoted, declared)) = &references else {
+                continue;
+            };
+            let found = ran.map_err(|source| ProgramFinding::Run {
+                target: target.clone(),
+                source,
+            })?;
+            if found.len() != declared.len() {
+                return Err(ProgramFinding::Count {
+                    target,
+                    expected: declared.len(),
+                    found: found.len(),
+                });
+            }
+            for (output, ((promoted, declared), found)) in
+                promoted.iter().zip(declared).zip(&found).enumerate()
+            {
+                explain(promoted, declared, found).map_err(|source| ProgramFinding::Output {
+                    target: target.clone(),
+                    output,
+                    source,
+                })?;
+            }
+        }
+        Ok(references.is_some())
+    }
+}
+
+/// The first value of a graph's body that is wrong on these inputs, as a graph that computes nothing else; with what is
+/// wrong there. For a graph that goes wrong; none if every value is right alone.
+pub fn smallest(
+    graph: &Graph,
+    runtimes: &[Arc<Runtime>],
+    fuse: bool,
+    inputs: &[Tensor],
+) -> Option<(Graph, ProgramFinding)> {
+    let values: Vec<_> = graph
+        .region(graph.body())
+        .ops
+        .iter()
+        .flat_map(|&op| graph.op(op).results.iter().copied())
+        .collect();
+    for value in values {
+        if graph.tensor_ty(value).is_none() {
+            continue;
+        }
+        let mut part = graph.clone();
+        part.set_outputs([("y", value)]);
+        let part = match eliminate_dead_ops(part.clone(), &mut PassContext::new()) {
+            Ok(changed) => changed.graph,
+            Err(_) => part,
+        };
+        let finding =
+            Compared::new(&part, runtimes, fuse).and_then(|compared| compared.check(inputs));
+        if let Err(finding) = finding {
+            return Some((part, finding));
+        }
+    }
+    None
+}
