@@ -10,8 +10,7 @@ use crate::progress::Bar;
 use crate::report::{self, Failures};
 use anyhow::{Error, anyhow};
 use clap::Args;
-use kiln::tensor::write_npy;
-use kiln::{Backend, Comparison, Difference, Model, Outputs, Reference, Verdict};
+use kiln::{Backend, Comparison, Difference, Model, Reference};
 use serde::Serialize;
 
 /// Compares compiled code with the interpreter.
@@ -105,7 +104,7 @@ impl Compare {
         bar: &Bar,
         failures: &mut Failures,
     ) -> Result<(), Error> {
-        let mut before: Option<(&Setup, Outputs)> = None;
+        let mut before: Option<(&Setup, Comparison)> = None;
         for setup in setups {
             let title = setup.title(call);
             let comparison = setup.model.compare(reference);
@@ -121,9 +120,9 @@ impl Compare {
             if !comparison.agrees() {
                 failures.add(&title, &anyhow!("compiled code and interpreter differ"));
             }
-            if let Some((other, outputs)) = &before
+            if let Some((other, earlier)) = &before
                 && other.target == setup.target
-                && let Some(name) = first_unlike(outputs, &comparison.compiled)?
+                && let Some(name) = earlier.first_unlike(&comparison)?
             {
                 let threads = (other.threads, setup.threads);
                 let error = anyhow!(
@@ -133,7 +132,7 @@ impl Compare {
                 );
                 failures.add(&title, &error);
             }
-            before = Some((setup, comparison.compiled));
+            before = Some((setup, comparison));
         }
         Ok(())
     }
@@ -166,18 +165,16 @@ impl Compare {
                 output.name.escape_debug(),
             ))?;
         }
-        let amplified = |output: &kiln::OutputComparison| output.verdict == Verdict::Amplified;
-        if let Some(from) = &comparison.amplified_from
-            && comparison.outputs.iter().any(amplified)
-        {
-            self.context("rounding alone is amplified from", from)?;
+        if let Some(at) = &comparison.amplified_at {
+            self.context(
+                "every step is right by itself; the model amplifies rounding at",
+                at,
+            )?;
         }
         if let Some(difference) = &comparison.first_difference {
-            self.context("the first value that differs", difference)?;
+            self.context("the first value computed wrongly", difference)?;
         } else if !comparison.agrees() {
-            report::note(
-                "  every step agrees with the interpreter on the optimised graph, or the difference goes away when values are kept",
-            );
+            report::note("  the difference goes away when the values between steps are kept");
         }
         Ok(())
     }
@@ -204,18 +201,4 @@ impl Setup {
         };
         format!("{}, {target}, {threads}", call.title())
     }
-}
-
-/// The first output that is not the same in every bit.
-fn first_unlike(a: &Outputs, b: &Outputs) -> Result<Option<String>, Error> {
-    for ((name, a), (_, b)) in a.iter().zip(b.iter()) {
-        let bytes = |tensor| {
-            let mut bytes = Vec::new();
-            write_npy(tensor, &mut bytes).map(|()| bytes)
-        };
-        if bytes(a).map_err(kiln::Error::from)? != bytes(b).map_err(kiln::Error::from)? {
-            return Ok(Some(name.to_owned()));
-        }
-    }
-    Ok(None)
 }

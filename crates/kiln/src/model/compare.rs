@@ -1,14 +1,17 @@
 //! Comparing a compiled call with the interpreter, and finding the value at which they part.
 //!
 //! To find it, the program is made once more with every value that a step gives as an output, so
-//! that each can be held against the interpreter's.
+//! that each can be held against the interpreter's: on the same inputs of the model, and on what the
+//! step was given.
 
 use super::Model;
+mod step_check;
+
 use super::call;
 use super::executable::{Executable, interpret_graph};
 use super::instance::Instance;
 use crate::compare::{
-    AGREEMENT, Comparison, Difference, Distance, OutputComparison, Reference, Verdict,
+    AGREEMENT, Comparison, Difference, Distance, OutputComparison, Reference, Verdict, is_same,
 };
 use crate::error::Error;
 use crate::explain::{op_name, value_name};
@@ -19,7 +22,8 @@ use kiln_ir::{Graph, ValueId};
 use kiln_scalar::Mode;
 use kiln_tensor::Tensor;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use step_check::StepCheck;
 
 impl Model {
     /// What a call should give: the model as it was imported, interpreted twice.
@@ -67,110 +71,140 @@ impl Model {
         let expected = reference.promoted.iter().zip(reference.declared.iter());
         for ((name, found), ((_, promoted), (_, declared))) in compiled.iter().zip(expected) {
             let error = Distance::of(found, promoted)?.error;
-            let declared_error = Distance::of(declared, promoted)?.error;
             outputs.push(OutputComparison {
                 name: name.to_owned(),
                 error,
-                declared_error,
-                verdict: Verdict::of(error, declared_error, found.dtype().is_float()),
+                declared_error: Distance::of(declared, promoted)?.error,
+                verdict: if is_off(error, found) {
+                    Verdict::Different
+                } else {
+                    Verdict::Equal
+                },
             });
         }
-        let is = |verdict| {
-            outputs
-                .iter()
-                .any(|output: &OutputComparison| output.verdict == verdict)
-        };
-        let (mut first_difference, mut amplified_from) = (None, None);
-        if is(Verdict::Different) || is(Verdict::Amplified) {
-            let values = Intermediates::compute(&instance, &reference.inputs, &self.0.options)?;
-            if is(Verdict::Different) {
-                first_difference = values.first(|value| value.verdict == Verdict::Different);
-            }
-            amplified_from = values.first(|value| value.declared.error > AGREEMENT);
-        }
-        Ok(Comparison {
+        let mut comparison = Comparison {
             outputs,
-            first_difference,
-            amplified_from,
+            first_difference: None,
+            amplified_at: None,
             compiled,
-        })
+        };
+        if !comparison.agrees() {
+            let steps = Steps::compute(&instance, reference, &comparison, &self.0.options)?;
+            comparison.first_difference = steps.first(|value| match &value.own {
+                Some(own) => is_off(own.error, &value.tensor),
+                None => is_off(value.found.error, &value.tensor),
+            });
+            if comparison.first_difference.is_none() && steps.same_outputs {
+                comparison.amplified_at =
+                    steps.first(|value| is_off(value.found.error, &value.tensor));
+                for output in &mut comparison.outputs {
+                    if output.verdict == Verdict::Different && output.error.is_finite() {
+                        output.verdict = Verdict::Amplified;
+                    }
+                }
+            }
+        }
+        Ok(comparison)
     }
 }
 
-/// Every value that a step of the program gives, compared, in order of execution.
-struct Intermediates<'a> {
-    graph: &'a Graph,
-    values: Vec<Intermediate>,
-    by_value: BTreeMap<ValueId, usize>,
+/// Whether an error is more than floats may have, or any at all for integers and bools.
+fn is_off(error: f64, tensor: &Tensor) -> bool {
+    error
+        > if tensor.dtype().is_float() {
+            AGREEMENT
+        } else {
+            0.0
+        }
 }
 
-struct Intermediate {
+/// Every value that a step of the program gives, compared, in order of execution.
+struct Steps<'a> {
+    graph: &'a Graph,
+    values: Vec<StepValue>,
+    by_value: BTreeMap<ValueId, usize>,
+    /// Whether the outputs were the same in every bit as without keeping intermediates.
+    same_outputs: bool,
+}
+
+struct StepValue {
     value: ValueId,
+    tensor: Tensor,
     step: String,
     reads: Vec<ValueId>,
     found: Distance,
+    own: Option<Distance>,
     declared: Distance,
-    verdict: Verdict,
 }
 
-impl<'a> Intermediates<'a> {
+impl<'a> Steps<'a> {
     fn compute(
         instance: &'a Instance,
-        inputs: &[Tensor],
+        reference: &Reference,
+        comparison: &Comparison,
         options: &Options,
     ) -> Result<Self, Error> {
         let graph = instance.optimized();
+        let inputs = &reference.inputs;
         let fusion = instance.planner().fusion()?;
-        let nodes = fusion.nodes_of(graph.body()).iter();
-        let given: Vec<(&FusionNode, ValueId)> = nodes
+        let nodes: Vec<&FusionNode> = fusion
+            .nodes_of(graph.body())
+            .iter()
             .map(|&id| fusion.node(id))
             .filter(|node| !matches!(node.kind, NodeKind::Constant | NodeKind::View))
-            .flat_map(|node| node.outputs.iter().map(move |&value| (node, value)))
-            .filter(|&(_, value)| graph.tensor_ty(value).is_some())
             .collect();
+        let tensors = |node: &FusionNode| {
+            let outputs = node.outputs.iter().copied();
+            let outputs = outputs.filter(|&value| graph.tensor_ty(value).is_some());
+            outputs.collect::<Vec<_>>()
+        };
+        let given: Vec<ValueId> = nodes.iter().flat_map(|node| tensors(node)).collect();
         let mut open = graph.clone();
-        open.set_outputs(
-            given
-                .iter()
-                .enumerate()
-                .map(|(index, &(_, value))| (format!("value{index}"), value)),
-        );
-        let found = Executable::build(&open, options)?.run(&open, inputs, options, None)?;
+        let all = given.iter().chain(graph.outputs()).enumerate();
+        open.set_outputs(all.map(|(index, &value)| (format!("value{index}"), value)));
+        let mut found = Executable::build(&open, options)?.run(&open, inputs, options, None)?;
+        let outputs = found.split_off(given.len().min(found.len()));
         let promoted = traced(graph, inputs, options, Mode::Promoted, &given)?;
         let declared = traced(graph, inputs, options, Mode::Declared, &given)?;
+        let mut check = StepCheck::new(graph, inputs)?;
         let mut this = Self {
             graph,
             values: Vec::new(),
             by_value: BTreeMap::new(),
+            same_outputs: same_bits(&outputs, comparison)?,
         };
-        for ((node, value), found) in given.into_iter().zip(&found) {
-            let (Some(promoted), Some(declared)) = (promoted.get(&value), declared.get(&value))
-            else {
-                continue;
-            };
-            let is_float = found.dtype().is_float();
-            let found = Distance::of(found, promoted)?;
-            let declared = Distance::of(declared, promoted)?;
-            this.by_value.insert(value, this.values.len());
-            this.values.push(Intermediate {
-                value,
-                step: format!("{} @{}", node.id, node.name),
-                reads: node.inputs.clone(),
-                verdict: Verdict::of(found.error, declared.error, is_float),
-                found,
-                declared,
-            });
+        let mut found = found.into_iter();
+        for node in nodes {
+            let own: Vec<(ValueId, Tensor)> = tensors(node).into_iter().zip(&mut found).collect();
+            let borrowed: Vec<(ValueId, &Tensor)> =
+                own.iter().map(|(value, tensor)| (*value, tensor)).collect();
+            let distances = check.distances(node, &borrowed);
+            for (index, (value, tensor)) in own.iter().enumerate() {
+                check.add(*value, tensor);
+                let (Some(promoted), Some(declared)) = (promoted.get(value), declared.get(value))
+                else {
+                    continue;
+                };
+                this.by_value.insert(*value, this.values.len());
+                this.values.push(StepValue {
+                    value: *value,
+                    step: format!("{} @{}", node.id, node.name),
+                    reads: node.inputs.clone(),
+                    found: Distance::of(tensor, promoted)?,
+                    own: distances.as_ref().and_then(|all| all.get(index)).cloned(),
+                    declared: Distance::of(declared, promoted)?,
+                    tensor: tensor.clone(),
+                });
+            }
         }
         Ok(this)
     }
 
     /// The first value of which something holds, with what surrounds it.
-    fn first(&self, holds: impl Fn(&Intermediate) -> bool) -> Option<Difference> {
+    fn first(&self, holds: impl Fn(&StepValue) -> bool) -> Option<Difference> {
         let value = self.values.iter().find(|value| holds(value))?;
-        let op = self
-            .graph
-            .ops()
-            .find(|(_, data)| data.results.contains(&value.value));
+        let ops = &mut self.graph.ops();
+        let op = ops.find(|(_, data)| data.results.contains(&value.value));
         let op = op.map_or_else(String::new, |(op, data)| {
             let name = op_name(self.graph, op);
             match &data.origin {
@@ -178,25 +212,33 @@ impl<'a> Intermediates<'a> {
                 None => name,
             }
         });
-        let reads = value.reads.iter().map(|read| {
-            let ty = self.graph.ty(*read).display(self.graph.dims());
-            let name = value_name(self.graph, *read);
-            match self.by_value.get(read).and_then(|&at| self.values.get(at)) {
-                Some(read) => format!("{name}: {ty}, off by {:.1e}", read.found.error),
-                None => format!("{name}: {ty}"),
+        let typed = |value: ValueId| {
+            let ty = self.graph.ty(value).display(self.graph.dims());
+            format!("{}: {ty}", value_name(self.graph, value))
+        };
+        let reads = value.reads.iter().map(|&read| {
+            match self.by_value.get(&read).and_then(|&at| self.values.get(at)) {
+                Some(of) => format!("{}, off by {:.1e}", typed(read), of.found.error),
+                None => typed(read),
             }
         });
-        let ty = self.graph.ty(value.value).display(self.graph.dims());
         Some(Difference {
-            value: format!("{}: {ty}", value_name(self.graph, value.value)),
+            value: typed(value.value),
             op,
             step: value.step.clone(),
             error: value.found.error,
+            own_error: value.own.as_ref().map(|own| own.error),
             declared_error: value.declared.error,
             worst: value.found.worst.clone(),
             reads: reads.collect(),
         })
     }
+}
+
+/// Whether these are the comparison's outputs, bit by bit.
+fn same_bits(outputs: &[Tensor], comparison: &Comparison) -> Result<bool, Error> {
+    let mut pairs = outputs.iter().zip(comparison.compiled.iter());
+    pairs.try_fold(true, |same, (a, (_, b))| Ok(same && is_same(a, b)?))
 }
 
 /// The interpreter's tensors for these values.
@@ -205,10 +247,9 @@ fn traced(
     inputs: &[Tensor],
     options: &Options,
     mode: Mode,
-    wanted: &[(&FusionNode, ValueId)],
+    wanted: &[ValueId],
 ) -> Result<BTreeMap<ValueId, Tensor>, Error> {
-    let wanted: std::collections::BTreeSet<ValueId> =
-        wanted.iter().map(|&(_, value)| value).collect();
+    let wanted: BTreeSet<ValueId> = wanted.iter().copied().collect();
     let seen = RefCell::new(BTreeMap::new());
     let keep = |event: TraceEvent<'_>| {
         if wanted.contains(&event.value) {
