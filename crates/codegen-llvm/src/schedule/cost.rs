@@ -3,6 +3,7 @@
 use kiln_kernel::{AxisId, Item, Node, NodeId, Quantity, StageOperation, Store, VerifiedKernel};
 use smallvec::SmallVec;
 
+use super::pack;
 use crate::lower::Dependence;
 
 /// One load, local or store of a kernel.
@@ -33,6 +34,8 @@ impl Access {
     pub(crate) fn cost_along(&self, axis: AxisId, lanes: u32) -> f64 {
         match self.step(axis).map(|step| step.as_constant()) {
             Some(Some(0 | 1)) => 1.0 / f64::from(lanes),
+            // Every other element: two vectors and a shuffle.
+            Some(Some(2)) => 4.0 / f64::from(lanes),
             Some(_) => 1.5,
             None => 3.0,
         }
@@ -98,8 +101,15 @@ fn collect(
             .for_each_operand(&mut |operand| pending.push(operand));
         if let Node::Load(load) = kernel.node(node) {
             let strides = strides(kernel, load.buffer);
+            let mut steps = steps(kernel, dependence, &load.indices, &strides);
+            for (axis, step) in &mut steps {
+                // A constant can be packed, so that vectors along an outer axis read it one by one.
+                if kernel.outer().contains(axis) && pack::is_packable(kernel, load.buffer, *axis) {
+                    *step = Some(Quantity::constant(1));
+                }
+            }
             found.push(Access {
-                steps: steps(kernel, dependence, &load.indices, &strides),
+                steps,
                 depth,
                 axes: axes.clone(),
             });

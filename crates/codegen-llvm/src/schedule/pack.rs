@@ -39,6 +39,12 @@ pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     specs
 }
 
+/// Whether a buffer is a constant that can be laid out so that an outer axis runs through consecutive elements.
+pub(super) fn is_packable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> bool {
+    let data = kernel.buffer(buffer);
+    data.role == Role::Const && data.rank() >= 2 && indexed_by(kernel, buffer, axis, None).is_some()
+}
+
 /// The axis of a buffer at which every load has exactly this axis of the kernel as its index, and nowhere else; and
 /// which no load indexes by the axis to avoid.
 fn indexed_by(
