@@ -5,6 +5,7 @@ use crate::dim::Dim;
 use crate::limits::Limits;
 use crate::notice::{Notice, Notices};
 use crate::progress::{Listener, Progress};
+use kiln_lazy_runtime::Runtime;
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_shape_inference::Mode;
 use std::collections::BTreeMap;
@@ -48,6 +49,11 @@ pub struct Options {
         expect(dead_code, reason = "only compiled kernels can be shared")
     )]
     pub(crate) shared_kernels: bool,
+    #[cfg_attr(
+        not(feature = "llvm"),
+        expect(dead_code, reason = "only compiled code has a runtime")
+    )]
+    pub(crate) runtime: Option<Arc<Runtime>>,
     pub(crate) limits: Limits,
     pub(crate) listener: Listener,
     pub(crate) notices: Notices,
@@ -74,6 +80,7 @@ impl Options {
             threads: 0,
             target: None,
             shared_kernels: true,
+            runtime: None,
             limits: Limits::default(),
             listener: Listener::default(),
             notices: Notices::default(),
@@ -167,6 +174,16 @@ impl Options {
     pub fn shared_kernels(self, shared_kernels: bool) -> Self {
         Self {
             shared_kernels,
+            ..self
+        }
+    }
+
+    /// The runtime that compiled code runs on, with a compiler, a device and threads of one's own;
+    /// what the options say of threads, target and sharing then counts for nothing.
+    #[must_use]
+    pub fn runtime(self, runtime: Arc<Runtime>) -> Self {
+        Self {
+            runtime: Some(runtime),
             ..self
         }
     }

@@ -90,6 +90,10 @@ macro_rules! doctests {
 doctests! {
     WhatKilnIs = "tutorial/01_what_kiln_is.md";
     ShapesAsSymbols = "tutorial/02_shapes_as_symbols.md";
+    FunctionsThatCompileThemselves = "tutorial/04_functions_that_compile_themselves.md";
+    ChoosingBackends = "guide/backends.md";
+    CheckingCompiledCode = "guide/checking.md";
+    Explaining = "guide/explaining.md";
 }
 
 #[cfg(test)]

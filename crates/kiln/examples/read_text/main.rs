@@ -1,5 +1,6 @@
 //! Reads the text lines in a few pictures: a classifier says which way up a line is, a recogniser
-//! reads it, both at the picture's own width.
+//! reads it, both at the picture's own width. Each picture is read by the interpreter and by
+//! compiled code: the first picture compiles what all later widths use.
 //!
 //! Run it with `cargo run --release -p kiln --example read_text -- MODELS_DIR`, where the folder
 //! holds `ocr-cls/model.onnx` and `ocr-rec/model.onnx`.
@@ -7,9 +8,11 @@
 mod reader;
 mod table;
 
+use kiln::Backend;
 use reader::TextReader;
 use std::path::Path;
 use std::process::ExitCode;
+use table::Row;
 
 fn main() -> ExitCode {
     let Some(models) = std::env::args_os().nth(1) else {
@@ -26,12 +29,27 @@ fn main() -> ExitCode {
 }
 
 fn read_samples(models: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let reader = TextReader::load(models)?;
-    table::models(&reader);
+    // The reference interpreter, and the best that this build has.
+    let interpreted = TextReader::load(models, Backend::Interpreter)?;
+    let compiled = TextReader::load(
+        models,
+        *Backend::AVAILABLE.last().unwrap_or(&Backend::Interpreter),
+    )?;
+    table::models(&compiled);
     table::header();
+    let mut rows = Vec::new();
     for path in reader::samples()? {
-        let line = reader.read(&path)?;
-        table::row(&path, &line);
+        let row = Row {
+            interpreted: interpreted.read(&path)?,
+            compiled: compiled.read(&path)?,
+            again: compiled.read(&path)?.elapsed,
+        };
+        if row.interpreted.text != row.compiled.text {
+            return Err(format!("{}: compiled code reads another text", path.display()).into());
+        }
+        table::row(&path, &row);
+        rows.push(row);
     }
+    table::summary(&rows, &compiled.stats());
     Ok(())
 }

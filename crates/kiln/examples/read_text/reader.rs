@@ -3,7 +3,7 @@
 #[path = "picture.rs"]
 mod picture;
 
-use kiln::{Model, Tensor};
+use kiln::{Backend, CompilationStats, Model, Options, Tensor};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,12 +29,21 @@ pub(crate) struct Line {
     /// How sure the recogniser is of its characters, on average.
     pub(crate) confidence: f32,
     pub(crate) elapsed: Duration,
+    /// How many kernels were compiled for it.
+    pub(crate) compiles: u64,
+    /// Time of compiling them, all threads together.
+    pub(crate) compile_time: Duration,
 }
 
 impl TextReader {
-    pub(crate) fn load(models: &Path) -> Result<Self, Box<dyn Error>> {
-        let classifier = Model::load(models.join("ocr-cls/model.onnx"))?;
-        let recogniser = Model::load(models.join("ocr-rec/model.onnx"))?;
+    /// Loads both models. They share a runtime, and with it kernels and threads.
+    pub(crate) fn load(models: &Path, backend: Backend) -> Result<Self, Box<dyn Error>> {
+        let load = |name: &str| {
+            let file = models.join(name).join("model.onnx");
+            Model::load_with(file, Options::new().backend(backend))
+        };
+        let classifier = load("ocr-cls")?;
+        let recogniser = load("ocr-rec")?;
         let characters = recogniser
             .metadata()
             .get("character")
@@ -54,6 +63,7 @@ impl TextReader {
 
     pub(crate) fn read(&self, path: &Path) -> Result<Line, Box<dyn Error>> {
         let mut picture = picture::read(path)?;
+        let before = self.stats();
         let start = Instant::now();
         let directions = first_output(&self.classifier, &picture)?;
         let (direction, turn_confidence) = largest(&directions.to_vec::<f32>()?);
@@ -62,15 +72,23 @@ impl TextReader {
             picture = picture::turned(&picture)?;
         }
         let (text, confidence) = self.decode(&first_output(&self.recogniser, &picture)?)?;
-        let shape = picture.shape().to_vec();
+        let elapsed = start.elapsed();
+        let after = self.stats();
         Ok(Line {
-            shape,
+            shape: picture.shape().to_vec(),
             is_turned,
             turn_confidence,
             text,
             confidence,
-            elapsed: start.elapsed(),
+            elapsed,
+            compiles: after.compilations - before.compilations,
+            compile_time: after.compile_time - before.compile_time,
         })
+    }
+
+    /// What was compiled so far, for both models: they share a runtime.
+    pub(crate) fn stats(&self) -> CompilationStats {
+        self.recogniser.compilation_stats()
     }
 
     /// The text of `f32[1, steps, classes]` by connectionist temporal classification: the likeliest

@@ -3,9 +3,10 @@
 //!
 //! A runtime lives as long as some model uses it.
 
-use super::announce::{Announcements, Announcer};
+use super::announce::{Announcements, Announcer, Seat};
 use crate::error::{Error, Failure};
 use crate::options::Options;
+use crate::progress::Listener;
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
 use kiln_kernel::{Target, VerifiedKernel};
 use kiln_lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
@@ -20,12 +21,14 @@ const MOST_THREADS: usize = 1024;
 /// A runtime, and how to hear of its compiles.
 pub(crate) struct SharedRuntime {
     pub(crate) runtime: Arc<Runtime>,
-    announcements: Announcements,
+    /// None for a runtime that came from outside.
+    announcements: Option<Announcements>,
 }
 
 impl SharedRuntime {
-    pub(crate) fn announcements(&self) -> &Announcements {
-        &self.announcements
+    /// Lets a listener hear of compiles until what is returned is dropped.
+    pub(crate) fn hear(&self, listener: &Listener) -> Option<Seat> {
+        self.announcements.as_ref()?.hear(listener)
     }
 
     /// The layouts that its compiler prefers.
@@ -49,6 +52,12 @@ static RUNTIMES: Mutex<BTreeMap<Key, Weak<SharedRuntime>>> = Mutex::new(BTreeMap
 /// # Errors
 /// When the target is unknown, or not for this machine; when there are too many threads.
 pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error> {
+    if let Some(runtime) = &options.runtime {
+        return Ok(Arc::new(SharedRuntime {
+            runtime: Arc::clone(runtime),
+            announcements: None,
+        }));
+    }
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads if threads > MOST_THREADS => {
@@ -91,7 +100,7 @@ fn build(key: &Key) -> SharedRuntime {
     );
     SharedRuntime {
         runtime: Arc::new(runtime),
-        announcements,
+        announcements: Some(announcements),
     }
 }
 

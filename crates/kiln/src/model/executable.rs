@@ -110,8 +110,7 @@ impl Executable {
                 if options.cancellation.question().is_some_and(|stop| stop()) {
                     return Err(InterpretError::Cancelled.into());
                 }
-                let announcements = compiled.shared.announcements();
-                let _seat = announcements.hear(&options.listener);
+                let _seat = compiled.shared.hear(&options.listener);
                 match profile {
                     None => Ok(compiled.program.run(inputs)?),
                     Some(profile) => {

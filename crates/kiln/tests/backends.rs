@@ -1,0 +1,295 @@
+//! What executes a model: native code and the interpreter give the same, fall-backs are told, and
+//! compiles are counted.
+
+use kiln::{Backend, ErrorKind, Model, Options, Tensor};
+
+const MLP: &str = "graph @mlp(%x: f32[B, 4], %w: f32[4, N], %b: f32[N]) -> f32[B, N] {
+  %0 = matmul %x, %w
+  %1 = add %0, %b
+  %y = relu %1
+  return %y
+}";
+
+#[test]
+fn a_backend_that_is_asked_for_is_used() {
+    let options = Options::new().backend(Backend::Interpreter);
+    let model = Model::from_text_with(MLP, options).unwrap();
+    assert_eq!(model.backend(), Backend::Interpreter);
+    assert_eq!(model.compilation_stats().compilations, 0);
+    assert!(model.compile_records().is_empty());
+    let x = Tensor::full(&[1, 4], 1.0f32).unwrap();
+    let error = model
+        .run_profiled([("x", &x), ("w", &x), ("b", &x)])
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let (w, b) = (
+        Tensor::full(&[4, 1], 1.0f32).unwrap(),
+        Tensor::full(&[1], 1.0f32).unwrap(),
+    );
+    let error = model
+        .run_profiled([("x", &x), ("w", &w), ("b", &b)])
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.code()),
+        (ErrorKind::Unsupported, "E0983")
+    );
+    assert_eq!(model.inspect("asm").unwrap_err().code(), "E0983");
+}
+
+#[cfg(not(feature = "llvm"))]
+#[test]
+fn without_a_compiler_models_are_interpreted() {
+    assert_eq!(
+        Model::from_text(MLP).unwrap().backend(),
+        Backend::Interpreter
+    );
+    let error = Model::from_text_with(MLP, Options::new().backend(Backend::Llvm)).unwrap_err();
+    assert_eq!(error.code(), "E0974");
+    assert!(kiln::targets().is_empty());
+}
+
+#[cfg(feature = "llvm")]
+mod compiled {
+    use super::*;
+    use kiln::{DType, Notice, StepProfile, Work};
+    use std::sync::{Arc, Mutex};
+
+    fn own() -> Options {
+        Options::new().backend(Backend::Llvm).shared_kernels(false)
+    }
+
+    fn tensors(batch: usize, columns: usize) -> [(&'static str, Tensor); 3] {
+        let ramp = |n: usize| (0..n).map(|i| (i % 7) as f32 - 3.0).collect::<Vec<_>>();
+        let tensor =
+            |shape: &[usize]| Tensor::from_vec(shape, ramp(shape.iter().product())).unwrap();
+        [
+            ("x", tensor(&[batch, 4])),
+            ("w", tensor(&[4, columns])),
+            ("b", tensor(&[columns])),
+        ]
+    }
+
+    fn run(model: &Model, batch: usize, columns: usize) -> Tensor {
+        let inputs = tensors(batch, columns);
+        let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
+        model.run(inputs).unwrap().into_tensors().remove(0)
+    }
+
+    #[test]
+    fn one_kernel_serves_every_size() {
+        let model = Model::from_text_with(MLP, own().threads(1)).unwrap();
+        let interpreted = Options::new().backend(Backend::Interpreter);
+        let interpreted = Model::from_text_with(MLP, interpreted).unwrap();
+        for (batch, columns) in [(1, 1), (0, 3), (5, 0), (7, 17), (33, 8), (1, 16)] {
+            let found = run(&model, batch, columns).to_vec::<f32>().unwrap();
+            let expected = run(&interpreted, batch, columns).to_vec::<f32>().unwrap();
+            assert_eq!(found, expected, "{batch} x {columns}");
+        }
+        let stats = model.compilation_stats();
+        assert_eq!((stats.failures, stats.interpreted_steps), (0, 0));
+        assert_eq!(stats.unique_kernels, 1);
+        assert_eq!(model.compile_records().len() as u64, stats.compilations);
+        // Sizes seen before and new ones alike find their code.
+        let before = stats.compilations;
+        run(&model, 9, 23);
+        assert_eq!(model.compilation_stats().compilations, before);
+    }
+
+    #[test]
+    fn every_level_of_this_machine_gives_the_same() {
+        let expected = run(&Model::from_text_with(MLP, own()).unwrap(), 5, 19);
+        assert!(!kiln::targets().is_empty());
+        for level in kiln::targets() {
+            for threads in [1, 2] {
+                let options = own().target(&level).threads(threads);
+                let found = run(&Model::from_text_with(MLP, options).unwrap(), 5, 19);
+                assert_eq!(
+                    found.to_vec::<f32>().unwrap(),
+                    expected.to_vec::<f32>().unwrap(),
+                    "{level}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn models_with_the_same_settings_share_kernels() {
+        let options = || {
+            Options::new()
+                .backend(Backend::Llvm)
+                .threads(1)
+                .target(&kiln::targets()[0])
+        };
+        // No other test compiles this kernel.
+        let text = "graph @shared(%x: f32[N]) -> f32[N] {
+          %0 = exp %x
+          %1 = add %0, %0
+          %2 = sqrt %1
+          return %2
+        }";
+        let x = Tensor::full(&[5], 0.5f32).unwrap();
+        let first = Model::from_text_with(text, options()).unwrap();
+        first.run([("x", &x)]).unwrap();
+        let compiled = first.compilation_stats().compilations;
+        let second = Model::from_text_with(text, options()).unwrap();
+        second.run([("x", &x)]).unwrap();
+        assert_eq!(second.compilation_stats().compilations, compiled);
+        let apart = Model::from_text_with(text, own()).unwrap();
+        assert_eq!(apart.compilation_stats().compilations, 0);
+    }
+
+    #[test]
+    fn targets_and_threads_that_make_no_sense_are_refused() {
+        let error = Model::from_text_with(MLP, own().target("avx9000")).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.code()),
+            (ErrorKind::Environment, "E0980")
+        );
+        assert!(error.to_string().contains(&kiln::targets()[0]), "{error}");
+        let error = Model::from_text_with(MLP, own().threads(1 << 20)).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Limit, "E0981"));
+    }
+
+    #[test]
+    fn a_debug_build_says_once_that_it_interprets() {
+        let notices = Arc::new(Mutex::new(Vec::new()));
+        for _ in 0..2 {
+            let heard = Arc::clone(&notices);
+            let options =
+                Options::new().on_notice(move |notice| heard.lock().unwrap().push(notice.clone()));
+            let model = Model::from_text_with(MLP, options).unwrap();
+            assert_eq!(model.backend(), Backend::default());
+        }
+        let heard = notices.lock().unwrap();
+        assert_eq!(
+            *heard,
+            if cfg!(debug_assertions) {
+                vec![Notice::InterpretedInDebugBuild]
+            } else {
+                vec![]
+            }
+        );
+        assert!(
+            heard
+                .iter()
+                .all(|notice| notice.to_string().contains("debug build"))
+        );
+    }
+
+    #[test]
+    fn compiles_and_plans_are_told_to_listeners() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&told);
+        let options = own().on_progress(move |progress| {
+            heard
+                .lock()
+                .unwrap()
+                .push((progress.work, progress.step.to_owned()));
+        });
+        let model = Model::from_text_with(MLP, options).unwrap();
+        run(&model, 2, 2);
+        let told = told.lock().unwrap();
+        let has = |wanted: Work| told.iter().any(|(work, _)| *work == wanted);
+        assert!(has(Work::Plan) && has(Work::Compile), "{told:?}");
+        assert!(!has(Work::Run), "{told:?}");
+    }
+
+    #[test]
+    fn calls_that_are_cancelled_do_not_begin() {
+        let model = Model::from_text_with(MLP, own().cancel_when(|| true)).unwrap();
+        let inputs = tensors(1, 1);
+        let error = model
+            .run(inputs.iter().map(|(name, tensor)| (name, tensor)))
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+    }
+
+    #[test]
+    fn a_profile_has_every_step() {
+        let model = Model::from_text_with(MLP, own()).unwrap();
+        let inputs = tensors(3, 5);
+        let named = || inputs.iter().map(|(name, tensor)| (name, tensor));
+        let (outputs, steps) = model.run_profiled(named()).unwrap();
+        assert_eq!(outputs[0].shape(), [3, 5]);
+        let [
+            StepProfile {
+                kind,
+                bytes,
+                operations,
+                class,
+                ..
+            },
+        ] = steps.as_slice()
+        else {
+            panic!("one step was expected: {steps:?}");
+        };
+        assert_eq!((*kind, *class), ("kernel", Some("contraction")));
+        assert_eq!(*bytes, 4 * (3 * 4 + 4 * 5 + 5 + 3 * 5));
+        assert!(operations.is_some_and(|operations| operations >= 120.0));
+    }
+
+    #[test]
+    fn errors_of_compiled_calls_have_kinds_and_codes() {
+        let text = "graph @pick(%x: f32[N], %i: i64[M]) -> f32[M] {
+          %y = gather %x, %i {axis = 0}
+          return %y
+        }";
+        let model = Model::from_text_with(text, own()).unwrap();
+        let x = Tensor::full(&[3], 1.0f32).unwrap();
+        let outside = Tensor::from_slice(&[1], &[7i64]).unwrap();
+        let error = model.run([("x", &x), ("i", &outside)]).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.code()),
+            (ErrorKind::InvalidInput, "E0822")
+        );
+
+        let text = "graph @sum(%a: f32[N], %b: f32[M]) -> f32[bcast(N, M)] plan N == M by \"add\" {
+          %y = add %a, %b
+          return %y
+        }";
+        let model = Model::from_text_with(text, own()).unwrap();
+        let error = model
+            .run([("a", &x), ("b", &Tensor::full(&[2], 1.0f32).unwrap())])
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        // A size of 1 takes another plan, which is counted.
+        let one = Tensor::full(&[1], 1.0f32).unwrap();
+        let sum = model.run([("a", &x), ("b", &one)]).unwrap();
+        assert_eq!(sum[0].to_vec::<f32>().unwrap(), [2.0; 3]);
+        assert!(model.compilation_stats().other_plans > 0);
+    }
+
+    #[test]
+    fn a_runtime_of_ones_own_is_used() {
+        use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+        let runtime = Arc::new(Runtime::new(
+            Some(Arc::new(kiln::codegen_llvm::LlvmCompiler::new())),
+            Arc::new(kiln::native::NativeExecutor::new()),
+            Arc::new(SpinPool::new(1)),
+            RuntimeOptions::new(),
+        ));
+        let options = own().runtime(Arc::clone(&runtime));
+        run(&Model::from_text_with(MLP, options).unwrap(), 2, 3);
+        assert!(runtime.stats().compilations > 0);
+    }
+
+    #[test]
+    fn many_threads_call_one_model() {
+        let model = Model::from_text_with(MLP, own()).unwrap();
+        let expected: Vec<Tensor> = (0..8).map(|n| run(&model, n, 8 - n)).collect();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (model, expected) = (&model, &expected);
+                scope.spawn(move || {
+                    for round in 0..16 {
+                        let n = (thread + round) % 8;
+                        let found = run(model, n, 8 - n);
+                        let of = |tensor: &Tensor| tensor.to_vec::<f32>().unwrap();
+                        assert_eq!(of(&found), of(&expected[n]));
+                    }
+                });
+            }
+        });
+        assert_eq!(expected[1].dtype(), DType::F32);
+    }
+}

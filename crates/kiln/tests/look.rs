@@ -1,0 +1,264 @@
+//! Looking into a model: stages, explanations, comparisons.
+
+use kiln::{Backend, ErrorKind, Model, Options, Tensor, Verdict};
+
+const BLOCK: &str = "graph @block(%x: f32[B, S, 8], %w: f32[8, 8]) -> (f32[B, S, 8], f32[B, 8]) {
+  %product = matmul %x, %w
+  %scores = softmax_like %product
+  return %scores, %scores
+}";
+
+fn block() -> String {
+    BLOCK
+        .replace(
+            "  %scores = softmax_like %product\n",
+            "  %e = exp %product\n  %t = sqrt %e\n  %m = reduce %t {function = mean, axes = [1]}\n",
+        )
+        .replace("return %scores, %scores", "return %t, %m")
+}
+
+fn model() -> Model {
+    Model::from_text(&block()).unwrap()
+}
+
+#[test]
+fn every_stage_prints() {
+    let model = model();
+    for stage in model.all_stages() {
+        let compiled = ["llvm", "asm"].contains(&stage);
+        match model.inspect(stage) {
+            Ok(text) => {
+                assert!(!text.is_empty() && !(compiled && model.backend() == Backend::Interpreter))
+            }
+            Err(error) => assert!(compiled && error.code() == "E0983", "{stage}: {error}"),
+        }
+    }
+    assert!(model.inspect("import").unwrap().starts_with("graph @block"));
+    assert!(
+        model
+            .inspect("fusion")
+            .unwrap()
+            .starts_with("fusion @block")
+    );
+    assert!(model.inspect("kernels").unwrap().contains("kernel @"));
+    assert!(
+        model
+            .inspect("program")
+            .unwrap()
+            .starts_with("program @block")
+    );
+    let error = model.inspect("soul").unwrap_err();
+    assert_eq!(error.code(), "E0973");
+    assert!(
+        error.to_string().contains("optimized, fusion, kernels"),
+        "{error}"
+    );
+    let error = model.inspect_kernels("kernels", Some("nope")).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.code()),
+        (ErrorKind::InvalidInput, "E0982")
+    );
+}
+
+#[test]
+fn an_explanation_counts_steps() {
+    let explained = model().explain().unwrap();
+    assert_eq!(explained.ops, 4);
+    assert_eq!(explained.count("kernel"), explained.steps.len());
+    assert_eq!(explained.count("interpret"), 0);
+    let text = explained.to_string();
+    assert!(text.starts_with("4 ops became "), "{text}");
+    assert!(text.contains("near misses"), "{text}");
+    assert!(text.contains("compiles: none"), "{text}");
+}
+
+#[test]
+fn two_ops_are_explained_by_any_of_their_names() {
+    let model = model();
+    let why = model.explain_pair("e", "%t").unwrap();
+    assert!(why.together.is_some(), "{why}");
+    let why = model.explain_pair("e", "m").unwrap();
+    assert!(why.to_string().lines().count() >= 1);
+    let error = model.explain_pair("e", "prod").unwrap_err();
+    assert_eq!(error.code(), "E0982");
+    assert!(error.to_string().contains("%product"), "{error}");
+}
+
+#[test]
+fn what_data_decide_is_interpreted_and_compared_as_a_whole() {
+    let text = "graph @found(%x: f32[N]) -> i64[1, K] {
+      %y = non_zero %x
+      return %y
+    }";
+    let Ok(model) = Model::from_text(text) else {
+        return;
+    };
+    let x = Tensor::from_slice(&[3], &[0.0f32, 1.0, 2.0]).unwrap();
+    let comparison = model
+        .compare(&model.reference([("x", &x)]).unwrap())
+        .unwrap();
+    assert!(comparison.agrees());
+}
+
+#[test]
+fn the_interpreter_agrees_with_itself() {
+    let options = Options::new().backend(Backend::Interpreter);
+    let model = Model::from_text_with(&block(), options).unwrap();
+    let x = Tensor::full(&[2, 3, 8], 0.25f32).unwrap();
+    let w = Tensor::full(&[8, 8], 0.5f32).unwrap();
+    let reference = model.reference([("x", &x), ("w", &w)]).unwrap();
+    assert_eq!(reference.declared().len(), 2);
+    assert_eq!(reference.promoted()[0].dtype(), kiln::DType::F64);
+    let comparison = model.compare(&reference).unwrap();
+    assert!(comparison.agrees());
+    assert!(
+        comparison
+            .outputs
+            .iter()
+            .all(|output| output.verdict == Verdict::Equal)
+    );
+    assert_eq!(comparison.first_unlike(&comparison.clone()).unwrap(), None);
+}
+
+#[cfg(feature = "llvm")]
+mod compiled {
+    use super::*;
+    use kiln::codegen_llvm::LlvmCompiler;
+    use kiln::kernel::{
+        Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule,
+        Target, VerifiedKernel,
+    };
+    use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+    use kiln::native::NativeExecutor;
+    use std::sync::Arc;
+
+    /// Compiles every kernel with `sqrt` as if it had said `sigmoid`.
+    struct Wrong(LlvmCompiler);
+
+    fn changed(kernel: &VerifiedKernel) -> VerifiedKernel {
+        let text = kiln::kernel::text::print(kernel.kernel()).replace("sqrt(", "sigmoid(");
+        let kernel = kiln::kernel::text::read(&text).expect("the text is a kernel");
+        kiln::kernel::verify(kernel).expect("the kernel is well formed")
+    }
+
+    impl KernelCompiler for Wrong {
+        fn version(&self) -> String {
+            "wrong".to_owned()
+        }
+
+        fn host(&self) -> Target {
+            self.0.host()
+        }
+
+        fn supports(&self, target: &Target) -> bool {
+            self.0.supports(target)
+        }
+
+        fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
+            self.0.schedules(kernel, target)
+        }
+
+        fn compile(
+            &self,
+            kernel: &VerifiedKernel,
+            target: &Target,
+            schedule: &Schedule,
+            observer: &mut dyn CompileObserver,
+        ) -> Result<Artifact, CompileError> {
+            self.0.compile(&changed(kernel), target, schedule, observer)
+        }
+
+        fn listing(
+            &self,
+            kernel: &VerifiedKernel,
+            target: &Target,
+            schedule: &Schedule,
+            listing: Listing,
+        ) -> Result<String, CompileError> {
+            self.0.listing(kernel, target, schedule, listing)
+        }
+    }
+
+    fn compare(text: &str, options: Options) -> kiln::Comparison {
+        let model = Model::from_text_with(text, options.backend(Backend::Llvm)).unwrap();
+        let x = Tensor::from_vec(&[2, 3, 8], (0..48).map(|i| i as f32 / 48.0).collect()).unwrap();
+        let w = Tensor::full(&[8, 8], 0.25f32).unwrap();
+        let inputs = [("x", &x), ("w", &w)];
+        let inputs = &inputs[..model.inputs().len()];
+        model
+            .compare(&model.reference(inputs.iter().copied()).unwrap())
+            .unwrap()
+    }
+
+    fn own() -> Options {
+        Options::new().shared_kernels(false)
+    }
+
+    #[test]
+    fn compiled_code_agrees_whatever_the_threads() {
+        let one = compare(&block(), own().threads(1));
+        let two = compare(&block(), own().threads(2));
+        assert!(one.agrees() && two.agrees());
+        assert_eq!(one.first_unlike(&two).unwrap(), None);
+    }
+
+    #[test]
+    fn a_wrong_step_is_named_with_what_it_read() {
+        let runtime = Runtime::new(
+            Some(Arc::new(Wrong(LlvmCompiler::new()))),
+            Arc::new(NativeExecutor::new()),
+            Arc::new(SpinPool::new(1)),
+            RuntimeOptions::new(),
+        );
+        let right = compare(&block(), own());
+        let wrong = compare(&block(), own().runtime(Arc::new(runtime)));
+        assert!(!wrong.agrees());
+        assert_eq!(wrong.outputs[0].verdict, Verdict::Different);
+        assert_eq!(right.first_unlike(&wrong).unwrap(), Some("t"));
+        let first = wrong.first_difference.expect("a value differs");
+        assert!(first.value.starts_with("%t: f32[B, S, 8]"), "{first}");
+        assert!(first.op.contains("sqrt"), "{first}");
+        assert!(first.own_error.is_some_and(|error| error > 0.01), "{first}");
+        assert!(first.worst.is_some() && !first.reads.is_empty(), "{first}");
+        assert!(wrong.amplified_at.is_none());
+    }
+
+    #[test]
+    fn a_model_that_amplifies_rounding_is_told_from_a_wrong_step() {
+        // exp of a hundred or so times its argument's rounding.
+        let text = "graph @steep(%x: f32[B, S, 8]) -> f32[B, S, 8] {
+          %third: f32[] = constant [0.33333334]
+          %y = mul %x, %third
+          %sum = reduce %y {function = sum, axes = [2], keep_dims}
+          %steep: f32[] = constant [3000.0]
+          %z = mul %sum, %steep
+          %s = sin %z
+          %e = add %s, %y
+          return %e
+        }";
+        let Ok(_) = Model::from_text(text) else {
+            panic!("{}", Model::from_text(text).unwrap_err());
+        };
+        let comparison = compare(text, own());
+        assert!(comparison.agrees());
+        assert_eq!(comparison.outputs[0].verdict, Verdict::Amplified);
+        let at = comparison.amplified_at.expect("a value is off");
+        assert!(at.error > 1e-5, "{at}");
+        assert!(at.to_string().contains("from what the step read"), "{at}");
+    }
+
+    #[test]
+    fn code_is_shown_per_kernel() {
+        let options = own().backend(Backend::Llvm);
+        let model = Model::from_text_with(&block(), options).unwrap();
+        assert!(model.inspect("llvm").unwrap().contains("define void"));
+        let assembly = model.inspect("asm").unwrap();
+        assert!(assembly.starts_with("# @"), "{assembly}");
+        let x = Tensor::full(&[1, 1, 8], 0.0f32).unwrap();
+        let w = Tensor::full(&[8, 8], 0.0f32).unwrap();
+        model.run([("x", &x), ("w", &w)]).unwrap();
+        let text = model.explain().unwrap().to_string();
+        assert!(text.contains("first use"), "{text}");
+        assert!(text.contains("compilations"), "{text}");
+    }
+}
