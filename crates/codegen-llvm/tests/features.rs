@@ -35,6 +35,22 @@ fn check_with(text: &str, elements: Elements) {
 }
 
 #[test]
+fn kernels_that_show_one_thing_each() {
+    for (text, elements) in support::corpus::KERNELS {
+        let (agreed, _) = check_text(text, elements, 20_000.0);
+        assert!(agreed > 0, "no call has a result:\n{text}");
+    }
+}
+
+#[test]
+fn graphs_that_show_one_thing_each() {
+    let runtimes = support::graphs::runtimes();
+    for text in support::corpus::GRAPHS {
+        support::graphs::check_text(text, &runtimes).unwrap_or_else(|message| panic!("{message}"));
+    }
+}
+
+#[test]
 fn guarded_loads() {
     check(
         "kernel @guards(%x: in f32[N], %c: in bool[N], %y: out f32[N], %z: out f32[N]) {

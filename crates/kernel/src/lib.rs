@@ -52,6 +52,7 @@ mod key;
 mod pack;
 mod pool;
 mod quantity;
+pub mod seeded;
 pub mod text;
 mod verified;
 mod verify;

@@ -2,6 +2,7 @@
 //!
 //! Each stage of a block has its local in memory twice: a step reads one copy and writes the other.
 
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{Carry, Item, Quantity, StageId};
 
 use super::context::Lowering;
@@ -48,7 +49,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             emit.i64(1),
             &initial,
             |step, carried| {
-                let index = if carry.reverse {
+                let index = if carry.reverse && !is_on(Fault::ForwardCarry) {
                     emit.isub(emit.isub(extent, emit.i64(1)), step)
                 } else {
                     step
@@ -64,7 +65,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         Moment::Previous,
                         Place::Memory(self.array_at(stage, previous)),
                     );
-                    swapped.extend([next, previous]);
+                    swapped.extend(if is_on(Fault::UnswappedCopies) {
+                        [previous, next]
+                    } else {
+                        [next, previous]
+                    });
                 }
                 for item in &carry.items {
                     match item {

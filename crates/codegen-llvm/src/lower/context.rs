@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use cranelift_entity::SecondaryMap;
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, BufferId, Extent, PackSpec, Quantity, VerifiedKernel};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
@@ -148,7 +149,11 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         let bytes = elements.clone() * Quantity::constant(dtype.size_in_bytes() as i64);
         let line = Quantity::constant(64);
         let padded = bytes.ceil_div(line.clone()) * line;
-        let offset = self.quantity(&start);
+        let offset = if is_on(Fault::OverlappingScratch) {
+            self.emit.i64(0)
+        } else {
+            self.quantity(&start)
+        };
         *self.scratch.borrow_mut() = start + padded;
         self.emit.offset(self.parameters.scratch, offset)
     }
@@ -163,6 +168,12 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
 pub(crate) fn strides_of(kernel: &VerifiedKernel, id: BufferId) -> Vec<Quantity> {
     let buffer = kernel.buffer(id);
     if let Some(strides) = &buffer.strides {
+        let mut strides = strides.clone();
+        if let [first, second, ..] = strides.as_mut_slice()
+            && is_on(Fault::SwappedStrides)
+        {
+            std::mem::swap(first, second);
+        }
         return strides
             .iter()
             .map(|&stride| Quantity::of(kernel.dims(), stride))

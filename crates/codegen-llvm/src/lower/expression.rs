@@ -2,6 +2,7 @@
 //!
 //! Each node is computed once per point that it depends on, and as a scalar where it is the same in all lanes.
 
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{Node, NodeId};
 use kiln_scalar::{Function, Node as FunctionNode, ScalarOp, ScalarValue};
 use kiln_tensor::DType;
@@ -196,7 +197,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Value<'ctx> {
         let emit = &self.emit;
         if let Some(rows) = scope.rows.filter(|rows| rows.axis == axis) {
-            return emit.iadd(rows.base, emit.i64(i64::from(at.row)));
+            let row = if is_on(Fault::MissingRowOffset) {
+                0
+            } else {
+                at.row
+            };
+            return emit.iadd(rows.base, emit.i64(i64::from(row)));
         }
         if let Some(vectors) = scope.vectors.filter(|vectors| vectors.axis == axis) {
             let start = i64::from(at.vector) * i64::from(vectors.lanes);
@@ -297,6 +303,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         cause: FaultCause,
         site: impl FnOnce() -> String,
     ) {
+        if is_on(Fault::DroppedReport) {
+            return;
+        }
         let emit = &self.emit;
         let fault = match scope.vectors.and_then(|vectors| vectors.mask) {
             Some(mask) if lanes(fault) == lanes(mask) => emit.and(fault, mask),

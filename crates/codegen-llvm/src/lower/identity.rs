@@ -2,6 +2,7 @@
 
 use inkwell::{FloatPredicate, IntPredicate};
 use kiln_kernel::Reduction;
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_scalar::{ScalarOp, ScalarValue};
 use kiln_tensor::DType;
 
@@ -19,6 +20,7 @@ pub(super) fn identity(reduction: Reduction, dtype: DType) -> ScalarValue {
     };
     match reduction {
         Reduction::Mul => number(1.0, dtype),
+        Reduction::Max if is_on(Fault::WrongIdentity) => ScalarValue::zero(dtype),
         Reduction::Min | Reduction::Max if dtype.is_float() => number(infinity, dtype),
         Reduction::Min => extreme(dtype, true),
         Reduction::Max => extreme(dtype, false),
@@ -90,6 +92,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             Reduction::ArgMin { last } => (false, last),
             _ => unreachable!("only arg-reductions have a best value"),
         };
+        let last = last != is_on(Fault::WrongArgTie);
         if dtype.is_float() {
             // 16-bit floats are compared as what they stand for.
             let widened = |value| {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{
     AxisId, Combine, Extent, IndexClass, Item, Kernel, Node, NodeId, Quantity, StageId,
     StageOperation, Store,
@@ -295,6 +296,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Combine::Min if dtype == kiln_tensor::DType::Bool => ScalarOp::And,
                 Combine::Min => ScalarOp::Min,
                 Combine::Max if dtype == kiln_tensor::DType::Bool => ScalarOp::Or,
+                Combine::Max if is_on(Fault::WrongCombine) => ScalarOp::Min,
                 Combine::Max => ScalarOp::Max,
             };
             Ok(scalar_ops::emit(&self.emit, op, &[dtype, dtype], &[there, value])?.value)

@@ -1,6 +1,7 @@
 //! Loops over axes: plain ones, and those in vectors with what is left over.
 
 use inkwell::IntPredicate;
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Extent};
 
 use super::context::Lowering;
@@ -144,7 +145,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Ok(Vec::new())
             },
         )?;
-        self.counted(middle, end, emit.i64(1), &[], |index, _| {
+        let left = emit.iadd(middle, emit.i64(i64::from(is_on(Fault::TailOffByOne))));
+        self.counted(left, end, emit.i64(1), &[], |index, _| {
             body(&scope.with_axis(axis, index))?;
             Ok(Vec::new())
         })?;
@@ -166,6 +168,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         // More than a vector has is all of them; capped, so that the count fits what it is compared in.
         let count = emit.smin(count, emit.i64(i64::from(lanes)));
+        let count = emit.iadd(count, emit.i64(i64::from(is_on(Fault::WideMask))));
         let count = emit.trunc_int(count, Elem::I32);
         let numbers = emit.lane_numbers(Elem::I32, lanes);
         emit.icmp(IntPredicate::ULT, numbers, emit.splat(count, lanes))

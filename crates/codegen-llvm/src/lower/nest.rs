@@ -4,6 +4,7 @@
 //! axis. Neighbouring units differ in their rows first, so that they read the same columns. A task is a run of units.
 
 use inkwell::IntPredicate;
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Item, PackSpec, Phase, Quantity, VerifiedKernel};
 
 use super::context::Lowering;
@@ -43,7 +44,8 @@ pub(crate) fn emit_nest(
     lowering.emit.return_none();
     launch.phase(Phase {
         entry: entry.to_owned(),
-        tasks: units.ceil_div(nest.units_per_task.clone()),
+        tasks: (units - Quantity::constant(is_on(Fault::MissingUnit).into()))
+            .ceil_div(nest.units_per_task.clone()),
         scratch: lowering.scratch_bytes(),
     });
     Ok(())
@@ -180,6 +182,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 edge = (|| {
                     let mut begin = base;
                     for &count in &nest.edge_rows {
+                        if is_on(Fault::SkippedRows) && count == 1 {
+                            continue;
+                        }
                         let left = emit.isub(size, begin);
                         let whole = self.multiple_below(left, count);
                         let middle = emit.iadd(begin, whole);

@@ -3,6 +3,7 @@
 //! Rows that start at a multiple of the packing block differ by their number within it alone, so one address and
 //! fixed distances serve the whole tile.
 
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{BufferId, Node, NodeId, PackAxis, PackSpec, Quantity};
 
 use super::access::Address;
@@ -98,11 +99,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         if let Some(rows) = scope.rows.filter(|rows| rows.axis == *axis) {
             let (outer, block) = rows.block?;
-            return Some((outer, i64::from(at.row), block as usize));
+            let inside = i64::from(at.row) ^ i64::from(is_on(Fault::WrongPackPlace));
+            return Some((outer, inside, block as usize));
         }
         let vectors = scope.vectors.filter(|vectors| vectors.axis == *axis)?;
         let (outer, block) = vectors.block?;
         let inside = i64::from(at.vector) * i64::from(vectors.lanes);
+        let inside = inside ^ i64::from(is_on(Fault::WrongPackPlace));
         Some((outer, inside, block as usize))
     }
 }

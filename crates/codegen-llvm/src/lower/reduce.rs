@@ -1,5 +1,6 @@
 //! Reductions: accumulators in registers, one per point of the tile, and several along a reduced axis in vectors.
 
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Node, NodeId, Reduction};
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
@@ -284,6 +285,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         self.cast(value, self.kernel.dtype(reduce.value), reduce.accumulator)?;
                     let joined =
                         self.join(reduce.reduction, reduce.accumulator, accumulator, value)?;
+                    let joined = match reduce.accumulator {
+                        DType::F64 if is_on(Fault::NarrowAccumulator) => {
+                            emit.extend_float(emit.narrow_float(joined))
+                        }
+                        _ => joined,
+                    };
                     if reduce.accumulator.is_float() {
                         emit.contracted(joined)
                     } else {

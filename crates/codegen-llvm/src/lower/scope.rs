@@ -112,7 +112,11 @@ impl<'ctx> Scope<'ctx> {
     pub(crate) fn with_rows(&self, rows: Rows<'ctx>, keep: impl Fn(NodeId) -> bool) -> Self {
         let mut scope = self.clone();
         scope.rows = Some(rows);
-        scope.known.get_mut().retain(|(node, ..), _| keep(*node));
+        let stale = kiln_kernel::seeded::is_on(kiln_kernel::seeded::Fault::StaleRowValue);
+        scope
+            .known
+            .get_mut()
+            .retain(|(node, ..), _| stale || keep(*node));
         scope
     }
 

@@ -1,6 +1,7 @@
 //! Integers and comparisons of them and of `bool`: two's complement, wrapping, never trapping.
 
 use inkwell::IntPredicate;
+use kiln_kernel::seeded::{Fault, is_on};
 
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
@@ -65,6 +66,7 @@ fn compare<'ctx>(
     a: Value<'ctx>,
     b: Value<'ctx>,
 ) -> Option<Value<'ctx>> {
+    let signed = signed || is_on(Fault::SignedCompare);
     let predicate = match (op, signed) {
         (ScalarOp::Eq, _) => IntPredicate::EQ,
         (ScalarOp::Ne, _) => IntPredicate::NE,
@@ -187,6 +189,9 @@ fn floor_mod<'ctx>(
 fn needs_step<'ctx>(e: &Emitter<'_, 'ctx>, rest: Value<'ctx>, divisor: Value<'ctx>) -> Value<'ctx> {
     let zero = e.int(rest, 0);
     let differs = e.icmp(IntPredicate::SLT, e.xor(rest, divisor), zero);
+    if is_on(Fault::TruncatedQuotient) {
+        return e.bool_of(crate::emit::lanes(rest), false);
+    }
     e.and(differs, e.icmp(IntPredicate::NE, rest, zero))
 }
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use arbitrary::Unstructured;
 use kiln_codegen_llvm::LlvmCompiler;
-use kiln_ir::{Graph, text};
+use kiln_ir::{BlobMap, Graph, text};
 use kiln_kernel::{CallerOnly, TaskPool};
 use kiln_lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
 use kiln_native::NativeExecutor;
-use kiln_tensor::Tensor;
-use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
+use kiln_tensor::{DType, Tensor};
+use kiln_testkit::generate::{
+    Flavor, GraphOptions, input_shapes, input_tensors, random_graph, random_tensor,
+};
 use kiln_testkit::kernels::BackwardPool;
 use kiln_testkit::programs::{Compared, smallest};
 use kiln_testkit::random::{SplitMix64, seeded_bytes};
@@ -128,6 +130,51 @@ pub(crate) fn check_seed(
                 "a kernel that does not compile, by seed {seed}: {}",
                 error.unwrap_or_default()
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Compares a graph over sizes `A` and `B`, of inputs that are all `f32`, with the interpreter at edges of both.
+pub(crate) fn check_text(source: &str, runtimes: &[Arc<Runtime>]) -> Result<(), String> {
+    let graph = kiln_shape_inference::read_graph(source, &BlobMap::new())
+        .map_err(|errors| errors.render(source))?;
+    for fuse in [true, false] {
+        let compared = Compared::new(&graph, runtimes, fuse)
+            .map_err(|finding| format!("{finding}\n{source}"))?;
+        let mut random = SplitMix64::new(1);
+        for sizes in [
+            [7, 7],
+            [1, 7],
+            [7, 1],
+            [1, 1],
+            [0, 3],
+            [17, 17],
+            [33, 17],
+            [2, 31],
+        ] {
+            let size = |&dim| {
+                let dims = graph.dims();
+                let named = |symbol| i64::from(dims.symbol_name(symbol) == "B");
+                match dims.as_symbol(dim) {
+                    Some(symbol) => sizes[named(symbol) as usize],
+                    None => dims.as_constant(dim).unwrap() as usize,
+                }
+            };
+            let input = |&value| {
+                let shape: Vec<usize> = graph
+                    .tensor_ty(value)
+                    .unwrap()
+                    .dims
+                    .iter()
+                    .map(size)
+                    .collect();
+                random_tensor(&mut random, DType::F32, &shape, Flavor::Smooth).unwrap()
+            };
+            let inputs: Vec<Tensor> = graph.inputs().iter().map(input).collect();
+            compared
+                .check(&inputs)
+                .map_err(|finding| format!("{sizes:?}, fuse {fuse}: {finding}\n{source}"))?;
         }
     }
     Ok(())

@@ -7,6 +7,8 @@
     reason = "each test file uses a part of it, and a test may panic"
 )]
 
+pub(crate) mod corpus;
+pub(crate) mod examples;
 pub(crate) mod graphs;
 
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};

@@ -1,6 +1,7 @@
 //! Broadcasts and transposes: other indices into the same operand.
 
 use kiln_ir::{Indices, OpData, ValueId};
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{NodeId, Nodes};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, Predicate};
@@ -24,6 +25,11 @@ impl Lowering<'_> {
         let mut indices = demand.indices.clone();
         for (&axis, &index) in permutation.iter().zip(&demand.indices) {
             indices[axis] = index;
+        }
+        if let [.., before, last] = indices.as_mut_slice()
+            && is_on(Fault::SkippedTranspose)
+        {
+            std::mem::swap(before, last);
         }
         self.get(data.operands[0], indices, demand.guard)
     }

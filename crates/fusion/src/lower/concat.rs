@@ -2,6 +2,7 @@
 
 use kiln_ir::{OpData, ValueId};
 use kiln_kernel::NodeId;
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, Predicate};
 
@@ -11,7 +12,7 @@ impl Lowering<'_> {
     pub(super) fn concat(&mut self, data: &OpData, axis: usize, demand: &Demand) -> Step<NodeId> {
         let pieces = self.pieces(&data.operands, axis, demand)?;
         let at = demand.indices[axis];
-        let mut offset = self.integer(0);
+        let mut offset = self.integer(is_on(Fault::WrongConcatOffset).into());
         let mut placed = Vec::new();
         for &(operand, size) in &pieces {
             placed.push((operand, size, offset));

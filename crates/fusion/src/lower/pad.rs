@@ -1,6 +1,7 @@
 //! Borders: guarded where they are a value, otherwise indices that turn back.
 
 use kiln_ir::{Dims, OpData, PadMode};
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{NodeId, Nodes};
 use kiln_symbolic_shape::{DimId, Predicate};
 
@@ -42,7 +43,10 @@ impl Lowering<'_> {
         if tests.is_empty() {
             return self.get(x, indices, demand.guard);
         }
-        let fill = self.get(border, Nodes::new(), demand.guard)?;
+        let mut fill = self.get(border, Nodes::new(), demand.guard)?;
+        if is_on(Fault::WrongBorder) {
+            fill = self.b.number(0.0, self.b.kernel().dtype(fill));
+        }
         self.guarded(x, indices, demand.guard, tests, [], fill)
     }
 

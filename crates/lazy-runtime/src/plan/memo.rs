@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use kiln_kernel::seeded::{Fault, is_on};
 use lru::LruCache;
 use smallvec::SmallVec;
 
@@ -23,6 +24,9 @@ impl<T> Memo<T> {
 
     pub(crate) fn get(&self, key: &[i64]) -> Option<Arc<T>> {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_on(Fault::StaleLaunchPlan) {
+            return cache.iter().next().map(|(_, plan)| Arc::clone(plan));
+        }
         cache.get(key).cloned()
     }
 

@@ -6,6 +6,7 @@ use cranelift_entity::{EntityRef, PrimaryMap};
 use kiln_fusion::lower::{Region, lower};
 use kiln_ir::{Definition, Extremum, Op, OpId, RegionId, ValueId};
 use kiln_kernel::Builtin;
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_symbolic_shape::{DimId, Predicate};
 use smallvec::{SmallVec, smallvec};
 
@@ -78,7 +79,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
 
     fn node(&mut self, node: &Node) -> Result<(), ProgramError> {
         for fact in &node.facts {
-            if !self.current.facts.contains(fact) {
+            if !self.current.facts.contains(fact) && !is_on(Fault::ForgottenFact) {
                 self.current.facts.push(fact.clone());
             }
         }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use cranelift_entity::SecondaryMap;
+use kiln_kernel::seeded::{Fault, is_on};
 use kiln_symbolic_shape::{DimId, DimTable, Fuel, Predicate};
 use smallvec::SmallVec;
 
@@ -118,7 +119,8 @@ pub(super) fn assign_places(
                 let Some(&slot) = seen.get(&buffer) else {
                     continue;
                 };
-                if last_use[buffer] == Some((index, step_index)) && !free.contains(&slot) {
+                let is_last = last_use[buffer] == Some((index, step_index));
+                if (is_last || is_on(Fault::EarlyReuse)) && !free.contains(&slot) {
                     free.push(slot);
                 }
             }

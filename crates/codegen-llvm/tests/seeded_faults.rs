@@ -1,0 +1,110 @@
+//! Tests of the tests: with each seeded mistake switched on, some check of this suite fails.
+//!
+//! `cargo test -p kiln-codegen-llvm --features seeded-faults --test seeded_faults`; `KILN_TEST_FAULT=NAME` for one alone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may panic, and say what it did"
+)]
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use kiln_kernel::seeded::{Fault, switch};
+use kiln_testkit::generate::Flavor;
+use kiln_testkit::kernels::Elements;
+use support::corpus;
+use support::graphs::{self, Tally};
+
+/// What finds mistakes, quickest first: a name, and what it does. An error or a panic is a find.
+type Check = (&'static str, fn() -> Result<(), String>);
+
+const CHECKS: [Check; 5] = [
+    ("graphs", corpus_graphs),
+    ("kernels", corpus_kernels),
+    ("examples", examples),
+    ("random graphs", random_graphs),
+    ("random kernels", random_kernels),
+];
+
+fn corpus_graphs() -> Result<(), String> {
+    let runtimes = graphs::runtimes();
+    corpus::GRAPHS
+        .iter()
+        .try_for_each(|text| graphs::check_text(text, &runtimes))
+}
+
+fn corpus_kernels() -> Result<(), String> {
+    corpus::KERNELS
+        .iter()
+        .try_for_each(|&(text, elements)| support::try_text(text, elements, 3000.0).map(|_| ()))
+}
+
+fn examples() -> Result<(), String> {
+    for (_, text) in support::examples::examples() {
+        let elements = Elements {
+            flavor: Flavor::Smooth,
+            indices: (-1, 3),
+        };
+        support::try_text(&text, elements, 3000.0)?;
+    }
+    Ok(())
+}
+
+fn random_kernels() -> Result<(), String> {
+    (0..60).try_for_each(|seed| support::try_random_kernel(seed).map(|_| ()))
+}
+
+fn random_graphs() -> Result<(), String> {
+    let runtimes = graphs::runtimes();
+    (0..60).try_for_each(|seed| graphs::check_seed(seed, &runtimes, &mut Tally::default()))
+}
+
+/// The first check that finds something, with what it found.
+fn first_find() -> Option<(&'static str, String)> {
+    CHECKS.iter().find_map(|(name, check)| {
+        let message = match catch_unwind(AssertUnwindSafe(check)) {
+            Ok(Ok(())) => return None,
+            Ok(Err(message)) => message,
+            Err(panic) => match panic.downcast_ref::<String>() {
+                Some(message) => format!("panic: {message}"),
+                None => "panic".to_owned(),
+            },
+        };
+        Some((*name, message))
+    })
+}
+
+#[test]
+fn every_seeded_fault_is_caught() {
+    // A check that always fails would catch everything.
+    assert_eq!(first_find(), None, "nothing is switched on");
+    let only = std::env::var("KILN_TEST_FAULT").ok();
+    let mut missed = Vec::new();
+    for fault in Fault::ALL {
+        let name = format!("{fault:?}");
+        if only.as_ref().is_some_and(|only| *only != name) {
+            continue;
+        }
+        let started = Instant::now();
+        switch(Some(fault));
+        let found = first_find();
+        switch(None);
+        let seconds = started.elapsed().as_secs_f64();
+        match found {
+            Some((check, message)) => {
+                let message = message.lines().next().unwrap_or_default();
+                println!("{name}: {check}, {seconds:.1} s: {message}");
+            }
+            None => {
+                println!("{name}: missed, {seconds:.1} s");
+                missed.push(name);
+            }
+        }
+    }
+    assert!(missed.is_empty(), "missed: {}", missed.join(", "));
+}
