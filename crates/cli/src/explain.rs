@@ -26,7 +26,7 @@ pub(crate) struct Explain {
 impl Explain {
     pub(crate) fn run(self) -> Result<Failures, Error> {
         let bar = Bar::new();
-        let (model, _) = self.model.load(&bar)?;
+        let (model, _) = self.model.load_with(&bar, |options| options)?;
         let mut failures = Failures::default();
         if let Some(folder) = &self.cases {
             for case in cases::Case::all(folder)? {

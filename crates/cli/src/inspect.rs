@@ -66,7 +66,7 @@ impl Inspect {
             let (model, _) = self.model.load_with(&Bar::new(), compiled)?;
             return self.beyond_graphs(&model);
         }
-        let (model, _) = self.model.load(&Bar::new())?;
+        let (model, _) = self.model.load_with(&Bar::new(), |options| options)?;
         if !model.stages().contains(&self.stage.as_str()) {
             return self.beyond_graphs(&model);
         }

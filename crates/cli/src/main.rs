@@ -10,6 +10,8 @@ mod bench;
 mod cases;
 mod compare;
 mod doctor;
+#[cfg(feature = "llvm")]
+mod estimates;
 mod explain;
 mod inputs;
 mod inspect;

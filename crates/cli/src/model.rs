@@ -4,7 +4,7 @@ use crate::progress::Bar;
 use crate::report;
 use anyhow::{Context, Error, anyhow};
 use clap::Args;
-use kiln::{Backend, Dim, Mode, Model, Options};
+use kiln::{Backend, Dim, Mode, Model, Notice, Options};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -38,9 +38,16 @@ pub(crate) struct ModelArguments {
 }
 
 impl ModelArguments {
-    /// Loads the model, and says how long that took.
+    /// Loads the model to call it, and says how long that took.
     pub(crate) fn load(&self, bar: &Bar) -> Result<(Model, Duration), Error> {
-        self.load_with(bar, |options| options)
+        self.load_with(bar, |options| {
+            options.on_notice(|notice| match notice {
+                Notice::InterpretedInDebugBuild => report::note(
+                    "note: this debug build interprets models; `--backend llvm` compiles them",
+                ),
+                notice => report::note(format!("note: {notice}")),
+            })
+        })
     }
 
     /// The levels of `list`, `all` standing for every one of this machine; of an empty list, that of
@@ -95,9 +102,7 @@ impl ModelArguments {
             options = options.rank(name, *rank);
         }
         let shown = bar.clone();
-        let options = options
-            .on_progress(move |progress| shown.show(progress))
-            .on_notice(|notice| report::note(format!("note: {notice}")));
+        let options = options.on_progress(move |progress| shown.show(progress));
         let options = further(options);
         let start = Instant::now();
         let model = Model::load_with(&self.model, options);

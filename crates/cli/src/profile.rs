@@ -29,6 +29,11 @@ pub(crate) struct Profile {
     /// Print a JSON line per step
     #[arg(long)]
     json: bool,
+    /// Instead, what fusion expected of each kernel of several ops beside what it brings, against a
+    /// plan in which every op is a step of its own
+    #[cfg(feature = "llvm")]
+    #[arg(long, conflicts_with_all = ["json", "top"])]
+    estimates: bool,
 }
 
 /// A step, measured.
@@ -54,6 +59,17 @@ impl Profile {
             .load_with(&bar, |options| options.backend(Backend::Llvm))?;
         let mut failures = Failures::default();
         for call in self.inputs.calls()? {
+            #[cfg(feature = "llvm")]
+            if self.estimates {
+                let done = call.inputs(&model).and_then(|inputs| {
+                    let title = call.title();
+                    crate::estimates::print(title, &model, &self.model, &inputs, self.calls)
+                });
+                if let Err(error) = done {
+                    failures.add(call.title(), &error);
+                }
+                continue;
+            }
             let rows = self.measure(&model, &call);
             bar.finish();
             match rows {

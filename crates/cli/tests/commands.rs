@@ -90,7 +90,9 @@ fn run_takes_single_inputs_and_prints_json() {
 #[test]
 fn a_missing_input_is_named() {
     let workshop = Workshop::new();
-    let output = workshop.kiln(&["run", "model.kiln", "--input", "x=cases/a/x.npy"]);
+    let backend = ["--backend", "interpreter"];
+    let input = ["run", "model.kiln", "--input", "x=cases/a/x.npy"];
+    let output = workshop.kiln(&[&input[..], &backend].concat());
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         stderr(&output).trim_end(),
@@ -175,11 +177,11 @@ fn inspect_prints_any_stage() {
         "{}",
         stdout(&optimized)
     );
-    let unknown = workshop.kiln(&["inspect", "model.kiln", "--stage", "fusion"]);
+    let unknown = workshop.kiln(&["inspect", "model.kiln", "--stage", "soul"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(
         stderr(&unknown)
-            .starts_with("error[E0973]: unknown stage `fusion`, expected one of: import, ")
+            .starts_with("error[E0973]: unknown stage `soul`, expected one of: import, ")
     );
 }
 

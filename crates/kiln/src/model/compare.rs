@@ -23,7 +23,7 @@ use kiln_scalar::Mode;
 use kiln_tensor::Tensor;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use step_check::StepCheck;
+use step_check::{OwnError, StepCheck};
 
 impl Model {
     /// What a call should give: the model as it was imported, interpreted twice.
@@ -90,8 +90,8 @@ impl Model {
         };
         if !comparison.agrees() {
             let steps = Steps::compute(&instance, reference, &comparison, &self.0.options)?;
-            comparison.first_difference = steps.first(|value| match &value.own {
-                Some(own) => is_off(own.error, &value.tensor),
+            comparison.first_difference = steps.first(|value| match value.own {
+                Some(own) => own.is_wrong(value.tensor.dtype().is_float()),
                 None => is_off(value.found.error, &value.tensor),
             });
             if comparison.first_difference.is_none() && steps.same_outputs {
@@ -133,7 +133,7 @@ struct StepValue {
     step: String,
     reads: Vec<ValueId>,
     found: Distance,
-    own: Option<Distance>,
+    own: Option<OwnError>,
     declared: Distance,
 }
 
@@ -178,7 +178,7 @@ impl<'a> Steps<'a> {
             let own: Vec<(ValueId, Tensor)> = tensors(node).into_iter().zip(&mut found).collect();
             let borrowed: Vec<(ValueId, &Tensor)> =
                 own.iter().map(|(value, tensor)| (*value, tensor)).collect();
-            let distances = check.distances(node, &borrowed);
+            let own_errors = check.own_errors(node, &borrowed);
             for (index, (value, tensor)) in own.iter().enumerate() {
                 check.add(*value, tensor);
                 let (Some(promoted), Some(declared)) = (promoted.get(value), declared.get(value))
@@ -191,7 +191,7 @@ impl<'a> Steps<'a> {
                     step: format!("{} @{}", node.id, node.name),
                     reads: node.inputs.clone(),
                     found: Distance::of(tensor, promoted)?,
-                    own: distances.as_ref().and_then(|all| all.get(index)).cloned(),
+                    own: own_errors.as_ref().and_then(|all| all.get(index)).copied(),
                     declared: Distance::of(declared, promoted)?,
                     tensor: tensor.clone(),
                 });
@@ -227,7 +227,7 @@ impl<'a> Steps<'a> {
             op,
             step: value.step.clone(),
             error: value.found.error,
-            own_error: value.own.as_ref().map(|own| own.error),
+            own_error: value.own.map(|own| own.error),
             declared_error: value.declared.error,
             worst: value.found.worst.clone(),
             reads: reads.collect(),

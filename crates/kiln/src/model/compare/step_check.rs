@@ -3,15 +3,15 @@
 //! The step's ops are interpreted in promoted mode on the values that compiled code handed to it, so
 //! what earlier steps lost counts for nothing here: a step that is off is wrong by itself.
 
-use crate::compare::{Distance, elements};
+use crate::compare::{AGREEMENT, Distance, elements};
 use crate::error::Error;
 use kiln_fusion::FusionNode;
 use kiln_interpreter::{EvaluateContext, bind_symbols, evaluate_op};
-use kiln_ir::{Definition, Graph, Op, ValueId};
+use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
 use kiln_scalar::Mode;
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::Tensor;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The values that compiled code computed, and those that follow from them.
 pub(super) struct StepCheck<'a> {
@@ -39,41 +39,39 @@ impl<'a> StepCheck<'a> {
 
     /// How far each output of a step is from what its ops give for what it read. None where they
     /// cannot be computed one by one: control flow, or sizes that data decide.
-    pub(super) fn distances(
+    pub(super) fn own_errors(
         &self,
         node: &FusionNode,
         outputs: &[(ValueId, &Tensor)],
-    ) -> Option<Vec<Distance>> {
-        let ctx = EvaluateContext::new(self.graph.dims(), &self.binding).with_mode(Mode::Promoted);
-        let mut values: BTreeMap<ValueId, Tensor> = BTreeMap::new();
-        // What is read may be a view of what was computed, or a constant: such ops come first.
-        let mut ops = node.all_ops();
-        let mut pending = node.inputs.clone();
-        while let Some(value) = pending.pop() {
-            if self.given.contains_key(&value) {
-                continue;
-            }
-            let Definition::Result { op, .. } = self.graph.value(value).definition else {
-                return None;
-            };
-            if !ops.contains(&op) {
-                ops.push(op);
-                pending.extend(self.graph.op(op).operands.iter().copied());
-            }
-        }
-        ops.sort_unstable();
+    ) -> Option<Vec<OwnError>> {
+        let promoted = self.outputs(node, Mode::Promoted)?;
+        let declared = self.outputs(node, Mode::Declared)?;
+        let errors = outputs.iter().map(|(value, found)| {
+            let expected = promoted.get(value)?;
+            Some(OwnError {
+                error: Distance::of(found, expected).ok()?.error,
+                declared: Distance::of(declared.get(value)?, expected).ok()?.error,
+            })
+        });
+        errors.collect()
+    }
+
+    /// What a step's ops give for what it read.
+    fn outputs(&self, node: &FusionNode, mode: Mode) -> Option<BTreeMap<ValueId, Tensor>> {
+        let ctx = EvaluateContext::new(self.graph.dims(), &self.binding).with_mode(mode);
         let own = node.all_ops();
-        for op in ops {
+        let mut values: BTreeMap<ValueId, Tensor> = BTreeMap::new();
+        for op in self.with_views(node)? {
             let data = self.graph.op(op);
             let results = match &data.op {
-                Op::Constant(constant) => vec![promoted(constant.tensor())?],
+                Op::Constant(constant) => vec![stored(constant.tensor(), mode)?],
                 _ => {
                     let operands = data
                         .operands
                         .iter()
                         .map(|operand| match values.get(operand) {
                             Some(tensor) => Some(tensor.clone()),
-                            None => promoted(self.given.get(operand)?),
+                            None => stored(self.given.get(operand)?, mode),
                         });
                     let operands = operands.collect::<Option<Vec<_>>>()?;
                     evaluate_op(&ctx, &data.op, &operands).ok()?
@@ -86,17 +84,57 @@ impl<'a> StepCheck<'a> {
                 }
             }
         }
-        let distances = outputs.iter().map(|(value, found)| {
-            let expected = values.get(value)?;
-            Distance::of(found, expected).ok()
-        });
-        distances.collect()
+        Some(values)
+    }
+
+    /// The ops of a step, and before them those of what it reads that no step gave: views of what was
+    /// computed, and constants.
+    fn with_views(&self, node: &FusionNode) -> Option<BTreeSet<OpId>> {
+        let mut ops: BTreeSet<OpId> = node.all_ops().into_iter().collect();
+        let mut pending = node.inputs.clone();
+        while let Some(value) = pending.pop() {
+            if self.given.contains_key(&value) {
+                continue;
+            }
+            let Definition::Result { op, .. } = self.graph.value(value).definition else {
+                return None;
+            };
+            if ops.insert(op) {
+                pending.extend(self.graph.op(op).operands.iter().copied());
+            }
+        }
+        Some(ops)
     }
 }
 
-/// A tensor as promoted mode has it: floats as `f64`.
-fn promoted(tensor: &Tensor) -> Option<Tensor> {
-    if Mode::Promoted.stored(tensor.dtype()) == tensor.dtype() {
+/// How far an output of a step is off what it should be for what the step read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnError {
+    pub(super) error: f64,
+    /// The same for the interpreter that rounds as dtypes say: how steep the step itself is.
+    pub(super) declared: f64,
+}
+
+impl OwnError {
+    /// Whether the step is wrong: off by more than floats may be, and than its own steepness
+    /// explains.
+    pub(super) fn is_wrong(self, is_float: bool) -> bool {
+        let allowed = if is_float {
+            AGREEMENT + MARGIN * self.declared
+        } else {
+            0.0
+        };
+        self.error > allowed
+    }
+}
+
+/// How many times the error of plain rounding a step may be off. The interpreter sums in `f64` what
+/// code sums in the dtype it stores, so its error is that of a step's results alone.
+const MARGIN: f64 = 16.0;
+
+/// A tensor as a mode has it: floats as `f64` in promoted mode.
+fn stored(tensor: &Tensor, mode: Mode) -> Option<Tensor> {
+    if mode.stored(tensor.dtype()) == tensor.dtype() {
         return Some(tensor.clone());
     }
     Tensor::from_vec(tensor.shape(), elements(tensor).ok()?).ok()

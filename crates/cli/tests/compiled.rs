@@ -1,0 +1,158 @@
+//! Commands about compiled code: checked, explained, measured.
+
+#![cfg(feature = "llvm")]
+
+mod support;
+
+use support::{Workshop, json, stderr, stdout};
+
+#[test]
+fn bench_counts_compiles_once() {
+    let workshop = Workshop::new();
+    let arguments = [
+        "bench",
+        "model.kiln",
+        "--cases",
+        "cases",
+        "--once",
+        "--json",
+    ];
+    let output =
+        workshop.kiln(&[&arguments[..], &["--backend", "llvm", "--threads", "1"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = json(&output);
+    let number = |line: usize, field: &str| lines[line][field].as_f64().unwrap();
+    assert!(number(0, "compiles") >= 1.0 && number(0, "compile_ms") > 0.0);
+    assert!(number(0, "blocked_ms") <= number(0, "first_ms"));
+    assert!(number(0, "misses") >= 1.0);
+    assert_eq!((number(1, "compiles"), number(1, "blocked_ms")), (0.0, 0.0));
+}
+
+#[test]
+fn bench_can_insist_on_compiling_nothing() {
+    let workshop = Workshop::new();
+    let arguments = [
+        "bench",
+        "model.kiln",
+        "--cases",
+        "cases",
+        "--once",
+        "--no-compile",
+    ];
+    let output = workshop.kiln(&[&arguments[..], &["--backend", "llvm"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("a: error: expected no compile"),
+        "{}",
+        stderr(&output)
+    );
+    let output = workshop.kiln(&[&arguments[..], &["--backend", "interpreter"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn compare_checks_every_target_and_thread_count() {
+    let workshop = Workshop::new();
+    let arguments = ["compare", "model.kiln", "--cases", "cases"];
+    let lists = ["--thread-counts", "1,2", "--targets", "all"];
+    let output = workshop.kiln(&[&arguments[..], &lists].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(
+        text.contains("2 threads") && text.contains("equal"),
+        "{text}"
+    );
+    let output = workshop.kiln(&[&arguments[..], &["--json"]].concat());
+    let lines = json(&output);
+    assert!(lines.len() >= 4);
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["verdict"] == "equal" && line["error"] == 0.0)
+    );
+    let output = workshop.kiln(&[&arguments[..], &["--targets", "abacus"]].concat());
+    assert!(stderr(&output).contains("E0980"), "{}", stderr(&output));
+    let wrong = ["compare", "model.kiln", "--input", "x"];
+    assert!(stderr(&workshop.kiln(&wrong)).contains("expected NAME=FILE"));
+}
+
+#[test]
+fn a_case_that_does_not_fit_is_told_by_every_command() {
+    let workshop = Workshop::new();
+    workshop.case("a0-wrong", &[2, 4]);
+    for command in ["compare", "profile"] {
+        let output = workshop.kiln(&[command, "model.kiln", "--cases", "cases"]);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        assert!(
+            stderr(&output).contains("a0-wrong: error[E08"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(stdout(&output).contains('b'), "{command}");
+    }
+}
+
+#[test]
+fn explain_tells_steps_pairs_and_compiles() {
+    let workshop = Workshop::new();
+    let output = workshop.kiln(&[
+        "explain",
+        "model.kiln",
+        "--backend",
+        "llvm",
+        "--cases",
+        "cases",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(
+        text.contains(" ops became ") && text.contains("first use"),
+        "{text}"
+    );
+    let output = workshop.kiln(&["explain", "model.kiln", "lonely"]);
+    assert!(
+        stderr(&output).contains("expected two ops or none"),
+        "{}",
+        stderr(&output)
+    );
+    let output = workshop.kiln(&["explain", "model.kiln", "nobody", "nothing"]);
+    assert!(stderr(&output).contains("E0982"), "{}", stderr(&output));
+}
+
+#[test]
+fn profile_prints_a_table_or_lines() {
+    let workshop = Workshop::new();
+    let arguments = ["profile", "model.kiln", "--cases", "cases", "--calls", "3"];
+    let output = workshop.kiln(&arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(
+        text.contains("GFLOP/s") && text.contains("kernel"),
+        "{text}"
+    );
+    let output = workshop.kiln(&[&arguments[..], &["--json", "--top", "1"]].concat());
+    let lines = json(&output);
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0]["ms"].as_f64().is_some() && lines[0]["bytes"].as_u64().is_some());
+}
+
+#[test]
+fn inspect_goes_on_to_machine_code() {
+    let workshop = Workshop::new();
+    let inspect = |stage: &str| {
+        let output = workshop.kiln(&["inspect", "model.kiln", "--stage", stage]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output).to_owned()
+    };
+    assert!(inspect("fusion").starts_with("fusion @"));
+    assert!(inspect("kernels").contains("kernel @"));
+    assert!(inspect("program").starts_with("program @"));
+    assert!(inspect("llvm").contains("define void"));
+    assert!(inspect("asm").starts_with("# @"));
+    let output = workshop.kiln(&["inspect", "model.kiln", "--stage", "program", "--json"]);
+    assert!(
+        stderr(&output).contains("show graphs"),
+        "{}",
+        stderr(&output)
+    );
+}
