@@ -1,0 +1,32 @@
+//! `kiln profile --estimates` end to end: what fusion expected beside what it brings.
+
+#![cfg(feature = "llvm")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use support::Workshop;
+
+#[test]
+fn estimates_stand_beside_what_was_measured() {
+    let workshop = Workshop::new();
+    let arguments = ["profile", "model.kiln", "--cases", "cases", "--calls", "2"];
+    let output = workshop.kiln(&[&arguments[..], &["--estimates"]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    for title in ["a: ", "b: "] {
+        assert!(
+            text.lines().any(|line| line.starts_with(title)),
+            "{title} {text}"
+        );
+    }
+    assert_eq!(text.matches("rank correlation").count(), 2, "{text}");
+}
+
+#[test]
+fn estimates_are_no_json() {
+    let workshop = Workshop::new();
+    let arguments = ["profile", "model.kiln", "--cases", "cases", "--json"];
+    let output = workshop.kiln(&[&arguments[..], &["--estimates"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+}
