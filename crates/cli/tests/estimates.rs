@@ -3,6 +3,7 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[allow(dead_code, reason = "other tests need more of it")]
 mod support;
 
 use support::Workshop;
