@@ -7,7 +7,6 @@ use kiln_kernel::{
 
 use crate::error::LlvmError;
 use crate::lower::{LaunchBuilder, Nest, emit_nest, strides_of, units};
-use crate::object::check_symbols;
 use crate::schedule::{self, Plan, work};
 use crate::session::{Effort, Output, Request, Stage, compile_module};
 use crate::target::IsaLevel;
@@ -128,7 +127,6 @@ impl KernelCompiler for LlvmCompiler {
         let (code, plan, launch) = self
             .run(kernel, target, schedule, Output::Object, observer)
             .map_err(failed)?;
-        check_symbols(kernel.name(), &code).map_err(failed)?;
         let metadata = launch.finish();
         Ok(Artifact {
             kernel: kernel.name().to_owned(),

@@ -198,10 +198,13 @@ impl<'ctx> Emitter<'_, 'ctx> {
             None,
             false,
         );
-        built(self.builder.build_indirect_call(function, nothing, &[pointer.into()], ""))
-            .try_as_basic_value()
-            .basic()
-            .unwrap_or_else(|| unreachable!("the assembly has a result"))
+        built(
+            self.builder
+                .build_indirect_call(function, nothing, &[pointer.into()], ""),
+        )
+        .try_as_basic_value()
+        .basic()
+        .unwrap_or_else(|| unreachable!("the assembly has a result"))
     }
 
     /// Replaces the u32 at `pointer` by `value` if it is still 0; the first one wins.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use cranelift_entity::SecondaryMap;
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, BufferId, Extent, PackSpec, Quantity, VerifiedKernel};
+use kiln_kernel::{AxisId, BufferId, PackSpec, Quantity, VerifiedKernel};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
@@ -90,14 +90,6 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
     /// The most points an axis can have.
     pub(crate) fn bound(&self, axis: AxisId) -> Quantity {
         Quantity::of(self.kernel.dims(), self.kernel.axis(axis).extent.bound())
-    }
-
-    /// The size of an axis whose extent is one.
-    pub(crate) fn axis_size(&self, axis: AxisId) -> Option<Value<'ctx>> {
-        match self.kernel.axis(axis).extent {
-            Extent::Size(size) => Some(self.dim(size)),
-            Extent::Clamped { .. } => None,
-        }
     }
 
     /// Elements from one index to the next along an axis of a buffer.

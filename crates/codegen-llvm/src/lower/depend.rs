@@ -141,11 +141,6 @@ impl Dependence {
         self.stages[stage].contains(axis)
     }
 
-    /// Whether a stage stands in a carry block.
-    pub(crate) fn is_carried(&self, stage: StageId) -> bool {
-        self.carried[stage]
-    }
-
     /// By how much an integer node grows from one index of an axis to the next, if by a constant.
     pub(crate) fn step_along(&self, kernel: &Kernel, node: NodeId, axis: AxisId) -> Option<i64> {
         // Indices are small expressions; the limit keeps even absurd ones from overflowing the stack.

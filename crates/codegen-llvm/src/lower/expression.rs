@@ -49,17 +49,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// The value as a vector, if vectors are in use, otherwise as a scalar.
-    pub(crate) fn lanes_of(
-        &self,
-        scope: &Scope<'ctx>,
-        node: NodeId,
-        at: Coordinate,
-    ) -> Result<Value<'ctx>, LlvmError> {
-        let value = self.value(scope, node, at, Form::Lanes)?;
-        Ok(self.widened(scope, value))
-    }
-
     /// A scalar in every lane of the vectors in use.
     pub(crate) fn widened(&self, scope: &Scope<'ctx>, value: Value<'ctx>) -> Value<'ctx> {
         match scope.vectors {

@@ -113,7 +113,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         let mut begin = begin;
         let length = emit.isub(end, begin);
-        if tile.vectors > 1 {
+        // Where the axis is known to be full sets of vectors nothing is left over, and no code is made for it.
+        let is_full = self.is_multiple(axis, set);
+        if tile.vectors > 1 || is_full {
             let whole = self.multiple_below(length, set);
             let middle = emit.iadd(begin, whole);
             self.counted(begin, middle, emit.i64(i64::from(set)), &[], |base, _| {
@@ -121,6 +123,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Ok(Vec::new())
             })?;
             begin = middle;
+        }
+        if is_full {
+            return Ok(());
         }
         if tile.tail == Tail::Masked {
             // One body for what fills a vector and for what does not.
@@ -151,6 +156,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             Ok(Vec::new())
         })?;
         Ok(())
+    }
+
+    /// Whether an axis always has a multiple of so many points.
+    pub(super) fn is_multiple(&self, axis: AxisId, of: u32) -> bool {
+        matches!(self.kernel.axis(axis).extent, Extent::Size(_))
+            && self
+                .bound(axis)
+                .as_constant()
+                .is_some_and(|size| size % i64::from(of) == 0)
     }
 
     /// The largest multiple of a power of two that is not above a length, which is not negative.

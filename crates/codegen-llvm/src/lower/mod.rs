@@ -29,5 +29,5 @@ mod tile;
 pub(crate) use context::strides_of;
 pub(crate) use depend::Dependence;
 pub(crate) use launch::LaunchBuilder;
-pub(crate) use nest::{Nest, emit_nest, is_serial, units};
+pub(crate) use nest::{Nest, emit_nest, units};
 pub(crate) use tile::{Tail, Tile, VectorAxis};

@@ -170,6 +170,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             offset: emit.i64(0),
             block,
         };
+        if self.is_multiple(axis, count) {
+            let scope = self.with_rows(scope, rows(base, count, Some((row_tile, count))));
+            return self.columns(nest, &scope, column);
+        }
         let (mut full, mut edge) = (Ok(()), Ok(()));
         emit.branch(
             emit.icmp(IntPredicate::SLE, end, size),

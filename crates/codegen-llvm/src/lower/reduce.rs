@@ -24,6 +24,10 @@ pub(super) struct Reduce<'a> {
     pub(super) value: NodeId,
 }
 
+/// What a loop does at a point: given the values carried to it, those carried on.
+pub(super) type Body<'a, 'ctx> =
+    dyn FnMut(&Scope<'ctx>, &[Value<'ctx>]) -> Result<Vec<Value<'ctx>>, LlvmError> + 'a;
+
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Reduces at each of the given points of the tile, the lanes of the vectors in use apart.
     pub(super) fn reduce(
@@ -241,7 +245,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         scope: &Scope<'ctx>,
         axes: &[AxisId],
         carried: Vec<Value<'ctx>>,
-        body: &mut dyn FnMut(&Scope<'ctx>, &[Value<'ctx>]) -> Result<Vec<Value<'ctx>>, LlvmError>,
+        body: &mut Body<'_, 'ctx>,
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
         match axes {
             [] => body(scope, &carried),
