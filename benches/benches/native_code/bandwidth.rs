@@ -1,0 +1,149 @@
+//! Element-wise chain, row sum, softmax and layer norm over large arrays, against copies of the same bytes.
+//!
+//! The figure is the bytes per second that an operation moves at the least (each array once) over the bytes per second
+//! of the better copy. All are measured in turns, and each counts with its best turn, so that a busy machine is as
+//! hard on one as on the other.
+
+use super::copy::{Copier, Stores};
+use super::{Row, Table};
+use kiln::{Backend, Model, Options, Tensor};
+use std::time::{Duration, Instant};
+
+const TURNS: usize = 40;
+
+/// Elements of a row.
+const WIDTH: usize = 1024;
+
+struct Operation {
+    name: &'static str,
+    text: &'static str,
+    /// Large arrays that it reads or writes.
+    arrays: f64,
+    bar: f64,
+}
+
+const OPERATIONS: [Operation; 4] = [
+    Operation {
+        name: "elementwise_chain",
+        text: "graph @chain(%x: f32[M, N]) -> f32[M, N] {
+          %half: f32[] = constant [0.5]
+          %y = mul %x, %half
+          %z = add %y, %x
+          %r = relu %z
+          %s = sub %r, %half
+          return %s
+        }",
+        arrays: 2.0,
+        bar: 85.0,
+    },
+    Operation {
+        name: "row_sum",
+        text: "graph @row_sum(%x: f32[M, N]) -> f32[M] {
+          %y = reduce %x {function = sum, axes = [1]}
+          return %y
+        }",
+        arrays: 1.0,
+        bar: 85.0,
+    },
+    Operation {
+        name: "softmax",
+        text: "graph @softmax(%x: f32[M, N]) -> f32[M, N] {
+          %max = reduce %x {function = max, axes = [1], keep_dims}
+          %less = sub %x, %max
+          %exp = exp %less
+          %sum = reduce %exp {function = sum, axes = [1], keep_dims}
+          %y = div %exp, %sum
+          return %y
+        }",
+        arrays: 2.0,
+        bar: 70.0,
+    },
+    Operation {
+        name: "layer_norm",
+        text: "graph @layer_norm(%x: f32[M, N], %scale: f32[N], %bias: f32[N]) -> f32[M, N] {
+          %small: f32[] = constant [1e-5]
+          %mean = reduce %x {function = mean, axes = [1], keep_dims}
+          %centred = sub %x, %mean
+          %square = mul %centred, %centred
+          %variance = reduce %square {function = mean, axes = [1], keep_dims}
+          %above = add %variance, %small
+          %factor = rsqrt %above
+          %normal = mul %centred, %factor
+          %scaled = mul %normal, %scale
+          %y = add %scaled, %bias
+          return %y
+        }",
+        arrays: 2.0,
+        bar: 80.0,
+    },
+];
+
+/// Measures the operations that are wanted, at both sizes, on one thread and on all.
+pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if all > 1 { vec![1, all] } else { vec![1] };
+    for operation in &OPERATIONS {
+        for megabytes in [16, 64] {
+            for &threads in &threads {
+                let name = format!("{}/{megabytes}MB/{threads}", operation.name);
+                if wanted(&name) {
+                    table.add(&row(operation, name, megabytes, threads));
+                }
+            }
+        }
+    }
+}
+
+fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) -> Row {
+    let count = (megabytes << 20) / size_of::<f32>();
+    let options = Options::new().backend(Backend::Llvm).threads(threads);
+    let model = Model::from_text_with(operation.text, options).expect("the text is a graph");
+    let ripple = |shape: &[usize]| {
+        let count = shape.iter().product();
+        let elements = (0..count).map(|i: usize| ((i * 37) % 101) as f32 / 101.0 - 0.5);
+        Tensor::from_vec::<f32>(shape, elements.collect())
+            .expect("as many elements as the shape has")
+    };
+    let large = ripple(&[count / WIDTH, WIDTH]);
+    let (scale, bias) = (ripple(&[WIDTH]), ripple(&[WIDTH]));
+    let inputs = [("x", &large), ("scale", &scale), ("bias", &bias)];
+    let inputs = &inputs[..model.inputs().len()];
+
+    let copier = Copier::new(count, threads);
+    let mut best = [Duration::MAX; 3];
+    let mut kernel = Duration::MAX;
+    for _ in 0..TURNS {
+        let start = Instant::now();
+        let outputs = model.run(inputs.iter().copied()).expect("it runs");
+        let call = start.elapsed();
+        drop(outputs);
+        let turn = [
+            call,
+            copier.time(Stores::Plain),
+            copier.time(Stores::Streaming),
+        ];
+        for (best, time) in best.iter_mut().zip(turn) {
+            *best = (*best).min(time);
+        }
+        let (_, steps) = model.run_profiled(inputs.iter().copied()).expect("it runs");
+        kernel = kernel.min(steps.iter().map(|step| step.time).sum());
+    }
+    let array = (count * size_of::<f32>()) as f64;
+    let rate = |arrays: f64, time: Duration| arrays * array / time.as_secs_f64() / 1e9;
+    let [call, plain, streaming] = best;
+    let (plain, streaming) = (rate(2.0, plain), rate(2.0, streaming));
+    let copy = plain.max(streaming);
+    let steps = model.explain().expect("it has a plan").count("kernel");
+    Row {
+        name,
+        measured: rate(operation.arrays, call) / copy * 100.0,
+        bar: operation.bar,
+        unit: "%",
+        at_least: true,
+        detail: format!(
+            "{:.2} GB/s in {steps} kernel(s), {:.2} GB/s within, beside copies at {plain:.2} (plain) and {streaming:.2} GB/s (streaming)",
+            rate(operation.arrays, call),
+            rate(operation.arrays, kernel),
+        ),
+    }
+}

@@ -1,0 +1,84 @@
+//! The first call of ten common ops, each on a model and a runtime of its own: planning, compiling, loading, running.
+
+use super::{Row, Table};
+use kiln::{Backend, Model, Options, Tensor};
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 5;
+
+/// Milliseconds.
+const BAR: f64 = 100.0;
+
+/// Ops by name, on `x` and where there is one on `y`.
+const OPS: [(&str, &str, &str); 10] = [
+    ("add", "add %x, %y", "f32[M, N]"),
+    ("mul", "mul %x, %y", "f32[M, N]"),
+    ("exp", "exp %x", "f32[M, N]"),
+    ("relu", "relu %x", "f32[M, N]"),
+    ("gelu", "gelu %x", "f32[M, N]"),
+    ("sum", "reduce %x {function = sum, axes = [1]}", "f32[M]"),
+    ("max", "reduce %x {function = max, axes = [1]}", "f32[M]"),
+    ("matmul", "matmul %x, %y", "f32[M, N]"),
+    (
+        "transpose",
+        "transpose %x {permutation = [1, 0]}",
+        "f32[N, M]",
+    ),
+    ("concat", "concat %x, %y {axis = 0}", "f32[2 * M, N]"),
+];
+
+/// Measures each op, cold.
+pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
+    for (op, call, result) in OPS {
+        let name = format!("compile_common_ops/{op}");
+        if !wanted(&name) {
+            continue;
+        }
+        let dims = if op == "matmul" {
+            ["M, K", "K, N"]
+        } else {
+            ["M, N", "M, N"]
+        };
+        let second = if call.contains("%y") {
+            format!(", %y: f32[{}]", dims[1])
+        } else {
+            String::new()
+        };
+        let text = format!(
+            "graph @f(%x: f32[{}]{second}) -> {result} {{ %z = {call} return %z }}",
+            dims[0]
+        );
+        let mut best = (Duration::MAX, Duration::MAX);
+        for _ in 0..ROUNDS {
+            best = best.min(cold(&text));
+        }
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        table.add(&Row {
+            name,
+            measured: ms(best.0),
+            bar: BAR,
+            unit: "ms",
+            at_least: false,
+            detail: format!("of which the compiler {:.1} ms", ms(best.1)),
+        });
+    }
+}
+
+/// From the text to the first answer, and how much of that the compiler took.
+fn cold(text: &str) -> (Duration, Duration) {
+    let options = Options::new()
+        .backend(Backend::Llvm)
+        .threads(2)
+        .shared_kernels(false);
+    let tensor = Tensor::full(&[64, 64], 0.5f32).expect("a small tensor");
+    let start = Instant::now();
+    let model = Model::from_text_with(text, options).expect("the text is a graph");
+    let names: Vec<String> = model
+        .inputs()
+        .iter()
+        .map(|input| input.name().to_owned())
+        .collect();
+    let inputs = names.iter().map(|name| (name, &tensor));
+    model.run(inputs).expect("it runs");
+    (start.elapsed(), model.compilation_stats().compile_time)
+}

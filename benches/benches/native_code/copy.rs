@@ -1,0 +1,129 @@
+//! The yardstick of bandwidth: the best copy of the same bytes, on as many threads.
+//!
+//! Plain stores first read the line they write to, streaming stores do not; which is faster depends on the machine and
+//! on how much fits its caches, so both are measured and the better one counts.
+
+use kiln::kernel::{Job, TaskPool};
+use kiln::lazy_runtime::SpinPool;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Elements that one task copies: 256 KiB.
+const CHUNK: usize = 1 << 16;
+
+/// How to store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stores {
+    Plain,
+    Streaming,
+}
+
+/// Two arrays, and threads to copy one to the other.
+pub(crate) struct Copier {
+    pool: SpinPool,
+    plain: Arc<dyn Job>,
+    streaming: Arc<dyn Job>,
+    tasks: u64,
+}
+
+struct Arrays {
+    from: Vec<f32>,
+    /// One piece per task; nobody waits for another's.
+    to: Vec<Mutex<Vec<f32>>>,
+}
+
+struct Copy {
+    arrays: Arc<Arrays>,
+    stores: Stores,
+    seen: AtomicU32,
+}
+
+impl Copier {
+    /// Arrays of `count` elements, written to once so that their pages are there.
+    pub(crate) fn new(count: usize, threads: usize) -> Self {
+        let from: Vec<f32> = (0..count).map(|i| (i % 101) as f32).collect();
+        let to = from
+            .chunks(CHUNK)
+            .map(|chunk| Mutex::new(chunk.to_vec()))
+            .collect::<Vec<_>>();
+        let tasks = to.len() as u64;
+        let arrays = Arc::new(Arrays { from, to });
+        let job = |stores| -> Arc<dyn Job> {
+            Arc::new(Copy {
+                arrays: Arc::clone(&arrays),
+                stores,
+                seen: AtomicU32::new(0),
+            })
+        };
+        Self {
+            pool: SpinPool::new(threads),
+            plain: job(Stores::Plain),
+            streaming: job(Stores::Streaming),
+            tasks,
+        }
+    }
+
+    /// How long one copy takes.
+    pub(crate) fn time(&self, stores: Stores) -> Duration {
+        let job = match stores {
+            Stores::Plain => &self.plain,
+            Stores::Streaming => &self.streaming,
+        };
+        let start = Instant::now();
+        self.pool.run(job, self.tasks);
+        start.elapsed()
+    }
+}
+
+impl Job for Copy {
+    fn run(&self, _worker: usize, first: u64, last: u64) {
+        for task in first..last {
+            let task = task as usize;
+            let from = self
+                .arrays
+                .from
+                .chunks(CHUNK)
+                .nth(task)
+                .expect("a task per chunk");
+            let mut to = self.arrays.to[task]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            match self.stores {
+                Stores::Plain => to.copy_from_slice(from),
+                Stores::Streaming => stream(from, &mut to),
+            }
+            // So that no copy is left out.
+            self.seen
+                .fetch_xor(to[to.len() / 2].to_bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Copies past the caches.
+#[cfg(target_arch = "x86_64")]
+fn stream(from: &[f32], to: &mut [f32]) {
+    use std::arch::x86_64::{_mm_loadu_ps, _mm_sfence, _mm_stream_ps};
+    // Streaming stores want whole, aligned vectors.
+    let (head, middle, tail) = {
+        let head = to.as_ptr().align_offset(16).min(to.len());
+        let whole = (to.len() - head) / 4 * 4;
+        (head, whole, head + whole)
+    };
+    to[..head].copy_from_slice(&from[..head]);
+    to[tail..].copy_from_slice(&from[tail..]);
+    let (from, to) = (&from[head..head + middle], &mut to[head..head + middle]);
+    for (from, to) in from.chunks_exact(4).zip(to.chunks_exact_mut(4)) {
+        // SAFETY: both chunks hold four floats, and `to` begins at a multiple of 16 bytes: `head` was chosen so, and
+        // chunks are 16 bytes each. SSE is part of x86-64.
+        unsafe { _mm_stream_ps(to.as_mut_ptr(), _mm_loadu_ps(from.as_ptr())) };
+    }
+    // SAFETY: part of x86-64; it orders the streaming stores above before whatever comes next.
+    unsafe { _mm_sfence() };
+}
+
+/// Copies; this machine has no streaming stores that Rust knows.
+#[cfg(not(target_arch = "x86_64"))]
+fn stream(from: &[f32], to: &mut [f32]) {
+    to.copy_from_slice(from);
+}

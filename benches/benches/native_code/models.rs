@@ -1,0 +1,115 @@
+//! Cold compile of every kernel of the four real models, on two threads.
+//!
+//! What is measured is the time of the first call less that of a second one: the kernels' compiles, on the runtime's
+//! compile threads, and packing constants. The models are in the folder that `KILN_MODELS` names, or in `models/` of
+//! the checkout; rows of those that are not there are left out, with a word.
+
+use super::{Row, Table};
+use kiln::codegen_llvm::LlvmCompiler;
+use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+use kiln::native::NativeExecutor;
+use kiln::{Backend, DType, Model, Options, Tensor};
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 3;
+
+/// Models, what their inputs are like, and seconds.
+const MODELS: [(&str, &[usize], f64); 4] = [
+    ("ocr-cls", &[1, 3, 48, 192], 1.0),
+    ("ocr-rec", &[1, 3, 48, 320], 1.0),
+    ("minilm", &[1, 32], 1.0),
+    ("ocr-det", &[1, 3, 160, 320], 1.5),
+];
+
+/// Measures each model.
+pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
+    let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/../models");
+    let folder =
+        std::env::var_os("KILN_MODELS").map_or_else(|| PathBuf::from(checkout), PathBuf::from);
+    for (model, shape, bar) in MODELS {
+        let name = format!("compile_models/{model}");
+        if !wanted(&name) {
+            continue;
+        }
+        let path = folder.join(model).join("model.onnx");
+        if !path.exists() {
+            println!("{name:<30} left out: no such model here; `cargo xtask models` fetches it");
+            continue;
+        }
+        let mut rounds: Vec<Cold> = (0..ROUNDS).map(|_| cold(&path, shape)).collect();
+        rounds.sort_by_key(|round| round.wall);
+        let best = rounds.swap_remove(0);
+        table.add(&Row {
+            name,
+            measured: best.wall.as_secs_f64(),
+            bar,
+            unit: "s",
+            at_least: false,
+            detail: format!(
+                "{} compiles, {:.2} s of both threads, {} left to plain loops, {} steps interpreted; loading and planning {:.2} s before",
+                best.compiles,
+                best.cpu.as_secs_f64(),
+                best.fallback,
+                best.interpreted,
+                best.load.as_secs_f64(),
+            ),
+        });
+    }
+}
+
+struct Cold {
+    load: Duration,
+    wall: Duration,
+    cpu: Duration,
+    compiles: u64,
+    fallback: u64,
+    interpreted: u64,
+}
+
+fn cold(path: &std::path::Path, shape: &[usize]) -> Cold {
+    let options =
+        RuntimeOptions::new().with_compile_threads(NonZero::new(2).expect("two is not zero"));
+    let runtime = Runtime::new(
+        Some(Arc::new(LlvmCompiler::new())),
+        Arc::new(NativeExecutor::new()),
+        Arc::new(SpinPool::new(2)),
+        options,
+    );
+    let start = Instant::now();
+    let options = Options::new()
+        .backend(Backend::Llvm)
+        .runtime(Arc::new(runtime));
+    let model = Model::load_with(path, options).expect("the model loads");
+    let load = start.elapsed();
+    let tensors: Vec<(String, Tensor)> = model
+        .inputs()
+        .iter()
+        .map(|input| {
+            let tensor = match input.dtype() {
+                Some(DType::I64) => Tensor::full(shape, 1i64),
+                _ => Tensor::full(shape, 0.25f32),
+            };
+            (input.name().to_owned(), tensor.expect("a small tensor"))
+        })
+        .collect();
+    let call = || {
+        let start = Instant::now();
+        let inputs = tensors.iter().map(|(name, tensor)| (name, tensor));
+        model.run(inputs).expect("it runs");
+        start.elapsed()
+    };
+    let first = call();
+    let stats = model.compilation_stats();
+    let second = call();
+    Cold {
+        load,
+        wall: first.saturating_sub(second),
+        cpu: stats.compile_time,
+        compiles: stats.compilations,
+        fallback: stats.fallback_contractions,
+        interpreted: stats.interpreted_steps,
+    }
+}
