@@ -62,6 +62,16 @@ fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> 
         with_models(cargo(root).args(test_arguments()), models),
         counts,
     )?;
+    let seeded = [
+        "test",
+        "--package",
+        "kiln-codegen-llvm",
+        "--features",
+        "seeded-faults",
+        "--test",
+        "seeded_faults",
+    ];
+    step::run_counted("tests of the tests", cargo(root).args(seeded), counts)?;
     let doc_tests = ["test", "--workspace", "--doc", "--quiet"];
     step::run_counted("documentation tests", cargo(root).args(doc_tests), counts)?;
     let docs = ["doc", "--workspace", "--no-deps", "--lib", "--quiet"];

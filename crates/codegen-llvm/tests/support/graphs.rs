@@ -97,7 +97,7 @@ pub(crate) fn check_seed(
         .map_err(|finding| format!("seed {seed}: {finding}\n{}", text::print(&graph)))?;
     tally.graphs += 1;
     let mut random = SplitMix64::new(seed);
-    for _ in 0..N_SHAPES {
+    for shape in 0..N_SHAPES {
         // Choices of its own for each call: those of the graph run dry.
         let bytes = seeded_bytes(random.next_u64(), 512);
         let mut choices = Unstructured::new(&bytes);
@@ -108,10 +108,10 @@ pub(crate) fn check_seed(
         if shapes.iter().map(elements).sum::<usize>() > MOST_ELEMENTS {
             continue;
         }
-        let flavor = if smooth {
-            Flavor::Smooth
-        } else {
-            Flavor::Small
+        let flavor = match (smooth, shape % 2) {
+            (true, _) => Flavor::Smooth,
+            (false, 0) => Flavor::Small,
+            (false, _) => Flavor::Special,
         };
         let inputs = input_tensors(&mut choices, &graph, &shapes, flavor).unwrap();
         match compared.check(&inputs) {

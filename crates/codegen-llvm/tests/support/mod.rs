@@ -149,10 +149,11 @@ pub(crate) fn try_random_kernel(seed: u64) -> Result<(usize, usize), String> {
             4 => (-1, smallest + 1),
             _ => (0, smallest),
         };
-        let elements = Elements {
-            flavor: Flavor::Smooth,
-            indices,
+        let flavor = match shape % 5 {
+            2 => Flavor::Special,
+            _ => Flavor::Smooth,
         };
+        let elements = Elements { flavor, indices };
         match try_at(&kernel, &variants, &symbols, elements, seed * 100 + shape)? {
             Some(Checked::Agreed) => tally.0 += 1,
             Some(Checked::Faulted) => tally.1 += 1,

@@ -11,6 +11,9 @@ pub enum Flavor {
     Smooth,
     /// Multiples of 1/4 in [-4, 4] for floats; integers from -3 to 8.
     Small,
+    /// As `Small`, and one float in eight is a NaN, an infinity or a zero; nothing is so large or so small that the order of
+    /// operations decides what overflows.
+    Special,
     /// As `Small`, and one in eight at an edge: NaN, infinities, -0, denormals, the ends of the range.
     Edges,
 }
@@ -84,10 +87,12 @@ fn float(random: &mut SplitMix64, flavor: Flavor) -> f64 {
         1.0,
         65504.0,
     ];
+    const SPECIAL: [f64; 5] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0];
     match flavor {
         Flavor::Smooth => random.between(-64, 64) as f64 / 64.0,
         Flavor::Edges if random.below(8) == 0 => edge(random, &EDGES, 0.0),
-        Flavor::Small | Flavor::Edges => random.between(-16, 16) as f64 / 4.0,
+        Flavor::Special if random.below(8) == 0 => edge(random, &SPECIAL, 0.0),
+        Flavor::Small | Flavor::Special | Flavor::Edges => random.between(-16, 16) as f64 / 4.0,
     }
 }
 
@@ -111,7 +116,12 @@ mod tests {
     #[test]
     fn every_dtype_is_filled_and_follows_from_the_seed() {
         for dtype in DType::ALL {
-            for flavor in [Flavor::Smooth, Flavor::Small, Flavor::Edges] {
+            for flavor in [
+                Flavor::Smooth,
+                Flavor::Small,
+                Flavor::Special,
+                Flavor::Edges,
+            ] {
                 let make = || random_tensor(&mut SplitMix64::new(5), dtype, &[3, 7], flavor);
                 let (first, second) = (make().unwrap(), make().unwrap());
                 assert_eq!((first.dtype(), first.shape()), (dtype, &[3, 7][..]));
