@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: from a fresh clone to text read from a picture, in one command.
+//! `cargo xtask demo`: from a fresh clone to text read from pictures, in one command.
 
 use std::process::Command;
 
@@ -24,5 +24,5 @@ pub(crate) fn run() -> Result<()> {
             "--",
         ])
         .arg(models::folder(&root));
-    step::run("read text from a picture", &mut command)
+    step::run("read text from pictures of several widths", &mut command)
 }

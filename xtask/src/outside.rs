@@ -1,11 +1,12 @@
 //! The outside crate: a program that uses Kiln as a stranger would, by path alone, outside the workspace.
 //!
-//! It builds with its own profile and features, so what only works inside the workspace fails here.
+//! It builds with its own profile and features, so what only works inside the workspace fails here; once with Kiln's
+//! default features, once without any, when nothing of LLVM may be needed.
 
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::step;
 use crate::workspace::{self, Metadata};
@@ -17,10 +18,65 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))
         .context("cannot lend out Cargo.lock")?;
     let target = Metadata::load(root)?.target_directory.join("outside");
-    let mut command = Command::new(workspace::cargo());
-    command
-        .current_dir(&folder)
-        .args(["run", "--quiet"])
-        .env("CARGO_TARGET_DIR", target);
-    step::run("a crate outside the workspace", &mut command)
+    let run = |title: &str, features: &[&str]| {
+        let mut command = Command::new(workspace::cargo());
+        command
+            .current_dir(&folder)
+            .args(["run", "--quiet"])
+            .args(features)
+            .env("CARGO_TARGET_DIR", &target);
+        step::run(title, &mut command)
+    };
+    run("a crate outside the workspace", &[])?;
+    run(
+        "the same without any feature of Kiln",
+        &["--no-default-features"],
+    )?;
+    without_llvm(&folder)
+}
+
+/// No crate of a build without features links LLVM.
+fn without_llvm(folder: &Path) -> Result<()> {
+    let output = Command::new(workspace::cargo())
+        .current_dir(folder)
+        .args([
+            "tree",
+            "--no-default-features",
+            "--prefix",
+            "none",
+            "--edges",
+            "normal,build",
+        ])
+        .output()
+        .context("cannot run cargo tree")?;
+    let tree = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    match llvm_crate(&tree) {
+        Some(name) => bail!("kiln without its features depends on {name}"),
+        None => Ok(()),
+    }
+}
+
+/// A crate of a tree, one per line, that links LLVM.
+fn llvm_crate(tree: &str) -> Option<&str> {
+    let names = tree
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    let links = |name: &&str| ["inkwell", "llvm-sys", "kiln-codegen-llvm"].contains(name);
+    names.into_iter().find(links)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crates_that_link_llvm_are_found_by_name() {
+        let tree = "kiln v0.1.0\nserde v1.0.0\n";
+        assert_eq!(llvm_crate(tree), None);
+        let tree = format!("{tree}inkwell v0.11.0\n");
+        assert_eq!(llvm_crate(&tree), Some("inkwell"));
+    }
 }

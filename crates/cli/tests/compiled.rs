@@ -1,10 +1,11 @@
 //! Commands about compiled code: checked, explained, measured.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 #![cfg(feature = "llvm")]
 
 mod support;
 
-use support::{Workshop, json, stderr, stdout};
+use support::{Workshop, json, read, stderr, stdout};
 
 #[test]
 fn bench_counts_compiles_once() {
@@ -48,6 +49,21 @@ fn bench_can_insist_on_compiling_nothing() {
     );
     let output = workshop.kiln(&[&arguments[..], &["--backend", "interpreter"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn compiled_and_interpreted_runs_write_the_same() {
+    let workshop = Workshop::new();
+    for backend in ["llvm", "interpreter"] {
+        let cases = ["run", "model.kiln", "--cases", "cases", "--out", backend];
+        let output = workshop.kiln(&[&cases[..], &["--backend", backend]].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let of = |backend: &str| read(&workshop.path(&format!("{backend}/a/out_y.npy")));
+    assert_eq!(
+        of("llvm").to_vec::<f32>().unwrap(),
+        of("interpreter").to_vec::<f32>().unwrap()
+    );
 }
 
 #[test]

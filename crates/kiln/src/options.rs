@@ -38,6 +38,10 @@ pub struct Options {
     pub(crate) mode: Mode,
     pub(crate) interpreter_mode: InterpreterMode,
     pub(crate) backend: Option<Backend>,
+    #[cfg_attr(
+        not(feature = "llvm"),
+        expect(dead_code, reason = "the interpreter uses one thread")
+    )]
     pub(crate) threads: usize,
     #[cfg_attr(
         not(feature = "llvm"),

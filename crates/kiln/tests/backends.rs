@@ -1,6 +1,8 @@
 //! What executes a model: native code and the interpreter give the same, fall-backs are told, and
 //! compiles are counted.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
 use kiln::{Backend, ErrorKind, Model, Options, Tensor};
 
 const MLP: &str = "graph @mlp(%x: f32[B, 4], %w: f32[4, N], %b: f32[N]) -> f32[B, N] {

@@ -1,5 +1,7 @@
 //! Functions that compile themselves.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
 use kiln::{ArgumentType, Backend, DType, ErrorKind, Options, Tensor, Var, jit};
 
 fn backends() -> impl Iterator<Item = Options> {

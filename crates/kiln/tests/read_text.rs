@@ -1,6 +1,8 @@
 //! The example's texts are right, with the real models: set `KILN_MODELS` to a folder that has
 //! them. Without it this test says so and passes.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
 #[path = "../examples/read_text/reader.rs"]
 mod reader;
 

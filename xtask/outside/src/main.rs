@@ -1,10 +1,11 @@
 //! A program that uses Kiln as a stranger would, with nothing of the workspace around it.
 //!
-//! `cargo xtask test` builds and runs it: it ends well only if its assertions hold.
+//! `cargo xtask test` builds and runs it, with Kiln's default features and without any: it ends well
+//! only if its assertions hold.
 #![forbid(unsafe_code)]
 
 use kiln::shape_inference::GraphBuilder;
-use kiln::{DType, Dim, ErrorKind, Model, Options, Tensor};
+use kiln::{Backend, DType, Dim, ErrorKind, Model, Options, Tensor, Var};
 
 const MLP: &str = "
 graph @mlp(%x: f32[B, 4], %w: f32[4, N]) -> f32[B, N] {
@@ -17,7 +18,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     text_of_any_size()?;
     declared_sizes_are_a_contract()?;
     a_graph_from_the_builder()?;
-    println!("kiln works from outside its workspace");
+    every_backend_gives_the_same()?;
+    a_function_that_compiles_itself()?;
+    let backends: Vec<_> = Backend::AVAILABLE.iter().map(Backend::to_string).collect();
+    println!(
+        "kiln works from outside its workspace: {}",
+        backends.join(", ")
+    );
     Ok(())
 }
 
@@ -48,7 +55,10 @@ fn declared_sizes_are_a_contract() -> Result<(), Box<dyn std::error::Error>> {
         vec![("x", &whole), ("w", &w)],
         vec![("w", &w)],
     ] {
-        let error = model.run(inputs).err().ok_or("the call was expected to fail")?;
+        let error = model
+            .run(inputs)
+            .err()
+            .ok_or("the call was expected to fail")?;
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         assert!(error.code().starts_with('E'));
     }
@@ -67,5 +77,34 @@ fn a_graph_from_the_builder() -> Result<(), Box<dyn std::error::Error>> {
     let outputs = model.run([("x", &x)])?;
     let y = outputs.get("y")?.to_vec::<f32>()?;
     assert!((y.iter().sum::<f32>() - 2.0).abs() < 1e-6);
+    Ok(())
+}
+
+/// Whatever executes a model, results are those of the interpreter.
+fn every_backend_gives_the_same() -> Result<(), Box<dyn std::error::Error>> {
+    let x = Tensor::from_vec(&[2, 4], vec![1.0_f32, -2.0, 3.0, 0.5, 0.0, 1.0, 2.0, -1.0])?;
+    let w = Tensor::from_vec(&[4, 3], vec![0.25_f32; 12])?;
+    for &backend in Backend::AVAILABLE {
+        let model = Model::from_text_with(MLP, Options::new().backend(backend))?;
+        let comparison = model.compare(&model.reference([("x", &x), ("w", &w)])?)?;
+        assert!(comparison.agrees(), "{backend}");
+        let compiles = model.compilation_stats().compilations;
+        assert_eq!(compiles > 0, backend != Backend::Interpreter, "{backend}");
+    }
+    Ok(())
+}
+
+/// A closure, recorded once for every size.
+fn a_function_that_compiles_itself() -> Result<(), Box<dyn std::error::Error>> {
+    for &backend in Backend::AVAILABLE {
+        let options = Options::new().backend(backend);
+        let layer = kiln::jit(|x: Var, w: Var| x.matmul(w).relu()).with_options(options);
+        for rows in [1, 5] {
+            let x = Tensor::from_vec(&[rows, 2], vec![1.0_f32; rows * 2])?;
+            let w = Tensor::from_vec(&[2, 1], vec![1.0_f32, 2.0])?;
+            assert_eq!(layer.call([&x, &w])?.to_vec::<f32>()?, vec![3.0; rows]);
+        }
+        assert_eq!(layer.n_recordings(), 1);
+    }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::reader::{Line, TextReader};
 use kiln::{CompilationStats, ValueDescription};
+use std::collections::BTreeSet;
 use std::io::{Write, stderr, stdout};
 use std::path::Path;
 use std::time::Duration;
@@ -66,10 +67,12 @@ pub(crate) fn summary(rows: &[Row], stats: &CompilationStats) {
     let later: u64 = rows.iter().skip(1).map(|row| row.compiled.compiles).sum();
     let sum = |time: fn(&Row) -> Duration| rows.iter().skip(1).map(time).sum::<Duration>();
     print("");
+    let widths: BTreeSet<_> = rows.iter().map(|row| row.compiled.shape.last()).collect();
     print(&format!(
-        "The first picture compiled {} kernels; the {} after it, each of another width, {later}.",
+        "The first picture compiled {} kernels; the {} after it, of {} other widths, {later}.",
         rows.first().map_or(0, |row| row.compiled.compiles),
         rows.len().saturating_sub(1),
+        widths.len().saturating_sub(1),
     ));
     print(&format!(
         "Those took {} interpreted, {} compiled at their new widths, {} at widths seen before.",

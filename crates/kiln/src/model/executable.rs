@@ -4,7 +4,7 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::options::Options;
 use crate::progress::Work;
-use kiln_interpreter::{InterpretError, InterpretOptions, TraceEvent, interpret};
+use kiln_interpreter::{InterpretOptions, TraceEvent, interpret};
 use kiln_ir::Graph;
 use kiln_lazy_runtime::StepProfile;
 use kiln_scalar::Mode as InterpreterMode;
@@ -108,7 +108,7 @@ impl Executable {
             #[cfg(feature = "llvm")]
             Self::Compiled(compiled) => {
                 if options.cancellation.question().is_some_and(|stop| stop()) {
-                    return Err(InterpretError::Cancelled.into());
+                    return Err(kiln_interpreter::InterpretError::Cancelled.into());
                 }
                 let _seat = compiled.shared.hear(&options.listener);
                 match profile {

@@ -1,0 +1,111 @@
+//! How many steps a call of a real model takes once it is compiled, and that each of them is compiled well.
+//!
+//! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a
+//! `model.onnx`; without it they say that they were skipped.
+
+#![cfg(all(feature = "llvm", feature = "onnx"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic, and say what it did"
+)]
+
+use kiln::ir::Op;
+use kiln::{Backend, DType, Explained, Model, Options, Tensor};
+use std::path::PathBuf;
+
+/// The layers of `minilm`.
+const LAYERS: usize = 6;
+
+/// A model, compiled by itself and called once on inputs of this shape, and what is said of it then.
+fn called(name: &str, shape: &[usize]) -> Option<(Model, Explained)> {
+    let Some(folder) = std::env::var_os("KILN_MODELS").map(PathBuf::from) else {
+        println!("SKIPPED: {name} needs KILN_MODELS, the folder of the real models");
+        return None;
+    };
+    let options = Options::new().backend(Backend::Llvm).shared_kernels(false);
+    let model = Model::load_with(folder.join(name).join("model.onnx"), options).unwrap();
+    let tensors: Vec<(String, Tensor)> = model
+        .inputs()
+        .iter()
+        .map(|input| {
+            let tensor = match input.dtype() {
+                Some(DType::I64) => Tensor::full(shape, 1_i64),
+                _ => Tensor::full(shape, 0.25_f32),
+            };
+            (input.name().to_owned(), tensor.unwrap())
+        })
+        .collect();
+    let inputs = tensors.iter().map(|(name, tensor)| (name, tensor));
+    model.run(inputs).unwrap();
+    let explained = model.explain().unwrap();
+    println!("{name}: {explained}");
+    Some((model, explained))
+}
+
+/// Nothing is left to the interpreter, no sum of products to plain loops, and nothing failed to compile on the way.
+fn assert_compiled_well(explained: &Explained) {
+    assert_eq!(explained.backend, Backend::Llvm);
+    let interpreted = explained
+        .steps
+        .iter()
+        .filter(|step| step.kind == "interpret");
+    let interpreted: Vec<_> = interpreted.map(|step| (&step.name, &step.reason)).collect();
+    assert!(interpreted.is_empty(), "{interpreted:?}");
+    assert_eq!(explained.stats.interpreted_steps, 0);
+    assert!(!explained.compiles.is_empty());
+    for compile in &explained.compiles {
+        assert!(!compile.is_contraction_left_to_fallback(), "{compile}");
+        assert_eq!(compile.error, None, "{compile}");
+    }
+    assert_eq!(explained.stats.fallback_contractions, 0);
+    assert_eq!(explained.stats.other_plans, 0);
+}
+
+#[test]
+fn real_model_minilm_takes_at_most_nine_steps_a_layer() {
+    let Some((_, explained)) = called("minilm", &[2, 12]) else {
+        return;
+    };
+    let of_layers: Vec<_> = explained
+        .steps
+        .iter()
+        .filter(|step| {
+            step.gives
+                .iter()
+                .any(|value| value.contains("/encoder/layer."))
+        })
+        .collect();
+    let least = of_layers.len() >= 4 * LAYERS;
+    assert!(least, "no longer told by name: {of_layers:?}");
+    assert!(of_layers.len() <= 9 * LAYERS, "{}", of_layers.len());
+    // Embeddings, masks, pooling and the final norm are no layer.
+    assert!(
+        explained.steps.len() <= 9 * LAYERS + 6,
+        "{}",
+        explained.steps.len()
+    );
+    assert_compiled_well(&explained);
+}
+
+#[test]
+fn real_model_detector_takes_at_most_1_3_steps_a_convolution() {
+    let Some((model, explained)) = called("ocr-det", &[1, 3, 64, 96]) else {
+        return;
+    };
+    let graph = model.graph().unwrap();
+    let is_conv = |op: &Op| matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. });
+    let convs = graph.ops().filter(|(_, data)| is_conv(&data.op)).count();
+    let steps = explained.steps.len();
+    assert!(steps * 10 <= convs * 13, "{steps} for {convs} convolutions");
+    assert_compiled_well(&explained);
+}
+
+#[test]
+fn real_model_classifier_and_recogniser_are_compiled_well() {
+    for (model, shape) in [("ocr-cls", [1, 3, 48, 192]), ("ocr-rec", [1, 3, 48, 64])] {
+        if let Some((_, explained)) = called(model, &shape) {
+            assert_compiled_well(&explained);
+        }
+    }
+}
