@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A first call slower than this is the only one: a median of slow calls is not worth the wait.
+/// A first call slower than this, compiling apart, is the only one: a median of slow calls is not worth the wait.
 const SLOW: Duration = Duration::from_secs(2);
 
 /// Measures a model's calls.
@@ -98,8 +98,9 @@ impl Bench {
         bar.finish();
         let first = first?;
         let compile = compile_time(model, compiled_before);
+        let once = self.once || first.saturating_sub(compile) > SLOW;
         let mut samples = Vec::new();
-        if self.once || first > SLOW {
+        if once {
             samples.push(first);
         } else {
             let start = Instant::now();
@@ -107,11 +108,7 @@ impl Bench {
                 samples.push(timed(model, &inputs)?);
             }
         }
-        let repeated = if self.once || first > SLOW {
-            0
-        } else {
-            samples.len()
-        };
+        let repeated = if once { 0 } else { samples.len() };
         samples.sort();
         let stats = model.compilation_stats();
         let compiles = stats.compilations.saturating_sub(before.compilations);

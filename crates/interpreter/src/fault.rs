@@ -124,12 +124,15 @@ pub enum OpFault {
 }
 
 impl OpFault {
+    /// The code of an index outside the axis it addresses, whoever finds it.
+    pub const INDEX_OUT_OF_RANGE: &str = "E0822";
+
     /// The fault's stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Broadcast { .. } => "E0820",
             Self::SizeMismatch { .. } => "E0821",
-            Self::IndexOutOfRange { .. } => "E0822",
+            Self::IndexOutOfRange { .. } => Self::INDEX_OUT_OF_RANGE,
             Self::Negative { .. } => "E0823",
             Self::EmptyAxis { .. } => "E0824",
             Self::Limit { .. } => "E0825",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kiln_interpreter::{InterpretError, OpFault, OpSite};
 use kiln_kernel::{CompileError, ExecuteError, FaultCause, QuantityError};
+use kiln_scalar::ScalarFault;
 use kiln_symbolic_shape::EvaluateError;
 use kiln_tensor::TensorError;
 
@@ -136,8 +137,8 @@ impl RuntimeError {
             Self::Fault {
                 cause: FaultCause::DivisionByZero,
                 ..
-            } => "E0882",
-            Self::Fault { .. } => "E0822",
+            } => ScalarFault::DIVISION_BY_ZERO,
+            Self::Fault { .. } => OpFault::INDEX_OUT_OF_RANGE,
             Self::Broadcast { .. } => "E0863",
             Self::Requirement { .. } => "E0864",
             Self::Size { .. } => "E0865",

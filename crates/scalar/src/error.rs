@@ -141,10 +141,13 @@ impl ScalarError {
 }
 
 impl ScalarFault {
+    /// The code of an integer divided by zero, whoever finds it.
+    pub const DIVISION_BY_ZERO: &str = "E0882";
+
     /// The fault's stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            ScalarFault::DivisionByZero { .. } => "E0882",
+            ScalarFault::DivisionByZero { .. } => Self::DIVISION_BY_ZERO,
         }
     }
 }

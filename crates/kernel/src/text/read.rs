@@ -335,7 +335,7 @@ impl<'a> Reader<'a> {
         }
         let name = self.cursor.identifier()?;
         name.parse().map_err(|error: kiln_tensor::TensorError| {
-            Diagnostic::new("E0119", error.to_string(), span)
+            Diagnostic::new("E0133", error.to_string(), span)
         })
     }
 

@@ -28,7 +28,7 @@ fn headers() {
     assert_snapshot!(said("kernel k"), @"[E0101] expected a name such as `@main`, found `k`");
     assert_snapshot!(said("kernel @k"), @"[E0101] expected `(`, found the end of the text");
     assert_snapshot!(said("kernel @k(%x: inn f32[N]) {}"), @"[E0128] expected what the buffer is for, found `inn`; one of in, out, inout, const");
-    assert_snapshot!(said("kernel @k(%x: in f31[N]) {}"), @"[E0119] unknown dtype `f31`, expected one of f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool");
+    assert_snapshot!(said("kernel @k(%x: in f31[N]) {}"), @"[E0133] unknown dtype `f31`, expected one of f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool");
     assert_snapshot!(said("kernel @k(%x: in f32 N) {}"), @"[E0101] expected `[`, found `N`");
     assert_snapshot!(said("kernel @k(%x: in f32[N] strides [1, 1]) {}"), @"[E0129] expected one stride per axis, 1, of `%x`");
     assert_snapshot!(said("kernel @k(%x: in f32[N], %x: in f32[N]) {}"), @"[E0127] `%x` is defined twice");
@@ -51,7 +51,7 @@ fn items() {
     assert_snapshot!(said_of("s[i < 3] = 1"), @"[E0127] `i` is defined twice");
     assert_snapshot!(said_of("s[1] = 1"), @"[E0101] expected an axis such as `i < N`, found `1`");
     assert_snapshot!(said_of("s = reduce sum[j < M] 1"), @"[E0128] expected a reduction, found `sum`; one of add, mul, min, max, and, or, argmin, argmin_last, argmax, argmax_last");
-    assert_snapshot!(said_of("s = reduce add f31[j < M] 1"), @"[E0119] unknown dtype `f31`, expected one of f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool");
+    assert_snapshot!(said_of("s = reduce add f31[j < M] 1"), @"[E0133] unknown dtype `f31`, expected one of f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool");
     assert_snapshot!(said_of("s = reduce add 1"), @"[E0101] expected a dtype, found `1`");
     assert_snapshot!(said_of("store div %y[i] = 1"), @"[E0128] expected how to combine, or a buffer, found `div`; one of add, mul, min, max, set");
     assert_snapshot!(said_of("store %z[i] = 1"), @"[E0126] no buffer is called `%z`");
