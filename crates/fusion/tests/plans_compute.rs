@@ -237,9 +237,9 @@ fn check_seed(seed: u64, smooth: bool, tally: &mut Tally) -> Result<(), String> 
             None => tally.unplanned += 1,
             Some(Err(error)) => return Err(show(error)),
             Some(Ok(found)) => {
-                let pairs = expected.iter().zip(&found).enumerate();
-                let wrong = pairs.filter(|(_, (expected, found))| !same(expected, found));
-                for (position, (expected, found)) in wrong {
+                let mut pairs = expected.iter().zip(&found).enumerate();
+                let wrong = pairs.find(|(_, (expected, found))| !same(expected, found));
+                if let Some((position, (expected, found))) = wrong {
                     let (expected, found) = (numbers(expected), numbers(found));
                     return Err(show(format!(
                         "output {position}: {found:?} for {expected:?}"
