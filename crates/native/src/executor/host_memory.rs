@@ -4,6 +4,7 @@
 //! Bytes are always initialised.
 #![allow(unsafe_code, reason = "tensors over this memory are vouched for here")]
 
+use super::recycler::Recycler;
 use super::scratch::AlignedBytes;
 use crate::error::NativeError;
 use kiln_kernel::MemorySlice;
@@ -25,7 +26,7 @@ pub(crate) struct HostMemory {
 #[derive(Debug)]
 enum Owner {
     /// Ours, to be read and written.
-    Own(#[allow(dead_code, reason = "held for its drop")] AlignedBytes),
+    Own(AlignedBytes, Option<Arc<Recycler>>),
     /// A tensor's, to be read.
     Tensor(#[allow(dead_code, reason = "held for its drop")] Tensor),
 }
@@ -37,9 +38,18 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// Memory of its own: zeros, 64-byte aligned.
-    pub(crate) fn zeroed(bytes: usize) -> Result<Self, NativeError> {
-        Ok(Self::own(AlignedBytes::zeroed(bytes)?))
+    /// Memory of its own, 64-byte aligned, its content not defined; given back to the recycler in the end.
+    pub(crate) fn from_recycler(
+        recycler: &Arc<Recycler>,
+        bytes: usize,
+    ) -> Result<Self, NativeError> {
+        let memory = recycler.take(bytes)?;
+        Ok(Self {
+            start: memory.pointer(),
+            bytes,
+            readers: AtomicUsize::new(0),
+            owner: Owner::Own(memory, Some(Arc::clone(recycler))),
+        })
     }
 
     /// These bytes.
@@ -48,7 +58,7 @@ impl HostMemory {
             start: memory.pointer(),
             bytes: memory.len(),
             readers: AtomicUsize::new(0),
-            owner: Owner::Own(memory),
+            owner: Owner::Own(memory, None),
         }
     }
 
@@ -90,7 +100,15 @@ impl HostMemory {
 
     /// Whether nobody minds writes.
     fn is_writable(&self) -> bool {
-        matches!(self.owner, Owner::Own(_)) && self.readers.load(Ordering::Acquire) == 0
+        matches!(self.owner, Owner::Own(..)) && self.readers.load(Ordering::Acquire) == 0
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        if let Owner::Own(memory, Some(recycler)) = &mut self.owner {
+            recycler.give_back(std::mem::replace(memory, AlignedBytes::empty()));
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod host_memory;
 mod kernel;
 mod level;
 mod phase_job;
+mod recycler;
 mod scratch;
 
 use crate::error::NativeError;
@@ -15,6 +16,7 @@ use kiln_kernel::{
     Artifact, ExecuteError, Execution, KernelExecutor, LoadedKernel, Memory, PackSpec, TaskPool,
 };
 use kiln_tensor::{DType, Tensor};
+use recycler::Recycler;
 use std::sync::Arc;
 
 pub(crate) use host_memory::{HostMemory, place_of};
@@ -22,6 +24,7 @@ pub(crate) use host_memory::{HostMemory, place_of};
 /// The CPU's executor.
 ///
 /// Memory is the host's: uploading a row-major tensor copies nothing, and neither does downloading.
+/// Memory that is given up is kept for later calls, up to half a GiB.
 /// While a tensor made by [`download`](KernelExecutor::download) lives, launches that would write
 /// to its memory are refused.
 ///
@@ -30,6 +33,7 @@ pub(crate) use host_memory::{HostMemory, place_of};
 #[derive(Debug, Clone)]
 pub struct NativeExecutor {
     caches: [usize; 3],
+    recycler: Arc<Recycler>,
 }
 
 impl NativeExecutor {
@@ -37,6 +41,7 @@ impl NativeExecutor {
     pub fn new() -> Self {
         Self {
             caches: caches::of_this_machine(),
+            recycler: Arc::default(),
         }
     }
 }
@@ -67,7 +72,7 @@ impl KernelExecutor for NativeExecutor {
     }
 
     fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
-        Ok(memory(HostMemory::zeroed(bytes)?))
+        Ok(memory(HostMemory::from_recycler(&self.recycler, bytes)?))
     }
 
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError> {
