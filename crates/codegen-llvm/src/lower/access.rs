@@ -1,10 +1,9 @@
-//! Loads, stores and locals in memory: addresses, conditions and checks.
+//! Addresses of elements, stores to buffers, and locals in memory.
 //!
 //! An access whose index moves by constants along the tile's axes has one address for the tile's first point and
 //! fixed distances from it. Consecutive elements are a vector load or store, equal ones a scalar; the rest is gathered.
 
-use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, BufferId, IndexClass, Load, Node, NodeId, Quantity, StageId, Store};
+use kiln_kernel::{AxisId, BufferId, IndexClass, NodeId, Quantity, StageId, Store};
 use kiln_tensor::DType;
 
 use inkwell::IntPredicate;
@@ -29,7 +28,7 @@ pub(super) enum Address<'ctx> {
 
 impl<'ctx> Address<'ctx> {
     /// Of the first lane, or of each.
-    fn pointer(&self) -> Value<'ctx> {
+    pub(super) fn pointer(&self) -> Value<'ctx> {
         match *self {
             Address::Same(pointer)
             | Address::Consecutive(pointer)
@@ -39,261 +38,7 @@ impl<'ctx> Address<'ctx> {
     }
 }
 
-/// When an access is performed.
-#[derive(Clone, Copy, Default)]
-struct Condition<'ctx> {
-    /// What is the same for all lanes.
-    uniform: Option<Value<'ctx>>,
-    /// What differs between them.
-    lanes: Option<Value<'ctx>>,
-}
-
-impl<'ctx> Condition<'ctx> {
-    fn require(&mut self, lowering: &Lowering<'_, '_, 'ctx>, value: Value<'ctx>) {
-        let part = if lanes(value) > 1 {
-            &mut self.lanes
-        } else {
-            &mut self.uniform
-        };
-        *part = Some(lowering.both(*part, value));
-    }
-
-    fn all(&self, lowering: &Lowering<'_, '_, 'ctx>) -> Option<Value<'ctx>> {
-        match (self.uniform, self.lanes) {
-            (Some(uniform), Some(lanes)) => Some(lowering.both(Some(uniform), lanes)),
-            (uniform, lanes) => uniform.or(lanes),
-        }
-    }
-}
-
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// A load.
-    pub(super) fn load(
-        &self,
-        scope: &Scope<'ctx>,
-        node: NodeId,
-        load: &Load,
-        at: Coordinate,
-        form: Form,
-    ) -> Result<Value<'ctx>, LlvmError> {
-        let emit = &self.emit;
-        let dtype = self.kernel.buffer(load.buffer).dtype;
-        let wide = form == Form::Lanes && self.varies(scope, node);
-        let form = if wide { Form::Lanes } else { Form::First };
-        // What holds for all lanes is kept apart from what differs between them.
-        let mut condition = Condition::default();
-        let mut otherwise = None;
-        // Indices along the vectors that must be in range: most often all lanes are, so that is asked first.
-        let mut ranges = Vec::new();
-        if let Some(guard) = &load.guard {
-            if let Some(when) = guard.when {
-                condition.require(self, self.value(scope, when, at, form)?);
-            }
-            if guard.inside {
-                for (axis, &index) in load.indices.iter().enumerate() {
-                    let known = self.class(node, axis) == IndexClass::Proved
-                        || scope.is_inside(node, axis)
-                        || (is_on(Fault::DroppedGuard) && axis + 1 == load.indices.len());
-                    if known {
-                        continue;
-                    }
-                    if wide && self.is_along(scope, index) {
-                        ranges.push(axis);
-                    } else {
-                        condition.require(
-                            self,
-                            self.in_range(scope, load.buffer, axis, index, at, form)?,
-                        );
-                    }
-                }
-            }
-            otherwise = Some(self.value(scope, guard.otherwise, at, form)?);
-        }
-        let mut checked = false;
-        for (axis, &index) in load.indices.iter().enumerate() {
-            if self.class(node, axis) == IndexClass::Checked {
-                checked = true;
-                let inside = self.in_range(scope, load.buffer, axis, index, at, form)?;
-                let outside = self.emit.not(inside);
-                let performed = match condition.all(self) {
-                    Some(condition) => self.both(Some(condition), outside),
-                    None => outside,
-                };
-                let site = || {
-                    let name = &self.kernel.buffer(load.buffer).name;
-                    format!("index {axis} of %{name}")
-                };
-                self.report(scope, performed, FaultCause::IndexOutOfRange, site);
-                condition.require(self, inside);
-            }
-        }
-        let otherwise_is_zero = !checked
-            && load
-                .guard
-                .as_ref()
-                .is_some_and(|guard| self.is_zero(guard.otherwise));
-        let otherwise = match otherwise {
-            Some(value) if !checked => value,
-            // A zero where an index is outside: what the guard says is a guard's alone.
-            _ => self.zero(dtype),
-        };
-        let otherwise = if wide {
-            self.widened(scope, otherwise)
-        } else {
-            otherwise
-        };
-        let address = self.buffer_address(scope, load.buffer, &load.indices, at, form)?;
-        if !wide {
-            let pointer = address.pointer();
-            let Some(condition) = condition.all(self) else {
-                return Ok(emit.load_dtype(dtype, 1, pointer));
-            };
-            let pointer = emit.select(condition, pointer, self.dummy());
-            let loaded = emit.load_dtype(dtype, 1, pointer);
-            // The dummy is zeros.
-            return Ok(if otherwise_is_zero || checked {
-                loaded
-            } else {
-                emit.select(condition, loaded, otherwise)
-            });
-        }
-        let Some(vectors) = scope.vectors else {
-            unreachable!("a value varies along vectors in use alone")
-        };
-        // What holds for all lanes chooses the address, as the dummy is zeros; what differs between them is a mask.
-        let zeros = otherwise_is_zero || checked;
-        let (address, condition) = match (address, condition.uniform) {
-            (Address::Consecutive(pointer), Some(all)) if zeros => (
-                Address::Consecutive(emit.select(all, pointer, self.dummy())),
-                condition.lanes,
-            ),
-            (address, _) => (address, condition.all(self)),
-        };
-        if let (Address::Consecutive(pointer), None, None, [axis]) =
-            (&address, condition, vectors.mask, ranges.as_slice())
-        {
-            return self.load_range(scope, load, *axis, *pointer, otherwise, at);
-        }
-        let mut condition = condition;
-        for axis in ranges {
-            let Some(&index) = load.indices.get(axis) else {
-                unreachable!("ranges are of indices that the load has")
-            };
-            let inside = self.in_range(scope, load.buffer, axis, index, at, form)?;
-            condition = Some(self.both(condition, inside));
-        }
-        let mask = match (condition, vectors.mask) {
-            (Some(condition), Some(mask)) => Some(emit.and(self.widened(scope, condition), mask)),
-            (Some(condition), None) => Some(self.widened(scope, condition)),
-            (None, mask) => mask,
-        };
-        Ok(match (address, mask) {
-            (Address::Same(pointer), None) => {
-                emit.splat(emit.load_dtype(dtype, 1, pointer), vectors.lanes)
-            }
-            (Address::Same(pointer), Some(mask)) => {
-                let any = emit.any(mask);
-                let pointer = emit.select(any, pointer, self.dummy());
-                let loaded = emit.splat(emit.load_dtype(dtype, 1, pointer), vectors.lanes);
-                emit.select(mask, loaded, otherwise)
-            }
-            (Address::Consecutive(pointer), None) => emit.load_dtype(dtype, vectors.lanes, pointer),
-            (Address::Consecutive(pointer), Some(mask)) => {
-                emit.masked_load_dtype(dtype, pointer, mask, otherwise)
-            }
-            (Address::EveryOther(pointer), None) => {
-                self.load_every_other(dtype, vectors.lanes, pointer)
-            }
-            (Address::EveryOther(pointer), Some(mask)) => {
-                let pointers = self.every_other(dtype, vectors.lanes, pointer);
-                emit.gather_dtype(dtype, pointers, mask, otherwise)
-            }
-            (Address::Each(pointers), mask) => {
-                let mask = mask.unwrap_or_else(|| emit.bool_of(vectors.lanes, true));
-                emit.gather_dtype(dtype, pointers, mask, otherwise)
-            }
-        })
-    }
-
-    /// Every other of twice as many elements: two vectors and a shuffle. The last element of the second one is not
-    /// part of the access and is not touched.
-    fn load_every_other(&self, dtype: DType, n_lanes: u32, pointer: Value<'ctx>) -> Value<'ctx> {
-        let emit = &self.emit;
-        if !matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64)
-            || !self.level().has_fma()
-        {
-            let pointers = self.every_other(dtype, n_lanes, pointer);
-            let zero = emit.splat(self.zero(dtype), n_lanes);
-            return emit.gather_dtype(dtype, pointers, emit.bool_of(n_lanes, true), zero);
-        }
-        let first = emit.load_dtype(dtype, n_lanes, pointer);
-        let rest = emit.element(pointer, dtype, emit.i64(i64::from(n_lanes)));
-        let mask = self.mask_below(emit.i64(i64::from(n_lanes) - 1), n_lanes);
-        let zero = emit.splat(self.zero(dtype), n_lanes);
-        let second = emit.masked_load_dtype(dtype, rest, mask, zero);
-        let picks: Vec<u32> = (0..n_lanes).map(|lane| 2 * lane).collect();
-        emit.shuffle(first, second, &picks)
-    }
-
-    /// The addresses of every other element.
-    fn every_other(&self, dtype: DType, n_lanes: u32, pointer: Value<'ctx>) -> Value<'ctx> {
-        let emit = &self.emit;
-        let numbers = emit.lane_numbers(Elem::I64, n_lanes);
-        let two = emit.int_of(Elem::I64, n_lanes, 2);
-        emit.element(pointer, dtype, emit.imul(numbers, two))
-    }
-
-    /// Consecutive elements of which those outside the buffer along one axis are not loaded: plainly where all are inside.
-    fn load_range(
-        &self,
-        scope: &Scope<'ctx>,
-        load: &Load,
-        axis: usize,
-        pointer: Value<'ctx>,
-        otherwise: Value<'ctx>,
-        at: Coordinate,
-    ) -> Result<Value<'ctx>, LlvmError> {
-        let emit = &self.emit;
-        let (Some(&index), Some(vectors)) = (load.indices.get(axis), scope.vectors) else {
-            unreachable!("ranges are of indices that the load has, along vectors in use")
-        };
-        let buffer = self.kernel.buffer(load.buffer);
-        let Some(&size) = buffer.shape.get(axis) else {
-            unreachable!("the verifier accepts one index per axis")
-        };
-        let first = self.value(scope, index, at, Form::First)?;
-        let end = emit.iadd(first, emit.i64(i64::from(vectors.lanes)));
-        let all = emit.and(
-            emit.icmp(IntPredicate::SGE, first, emit.i64(0)),
-            emit.icmp(IntPredicate::SLE, end, self.dim(size)),
-        );
-        let mut failed = None;
-        let loaded = emit.branch(
-            all,
-            || vec![emit.load_dtype(buffer.dtype, vectors.lanes, pointer)],
-            || {
-                let inside = self.in_range(scope, load.buffer, axis, index, at, Form::Lanes);
-                let mask = inside.unwrap_or_else(|error| {
-                    failed = Some(error);
-                    emit.bool_of(vectors.lanes, false)
-                });
-                vec![emit.masked_load_dtype(buffer.dtype, pointer, mask, otherwise)]
-            },
-        );
-        match (failed, loaded.as_slice()) {
-            (None, &[loaded]) => Ok(loaded),
-            (Some(error), _) => Err(error),
-            (None, _) => unreachable!("a branch gives what its sides give"),
-        }
-    }
-
-    /// Whether an index moves along the vectors one by one.
-    fn is_along(&self, scope: &Scope<'ctx>, index: NodeId) -> bool {
-        scope.vectors.is_some_and(|vectors| {
-            self.dependence.step_along(self.kernel, index, vectors.axis) == Some(1)
-        })
-    }
-
     /// A store of a value, in the lanes in range.
     pub(super) fn store_at(
         &self,
@@ -549,19 +294,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    fn is_zero(&self, node: NodeId) -> bool {
-        match self.kernel.node(node) {
-            Node::Literal(value) => *value == kiln_scalar::ScalarValue::zero(value.dtype()),
-            _ => false,
-        }
-    }
-
-    fn class(&self, node: NodeId, axis: usize) -> IndexClass {
-        let classes = &self.kernel.info().loads[node];
-        classes.get(axis).copied().unwrap_or_default()
-    }
-
-    fn both(&self, a: Option<Value<'ctx>>, b: Value<'ctx>) -> Value<'ctx> {
+    pub(super) fn both(&self, a: Option<Value<'ctx>>, b: Value<'ctx>) -> Value<'ctx> {
         let emit = &self.emit;
         match a {
             None => b,
@@ -572,7 +305,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// Whether an index is in `0..size`.
-    fn in_range(
+    pub(super) fn in_range(
         &self,
         scope: &Scope<'ctx>,
         buffer: BufferId,
@@ -613,7 +346,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(emit.icmp(IntPredicate::ULT, index, size))
     }
 
-    fn buffer_address(
+    pub(super) fn buffer_address(
         &self,
         scope: &Scope<'ctx>,
         buffer: BufferId,

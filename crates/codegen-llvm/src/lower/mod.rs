@@ -7,7 +7,7 @@
 //! - `depend`: which axes a node depends on, and how an index moves along one.
 //! - `launch`: the numbers that the code is given, and the sites that can fault.
 //! - `context`: the kernel, the function being written and its parameters.
-//! - `scope`: where in the nest we are; `expression`, `access`: values and memory there.
+//! - `scope`: where in the nest we are; `expression`, `load`, `access`: values and memory there.
 //! - `stage`, `reduce`, `carry`, `store`: the items of a kernel. `nest`: the loops over outer points.
 
 mod access;
@@ -19,6 +19,7 @@ mod identity;
 mod interior;
 mod item;
 mod launch;
+mod load;
 mod loops;
 mod nest;
 mod packed;
