@@ -8,6 +8,7 @@
 mod broadcast;
 mod operands;
 mod reshape;
+mod scatter;
 mod slice;
 mod transpose;
 mod trivial;
@@ -85,6 +86,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "drop_pool",
         apply: trivial::drop_pool,
+    },
+    Rule {
+        name: "widen_scatter",
+        apply: scatter::widen_scatter,
     },
     Rule {
         name: "dims_to_constant",

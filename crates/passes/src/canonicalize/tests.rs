@@ -4,6 +4,7 @@ use super::canonicalize;
 use crate::eliminate_dead_ops;
 use crate::testing::{after, is_unchanged, ramp, same_results};
 use insta::assert_snapshot;
+use kiln_tensor::{Tensor, bf16, f16};
 
 fn canonical(source: &str) -> String {
     after(&[canonicalize, eliminate_dead_ops], source)
@@ -316,4 +317,78 @@ graph @main(%x: f32[B, 1, 4], %k: f32[]) -> (f32[4, B], f32[1, B, 4], f32[B, 2])
             &[ramp(&[b, 1, 4]), ramp(&[])],
         );
     }
+}
+
+#[test]
+fn combining_scatters_join_in_a_dtype_that_holds_every_sum() {
+    assert_snapshot!(canonical("
+graph @main(%x: f16[N], %i: i64[K], %u: f16[K], %t: bool[N], %v: bool[K]) -> (f16[N], bool[N], f16[N]) {
+  %1: f16[N] = scatter_elements %x, %i, %u {axis = 0, combine = add}
+  %2: bool[N] = scatter_elements %t, %i, %v {axis = 0, combine = mul}
+  %3: f16[N] = scatter_elements %x, %i, %u {axis = 0, combine = max}
+  return %1, %2, %3
+}"), @r#"
+    graph @main(%x: f16[N], %i: i64[K], %u: f16[K], %t: bool[N], %v: bool[K]) -> (f16[N], bool[N], f16[N]) {
+      %0: f64[N] = cast %x {to = f64}
+      %1: f64[K] = cast %u {to = f64}
+      %2: f64[N] = scatter_elements %0, %i, %1 {axis = 0, combine = add}
+      %3: f16[N] = cast %2 {to = f16}
+      %4: u8[N] = cast %t {to = u8}
+      %5: u8[K] = cast %v {to = u8}
+      %6: u8[N] = scatter_elements %4, %i, %5 {axis = 0, combine = min}
+      %7: bool[N] = cast %6 {to = bool}
+      %8: f16[N] = scatter_elements %x, %i, %u {axis = 0, combine = max}
+      return "1" = %3, "2" = %7, "3" = %8
+    }
+    "#);
+}
+
+#[test]
+fn widened_scatters_keep_every_bit() {
+    let half = |elements: &[f32]| {
+        let elements: Vec<f16> = elements.iter().map(|&x| f16::from_f32(x)).collect();
+        Tensor::from_slice(&[elements.len()], &elements).unwrap()
+    };
+    let brain = |elements: &[f32]| {
+        let elements: Vec<bf16> = elements.iter().map(|&x| bf16::from_f32(x)).collect();
+        Tensor::from_slice(&[elements.len()], &elements).unwrap()
+    };
+    let indices = Tensor::from_slice(&[5], &[0_i64, 2, 0, -1, 0]).unwrap();
+    // Sums that halves lose one by one, overflow that a later update takes back, zeros and what is not finite.
+    let x = [2048.0, -0.0, 60000.0];
+    let updates = [1.0, 60000.0, 1.0, -60000.0, 1.0];
+    let special = [f32::NAN, f32::INFINITY, -1.0, f32::NEG_INFINITY, -0.0];
+    let truths = |elements: &[bool]| Tensor::from_slice(&[elements.len()], elements).unwrap();
+    let texts = |dtype: &str, combine: &str| {
+        format!(
+            "graph @main(%x: {dtype}[N], %i: i64[K], %u: {dtype}[K]) -> {dtype}[N] {{
+  %1: {dtype}[N] = scatter_elements %x, %i, %u {{axis = 0, combine = {combine}}}
+  return %1
+}}"
+        )
+    };
+    for combine in ["add", "mul", "min", "max", "set"] {
+        for updates in [updates, special] {
+            let inputs = [half(&x), indices.clone(), half(&updates)];
+            same_results(&texts("f16", combine), &inputs);
+            let inputs = [brain(&x), indices.clone(), brain(&updates)];
+            same_results(&texts("bf16", combine), &inputs);
+        }
+        let inputs = [
+            truths(&[true, false, true]),
+            indices.clone(),
+            truths(&[true, true, false, false, true]),
+        ];
+        same_results(&texts("bool", combine), &inputs);
+    }
+    let text = "
+graph @main(%x: bf16[N, 2], %i: i64[K, 1], %u: bf16[K, 2]) -> bf16[N, 2] {
+  %1: bf16[N, 2] = scatter_nd %x, %i, %u {combine = add}
+  return %1
+}";
+    let pairs = |rows: usize| brain(&vec![0.3; 2 * rows]).reshape(&[rows, 2]).unwrap();
+    let rows = Tensor::from_slice(&[4, 1], &[1_i64, 1, 1, 7]).unwrap();
+    same_results(text, &[pairs(8), rows.clone(), pairs(4)]);
+    // Out of range before and after.
+    same_results(text, &[pairs(3), rows, pairs(4)]);
 }

@@ -1,0 +1,41 @@
+//! Scatters that combine: in a dtype in which joining updates one by one is the same as joining them all and rounding
+//! once, as scatters do. So a kernel may join them in memory.
+
+use crate::peephole::{Rewrite, Site};
+use kiln_ir::{Combine, Op};
+use kiln_tensor::DType;
+
+/// A combining scatter of narrow floats or truth values, as one of wide floats or of bytes.
+pub(super) fn widen_scatter(site: &mut Site<'_>) -> Option<Rewrite> {
+    let (Op::ScatterElements { combine, .. } | Op::ScatterNd { combine }) = site.op() else {
+        return None;
+    };
+    let ty = site.ty().clone();
+    let (wide, combine) = match (ty.dtype, *combine) {
+        (_, Combine::Set) => return None,
+        // Smallest and largest are exact in every dtype.
+        (DType::F16 | DType::BF16, combine @ (Combine::Add | Combine::Mul)) => {
+            (DType::F64, combine)
+        }
+        (DType::Bool, Combine::Add | Combine::Max) => (DType::U8, Combine::Max),
+        (DType::Bool, Combine::Mul | Combine::Min) => (DType::U8, Combine::Min),
+        _ => return None,
+    };
+    let &[x, indices, updates] = site.operands() else {
+        return None;
+    };
+    let mut widened = |value| {
+        let mut ty = site.tensor(value)?.clone();
+        ty.dtype = wide;
+        Some(site.emit(Op::Cast { to: wide }, [value], ty))
+    };
+    let (x, updates) = (widened(x)?, widened(updates)?);
+    let mut op = site.op().clone();
+    if let Op::ScatterElements { combine: given, .. } | Op::ScatterNd { combine: given } = &mut op {
+        *given = combine;
+    }
+    let mut wide_ty = ty.clone();
+    wide_ty.dtype = wide;
+    let scattered = site.emit(op, [x, indices, updates], wide_ty);
+    Some(Rewrite::op(Op::Cast { to: ty.dtype }, [scattered]))
+}
