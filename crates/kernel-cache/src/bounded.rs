@@ -1,0 +1,258 @@
+//! A least-recently-used map bounded by count and by bytes: one type for kernels, plans and pooled memory.
+//!
+//! The order is a library's; this adds the account of bytes. It locks nothing and drops nothing: what has to go is
+//! handed back, so that the caller drops it where that may take time.
+
+use std::borrow::Borrow;
+use std::collections::hash_map::RandomState;
+use std::hash::Hash;
+
+use lru::LruCache;
+
+/// A map that gives up what was used longest ago.
+///
+/// ```
+/// use kiln_kernel_cache::{BoundedLru, LruLimits};
+///
+/// let mut plans = BoundedLru::new(LruLimits { entries: 2, bytes: 100 });
+/// plans.insert("a", 1, 40);
+/// plans.insert("b", 2, 40);
+/// plans.get("a");
+/// let inserted = plans.insert("c", 3, 40);
+/// assert_eq!(inserted.evicted, [("b", 2)]);
+/// ```
+#[derive(Debug)]
+pub struct BoundedLru<K: Hash + Eq, V> {
+    entries: LruCache<K, Weighed<V>, RandomState>,
+    limits: LruLimits,
+    bytes: usize,
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LruLimits {
+    /// At most this many entries.
+    pub entries: usize,
+    /// At most this many bytes, as the entries are said to have.
+    pub bytes: usize,
+}
+
+/// What became of an insertion.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "what was evicted is to be dropped where that may take time"]
+pub struct Inserted<K, V> {
+    /// Whether the entry is in; not when it alone is above a limit.
+    pub is_kept: bool,
+    /// What is not there any more: what stood under the key, what was used longest ago, or the entry itself.
+    pub evicted: Vec<(K, V)>,
+}
+
+#[derive(Debug)]
+struct Weighed<V> {
+    value: V,
+    bytes: usize,
+}
+
+impl<K: Hash + Eq, V> BoundedLru<K, V> {
+    /// An empty map.
+    pub fn new(limits: LruLimits) -> Self {
+        Self {
+            entries: LruCache::unbounded_with_hasher(RandomState::new()),
+            limits,
+            bytes: 0,
+        }
+    }
+
+    /// The value under a key, which is then the one used last.
+    pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    /// The value under a key; the order stays.
+    pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        self.entries.peek(key).map(|entry| &entry.value)
+    }
+
+    /// Puts a value that takes `bytes` under a key, and hands back what has to go for it.
+    pub fn insert(&mut self, key: K, value: V, bytes: usize) -> Inserted<K, V> {
+        if self.limits.entries == 0 || bytes > self.limits.bytes {
+            let mut evicted = Vec::from_iter(self.remove_entry(&key));
+            evicted.push((key, value));
+            return Inserted {
+                is_kept: false,
+                evicted,
+            };
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+        let before = self.entries.push(key, Weighed { value, bytes });
+        let mut evicted = Vec::new();
+        if let Some((key, old)) = before {
+            self.bytes = self.bytes.saturating_sub(old.bytes);
+            evicted.push((key, old.value));
+        }
+        evicted.extend(self.trim());
+        Inserted {
+            is_kept: true,
+            evicted,
+        }
+    }
+
+    /// Takes an entry out.
+    pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        self.remove_entry(key).map(|(_, value)| value)
+    }
+
+    /// Takes out what was used longest ago.
+    pub fn pop(&mut self) -> Option<(K, V)> {
+        let (key, entry) = self.entries.pop_lru()?;
+        self.bytes = self.bytes.saturating_sub(entry.bytes);
+        Some((key, entry.value))
+    }
+
+    /// Other limits; what is above them is handed back.
+    pub fn set_limits(&mut self, limits: LruLimits) -> Vec<(K, V)> {
+        self.limits = limits;
+        self.trim()
+    }
+
+    /// Empties the map and hands its entries back.
+    pub fn clear(&mut self) -> Vec<(K, V)> {
+        std::iter::from_fn(|| self.pop()).collect()
+    }
+
+    /// The entries, the one used last first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+        self.entries.iter().map(|(key, entry)| (key, &entry.value))
+    }
+
+    /// What would go next, first the one used longest ago.
+    pub fn eviction_candidates(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.iter().rev()
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> LruLimits {
+        self.limits
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many bytes they take, as was said when they were inserted.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn remove_entry<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<(K, V)>
+    where
+        K: Borrow<Q>,
+    {
+        let (key, entry) = self.entries.pop_entry(key)?;
+        self.bytes = self.bytes.saturating_sub(entry.bytes);
+        Some((key, entry.value))
+    }
+
+    fn trim(&mut self) -> Vec<(K, V)> {
+        std::iter::from_fn(|| {
+            let is_above =
+                self.entries.len() > self.limits.entries || self.bytes > self.limits.bytes;
+            is_above.then(|| self.pop()).flatten()
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_goes_first_by_count_and_by_bytes() {
+        let mut lru = BoundedLru::new(LruLimits {
+            entries: 3,
+            bytes: 100,
+        });
+        for (key, bytes) in [("a", 30), ("b", 30), ("c", 30)] {
+            assert!(lru.insert(key, (), bytes).evicted.is_empty());
+        }
+        lru.get("a");
+        let candidates: Vec<_> = lru.eviction_candidates().map(|(key, ())| *key).collect();
+        assert_eq!(candidates, ["b", "c", "a"]);
+        assert_eq!(lru.insert("d", (), 60).evicted, [("b", ()), ("c", ())]);
+        assert_eq!((lru.len(), lru.bytes()), (2, 90));
+        assert_eq!(lru.insert("d", (), 10).evicted, [("d", ())]);
+        assert_eq!((lru.len(), lru.bytes()), (2, 40));
+        assert_eq!(lru.peek("a"), Some(&()));
+        assert_eq!(lru.remove("a"), Some(()));
+        assert!(!lru.is_empty());
+        assert_eq!(lru.clear(), [("d", ())]);
+        assert_eq!((lru.len(), lru.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_too_large_alone_replaces_nothing_but_its_own_key() {
+        let limits = LruLimits {
+            entries: 3,
+            bytes: 100,
+        };
+        let mut lru = BoundedLru::new(limits);
+        let _ = lru.insert("a", 1, 90);
+        let inserted = lru.insert("b", 2, 101);
+        assert_eq!(
+            (inserted.is_kept, inserted.evicted),
+            (false, vec![("b", 2)])
+        );
+        assert_eq!((lru.len(), lru.limits()), (1, limits));
+        assert_eq!(lru.insert("a", 3, 101).evicted, [("a", 1), ("a", 3)]);
+        assert!(lru.is_empty());
+        let nothing = LruLimits {
+            entries: 0,
+            bytes: 100,
+        };
+        assert!(lru.set_limits(nothing).is_empty());
+        assert!(!lru.insert("a", 1, 1).is_kept);
+    }
+
+    proptest! {
+        #[test]
+        fn limits_hold_and_nothing_is_lost(
+            entries in 0..5_usize,
+            bytes in 0..50_usize,
+            steps in prop::collection::vec((0..8_u8, 0..30_usize, 0..3_u8), 0..60),
+        ) {
+            let mut lru = BoundedLru::new(LruLimits { entries, bytes });
+            let (mut n_in, mut n_out) = (0, 0);
+            for (key, weight, what) in steps {
+                match what {
+                    0 => n_out += usize::from(lru.remove(&key).is_some()),
+                    1 => { lru.get(&key); }
+                    _ => {
+                        n_in += 1;
+                        n_out += lru.insert(key, weight, weight).evicted.len();
+                    }
+                }
+                prop_assert!(lru.len() <= entries && lru.bytes() <= bytes);
+                prop_assert_eq!(lru.bytes(), lru.iter().map(|(_, weight)| weight).sum::<usize>());
+                prop_assert_eq!(lru.len(), n_in - n_out);
+            }
+        }
+    }
+}

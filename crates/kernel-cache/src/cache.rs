@@ -1,0 +1,351 @@
+//! [`TieredCache`]: memory in front of tiers, with one compile per key, and a reason for everything that is not a hit.
+//!
+//! No lock is held while anything is compiled, read, written, decoded, logged or dropped. A forked child has no use for
+//! the locks of its parent, which may be held for ever: there, memory and single flight are passed over, and tiers and
+//! compiles work.
+
+mod inner;
+mod nesting;
+mod options;
+mod ticket;
+mod waiter;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::process::getpid;
+
+use crate::bounded::{BoundedLru, LruLimits};
+use crate::clock::Clock;
+use crate::codec::Codec;
+use crate::error::{CacheError, Failure};
+use crate::explain::{self, MissReport};
+use crate::failures::Failures;
+use crate::flight::{Flights, Joined};
+use crate::key::CacheKey;
+use crate::miss::TierMiss;
+use crate::stats::{CacheStats, Counters};
+use crate::tier::Tier;
+
+use inner::Inner;
+use nesting::is_nested;
+
+pub use options::CacheOptions;
+pub use ticket::Ticket;
+pub use waiter::{Canceller, Waiter};
+
+/// How many heads of stored entries are looked at for an explanation.
+const HEADS: usize = 4096;
+
+/// Values by key: in memory, in tiers, or compiled. A handle; clones share everything.
+pub struct TieredCache<V, E> {
+    inner: Arc<Inner<V, E>>,
+}
+
+/// A value and where it came from.
+#[derive(Debug)]
+pub struct Found<V> {
+    /// The value.
+    pub value: Arc<V>,
+    /// Where from.
+    pub source: Source,
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Source {
+    /// It was in memory.
+    Memory,
+    /// A tier had it.
+    Tier {
+        /// The tier's name.
+        name: String,
+        /// What those before it said.
+        misses: Vec<TierMiss>,
+    },
+    /// Another thread compiled it meanwhile.
+    Shared,
+    /// It was compiled now.
+    Compiled {
+        /// How long that took.
+        time: Duration,
+        /// What the tiers said.
+        misses: Vec<TierMiss>,
+    },
+}
+
+/// What to do about a key.
+#[derive(Debug)]
+pub enum Begin<V, E> {
+    /// Use it.
+    Ready(Found<V>),
+    /// Compile it; here or on another thread.
+    Lead(Ticket<V, E>),
+    /// Wait for whoever compiles it; or go on without.
+    Follow(Waiter<V, E>),
+    /// It failed before, and is not tried again yet.
+    Failed(Failure<E>),
+}
+
+impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
+    /// An empty memory without tiers.
+    pub fn new(
+        codec: impl Codec<V> + 'static,
+        clock: Arc<dyn Clock>,
+        options: CacheOptions,
+    ) -> Self {
+        Self::with_tiers(codec, clock, options, Vec::new())
+    }
+
+    /// An empty memory in front of tiers, the fastest first.
+    pub fn with_tiers(
+        codec: impl Codec<V> + 'static,
+        clock: Arc<dyn Clock>,
+        options: CacheOptions,
+        tiers: Vec<Arc<dyn Tier>>,
+    ) -> Self {
+        let failures = Failures::new(
+            options.retry_first,
+            options.retry_most,
+            options.remembered_failures,
+        );
+        let inner = Inner {
+            codec: Box::new(codec),
+            clock,
+            options,
+            tiers,
+            memory: Mutex::new(BoundedLru::new(options.memory)),
+            failures: Mutex::new(failures),
+            flights: Arc::new(Flights::new()),
+            counters: Counters::default(),
+            process: getpid(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The value of a key, compiled if nobody has it. Of those who ask at one time, on however many threads and in
+    /// however many processes, one compiles; the others wait, at most `limit`, or until the one is no longer
+    /// [trusted](CacheOptions::trusted) to come to an end. The limit is no limit on the caller's own compile.
+    ///
+    /// # Errors
+    /// The compile's own, just now or from before; a compile elsewhere that panicked or takes too long.
+    pub fn get_or_compile(
+        &self,
+        key: &CacheKey,
+        limit: Duration,
+        compile: impl FnOnce() -> Result<V, E>,
+    ) -> Result<Found<V>, Failure<E>> {
+        let begin = self.inner.clock.now();
+        let mut left = limit;
+        loop {
+            match self.begin(key) {
+                Begin::Ready(found) => return Ok(found),
+                Begin::Failed(failure) => return Err(failure),
+                Begin::Lead(ticket) => return ticket.compile(left, compile),
+                Begin::Follow(waiter) => match waiter.wait(left) {
+                    Err(Failure::Cache(CacheError::Abandoned { .. })) => {
+                        let gone = self.inner.clock.now().saturating_sub(begin);
+                        left = limit.saturating_sub(gone);
+                    }
+                    result => return result,
+                },
+            }
+        }
+    }
+
+    /// What to do about a key. Looks at memory alone, and never waits.
+    pub fn begin(&self, key: &CacheKey) -> Begin<V, E> {
+        let inner = &self.inner;
+        if let Some(value) = inner.in_memory(key) {
+            return Begin::Ready(Found {
+                value,
+                source: Source::Memory,
+            });
+        }
+        let now = inner.clock.now();
+        if let Some(failure) = inner.failure(key, now) {
+            Counters::count(&inner.counters.remembered_failures);
+            return Begin::Failed(failure);
+        }
+        let lead = |lead| Begin::Lead(Ticket::new(self.clone(), key.clone(), lead));
+        if inner.is_forked() {
+            return lead(None);
+        }
+        match inner.flights.join(key.digest(), now, inner.options.trusted) {
+            Joined::Lead(first) => {
+                if first.is_takeover {
+                    Counters::count(&inner.counters.takeovers);
+                }
+                lead(Some(first))
+            }
+            // A thread that compiles and waits may be what the other waits for.
+            Joined::Follow(_) if is_nested() => {
+                Counters::count(&inner.counters.reentrant);
+                lead(None)
+            }
+            Joined::Follow(follow) => {
+                Begin::Follow(Waiter::new(Arc::clone(inner), key.clone(), follow))
+            }
+        }
+    }
+
+    /// The value of a key if memory or a tier has it; what the tiers say if not. Nobody is waited for.
+    ///
+    /// # Errors
+    /// What each tier says.
+    pub fn lookup(&self, key: &CacheKey) -> Result<Found<V>, Vec<TierMiss>> {
+        if let Some(value) = self.inner.in_memory(key) {
+            return Ok(Found {
+                value,
+                source: Source::Memory,
+            });
+        }
+        let found = self.inner.in_tiers(key);
+        if found.is_err() {
+            Counters::count(&self.inner.counters.misses);
+        }
+        found
+    }
+
+    /// The value of a key if memory has it.
+    pub fn get(&self, key: &CacheKey) -> Option<Arc<V>> {
+        self.inner.in_memory(key)
+    }
+
+    /// Puts a value into memory and every tier.
+    pub fn set(&self, key: &CacheKey, value: V, compile_time: Duration) -> Arc<V> {
+        let value = Arc::new(value);
+        self.inner.keep(key, &value);
+        self.inner.persist(key, &value, compile_time);
+        value
+    }
+
+    /// Whether memory has a key, or a tier something under it.
+    pub fn contains(&self, key: &CacheKey) -> bool {
+        let in_memory = || {
+            let memory = self.inner.memory()?;
+            memory.peek(&key.digest()).map(|_| ())
+        };
+        in_memory().is_some() || self.inner.tiers.iter().any(|tier| tier.contains(key))
+    }
+
+    /// Removes a key from memory, every tier, and the failures.
+    pub fn remove(&self, key: &CacheKey) {
+        let value = self
+            .inner
+            .memory()
+            .and_then(|mut memory| memory.remove(&key.digest()));
+        drop(value);
+        if let Some(mut failures) = self.inner.failures() {
+            failures.forget(key.digest());
+        }
+        self.inner.tiers.iter().for_each(|tier| tier.remove(key));
+    }
+
+    /// Empties memory and forgets failures. Values in use live on until nothing uses them; tiers keep what they have.
+    pub fn clear_memory(&self) {
+        let values = self.inner.memory().map(|mut memory| memory.clear());
+        drop(values);
+        self.forget_failures();
+    }
+
+    /// Forgets failures, so that everything is tried again.
+    pub fn forget_failures(&self) {
+        if let Some(mut failures) = self.inner.failures() {
+            failures.clear();
+        }
+    }
+
+    /// Other limits on memory.
+    pub fn set_memory_limits(&self, limits: LruLimits) {
+        let evicted = self
+            .inner
+            .memory()
+            .map(|mut memory| memory.set_limits(limits));
+        let n_evicted = evicted.map_or(0, |evicted| evicted.len());
+        self.inner.count_evicted(n_evicted);
+    }
+
+    /// How many keys are being compiled.
+    pub fn n_compiling(&self) -> usize {
+        match self.inner.is_forked() {
+            true => 0,
+            false => self.inner.flights.len(),
+        }
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> CacheStats {
+        let size = self
+            .inner
+            .memory()
+            .map(|memory| (memory.len(), memory.bytes()));
+        let (kernels, bytes) = size.unwrap_or_default();
+        self.inner.counters.snapshot(kernels, bytes)
+    }
+
+    /// Counts from nothing again.
+    pub fn reset_stats(&self) {
+        self.inner.counters.reset();
+    }
+}
+
+impl<V: Send + Sync + 'static, E: fmt::Display + Send + Sync + 'static> TieredCache<V, E> {
+    /// Why a key would be compiled now. Reads the heads of stored entries: for people and records, not for every call.
+    /// After a compile it would find the new entry: ask before.
+    pub fn explain(&self, key: &CacheKey) -> MissReport {
+        let inner = &self.inner;
+        let is_in_memory = inner
+            .memory()
+            .is_some_and(|memory| memory.peek(&key.digest()).is_some());
+        let mut report = MissReport {
+            key: key.clone(),
+            is_in_memory,
+            tiers: Vec::new(),
+            found_in: None,
+            failure: None,
+            nearest: None,
+        };
+        if is_in_memory {
+            return report;
+        }
+        for tier in &inner.tiers {
+            let name = tier.name().to_owned();
+            match tier.get(key) {
+                Ok(_) => {
+                    report.found_in = Some(name);
+                    return report;
+                }
+                Err(miss) => report.tiers.push(TierMiss { tier: name, miss }),
+            }
+        }
+        let failure = inner.failure(key, inner.clock.now());
+        report.failure = failure.map(|failure| failure.to_string());
+        let heads = inner.tiers.iter().flat_map(|tier| {
+            let heads = tier.heads(HEADS);
+            heads.into_iter().map(|head| (tier.name(), head))
+        });
+        report.nearest = explain::nearest(key, heads);
+        report
+    }
+}
+
+impl<V, E> Clone for TieredCache<V, E> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl<V, E> fmt::Debug for TieredCache<V, E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tiers: Vec<&str> = self.inner.tiers.iter().map(|tier| tier.name()).collect();
+        let mut shown = formatter.debug_struct("TieredCache");
+        shown.field("tiers", &tiers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,237 @@
+//! [`Ticket`]: the right to compile a key, and all that is done with it.
+//!
+//! The order: memory once more; tiers; the claim among processes; tiers once more, by whoever had to wait for it; the
+//! compile; memory; those who wait; tiers; the claim given up.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::inner::{Inner, Shared};
+use super::nesting::{Nesting, is_nested};
+use super::{Found, Source, TieredCache};
+use crate::error::{CacheError, Failure};
+use crate::flight::Lead;
+use crate::key::{CacheKey, KeyDigest};
+use crate::miss::TierMiss;
+use crate::stats::Counters;
+use crate::tier::{Claim, Tier};
+
+/// How long the first pause is between two looks at another process's compile, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+
+/// The right to compile a key. Dropped unused, those who wait are told; one of them may take over.
+pub struct Ticket<V, E> {
+    cache: TieredCache<V, E>,
+    key: CacheKey,
+    /// None where nobody waits: in a forked child, and inside another compile.
+    lead: Option<Lead<KeyDigest, Shared<V, E>>>,
+}
+
+/// What came of claiming a key among processes.
+enum Claimed<V> {
+    /// Compile; and drop this when the entry is stored.
+    Compile(Vec<Box<dyn Any + Send>>),
+    /// Another process did.
+    Found(Found<V>),
+    /// Another process is at it, and the caller's limit is over.
+    Timeout,
+}
+
+impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
+    pub(super) fn new(
+        cache: TieredCache<V, E>,
+        key: CacheKey,
+        lead: Option<Lead<KeyDigest, Shared<V, E>>>,
+    ) -> Self {
+        Self { cache, key, lead }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &CacheKey {
+        &self.key
+    }
+
+    /// How many wait for it now. A compile that is queued, and that nobody waits for any more, may be dropped.
+    pub fn n_waiting(&self) -> usize {
+        self.lead.as_ref().map_or(0, Lead::n_followers)
+    }
+
+    /// The value: from a tier if one has it, from another process that is at it and done within `limit`, or compiled;
+    /// then kept, shared with those who wait, and stored.
+    ///
+    /// # Errors
+    /// The compile's own; that it panicked; that another process is at it for longer than the limit.
+    pub fn compile(
+        self,
+        limit: Duration,
+        compile: impl FnOnce() -> Result<V, E>,
+    ) -> Result<Found<V>, Failure<E>> {
+        let is_inside = is_nested();
+        let _nesting = Nesting::enter();
+        let inner = Arc::clone(&self.cache.inner);
+        // Whoever led before may have finished between the look at memory and the lead.
+        if let Some(value) = inner.in_memory(&self.key) {
+            let source = Source::Memory;
+            return Ok(self.finish(Found { value, source }));
+        }
+        let misses = match inner.in_tiers(&self.key) {
+            Ok(found) => return Ok(self.finish(found)),
+            Err(misses) => misses,
+        };
+        let claims = match self.claim(&inner, limit, is_inside) {
+            Claimed::Compile(claims) => claims,
+            Claimed::Found(found) => return Ok(self.finish(found)),
+            Claimed::Timeout => {
+                Counters::count(&inner.counters.timeout);
+                let key = self.key.clone();
+                return Err(Failure::Cache(CacheError::Timeout { key, limit }));
+            }
+        };
+        let result = self.compile_now(&inner, misses, compile);
+        drop(claims);
+        result
+    }
+
+    fn compile_now(
+        mut self,
+        inner: &Inner<V, E>,
+        misses: Vec<TierMiss>,
+        compile: impl FnOnce() -> Result<V, E>,
+    ) -> Result<Found<V>, Failure<E>> {
+        let counters = &inner.counters;
+        Counters::count(&counters.misses);
+        Counters::count(&counters.compiles);
+        let begin = inner.clock.now();
+        let result = catch_unwind(AssertUnwindSafe(compile));
+        let end = inner.clock.now();
+        let time = end.saturating_sub(begin);
+        Counters::add_time(&counters.compile_nanoseconds, time);
+        let lead = self.lead.take();
+        let tell = |shared| lead.map(|lead| lead.finish(shared));
+        match result {
+            Ok(Ok(value)) => {
+                Counters::count(&counters.compile_ok);
+                let value = Arc::new(value);
+                inner.keep(&self.key, &value);
+                if let Some(mut failures) = inner.failures() {
+                    failures.forget(self.key.digest());
+                }
+                tell(Shared::Value(Arc::clone(&value)));
+                inner.persist(&self.key, &value, time);
+                let source = Source::Compiled { time, misses };
+                Ok(Found { value, source })
+            }
+            Ok(Err(error)) => {
+                Counters::count(&counters.compile_err);
+                let error = Arc::new(error);
+                if let Some(mut failures) = inner.failures() {
+                    failures.note(self.key.digest(), Arc::clone(&error), end);
+                }
+                tell(Shared::Failed(Arc::clone(&error)));
+                Err(Failure::Compile {
+                    error,
+                    retry_in: None,
+                })
+            }
+            Err(panic) => {
+                Counters::count(&counters.panics);
+                let shared = Shared::Panicked(message_of(&*panic));
+                tell(shared.clone());
+                shared.into_found(&self.key)
+            }
+        }
+    }
+
+    /// Claims the key in every tier that knows claims, and waits for who has it there.
+    fn claim(&self, inner: &Inner<V, E>, limit: Duration, is_inside: bool) -> Claimed<V> {
+        let mut held = Vec::new();
+        for tier in &inner.tiers {
+            match self.claim_in(inner, &**tier, limit, is_inside) {
+                Claimed::Compile(claims) => held.extend(claims),
+                other => return other,
+            }
+        }
+        Claimed::Compile(held)
+    }
+
+    fn claim_in(
+        &self,
+        inner: &Inner<V, E>,
+        tier: &dyn Tier,
+        limit: Duration,
+        is_inside: bool,
+    ) -> Claimed<V> {
+        let counters = &inner.counters;
+        let begin = inner.clock.now();
+        let (mut pause, longest) = PAUSES;
+        let mut slept = Duration::ZERO;
+        loop {
+            match tier.try_claim(&self.key) {
+                Claim::Unavailable => return Claimed::Compile(Vec::new()),
+                Claim::Held(claim) => {
+                    // Somebody may have come to an end since the tiers were asked.
+                    return match tier.contains(&self.key) {
+                        true => self.look_again(inner, vec![claim]),
+                        false => Claimed::Compile(vec![claim]),
+                    };
+                }
+                Claim::Busy if is_inside => {
+                    Counters::count(&counters.reentrant);
+                    return Claimed::Compile(Vec::new());
+                }
+                Claim::Busy => {}
+            }
+            // Whatever the clock does, no wait is longer than what was slept.
+            let waited = slept.max(inner.clock.now().saturating_sub(begin));
+            if waited >= inner.options.trusted {
+                Counters::count(&counters.takeovers);
+                tracing::info!(key = %self.key, ?waited, "another process takes too long; compiling beside it");
+                return Claimed::Compile(Vec::new());
+            }
+            if waited >= limit {
+                return Claimed::Timeout;
+            }
+            let left = limit.min(inner.options.trusted).saturating_sub(waited);
+            sleep(pause.min(left));
+            slept += pause.min(left);
+            pause = (2 * pause).min(longest);
+            if tier.contains(&self.key)
+                && let Claimed::Found(found) = self.look_again(inner, Vec::new())
+            {
+                return Claimed::Found(found);
+            }
+        }
+    }
+
+    fn look_again(&self, inner: &Inner<V, E>, claims: Vec<Box<dyn Any + Send>>) -> Claimed<V> {
+        match inner.in_tiers(&self.key) {
+            Ok(found) => Claimed::Found(found),
+            Err(_) => Claimed::Compile(claims),
+        }
+    }
+
+    fn finish(mut self, found: Found<V>) -> Found<V> {
+        if let Some(lead) = self.lead.take() {
+            lead.finish(Shared::Value(Arc::clone(&found.value)));
+        }
+        found
+    }
+}
+
+impl<V, E> fmt::Debug for Ticket<V, E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Ticket({})", self.key)
+    }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,84 @@
+//! [`Waiter`]: a place among those who wait for a compile that another thread is at.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Found;
+use super::inner::{Inner, Shared};
+use crate::error::{CacheError, Failure};
+use crate::flight::{Follow, Waited};
+use crate::key::CacheKey;
+use crate::stats::Counters;
+
+/// A place among those who wait; dropped, it is given up, and the compile goes on.
+pub struct Waiter<V, E> {
+    inner: Arc<Inner<V, E>>,
+    key: CacheKey,
+    follow: Follow<Shared<V, E>>,
+}
+
+/// Ends a wait from another thread.
+pub struct Canceller(Box<dyn Fn() + Send + Sync>);
+
+impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Waiter<V, E> {
+    pub(super) fn new(
+        inner: Arc<Inner<V, E>>,
+        key: CacheKey,
+        follow: Follow<Shared<V, E>>,
+    ) -> Self {
+        Self { inner, key, follow }
+    }
+
+    /// Waits for the result, at most so long. A wait that ended without one can be begun again.
+    ///
+    /// # Errors
+    /// The compile's own; that it panicked, was given up, or is not done yet; that the wait was cancelled.
+    pub fn wait(&self, limit: Duration) -> Result<Found<V>, Failure<E>> {
+        let counters = &self.inner.counters;
+        let key = || self.key.clone();
+        let error = match self.follow.wait(limit) {
+            Waited::Done(result) => {
+                let result = result.into_found(&self.key);
+                if result.is_ok() {
+                    Counters::count(&counters.shared);
+                }
+                return result;
+            }
+            Waited::Abandoned => CacheError::Abandoned { key: key() },
+            Waited::Timeout => {
+                Counters::count(&counters.timeout);
+                CacheError::Timeout { key: key(), limit }
+            }
+            Waited::Cancelled => {
+                Counters::count(&counters.cancelled);
+                CacheError::Cancelled { key: key() }
+            }
+        };
+        Err(Failure::Cache(error))
+    }
+
+    /// What ends this wait from another thread.
+    pub fn canceller(&self) -> Canceller {
+        Canceller(Box::new(self.follow.canceller()))
+    }
+}
+
+impl Canceller {
+    /// Ends the wait; nothing if it ended before.
+    pub fn cancel(&self) {
+        (self.0)();
+    }
+}
+
+impl<V, E> fmt::Debug for Waiter<V, E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Waiter({})", self.key)
+    }
+}
+
+impl fmt::Debug for Canceller {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Canceller")
+    }
+}

@@ -1,0 +1,327 @@
+//! A folder of entries, one file each: [`DiskTier`]. Any number of processes share it, none waits for another here.
+//!
+//! Entries are written to a draft and renamed, so a reader sees a whole one or none; whoever comes second replaces an
+//! entry by an equal one. The folder is opened and judged anew for each use. No lock of this process is ever held, so a
+//! forked child can go on.
+
+mod claim;
+mod evict;
+mod manage;
+mod name;
+mod trust;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::entry::{self, EntryHead, StoredEntry};
+use crate::error::{CacheError, FolderProblem};
+use crate::fs::{Folder, FolderFile, Fs, SystemFs};
+use crate::key::CacheKey;
+use crate::miss::{Miss, NotStored};
+use crate::tier::{Claim, Stored, Tier};
+
+use evict::Account;
+use name::FileName;
+
+pub use manage::{Cleared, DiskUsage, EntryInfo, Verified};
+
+/// How often something that others may get in the way of is begun again.
+const ATTEMPTS: usize = 8;
+
+/// Entries in a folder.
+#[derive(Debug)]
+pub struct DiskTier {
+    fs: Box<dyn Fs>,
+    options: DiskOptions,
+    account: Account,
+    has_warned: AtomicBool,
+}
+
+/// How a folder of entries is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// About how many bytes the folder may hold; what was used longest ago goes when there are more. A process looks
+    /// through the folder when it has itself written a sixteenth of this, so several may exceed it by as much each.
+    pub max_bytes: u64,
+    /// The most bytes of one entry.
+    pub max_entry_bytes: u64,
+    /// Whether an entry is made to outlast a power cut before it is published. Without it, one that did not is found
+    /// damaged, and made again.
+    pub sync: bool,
+}
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        Self {
+            max_bytes: 4 << 30,
+            max_entry_bytes: 1 << 30,
+            sync: false,
+        }
+    }
+}
+
+impl DiskTier {
+    /// Entries in the folder at a path, which is made when something is stored.
+    pub fn at(path: impl Into<PathBuf>, options: DiskOptions) -> Self {
+        Self::new(SystemFs::new(path), options)
+    }
+
+    /// Entries in a folder.
+    pub fn new(fs: impl Fs + 'static, options: DiskOptions) -> Self {
+        Self {
+            fs: Box::new(fs),
+            options,
+            account: Account::default(),
+            has_warned: AtomicBool::new(false),
+        }
+    }
+
+    /// Why the folder cannot be used, if it cannot. One that is missing is made when it is needed.
+    pub fn problem(&self) -> Option<CacheError> {
+        match self.folder() {
+            Ok(_) | Err(FolderProblem::Missing) => None,
+            Err(problem) => Some(self.error(problem)),
+        }
+    }
+
+    /// The folder, judged.
+    fn folder(&self) -> Result<Box<dyn Folder>, FolderProblem> {
+        let folder = match self.fs.open() {
+            Ok(folder) => folder,
+            // A link or a file at its end fails in ways that differ between systems; look what is there.
+            Err(error) => {
+                if let Ok(info) = self.fs.info() {
+                    trust::judge_folder(&info, self.fs.user())?;
+                }
+                return Err(FolderProblem::io("opening the folder")(error));
+            }
+        };
+        let info = folder
+            .info()
+            .map_err(FolderProblem::io("looking at the folder"))?;
+        trust::judge_folder(&info, self.fs.user())?;
+        Ok(folder)
+    }
+
+    /// The same, made if it is not there.
+    fn folder_made(&self) -> Result<Box<dyn Folder>, FolderProblem> {
+        match self.folder() {
+            Err(FolderProblem::Missing) => {
+                self.fs
+                    .make()
+                    .map_err(FolderProblem::io("making the folder"))?;
+                self.folder()
+            }
+            result => result,
+        }
+    }
+
+    fn error(&self, problem: FolderProblem) -> CacheError {
+        let path = self.fs.path().to_owned();
+        CacheError::Folder { path, problem }
+    }
+
+    /// A file's bytes, if they may be believed to be ours.
+    fn read_file(
+        &self,
+        folder: &dyn Folder,
+        name: &str,
+    ) -> Result<(Vec<u8>, Box<dyn FolderFile>), Miss> {
+        let mut file = self.open_entry(folder, name)?;
+        let info = file.info().map_err(Miss::io("looking at the entry"))?;
+        let limit = self.options.max_entry_bytes;
+        let too_large = Miss::TooLarge {
+            bytes: info.bytes,
+            limit,
+        };
+        if info.bytes > limit {
+            return Err(too_large);
+        }
+        let bytes = usize::try_from(info.bytes).map_err(|_| too_large)?;
+        let content = file.read(bytes).map_err(Miss::io("reading the entry"))?;
+        Ok((content, file))
+    }
+
+    fn open_entry(&self, folder: &dyn Folder, name: &str) -> Result<Box<dyn FolderFile>, Miss> {
+        let judge = |info| trust::judge_file(&info, self.fs.user()).map_err(Miss::Rejected);
+        let file = match folder.open(name) {
+            Ok(file) => file,
+            Err(error) => {
+                if error.kind() != ErrorKind::NotFound
+                    && let Ok(info) = folder.info_of(name)
+                {
+                    judge(info)?;
+                }
+                return Err(Miss::io("opening the entry")(error));
+            }
+        };
+        judge(file.info().map_err(Miss::io("looking at the entry"))?)?;
+        Ok(file)
+    }
+
+    fn lookup(&self, folder: &dyn Folder, key: &CacheKey) -> Result<StoredEntry, Miss> {
+        let name = FileName::Entry(key.digest()).to_string();
+        let (bytes, file) = self.read_file(folder, &name)?;
+        let (head, payload) = entry::read(bytes)?;
+        entry::matches(&head, key)?;
+        // What cannot be marked is evicted earlier than it should be, no more.
+        let _ = file.touch();
+        Ok(StoredEntry {
+            compile_time: head.compile_time,
+            payload,
+        })
+    }
+
+    fn write(
+        &self,
+        folder: &dyn Folder,
+        key: &CacheKey,
+        front: &[u8],
+        content: &[u8],
+    ) -> Result<(), NotStored> {
+        let (draft, mut file) = create_draft(folder)?;
+        let seal = entry::seal(front, content);
+        let written = [front, content, &seal]
+            .into_iter()
+            .try_for_each(|part| file.write(part))
+            .map_err(NotStored::io("writing the entry"))
+            .and_then(|()| match self.options.sync {
+                true => file.sync().map_err(NotStored::io("syncing the entry")),
+                false => Ok(()),
+            })
+            .and_then(|()| {
+                folder
+                    .rename(&draft, &FileName::Entry(key.digest()).to_string())
+                    .map_err(NotStored::io("renaming the entry"))
+            });
+        match written {
+            Ok(()) if self.options.sync => {
+                // The rename may be lost in a power cut, and with it the entry; that is a miss.
+                let _ = folder.sync();
+            }
+            Ok(()) => {}
+            // What cannot be removed is removed by whoever makes room next.
+            Err(_) => drop(folder.remove(&draft)),
+        }
+        written
+    }
+
+    fn try_put(&self, key: &CacheKey, front: &[u8], content: &[u8]) -> Result<(), NotStored> {
+        let folder = self.folder_made()?;
+        match self.write(&*folder, key, front, content) {
+            // The folder was removed under us: once more, in a new one.
+            Err(NotStored::Io {
+                kind: ErrorKind::NotFound,
+                ..
+            }) => self.write(&*self.folder_made()?, key, front, content),
+            result => result,
+        }
+    }
+
+    /// Says once, aloud, that something is wrong with the folder.
+    fn warn(&self, problem: &dyn std::fmt::Display) {
+        let folder = self.fs.path().display();
+        if self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::debug!(%problem, "cache folder");
+        } else {
+            tracing::warn!(%folder, %problem, "the cache folder is of no use: {problem}");
+        }
+    }
+}
+
+impl Tier for DiskTier {
+    fn name(&self) -> &str {
+        "disk"
+    }
+
+    fn get(&self, key: &CacheKey) -> Result<StoredEntry, Miss> {
+        let folder = match self.folder() {
+            Ok(folder) => folder,
+            Err(FolderProblem::Missing) => return Err(Miss::Absent),
+            Err(problem) => {
+                self.warn(&problem);
+                return Err(Miss::Folder(problem));
+            }
+        };
+        self.lookup(&*folder, key).inspect_err(|miss| {
+            if miss.is_about_the_entry() {
+                tracing::debug!(%key, %miss, "removing a cache entry");
+                let _ = folder.remove(&FileName::Entry(key.digest()).to_string());
+            } else if *miss != Miss::Absent {
+                self.warn(miss);
+            }
+        })
+    }
+
+    fn put(
+        &self,
+        key: &CacheKey,
+        compile_time: Duration,
+        content: &[u8],
+    ) -> Result<Stored, NotStored> {
+        let front = entry::front(key, compile_time, content.len())?;
+        let bytes = (front.len() as u64)
+            .saturating_add(content.len() as u64)
+            .saturating_add(32);
+        let limit = self.options.max_entry_bytes.min(self.options.max_bytes);
+        if bytes > limit {
+            return Err(NotStored::TooLarge { bytes, limit });
+        }
+        self.try_put(key, &front, content)
+            .inspect_err(|problem| self.warn(problem))?;
+        Ok(self.account_for(bytes))
+    }
+
+    fn remove(&self, key: &CacheKey) {
+        if let Ok(folder) = self.folder() {
+            let _ = folder.remove(&FileName::Entry(key.digest()).to_string());
+        }
+    }
+
+    fn contains(&self, key: &CacheKey) -> bool {
+        let name = FileName::Entry(key.digest()).to_string();
+        self.folder()
+            .is_ok_and(|folder| folder.info_of(&name).is_ok())
+    }
+
+    fn try_claim(&self, key: &CacheKey) -> Claim {
+        match self.folder_made() {
+            Ok(folder) => claim::try_claim(folder, key.digest(), self.fs.user()),
+            Err(_) => Claim::Unavailable,
+        }
+    }
+
+    fn heads(&self, limit: usize) -> Vec<EntryHead> {
+        let entries = self.entries().unwrap_or_default();
+        let heads = entries.into_iter().filter_map(|entry| entry.head.ok());
+        heads.take(limit).collect()
+    }
+}
+
+/// A new file, locked, so that others see that its writer lives.
+fn create_draft(folder: &dyn Folder) -> Result<(String, Box<dyn FolderFile>), NotStored> {
+    let doing = "making a draft";
+    let mut last = std::io::Error::from(ErrorKind::AlreadyExists);
+    for _ in 0..ATTEMPTS {
+        // The keys of a hasher are the library's random numbers; a name that is taken is no harm.
+        let number = RandomState::new().build_hasher().finish();
+        let name = FileName::Draft(number).to_string();
+        match folder.create(&name) {
+            Ok(file) => {
+                // Without locks the draft may be swept away while it is written, and the entry is not stored.
+                let _ = file.try_lock();
+                match file.info() {
+                    // Swept away before it was locked.
+                    Ok(info) if info.links == 0 => {}
+                    _ => return Ok((name, file)),
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(NotStored::io(doing)(error)),
+        }
+    }
+    Err(NotStored::io(doing)(last))
+}

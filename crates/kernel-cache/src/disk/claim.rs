@@ -1,0 +1,62 @@
+//! Who makes an entry, among processes: whoever has locked the claim file of its key.
+//!
+//! The system gives a lock up when its process ends, so the dead hold none. The file is removed by its holder alone,
+//! while it is locked; whoever got the lock of a file that is not there under that name any more begins again.
+
+use crate::fs::{FileKind, Folder, FolderFile};
+use crate::key::KeyDigest;
+use crate::tier::Claim;
+
+use super::ATTEMPTS;
+use super::name::FileName;
+
+/// A locked claim file; dropped, it is removed and then unlocked.
+struct Held {
+    folder: Box<dyn Folder>,
+    name: String,
+    _file: Box<dyn FolderFile>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // One that stays is locked by nobody, and does no harm.
+        let _ = self.folder.remove(&self.name);
+    }
+}
+
+/// Claims a key. Does not wait.
+pub(super) fn try_claim(folder: Box<dyn Folder>, digest: KeyDigest, user: u32) -> Claim {
+    let name = FileName::Claim(digest).to_string();
+    for _ in 0..ATTEMPTS {
+        let Ok(file) = folder.open_or_create(&name) else {
+            return Claim::Unavailable;
+        };
+        let Ok(info) = file.info() else {
+            return Claim::Unavailable;
+        };
+        if info.kind != FileKind::Regular || info.owner != user {
+            return Claim::Unavailable;
+        }
+        match file.try_lock() {
+            Ok(true) if is_named(&*folder, &name, info.identity) => {
+                return Claim::Held(Box::new(Held {
+                    folder,
+                    name,
+                    _file: file,
+                }));
+            }
+            // Removed by who held it before.
+            Ok(true) => {}
+            Ok(false) => return Claim::Busy,
+            Err(_) => return Claim::Unavailable,
+        }
+    }
+    Claim::Busy
+}
+
+/// Whether a name is that of this file.
+pub(super) fn is_named(folder: &dyn Folder, name: &str, identity: (u64, u64)) -> bool {
+    folder
+        .info_of(name)
+        .is_ok_and(|info| info.identity == identity)
+}

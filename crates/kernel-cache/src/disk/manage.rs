@@ -1,0 +1,221 @@
+//! What a person does with a folder of entries: list it, count it, check it, clear it.
+
+use std::cmp::Reverse;
+
+use crate::entry::{self, EntryHead, PRELUDE};
+use crate::error::{CacheError, FolderProblem};
+use crate::fs::{FileInfo, Folder};
+use crate::key::KeyDigest;
+use crate::miss::Miss;
+
+use super::DiskTier;
+use super::evict::remove_if_dead;
+use super::name::FileName;
+
+/// An entry in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryInfo {
+    /// The digest of its key.
+    pub digest: KeyDigest,
+    /// The size of its file.
+    pub bytes: u64,
+    /// When it was last used: nanoseconds since 1970 by the file system's clock.
+    pub used: i128,
+    /// What it says about its content, or why it cannot be read.
+    pub head: Result<EntryHead, Miss>,
+}
+
+/// How much a folder holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskUsage {
+    /// Entries.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Entries in formats of other versions.
+    pub foreign_entries: u64,
+    /// Their bytes.
+    pub foreign_bytes: u64,
+    /// Drafts: of writers at work, or of dead ones.
+    pub drafts: u64,
+    /// The limit on bytes.
+    pub max_bytes: u64,
+}
+
+/// What checking a folder found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Entries that are whole.
+    pub whole: u64,
+    /// Those that are not, and why.
+    pub bad: Vec<(KeyDigest, Miss)>,
+}
+
+/// What clearing a folder removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// Entries, in whatever format.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Drafts and claims that the dead left.
+    pub leftovers: u64,
+    /// Entries that could not be removed.
+    pub failed: u64,
+}
+
+impl DiskTier {
+    /// Every entry, the one used last first. Reads their heads, whose digests are checked; not their content.
+    ///
+    /// # Errors
+    /// A folder that cannot be used; one that is missing has no entries.
+    pub fn entries(&self) -> Result<Vec<EntryInfo>, CacheError> {
+        let mut entries = Vec::new();
+        self.for_each_file(|folder, name, info| {
+            if let FileName::Entry(digest) = name {
+                entries.push(EntryInfo {
+                    digest,
+                    bytes: info.bytes,
+                    used: info.used,
+                    head: self.read_head(folder, name),
+                });
+            }
+        })?;
+        entries.sort_by_key(|entry| Reverse((entry.used, entry.digest)));
+        Ok(entries)
+    }
+
+    /// How much there is.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries).
+    pub fn usage(&self) -> Result<DiskUsage, CacheError> {
+        let mut usage = DiskUsage {
+            max_bytes: self.options.max_bytes,
+            ..DiskUsage::default()
+        };
+        self.for_each_file(|_, name, info| match name {
+            FileName::Entry(_) => {
+                usage.entries += 1;
+                usage.bytes += info.bytes;
+            }
+            FileName::Foreign(_) => {
+                usage.foreign_entries += 1;
+                usage.foreign_bytes += info.bytes;
+            }
+            FileName::Draft(_) => usage.drafts += 1,
+            FileName::Claim(_) | FileName::Eviction => {}
+        })?;
+        Ok(usage)
+    }
+
+    /// Reads every entry whole and checks it; `remove` removes those that are bad.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries).
+    pub fn verify(&self, remove: bool) -> Result<Verified, CacheError> {
+        let mut verified = Verified::default();
+        self.for_each_file(|folder, name, _| {
+            let FileName::Entry(digest) = name else {
+                return;
+            };
+            match self.check(folder, name, digest) {
+                Ok(()) => verified.whole += 1,
+                // Removed by somebody since it was listed.
+                Err(Miss::Absent) => {}
+                Err(miss) => {
+                    if remove && miss.is_about_the_entry() {
+                        let _ = folder.remove(&name.to_string());
+                    }
+                    verified.bad.push((digest, miss));
+                }
+            }
+        })?;
+        verified.bad.sort_by_key(|(digest, _)| *digest);
+        Ok(verified)
+    }
+
+    /// Removes every entry, those of other versions too, and what the dead left. Entries that are being written, and
+    /// files that are none of ours, stay.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries).
+    pub fn clear(&self) -> Result<Cleared, CacheError> {
+        let mut cleared = Cleared::default();
+        self.for_each_name(|folder, file, name| match name {
+            FileName::Entry(_) | FileName::Foreign(_) => {
+                let bytes = folder.info_of(file).map_or(0, |info| info.bytes);
+                match folder.remove(file) {
+                    Ok(()) => {
+                        cleared.entries += 1;
+                        cleared.bytes += bytes;
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(_) => cleared.failed += 1,
+                }
+            }
+            FileName::Draft(_) | FileName::Claim(_) => {
+                cleared.leftovers += u64::from(remove_if_dead(folder, file));
+            }
+            FileName::Eviction => {}
+        })?;
+        Ok(cleared)
+    }
+
+    fn check(&self, folder: &dyn Folder, name: FileName, digest: KeyDigest) -> Result<(), Miss> {
+        let (bytes, _) = self.read_file(folder, &name.to_string())?;
+        let (head, _) = entry::read(bytes)?;
+        if head.digest == digest {
+            Ok(())
+        } else {
+            Err(Miss::Key {
+                expected: digest,
+                found: head.digest,
+            })
+        }
+    }
+
+    fn read_head(&self, folder: &dyn Folder, name: FileName) -> Result<EntryHead, Miss> {
+        let mut file = self.open_entry(folder, &name.to_string())?;
+        let info = file.info().map_err(Miss::io("looking at the entry"))?;
+        let mut front = file.read(PRELUDE).map_err(Miss::io("reading the entry"))?;
+        let rest = entry::front_bytes(&front)?.saturating_sub(front.len());
+        front.extend(file.read(rest).map_err(Miss::io("reading the entry"))?);
+        entry::read_head(&front, info.bytes)
+    }
+
+    fn for_each_file(
+        &self,
+        mut visit: impl FnMut(&dyn Folder, FileName, FileInfo),
+    ) -> Result<(), CacheError> {
+        self.for_each_name(|folder, file, name| {
+            // What vanishes meanwhile is not there.
+            if let Ok(info) = folder.info_of(file) {
+                visit(folder, name, info);
+            }
+        })
+    }
+
+    fn for_each_name(
+        &self,
+        mut visit: impl FnMut(&dyn Folder, &str, FileName),
+    ) -> Result<(), CacheError> {
+        let folder = match self.folder() {
+            Ok(folder) => folder,
+            Err(FolderProblem::Missing) => return Ok(()),
+            Err(problem) => return Err(self.error(problem)),
+        };
+        let mut names = folder.list().map_err(|error| CacheError::Io {
+            path: self.fs.path().to_owned(),
+            doing: "listing",
+            message: error.to_string(),
+        })?;
+        names.sort_unstable();
+        for file in names {
+            if let Some(name) = FileName::read(&file) {
+                visit(&*folder, &file, name);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! The names of files in a folder of entries. What has none of these names is not touched.
+
+use std::fmt;
+
+use crate::entry::FORMAT;
+use crate::key::KeyDigest;
+
+/// A file of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileName {
+    /// An entry in this format.
+    Entry(KeyDigest),
+    /// An entry in another format: takes room, and is not read.
+    Foreign(KeyDigest),
+    /// Being written.
+    Draft(u64),
+    /// Locked by whoever makes an entry.
+    Claim(KeyDigest),
+    /// Locked by whoever makes room.
+    Eviction,
+}
+
+const ENTRY: &str = ".kiln";
+const DRAFT: &str = ".draft";
+const CLAIM: &str = ".claim";
+const EVICTION: &str = "eviction.claim";
+
+impl FileName {
+    /// The file with this name, if it is one of ours.
+    pub(super) fn read(name: &str) -> Option<Self> {
+        if name == EVICTION {
+            return Some(Self::Eviction);
+        }
+        if let Some((digits, format)) = name.split_once(ENTRY) {
+            let digest = KeyDigest::from_hex(digits)?;
+            let format: u32 = format.parse().ok()?;
+            let is_ours = format == FORMAT && name == Self::Entry(digest).to_string();
+            return Some(match is_ours {
+                true => Self::Entry(digest),
+                false => Self::Foreign(digest),
+            });
+        }
+        if let Some(digits) = name.strip_suffix(CLAIM) {
+            return KeyDigest::from_hex(digits).map(Self::Claim);
+        }
+        let digits = name.strip_suffix(DRAFT)?;
+        let is_number = digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_number
+            .then(|| u64::from_str_radix(digits, 16).ok().map(Self::Draft))
+            .flatten()
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entry(digest) => write!(formatter, "{digest}{ENTRY}{FORMAT}"),
+            Self::Foreign(digest) => write!(formatter, "{digest}{ENTRY}"),
+            Self::Draft(number) => write!(formatter, "{number:016x}{DRAFT}"),
+            Self::Claim(digest) => write!(formatter, "{digest}{CLAIM}"),
+            Self::Eviction => formatter.write_str(EVICTION),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_and_others_are_not_ours() {
+        let digest = KeyDigest::of(b"x");
+        for name in [
+            FileName::Entry(digest),
+            FileName::Draft(0xab),
+            FileName::Claim(digest),
+            FileName::Eviction,
+        ] {
+            assert_eq!(FileName::read(&name.to_string()), Some(name));
+        }
+        let foreign = Some(FileName::Foreign(digest));
+        assert_eq!(FileName::read(&format!("{digest}.kiln2")), foreign);
+        assert_eq!(FileName::read(&format!("{digest}.kiln01")), foreign);
+        for other in [
+            "",
+            "a.kiln1",
+            ".claim",
+            "notes.txt",
+            "+00000000000000a.draft",
+            "1.draft",
+        ] {
+            assert_eq!(FileName::read(other), None, "{other}");
+        }
+        assert_eq!(FileName::read(&format!("{digest}.kiln")), None);
+        assert_eq!(FileName::read(&format!("{digest}.kiln1x")), None);
+    }
+}

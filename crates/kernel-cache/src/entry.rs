@@ -1,0 +1,255 @@
+//! The bytes of an entry: how they are framed, and how they are checked before anything is believed.
+//!
+//! ```text
+//! prelude   8 magic, 4 format, 4 epoch, 32 digest of the key, 4 length of the head, 4 zero, 8 length of the content
+//! head      kind, compile time, fields of the key
+//!           32 BLAKE3 of prelude and head
+//! content
+//!           32 BLAKE3 of everything before
+//! ```
+//! Numbers are little-endian. Nothing here depends on where the file is, on the machine or on the time, so an entry can
+//! be copied. Reading never trusts a length: each is held against the bytes that are there.
+
+mod head;
+#[cfg(test)]
+mod tests;
+
+use std::ops::{Deref, Range};
+use std::time::Duration;
+
+use crate::key::{CacheKey, KeyDigest, KeyField, differences};
+use crate::miss::{Miss, NotStored};
+
+/// What every entry begins with: not text, and spoilt by whoever converts line ends.
+const MAGIC: [u8; 8] = *b"\x89KILN\r\n\x1a";
+
+/// The format that is written and read; also in the names of files.
+pub(crate) const FORMAT: u32 = 1;
+
+/// Raised when all that was stored so far must not be used any more.
+const EPOCH: u32 = 1;
+
+/// Bytes of the prelude.
+pub(crate) const PRELUDE: usize = 64;
+
+/// Bytes of a digest.
+const DIGEST: usize = 32;
+
+/// Heads are small.
+pub(crate) const HEAD_LIMIT: usize = 1 << 16;
+
+/// What an entry says about its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryHead {
+    /// The digest of the key.
+    pub digest: KeyDigest,
+    /// What it holds.
+    pub kind: String,
+    /// How long it took to make.
+    pub compile_time: Duration,
+    /// The key's fields, the subject first.
+    pub fields: Vec<KeyField>,
+    /// Bytes of content.
+    pub content_bytes: u64,
+}
+
+/// An entry as a tier hands it out.
+#[derive(Clone, Debug)]
+pub struct StoredEntry {
+    /// How long its content took to make.
+    pub compile_time: Duration,
+    /// The content.
+    pub payload: Payload,
+}
+
+/// The content of an entry.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    buffer: Vec<u8>,
+    range: Range<usize>,
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.buffer.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(buffer: Vec<u8>) -> Self {
+        let range = 0..buffer.len();
+        Self { buffer, range }
+    }
+}
+
+/// Everything before the content of an entry.
+pub(crate) fn front(
+    key: &CacheKey,
+    compile_time: Duration,
+    content_bytes: usize,
+) -> Result<Vec<u8>, NotStored> {
+    let head = head::write(key, compile_time);
+    let too_large = NotStored::TooLarge {
+        bytes: head.len() as u64,
+        limit: HEAD_LIMIT as u64,
+    };
+    let head_bytes = match u32::try_from(head.len()) {
+        Ok(bytes) if head.len() <= HEAD_LIMIT => bytes,
+        _ => return Err(too_large),
+    };
+    let mut front = Vec::with_capacity(PRELUDE + head.len() + DIGEST);
+    front.extend(MAGIC);
+    front.extend(FORMAT.to_le_bytes());
+    front.extend(EPOCH.to_le_bytes());
+    front.extend(key.digest().as_bytes());
+    front.extend(head_bytes.to_le_bytes());
+    front.extend([0; 4]);
+    front.extend((content_bytes as u64).to_le_bytes());
+    front.extend(head);
+    let digest = blake3::hash(&front);
+    front.extend(digest.as_bytes());
+    Ok(front)
+}
+
+/// What stands behind the content.
+pub(crate) fn seal(front: &[u8], content: &[u8]) -> [u8; DIGEST] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(front).update(content);
+    *hasher.finalize().as_bytes()
+}
+
+/// How many bytes of the file come before its content, by its prelude; for reading the head alone.
+pub(crate) fn front_bytes(prelude: &[u8]) -> Result<usize, Miss> {
+    Prelude::read(prelude).map(|prelude| PRELUDE + prelude.head_bytes + DIGEST)
+}
+
+/// The head of a file that has `file_bytes`; `front` is everything before its content.
+pub(crate) fn read_head(front: &[u8], file_bytes: u64) -> Result<EntryHead, Miss> {
+    let prelude = Prelude::read(front)?;
+    if prelude.file_bytes() != Some(file_bytes) {
+        return Err(Miss::Length {
+            expected: prelude.file_bytes().unwrap_or(u64::MAX),
+            found: file_bytes,
+        });
+    }
+    let end = PRELUDE + prelude.head_bytes;
+    let (Some(before), Some(digest)) = (front.get(..end), front.get(end..end + DIGEST)) else {
+        return Err(Miss::Length {
+            expected: (end + DIGEST) as u64,
+            found: front.len() as u64,
+        });
+    };
+    if blake3::hash(before).as_bytes() != digest {
+        return Err(Miss::Digest { part: "head" });
+    }
+    let head = before.get(PRELUDE..).unwrap_or_default();
+    let (kind, compile_time, fields) = head::read(head).map_err(|what| Miss::Head { what })?;
+    Ok(EntryHead {
+        digest: prelude.digest,
+        kind,
+        compile_time,
+        fields,
+        content_bytes: prelude.content_bytes,
+    })
+}
+
+/// A whole file, checked.
+pub(crate) fn read(file: Vec<u8>) -> Result<(EntryHead, Payload), Miss> {
+    let head = read_head(&file, file.len() as u64)?;
+    let begin = front_bytes(&file)?;
+    let end = file.len().saturating_sub(DIGEST);
+    let (Some(before), Some(digest)) = (file.get(..end), file.get(end..)) else {
+        return Err(Miss::NotAnEntry);
+    };
+    if blake3::hash(before).as_bytes() != digest {
+        return Err(Miss::Digest { part: "content" });
+    }
+    let payload = Payload {
+        buffer: file,
+        range: begin..end,
+    };
+    Ok((head, payload))
+}
+
+/// Whether a checked entry is the one of a key.
+pub(crate) fn matches(head: &EntryHead, key: &CacheKey) -> Result<(), Miss> {
+    if head.digest != key.digest() {
+        return Err(Miss::Key {
+            expected: key.digest(),
+            found: head.digest,
+        });
+    }
+    if head.kind != key.kind().name() {
+        return Err(Miss::Kind {
+            expected: key.kind(),
+            found: head.kind.clone(),
+        });
+    }
+    match differences(key.fields(), &head.fields).into_iter().next() {
+        None => Ok(()),
+        Some(difference) => Err(Miss::Field {
+            field: difference.name,
+        }),
+    }
+}
+
+struct Prelude {
+    digest: KeyDigest,
+    head_bytes: usize,
+    content_bytes: u64,
+}
+
+impl Prelude {
+    fn read(bytes: &[u8]) -> Result<Self, Miss> {
+        let Some((magic, rest)) = bytes.split_first_chunk::<8>() else {
+            return Err(too_short(bytes));
+        };
+        if *magic != MAGIC {
+            return Err(Miss::NotAnEntry);
+        }
+        let mut reader = head::Reader(rest);
+        let mut number = || reader.number().ok_or_else(|| too_short(bytes));
+        let format = number()?;
+        if format != FORMAT {
+            return Err(Miss::Format {
+                expected: FORMAT,
+                found: format,
+            });
+        }
+        let epoch = number()?;
+        if epoch != EPOCH {
+            return Err(Miss::Epoch {
+                expected: EPOCH,
+                found: epoch,
+            });
+        }
+        let digest = reader.array::<32>().ok_or_else(|| too_short(bytes))?;
+        let mut number = || reader.number().ok_or_else(|| too_short(bytes));
+        let (head_bytes, zero) = (number()? as usize, number()?);
+        let content_bytes = reader.array::<8>().ok_or_else(|| too_short(bytes))?;
+        if head_bytes > HEAD_LIMIT || zero != 0 {
+            return Err(Miss::Head {
+                what: "numbers of the prelude",
+            });
+        }
+        Ok(Self {
+            digest: KeyDigest::from(digest),
+            head_bytes,
+            content_bytes: u64::from_le_bytes(content_bytes),
+        })
+    }
+
+    fn file_bytes(&self) -> Option<u64> {
+        let around = PRELUDE + self.head_bytes + 2 * DIGEST;
+        self.content_bytes.checked_add(around as u64)
+    }
+}
+
+fn too_short(bytes: &[u8]) -> Miss {
+    Miss::Length {
+        expected: PRELUDE as u64,
+        found: bytes.len() as u64,
+    }
+}

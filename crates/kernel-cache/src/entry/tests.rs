@@ -1,0 +1,135 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::key::EntryKind;
+use crate::miss::MissCategory;
+
+fn key() -> CacheKey {
+    let kernel = "kernel @kernel() {\n}\n".repeat(20);
+    CacheKey::of_fields(
+        EntryKind::KERNEL,
+        [("kernel", &*kernel), ("level", "avx2+fma")],
+    )
+}
+
+fn file(content: &[u8]) -> Vec<u8> {
+    let mut file = front(&key(), Duration::from_millis(12), content.len()).expect("it is small");
+    let seal = seal(&file, content);
+    file.extend(content);
+    file.extend(seal);
+    file
+}
+
+#[test]
+fn what_is_written_is_read() {
+    for content in [&b""[..], b"x", &[7; 5000]] {
+        let (head, payload) = read(file(content)).expect("it is whole");
+        assert_eq!(&*payload, content);
+        assert_eq!(head.compile_time, Duration::from_millis(12));
+        assert_eq!(head.content_bytes, content.len() as u64);
+        assert_eq!(head.fields, key().fields());
+        matches(&head, &key()).expect("it is the entry of this key");
+    }
+    assert_eq!(&*Payload::from(vec![1, 2]), [1, 2]);
+}
+
+#[test]
+fn every_truncation_of_an_entry_is_a_miss() {
+    let whole = file(b"some machine code");
+    for length in 0..whole.len() {
+        let miss = read(whole[..length].to_vec()).expect_err("it is short");
+        assert!(matches!(miss, Miss::Length { .. }), "{length}: {miss}");
+    }
+    let mut longer = whole.clone();
+    longer.push(0);
+    assert!(matches!(read(longer), Err(Miss::Length { .. })));
+}
+
+#[test]
+fn every_flipped_bit_of_an_entry_is_a_miss() {
+    let whole = file(b"some machine code");
+    for bit in 0..8 * whole.len() {
+        let mut damaged = whole.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let miss = read(damaged).expect_err("a bit is flipped");
+        let category = miss.category();
+        let is_seen = matches!(category, MissCategory::Corrupt | MissCategory::Skewed);
+        assert!(is_seen, "bit {bit}: {miss}");
+    }
+}
+
+#[test]
+fn entries_of_other_formats_epochs_keys_and_kinds_are_refused_with_the_reason() {
+    let spoil = |at: usize| {
+        let mut bytes = file(b"code");
+        bytes[at] += 1;
+        read(bytes).expect_err("it is of another version")
+    };
+    insta::assert_snapshot!(spoil(8), @"expected format 1, found 2");
+    insta::assert_snapshot!(spoil(12), @"expected epoch 1, found 2");
+    insta::assert_snapshot!(spoil(0), @"the file is no cache entry");
+
+    let (head, _) = read(file(b"code")).expect("it is whole");
+    let refused = |kind, digest, fields: &[(&'static str, &'static str)]| {
+        let other = CacheKey::new(kind, digest, fields.iter().copied());
+        matches(&head, &other)
+            .expect_err("it is another key")
+            .to_string()
+    };
+    let other = KeyDigest::from([0; 32]);
+    insta::assert_snapshot!(refused(EntryKind::KERNEL, other, &[]), @"expected the entry of 0000000000000000000000000000000000000000000000000000000000000000, found that of cf741fbf416e5da5f0a6c6fe1344ab25e2cb6a0fb17ffa50151c0dc00d690814");
+    insta::assert_snapshot!(refused(EntryKind::PROGRAM, head.digest, &[]), @r#"expected a program, found a "kernel""#);
+    insta::assert_snapshot!(refused(EntryKind::KERNEL, head.digest, &[("level", "avx512")]), @"the entry differs in level, which its key does not tell apart");
+}
+
+#[test]
+fn a_head_that_is_too_large_is_not_stored() {
+    let many = (0..400).map(|number| (format!("field {number}"), "v".repeat(200)));
+    let key = CacheKey::of_fields(EntryKind::KERNEL, many);
+    let refused = front(&key, Duration::ZERO, 0);
+    assert!(matches!(refused, Err(NotStored::TooLarge { .. })));
+}
+
+#[test]
+fn the_first_format_is_frozen() {
+    let key = CacheKey::of_fields(EntryKind::new("k"), [("f", "v")]);
+    let front = front(&key, Duration::from_nanos(258), 2).expect("it is small");
+    let hex: String = front[40..96]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    insta::assert_snapshot!(hex, @"4faf1ac3bdea8f4818000000000000000200000000000000010000006b020100000000000001000000660001000000762877f50df75f0fb1");
+    insta::assert_snapshot!(blake3::hash(&front), @"bc53cca52af34b80628cebec208a269e993314eaad7a34031ca9806ce261bd7e");
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_are_a_miss_and_never_a_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        has_magic in any::<bool>(),
+    ) {
+        let mut bytes = bytes;
+        if has_magic {
+            let prelude = file(b"");
+            let n = bytes.len().min(16);
+            bytes[..n].copy_from_slice(&prelude[..n]);
+        }
+        prop_assert!(read(bytes.clone()).is_err());
+        prop_assert!(read_head(&bytes, u64::MAX).is_err());
+        let _ = head::read(&bytes);
+    }
+
+    #[test]
+    fn heads_with_a_digest_and_no_sense_are_a_miss(head in prop::collection::vec(any::<u8>(), 0..80)) {
+        let mut front = file(b"")[..PRELUDE].to_vec();
+        front[48..52].copy_from_slice(&(head.len() as u32).to_le_bytes());
+        front.extend(&head);
+        let digest = blake3::hash(&front);
+        front.extend(digest.as_bytes());
+        let file_bytes = (front.len() + DIGEST) as u64;
+        match read_head(&front, file_bytes) {
+            Ok(_) => prop_assert!(head::read(&head).is_ok()),
+            Err(miss) => prop_assert!(matches!(miss, Miss::Head { .. }), "{miss}"),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What the caller of a cache can be told besides a value: [`CacheError`]s, and failures of its own compile.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::key::CacheKey;
+
+/// An error of this crate. Each variant names its code.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// E0701: the compile panicked; the key can be tried again at once.
+    #[error("compiling {key} panicked: {message}")]
+    Panicked {
+        /// What was compiled.
+        key: CacheKey,
+        /// The panic's message.
+        message: String,
+    },
+
+    /// E0702: somebody else compiles, and takes longer than the caller wants to wait.
+    #[error(
+        "waited {limit:?} for somebody else's compile of {key}; wait longer, or go on without it"
+    )]
+    Timeout {
+        /// What is compiled.
+        key: CacheKey,
+        /// How long the caller waited.
+        limit: Duration,
+    },
+
+    /// E0703: the wait was cancelled.
+    #[error("waiting for the compile of {key} was cancelled")]
+    Cancelled {
+        /// What is compiled.
+        key: CacheKey,
+    },
+
+    /// E0704: whoever was to compile gave up without a result; the key can be tried again at once.
+    #[error("the compile of {key} was given up; ask for it again")]
+    Abandoned {
+        /// What was to be compiled.
+        key: CacheKey,
+    },
+
+    /// E0705: the folder cannot be used.
+    #[error("cannot use the cache folder {path:?}: {problem}")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        problem: FolderProblem,
+    },
+
+    /// E0706: the system failed while the folder was looked through.
+    #[error("{doing} failed in the cache folder {path:?}: {message}")]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's words.
+        message: String,
+    },
+}
+
+/// Why a caller has no value.
+#[derive(Debug)]
+pub enum Failure<E> {
+    /// The compile failed.
+    Compile {
+        /// Its error.
+        error: Arc<E>,
+        /// The time until it is tried again; none if it was tried just now.
+        retry_in: Option<Duration>,
+    },
+    /// There was no compile to fail.
+    Cache(CacheError),
+}
+
+/// Why a folder is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderProblem {
+    /// It does not exist.
+    #[error("there is no such folder")]
+    Missing,
+    /// It is a link.
+    #[error("it is a symbolic link; name the folder it points to")]
+    Symlink,
+    /// It is something else.
+    #[error("expected a folder, found a {0}")]
+    NotAFolder(&'static str),
+    /// It is somebody else's.
+    #[error("expected a folder of user {expected}, found one of user {found}; use another folder")]
+    ForeignOwner {
+        /// Who we are.
+        expected: u32,
+        /// Whose it is.
+        found: u32,
+    },
+    /// Others may write to it.
+    #[error("others may write to it (mode {mode:03o}); `chmod 700` it")]
+    WritableByOthers {
+        /// Its mode.
+        mode: u32,
+    },
+    /// The system failed.
+    #[error("{doing} failed: {message}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// What kind of failure it was.
+        kind: ErrorKind,
+        /// The system's words.
+        message: String,
+    },
+}
+
+impl CacheError {
+    /// The error's stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Panicked { .. } => "E0701",
+            Self::Timeout { .. } => "E0702",
+            Self::Cancelled { .. } => "E0703",
+            Self::Abandoned { .. } => "E0704",
+            Self::Folder { .. } => "E0705",
+            Self::Io { .. } => "E0706",
+        }
+    }
+}
+
+impl FolderProblem {
+    /// Whether the folder could be used and is not to be believed.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Symlink
+                | Self::NotAFolder(_)
+                | Self::ForeignOwner { .. }
+                | Self::WritableByOthers { .. }
+        )
+    }
+
+    pub(crate) fn io(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        move |error| match error.kind() {
+            ErrorKind::NotFound => Self::Missing,
+            kind => Self::Io {
+                doing,
+                kind,
+                message: error.to_string(),
+            },
+        }
+    }
+}
+
+impl<E> Clone for Failure<E> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Compile { error, retry_in } => Self::Compile {
+                error: Arc::clone(error),
+                retry_in: *retry_in,
+            },
+            Self::Cache(error) => Self::Cache(error.clone()),
+        }
+    }
+}
+
+impl<E: std::fmt::Display> std::fmt::Display for Failure<E> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Compile {
+                error,
+                retry_in: None,
+            } => write!(formatter, "{error}"),
+            Self::Compile {
+                error,
+                retry_in: Some(time),
+            } => write!(formatter, "{error} (as before; tried again in {time:.1?})"),
+            Self::Cache(error) => write!(formatter, "{error}"),
+        }
+    }
+}
+
+impl<E: std::fmt::Debug + std::fmt::Display> std::error::Error for Failure<E> {}
+
+impl<E> From<CacheError> for Failure<E> {
+    fn from(error: CacheError) -> Self {
+        Self::Cache(error)
+    }
+}

@@ -1,0 +1,198 @@
+//! One maker per key among the threads of a process: who comes first leads, the others follow and wait, with a limit.
+//!
+//! A leader that goes away without a result wakes its followers. One that takes longer than it is trusted to is not
+//! waited for: whoever comes then leads beside it. Locks are taken map first, then slot, and none is held while anything
+//! is made. All waiting is on `crate::sync`, so that a model checker can run every interleaving of this file.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::sync::{Arc, Condvar, Mutex, lock};
+
+/// What is being made.
+pub(crate) struct Flights<K, T> {
+    slots: Mutex<BTreeMap<K, Arc<Slot<T>>>>,
+}
+
+/// Who the caller is.
+pub(crate) enum Joined<K: Ord, T: Clone> {
+    /// The one to make it.
+    Lead(Lead<K, T>),
+    /// One to wait.
+    Follow(Follow<T>),
+}
+
+/// The duty to finish.
+pub(crate) struct Lead<K: Ord, T: Clone> {
+    flights: Arc<Flights<K, T>>,
+    key: K,
+    slot: Arc<Slot<T>>,
+    /// Whether somebody led before it and took too long.
+    pub(crate) is_takeover: bool,
+}
+
+/// A place among those who wait.
+pub(crate) struct Follow<T> {
+    slot: Arc<Slot<T>>,
+    id: u64,
+}
+
+/// What waiting gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Waited<T> {
+    /// The leader's result.
+    Done(T),
+    /// The leader went away.
+    Abandoned,
+    /// Nothing yet.
+    Timeout,
+    /// Nothing, and no more waiting.
+    Cancelled,
+}
+
+struct Slot<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    outcome: Outcome<T>,
+    /// Those who wait, and whether they were cancelled.
+    followers: BTreeMap<u64, bool>,
+    next_id: u64,
+    began: Duration,
+}
+
+enum Outcome<T> {
+    Open,
+    Done(T),
+    Abandoned,
+}
+
+impl<K: Ord + Copy, T: Clone> Flights<K, T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Joins those who want `key` at the time `now`. Whoever leads for `trusted` and longer is led beside.
+    pub(crate) fn join(self: &Arc<Self>, key: K, now: Duration, trusted: Duration) -> Joined<K, T> {
+        let mut slots = lock(&self.slots);
+        let before = slots.get(&key);
+        if let Some(slot) = before {
+            let mut state = lock(&slot.state);
+            let is_trusted = now.saturating_sub(state.began) < trusted;
+            if is_trusted || !matches!(state.outcome, Outcome::Open) {
+                let id = state.next_id;
+                state.next_id += 1;
+                state.followers.insert(id, false);
+                let slot = Arc::clone(slot);
+                return Joined::Follow(Follow { slot, id });
+            }
+        }
+        let is_takeover = before.is_some();
+        let slot = Arc::new(Slot {
+            state: Mutex::new(State {
+                outcome: Outcome::Open,
+                followers: BTreeMap::new(),
+                next_id: 0,
+                began: now,
+            }),
+            changed: Condvar::new(),
+        });
+        slots.insert(key, Arc::clone(&slot));
+        Joined::Lead(Lead {
+            flights: Arc::clone(self),
+            key,
+            slot,
+            is_takeover,
+        })
+    }
+
+    /// How many keys are being made.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.slots).len()
+    }
+}
+
+impl<K: Ord, T: Clone> Lead<K, T> {
+    /// Gives everybody the result.
+    pub(crate) fn finish(self, result: T) {
+        self.end(Outcome::Done(result));
+    }
+
+    /// How many wait.
+    pub(crate) fn n_followers(&self) -> usize {
+        lock(&self.slot.state).followers.len()
+    }
+
+    fn end(&self, outcome: Outcome<T>) {
+        {
+            let mut state = lock(&self.slot.state);
+            if matches!(state.outcome, Outcome::Open) {
+                state.outcome = outcome;
+            }
+        }
+        self.slot.changed.notify_all();
+        let mut slots = lock(&self.flights.slots);
+        // Another may lead in its place by now.
+        let is_ours = slots
+            .get(&self.key)
+            .is_some_and(|slot| Arc::ptr_eq(slot, &self.slot));
+        if is_ours {
+            slots.remove(&self.key);
+        }
+    }
+}
+
+impl<K: Ord, T: Clone> Drop for Lead<K, T> {
+    fn drop(&mut self) {
+        // Says nothing where there is a result.
+        self.end(Outcome::Abandoned);
+    }
+}
+
+impl<T: Clone> Follow<T> {
+    /// Waits for the result, at most so long.
+    pub(crate) fn wait(&self, limit: Duration) -> Waited<T> {
+        let state = lock(&self.slot.state);
+        let (state, _) = self
+            .slot
+            .changed
+            .wait_timeout_while(state, limit, |state| {
+                matches!(state.outcome, Outcome::Open) && !self.is_cancelled(state)
+            })
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        match &state.outcome {
+            Outcome::Done(result) => Waited::Done(result.clone()),
+            Outcome::Abandoned => Waited::Abandoned,
+            Outcome::Open if self.is_cancelled(&state) => Waited::Cancelled,
+            Outcome::Open => Waited::Timeout,
+        }
+    }
+
+    /// What ends this wait from elsewhere.
+    pub(crate) fn canceller(&self) -> impl Fn() + Send + Sync + 'static
+    where
+        T: Send + 'static,
+    {
+        let (slot, id) = (Arc::clone(&self.slot), self.id);
+        move || {
+            if let Some(is_cancelled) = lock(&slot.state).followers.get_mut(&id) {
+                *is_cancelled = true;
+            }
+            slot.changed.notify_all();
+        }
+    }
+
+    fn is_cancelled(&self, state: &State<T>) -> bool {
+        state.followers.get(&self.id).copied().unwrap_or_default()
+    }
+}
+
+impl<T> Drop for Follow<T> {
+    fn drop(&mut self) {
+        lock(&self.slot.state).followers.remove(&self.id);
+    }
+}

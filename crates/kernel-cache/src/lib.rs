@@ -1,0 +1,70 @@
+//! Keeps what was compiled: in memory, on disk, wherever else a store is attached; compiled once per key.
+//!
+//! [`TieredCache`] is what a runtime holds: an LRU of ready values in front of [`Tier`]s of bytes, with one compile per
+//! key across threads and processes. What it holds is a [`Codec`]'s affair: kernels, serialised programs, packed
+//! constants; the bytes are never looked into. Whatever is wrong with a store is a [`Miss`] that says why, or a
+//! [`NotStored`], each counted; it is never an error of the call.
+//!
+//! | you want to | use |
+//! |---|---|
+//! | get a value, compiled at most once | [`TieredCache::get_or_compile`] |
+//! | the same without waiting here | [`TieredCache::begin`] |
+//! | keep entries in a folder; list, check, clear it | [`DiskTier`] |
+//! | attach another store | [`Tier`] |
+//! | know why something was compiled | [`TieredCache::explain`] |
+//! | bound anything by count and bytes | [`BoundedLru`] |
+//! | look kernels up by operation and shapes | [`KernelCache`], [`ShapeSignature`] |
+//!
+//! ```
+//! use std::{convert::Infallible, sync::Arc, time::{Duration, Instant}};
+//! use kiln_kernel_cache::{BytesCodec, CacheKey, CacheOptions, EntryKind, TieredCache};
+//!
+//! let begin = Instant::now();
+//! let clock = Arc::new(move || begin.elapsed());
+//! let cache = TieredCache::<Vec<u8>, Infallible>::new(BytesCodec, clock, CacheOptions::default());
+//! let key = CacheKey::of_fields(EntryKind::PROGRAM, [("model", "mlp"), ("compiler", "llvm 19.1.7")]);
+//! let wait = Duration::from_secs(1);
+//! let first = cache.get_or_compile(&key, wait, || Ok(vec![1, 2, 3]))?;
+//! let again = cache.get_or_compile(&key, wait, || unreachable!("it is there"))?;
+//! assert_eq!((first.value, cache.stats().compiles), (again.value, 1));
+//! # Ok::<(), kiln_kernel_cache::Failure<Infallible>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bounded;
+mod cache;
+mod clock;
+mod codec;
+mod disk;
+mod entry;
+mod error;
+mod explain;
+mod failures;
+mod flight;
+mod fs;
+mod kernels;
+mod key;
+mod miss;
+mod signature;
+mod stats;
+mod stored;
+mod sync;
+mod tier;
+
+pub use bounded::{BoundedLru, Inserted, LruLimits};
+pub use cache::{Begin, CacheOptions, Canceller, Found, Source, Ticket, TieredCache, Waiter};
+pub use clock::Clock;
+pub use codec::{BytesCodec, Codec};
+pub use disk::{Cleared, DiskOptions, DiskTier, DiskUsage, EntryInfo, Verified};
+pub use entry::{EntryHead, Payload, StoredEntry};
+pub use error::{CacheError, Failure, FolderProblem};
+pub use explain::{MissReport, Nearest};
+pub use fs::{FileInfo, FileKind, Folder, FolderFile, Fs, SystemFs};
+pub use kernels::{KernelCache, KernelCacheEntry, LruKernelCache};
+pub use key::{CacheKey, EntryKind, FieldDifference, FieldValue, KeyDigest, KeyField};
+pub use miss::{Miss, MissCategory, NotStored, Rejection, TierMiss};
+pub use signature::{DimPattern, ShapeSignature};
+pub use stats::CacheStats;
+pub use stored::StoredKernelCache;
+pub use tier::{Claim, Stored, Tier};

@@ -1,0 +1,78 @@
+//! A store of bytes behind the memory of a cache: [`Tier`]. Disk is one; a remote store would be another.
+
+use std::any::Any;
+use std::fmt;
+use std::time::Duration;
+
+use crate::entry::{EntryHead, StoredEntry};
+use crate::key::CacheKey;
+use crate::miss::{Miss, NotStored};
+
+/// A store of entries by key. What goes wrong is a reason, never a panic and never an error of the call; what it hands
+/// out was checked to be what was put in.
+pub trait Tier: Send + Sync {
+    /// Its name in messages and statistics.
+    fn name(&self) -> &str;
+
+    /// The entry of a key.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn get(&self, key: &CacheKey) -> Result<StoredEntry, Miss>;
+
+    /// Puts an entry under a key, in place of what is there.
+    ///
+    /// # Errors
+    /// Why it was not.
+    fn put(
+        &self,
+        key: &CacheKey,
+        compile_time: Duration,
+        content: &[u8],
+    ) -> Result<Stored, NotStored>;
+
+    /// Removes what stands under a key; nothing if it cannot.
+    fn remove(&self, key: &CacheKey);
+
+    /// Whether an entry may be there; reads none of its content.
+    fn contains(&self, key: &CacheKey) -> bool;
+
+    /// Claims the making of an entry among all that share the store. Does not wait.
+    fn try_claim(&self, _key: &CacheKey) -> Claim {
+        Claim::Unavailable
+    }
+
+    /// What is stored, for whoever asks what is nearest to a key; at most so many, and nothing if that is too dear.
+    fn heads(&self, _limit: usize) -> Vec<EntryHead> {
+        Vec::new()
+    }
+}
+
+/// What came of storing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Entries that had to go for it.
+    pub evicted: u64,
+    /// Their bytes.
+    pub evicted_bytes: u64,
+}
+
+/// Whether the caller is the one to make an entry.
+pub enum Claim {
+    /// It is, until it drops this.
+    Held(Box<dyn Any + Send>),
+    /// Somebody else is.
+    Busy,
+    /// There is no telling.
+    Unavailable,
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Held(_) => "Held",
+            Self::Busy => "Busy",
+            Self::Unavailable => "Unavailable",
+        })
+    }
+}
