@@ -50,6 +50,47 @@ fn graphs_that_show_one_thing_each() {
     }
 }
 
+/// The padding of a convolution is zeros that are multiplied; a transposed one multiplies nothing that is not there.
+#[test]
+fn weights_that_are_not_finite_meet_the_padding() {
+    let runtimes = support::graphs::runtimes();
+    for (channels, groups, op) in [
+        (2, 1, "conv"),
+        (6, 6, "conv"),
+        (4, 2, "conv"),
+        (2, 1, "conv_transpose"),
+        (4, 2, "conv_transpose"),
+    ] {
+        let within = channels / groups;
+        let (weights, output_padding) = match op {
+            "conv" => ([6, within], ""),
+            _ => ([channels, 6 / groups], ", output_padding = [0, 0]"),
+        };
+        for stride in [1, 2] {
+            let out = match (op, stride) {
+                (_, 1) => [5, 17],
+                ("conv", _) => [3, 9],
+                _ => [9, 33],
+            };
+            let dtype = if op == "conv" { ", out = f32" } else { "" };
+            let text = format!(
+                "graph @padded(%x: f32[N, {channels}, 5, 17], %w: f32[{}, {}, 3, 3]) -> f32[N, 6, {}, {}] {{
+                  %y = {op} %x, %w {{strides = [{stride}, {stride}], dilations = [1, 1], low = [1, 1], high = [1, 1]{output_padding}, groups = {groups}{dtype}}}
+                  return %y
+                }}",
+                weights[0], weights[1], out[0], out[1]
+            );
+            for (place, number) in [(0, f32::INFINITY), (4, f32::NAN), (17, f32::NEG_INFINITY)] {
+                let mut w = Tensor::full(&[weights[0], weights[1], 3, 3], 0.5_f32).unwrap();
+                w.as_mut_slice::<f32>().unwrap()[place] = number;
+                let x = Tensor::full(&[1, channels, 5, 17], 2.0_f32).unwrap();
+                support::graphs::check_inputs(&text, &runtimes, &[x, w])
+                    .unwrap_or_else(|message| panic!("{message}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn guarded_loads() {
     check(

@@ -1,5 +1,6 @@
 //! Convolutions (cross-correlations with zero padding): floats in `f64`, rounded once; integers
-//! exactly, wrapping in the result's dtype.
+//! exactly, wrapping in the result's dtype. The padding is zeros that are multiplied like any element, so a weight that is
+//! not finite makes NaN of it.
 //!
 //! Each group is a product of its weights with columns that hold what each output position reads
 //! ("im2col"), made for a bounded number of positions at a time. A group with one input channel
@@ -55,7 +56,7 @@ pub(crate) fn conv(
         .chain(geometry.output_shape(input.len()))
         .collect();
     let mut result = Tensor::zeros(ctx.dtype(out), &shape)?;
-    if result.is_empty() || x.is_empty() || w.is_empty() {
+    if result.is_empty() || w.is_empty() {
         return Ok(result);
     }
     let (x, w) = (dense(&cast(ctx, x, out)?)?, dense(&cast(ctx, w, out)?)?);
@@ -65,7 +66,10 @@ pub(crate) fn conv(
     };
     match_dtype!(result.dtype(), T => {
         let w = widened(w.as_slice::<T>()?)?;
-        let inputs = x.as_slice::<T>()?.chunks_exact(sizes.channels * geometry.n_inputs());
+        // Of no elements where all is padding.
+        let length = sizes.channels * geometry.n_inputs();
+        let x = x.as_slice::<T>()?;
+        let inputs = (0..n * groups).map(|index| &x[index * length..][..length]);
         let outputs = result.as_mut_slice::<T>()?.chunks_exact_mut(sizes.out_channels * geometry.n_outputs());
         let weights = w.chunks_exact(sizes.out_channels * sizes.channels * geometry.n_taps()).cycle();
         for ((x, w), y) in inputs.zip(weights).zip(outputs) {
@@ -144,7 +148,7 @@ fn fill_columns<T: Number>(
     let taps = geometry.n_taps();
     let width = range.len();
     columns.fill(T::Wide::ZERO);
-    for (channel, x) in x.chunks_exact(geometry.n_inputs()).enumerate() {
+    for (channel, x) in x.chunks_exact(geometry.n_inputs().max(1)).enumerate() {
         for tap in 0..taps {
             let line = (channel * taps + tap) * width;
             let line = &mut columns[line..line + width];
@@ -195,9 +199,14 @@ fn convolve_channel<T: Number>(
         for (row, y) in y.chunks_exact_mut(geometry.n_columns()).enumerate() {
             sums.fill(T::Wide::ZERO);
             for (tap, &weight) in weights.iter().enumerate() {
-                let Some(reads) = geometry.reads(row, 0..geometry.n_columns(), tap) else {
+                let outside = weight.times(T::Wide::ZERO);
+                let columns = 0..geometry.n_columns();
+                let Some(reads) = geometry.reads(row, columns, tap) else {
+                    add(&mut sums, outside);
                     continue;
                 };
+                add(&mut sums[..reads.columns.start], outside);
+                add(&mut sums[reads.columns.end..], outside);
                 let sums = sums[reads.columns.clone()].iter_mut();
                 if reads.step == 1 {
                     // The same loop over a plain slice, which the compiler can vectorise.
@@ -216,6 +225,13 @@ fn convolve_channel<T: Number>(
         }
     }
     Ok(())
+}
+
+/// Adds one number to each sum.
+fn add<A: Accumulator>(sums: &mut [A], number: A) {
+    for sum in sums {
+        *sum = sum.plus(number);
+    }
 }
 
 #[cfg(test)]

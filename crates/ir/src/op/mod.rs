@@ -139,7 +139,8 @@ pub enum Op {
         /// The result's dtype: the operands', or i32/i64 for narrower integers, accumulated in it.
         out: DType,
     },
-    /// `x: [N, C, spatial..], w: [O, C / groups, kernel..] -> [N, O, spatial..]`, cross-correlation, zero padding.
+    /// `x: [N, C, spatial..], w: [O, C / groups, kernel..] -> [N, O, spatial..]`, cross-correlation. The padding is zeros,
+    /// multiplied by the weights like any element: by an infinite weight they give NaN.
     Conv {
         /// How the window moves.
         window: Window,
@@ -149,6 +150,7 @@ pub enum Op {
         out: DType,
     },
     /// The transpose of `Conv` in its input: `x: [N, C, spatial..], w: [C, O / groups, kernel..] -> [N, O, sizes..]`.
+    /// A result sums what its elements bring; where none lies under a weight, nothing is multiplied.
     ConvTranspose {
         /// How the window moves; `low` and `high` are cut off the full result.
         window: Window,
