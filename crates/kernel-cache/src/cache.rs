@@ -204,11 +204,10 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
                 source: Source::Memory,
             });
         }
-        let found = self.inner.in_tiers(key);
-        if found.is_err() {
+        self.inner.in_tiers(key).inspect_err(|misses| {
             Counters::count(&self.inner.counters.misses);
-        }
-        found
+            self.inner.count_misses(misses);
+        })
     }
 
     /// The value of a key if memory has it.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::entry::{self, EntryHead, StoredEntry};
 use crate::error::{CacheError, FolderProblem};
-use crate::fs::{Folder, FolderFile, Fs, SystemFs};
+use crate::fs::{FileKind, Folder, FolderFile, Fs, SystemFs};
 use crate::key::CacheKey;
 use crate::miss::{Miss, NotStored};
 use crate::tier::{Claim, Stored, Tier};
@@ -283,8 +283,12 @@ impl Tier for DiskTier {
 
     fn contains(&self, key: &CacheKey) -> bool {
         let name = FileName::Entry(key.digest()).to_string();
-        self.folder()
-            .is_ok_and(|folder| folder.info_of(&name).is_ok())
+        let Ok(folder) = self.folder() else {
+            return false;
+        };
+        folder
+            .info_of(&name)
+            .is_ok_and(|info| info.kind == FileKind::Regular)
     }
 
     fn try_claim(&self, key: &CacheKey) -> Claim {

@@ -39,7 +39,7 @@ impl fmt::Display for MissReport {
         write!(formatter, "{}: ", self.key)?;
         match &self.found_in {
             _ if self.is_in_memory => return formatter.write_str("in memory"),
-            Some(tier) => return write!(formatter, "in {tier}"),
+            Some(tier) => return write!(formatter, "stored in {tier}"),
             None => formatter.write_str("not in memory")?,
         }
         for miss in &self.tiers {

@@ -233,7 +233,7 @@ impl Miss {
     pub(crate) fn is_about_the_entry(&self) -> bool {
         match self.category() {
             MissCategory::Corrupt | MissCategory::Skewed => true,
-            MissCategory::Rejected => !matches!(self, Self::Folder(_) | Self::TooLarge { .. }),
+            MissCategory::Rejected => matches!(self, Self::Key { .. } | Self::Rejected(_)),
             MissCategory::Absent | MissCategory::IoError => false,
         }
     }

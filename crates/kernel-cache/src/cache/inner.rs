@@ -121,7 +121,8 @@ impl<V, E> Inner<V, E> {
         }
     }
 
-    /// The value from the first tier that has it, kept in memory and in the tiers before.
+    /// The value from the first tier that has it, kept in memory and in the tiers before. Where none has it, the caller
+    /// counts the reasons.
     pub(super) fn in_tiers(&self, key: &CacheKey) -> Result<Found<V>, Vec<TierMiss>> {
         let mut misses = Vec::new();
         for (position, tier) in self.tiers.iter().enumerate() {
@@ -129,13 +130,13 @@ impl<V, E> Inner<V, E> {
                 Ok((value, compile_time, content)) => {
                     let faster = self.tiers.get(..position).unwrap_or_default();
                     self.store(faster, key, compile_time, &content);
+                    self.count_misses(&misses);
                     tracing::debug!(%key, tier = tier.name(), "cache hit");
                     let name = tier.name().to_owned();
                     let source = Source::Tier { name, misses };
                     return Ok(Found { value, source });
                 }
                 Err(miss) => {
-                    self.counters.count_miss(miss.category());
                     let tier = tier.name().to_owned();
                     misses.push(TierMiss { tier, miss });
                 }
@@ -144,6 +145,12 @@ impl<V, E> Inner<V, E> {
         let reasons: Vec<String> = misses.iter().map(ToString::to_string).collect();
         tracing::debug!(%key, reasons = reasons.join("; "), "cache miss");
         Err(misses)
+    }
+
+    pub(super) fn count_misses(&self, misses: &[TierMiss]) {
+        for TierMiss { miss, .. } in misses {
+            self.counters.count_miss(miss.category());
+        }
     }
 
     /// The value from one tier, kept in memory.

@@ -82,6 +82,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
             Ok(found) => return Ok(self.finish(found)),
             Err(misses) => misses,
         };
+        inner.count_misses(&misses);
         let claims = match self.claim(&inner, limit, is_inside) {
             Claimed::Compile(claims) => claims,
             Claimed::Found(found) => return Ok(self.finish(found)),

@@ -1,0 +1,91 @@
+//! Clocks that jump, and times of files that no clock gave.
+
+use std::fs::{File, FileTimes};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kiln_kernel_cache::{BytesCodec, CacheOptions, Claim, DiskOptions, DiskTier, Source, Tier};
+
+use crate::support::{Hand, LONG, TestCache, content, disk_at, files, key};
+
+const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+fn set_time(path: &Path, time: SystemTime) {
+    let file = File::options().write(true).open(path).expect("it is ours");
+    let times = FileTimes::new().set_modified(time).set_accessed(time);
+    file.set_times(times).expect("it is ours");
+}
+
+#[test]
+fn times_far_in_the_past_and_in_the_future_make_a_worse_order_and_no_error() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let options = DiskOptions {
+        max_bytes: 10_000,
+        ..DiskOptions::default()
+    };
+    let disk = DiskTier::at(folder.path(), options);
+    let put = |name: &str| {
+        disk.put(&key(name), Duration::ZERO, &[7; 1500])
+            .expect("there is room")
+    };
+    let path = |name: &str| folder.path().join(format!("{}.kiln1", key(name).digest()));
+    for name in ["future", "past", "now"] {
+        put(name);
+    }
+    let now = SystemTime::now();
+    set_time(&path("future"), now + YEARS);
+    set_time(&path("past"), now - YEARS);
+    for name in ["d", "e", "f", "g"] {
+        put(name);
+    }
+    // What came from the future does not stay for ever: it went first, then the oldest.
+    assert!(!path("future").exists() && !path("past").exists());
+    assert!(path("now").exists() && path("g").exists());
+    assert_eq!(disk.verify(false).expect("nothing is wrong").bad, []);
+    // A hit gives an entry the present time.
+    set_time(&path("now"), now - YEARS);
+    disk.get(&key("now")).expect("it is there");
+    let entries = disk.entries().expect("nothing is wrong");
+    assert_eq!(entries[0].digest, key("now").digest());
+}
+
+#[test]
+fn a_clock_that_jumps_makes_no_error_and_no_wait_without_end() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let hand = Hand::default();
+    hand.set(YEARS);
+    let options = CacheOptions {
+        trusted: Duration::from_millis(30),
+        ..CacheOptions::default()
+    };
+    let disk: Arc<dyn Tier> = Arc::new(disk_at(folder.path()));
+    let cache = TestCache::with_tiers(BytesCodec, Arc::new(hand.clone()), options, vec![disk]);
+    let compile = |name: &str| {
+        let compile = || {
+            // Back to the beginning, in the middle of a compile.
+            hand.set(Duration::ZERO);
+            Ok(content(name))
+        };
+        cache
+            .get_or_compile(&key(name), LONG, compile)
+            .expect("it compiles")
+    };
+    let found = compile("a");
+    assert!(matches!(
+        found.source,
+        Source::Compiled {
+            time: Duration::ZERO,
+            ..
+        }
+    ));
+    // The clock stands still, and another process does not come to an end: what was slept counts.
+    let Claim::Held(_claim) = disk_at(folder.path()).try_claim(&key("b")) else {
+        panic!("nobody has it");
+    };
+    let begin = std::time::Instant::now();
+    assert!(matches!(compile("b").source, Source::Compiled { .. }));
+    assert!(begin.elapsed() < LONG);
+    assert_eq!(cache.stats().takeovers, 1);
+    assert_eq!(files(folder.path(), ".kiln1").len(), 2);
+}

@@ -1,0 +1,175 @@
+//! Damaged entries, entries of other versions, power cuts: a miss that says why, and a compile that puts it right.
+
+use std::fs;
+use std::path::Path;
+
+use kiln_kernel_cache::{Miss, MissCategory, Source, Tier, Verified};
+
+use crate::support::{LONG, cache_at, content, disk_at, files, key, only_entry};
+
+/// Compiles `a` through a new cache; what the folder said about it.
+fn miss_of(folder: &Path) -> Option<Miss> {
+    let cache = cache_at(folder);
+    let found = cache
+        .get_or_compile(&key("a"), LONG, || Ok(content("a")))
+        .expect("it compiles");
+    assert_eq!(*found.value, content("a"));
+    match found.source {
+        Source::Tier { .. } => None,
+        Source::Compiled { misses, .. } => misses.into_iter().next().map(|miss| miss.miss),
+        other => panic!("it is a new cache: {other:?}"),
+    }
+}
+
+#[test]
+fn an_entry_truncated_anywhere_is_a_miss_is_removed_and_is_compiled_again() {
+    let folder = tempfile::tempdir().expect("there is room");
+    assert_eq!(miss_of(folder.path()), Some(Miss::Absent));
+    let path = only_entry(folder.path());
+    let whole = fs::read(&path).expect("it is there");
+    for length in (0..whole.len()).step_by(7).chain([whole.len() - 1]) {
+        fs::write(&path, &whole[..length]).expect("it is ours");
+        let disk = disk_at(folder.path());
+        let miss = disk.get(&key("a")).expect_err("it is short");
+        assert_eq!(miss.category(), MissCategory::Corrupt, "{length}: {miss}");
+        assert!(!path.exists(), "what is damaged is removed");
+        fs::write(&path, &whole[..length]).expect("it is ours");
+        assert!(matches!(miss_of(folder.path()), Some(Miss::Length { .. })));
+        assert_eq!(miss_of(folder.path()), None);
+    }
+}
+
+#[test]
+fn any_flipped_bit_on_disk_is_a_miss_and_is_counted() {
+    let folder = tempfile::tempdir().expect("there is room");
+    miss_of(folder.path());
+    let path = only_entry(folder.path());
+    let whole = fs::read(&path).expect("it is there");
+    for bit in (0..8 * whole.len()).step_by(13) {
+        let mut damaged = whole.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &damaged).expect("it is ours");
+        let cache = cache_at(folder.path());
+        let misses = cache.lookup(&key("a")).expect_err("it is damaged");
+        let stats = cache.stats();
+        assert_eq!((misses.len(), stats.corrupt + stats.skewed), (1, 1));
+        assert!(!path.exists(), "what is damaged is removed");
+    }
+    assert_eq!(miss_of(folder.path()), Some(Miss::Absent));
+    assert_eq!(miss_of(folder.path()), None);
+}
+
+#[test]
+fn entries_of_another_format_epoch_or_key_are_not_loaded() {
+    let folder = tempfile::tempdir().expect("there is room");
+    miss_of(folder.path());
+    let path = only_entry(folder.path());
+    let whole = fs::read(&path).expect("it is there");
+    for (at, category) in [
+        (8, MissCategory::Skewed),
+        (12, MissCategory::Skewed),
+        (0, MissCategory::Corrupt),
+    ] {
+        let mut other = whole.clone();
+        other[at] += 1;
+        fs::write(&path, &other).expect("it is ours");
+        let miss = miss_of(folder.path()).expect("it is of another version");
+        assert_eq!(miss.category(), category, "{miss}");
+    }
+    // A whole entry under the name of another.
+    let name = format!("{}.kiln1", key("b").digest());
+    fs::copy(&path, folder.path().join(name)).expect("there is room");
+    let disk = disk_at(folder.path());
+    let miss = disk.get(&key("b")).expect_err("it is another's");
+    assert!(matches!(miss, Miss::Key { .. }) && miss.category() == MissCategory::Rejected);
+    assert_eq!(files(folder.path(), ".kiln1").len(), 1);
+}
+
+#[test]
+fn two_versions_share_a_folder_and_leave_each_other_alone() {
+    let folder = tempfile::tempdir().expect("there is room");
+    miss_of(folder.path());
+    // The next format has other names, so neither version opens what the other wrote.
+    let path = only_entry(folder.path());
+    let newer = path.with_extension("kiln2");
+    fs::write(&newer, b"of another format").expect("there is room");
+    let compiler = |version: &str| {
+        let fields = [("kernel", "a"), ("compiler", version)];
+        kiln_kernel_cache::CacheKey::of_fields(kiln_kernel_cache::EntryKind::KERNEL, fields)
+    };
+    for round in 0..3 {
+        for version in ["llvm 19.1.6", "llvm 20.1.0"] {
+            let cache = cache_at(folder.path());
+            let compile = || Ok(version.as_bytes().to_vec());
+            let found = cache.get_or_compile(&compiler(version), LONG, compile);
+            let found = found.expect("it compiles");
+            assert_eq!(*found.value, version.as_bytes());
+            assert_eq!(matches!(found.source, Source::Compiled { .. }), round == 0);
+        }
+        assert_eq!(miss_of(folder.path()), None);
+    }
+    assert_eq!(fs::read(&newer).expect("it is there"), b"of another format");
+    let disk = disk_at(folder.path());
+    let usage = disk.usage().expect("it is fine");
+    assert_eq!(
+        (usage.entries, usage.foreign_entries, usage.foreign_bytes),
+        (3, 1, 17)
+    );
+    assert_eq!(disk.verify(true).expect("it is fine").whole, 3);
+    assert!(newer.exists());
+    assert_eq!(disk.clear().expect("it is fine").entries, 4);
+}
+
+#[test]
+fn what_a_power_cut_leaves_of_an_entry_is_a_miss() {
+    let folder = tempfile::tempdir().expect("there is room");
+    miss_of(folder.path());
+    let path = only_entry(folder.path());
+    let whole = fs::read(&path).expect("it is there");
+    // The rename reached the disk, and some blocks of the content did not.
+    for begin in (0..whole.len()).step_by(64) {
+        let mut torn = whole.clone();
+        let end = (begin + 64).min(whole.len());
+        if torn[begin..end].iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        torn[begin..end].fill(0);
+        fs::write(&path, &torn).expect("it is ours");
+        assert!(miss_of(folder.path()).is_some());
+    }
+    fs::write(&path, []).expect("it is ours");
+    assert!(matches!(miss_of(folder.path()), Some(Miss::Length { .. })));
+}
+
+#[test]
+fn verifying_names_what_is_bad_and_removes_it_on_request() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let cache = cache_at(folder.path());
+    for name in ["a", "b", "c"] {
+        cache.set(&key(name), content(name), std::time::Duration::ZERO);
+    }
+    let bad = folder.path().join(format!("{}.kiln1", key("b").digest()));
+    let mut bytes = fs::read(&bad).expect("it is there");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&bad, bytes).expect("it is ours");
+    let other = folder.path().join(format!("{}.kiln1", key("x").digest()));
+    let whole = folder.path().join(format!("{}.kiln1", key("a").digest()));
+    fs::copy(&whole, &other).expect("there is room");
+    let disk = disk_at(folder.path());
+    for remove in [false, true] {
+        let verified = disk.verify(remove).expect("it is fine");
+        assert_eq!(verified.whole, 2);
+        let mut names: Vec<_> = verified.bad.iter().map(|(digest, _)| *digest).collect();
+        let mut expected = [key("b").digest(), key("x").digest()];
+        names.sort();
+        expected.sort();
+        assert_eq!(names, expected);
+    }
+    assert!(!bad.exists() && !other.exists());
+    let clean = Verified {
+        whole: 2,
+        bad: Vec::new(),
+    };
+    assert_eq!(disk.verify(true).expect("it is fine"), clean);
+}

@@ -1,0 +1,148 @@
+//! A system that fails at any call, in any way: the compile is done, its value is right, and something is counted.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_kernel_cache::{DiskOptions, DiskTier, Source, Tier};
+
+use crate::support::faulty::{FaultyFs, Plan};
+use crate::support::{LONG, TestCache, cache_of, content, disk_at, key};
+
+const FAULTS: [i32; 7] = [
+    libc::ENOSPC,
+    libc::EDQUOT,
+    libc::EIO,
+    libc::EMFILE,
+    libc::EROFS,
+    libc::EACCES,
+    libc::ENOENT,
+];
+
+fn faulty(folder: &Path, plan: &Arc<Plan>, sync: bool) -> DiskTier {
+    let options = DiskOptions {
+        sync,
+        ..DiskOptions::default()
+    };
+    DiskTier::new(FaultyFs::new(folder, plan), options)
+}
+
+/// One cold compile and one warm lookup by another cache on the same folder, none of which may fail.
+fn use_it(folder: &Path, plan: &Arc<Plan>) -> (TestCache, TestCache) {
+    let cold = cache_of(vec![Arc::new(faulty(folder, plan, true))]);
+    let warm = cache_of(vec![Arc::new(faulty(folder, plan, true))]);
+    for cache in [&cold, &warm] {
+        let found = cache.get_or_compile(&key("a"), LONG, || Ok(content("a")));
+        assert_eq!(*found.expect("it compiles").value, content("a"));
+    }
+    (cold, warm)
+}
+
+#[test]
+fn every_call_to_the_system_may_fail_in_every_way() {
+    let calm = tempfile::tempdir().expect("there is room");
+    let plan = Plan::new(usize::MAX, 0, 0);
+    use_it(&calm.path().join("cache"), &plan);
+    let n_calls = plan.n_calls();
+    assert!(n_calls > 20, "{n_calls}");
+    for errno in FAULTS {
+        // Each call alone; and from each third on, all.
+        let alone = (0..n_calls).map(|first| (first, 1));
+        let onwards = (0..n_calls).step_by(3).map(|first| (first, usize::MAX));
+        for (first, count) in alone.chain(onwards) {
+            let folder = tempfile::tempdir().expect("there is room");
+            let path = folder.path().join("cache");
+            let (cold, warm) = use_it(&path, &Plan::new(first, count, errno));
+            let (cold, warm) = (cold.stats(), warm.stats());
+            assert_eq!((cold.compile_ok, cold.compile_err), (1, 0));
+            assert_eq!(cold.corrupt + warm.corrupt, 0);
+            // Nothing is lost without a count.
+            if warm.tier_hits == 0 {
+                let counted = [cold, warm].map(|stats| stats.io_error + stats.not_stored);
+                assert!(counted.iter().sum::<u64>() > 0 || errno == libc::ENOENT);
+            }
+            // And nothing broken is left behind.
+            let disk = disk_at(&path);
+            if disk.problem().is_none() {
+                assert_eq!(disk.verify(false).expect("it is fine").bad, []);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_means_no_entries_and_no_errors() {
+    let folder = tempfile::tempdir().expect("there is room");
+    // Room for the folder, none for anything in it.
+    let plan = Plan::new(usize::MAX, 0, 0);
+    disk_at(folder.path())
+        .put(&key("b"), Duration::ZERO, &[1])
+        .expect("there is room");
+    use_it(folder.path(), &plan);
+    let full = Plan::new(3, usize::MAX, libc::ENOSPC);
+    let disk = faulty(folder.path(), &full, false);
+    let problem = disk
+        .put(&key("c"), Duration::ZERO, &[1])
+        .expect_err("it is full");
+    assert!(problem.to_string().contains("No space left"), "{problem}");
+    assert!(disk_at(folder.path()).get(&key("b")).is_ok());
+}
+
+#[test]
+fn a_read_only_folder_is_read() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let writable = disk_at(folder.path());
+    writable
+        .put(&key("a"), Duration::ZERO, &content("a"))
+        .expect("there is room");
+    // Opening the folder, looking at it, and opening, looking at and reading the entry work; marking it does not.
+    let calls = Plan::new(usize::MAX, 0, 0);
+    faulty(folder.path(), &calls, false)
+        .get(&key("a"))
+        .expect("it is there");
+    let read_only = Plan::new(calls.n_calls() - 1, usize::MAX, libc::EROFS);
+    let cache = cache_of(vec![Arc::new(faulty(folder.path(), &read_only, false))]);
+    let found = cache.lookup(&key("a")).expect("it is there");
+    assert!(matches!(found.source, Source::Tier { .. }));
+    let failed = cache.get_or_compile(&key("b"), LONG, || Ok(content("b")));
+    assert!(matches!(
+        failed.expect("it compiles").source,
+        Source::Compiled { .. }
+    ));
+    assert_eq!(cache.stats().not_stored, 1);
+}
+
+#[test]
+fn listing_a_folder_that_fails_is_a_typed_error() {
+    let folder = tempfile::tempdir().expect("there is room");
+    disk_at(folder.path())
+        .put(&key("a"), Duration::ZERO, &[1])
+        .expect("there is room");
+    let listing = Plan::new(2, 1, libc::EIO);
+    let error = faulty(folder.path(), &listing, false)
+        .usage()
+        .expect_err("it fails");
+    assert_eq!(error.code(), "E0706");
+    assert!(
+        error
+            .to_string()
+            .starts_with("listing failed in the cache folder")
+    );
+    let opening = Plan::new(0, usize::MAX, libc::EACCES);
+    let disk = faulty(folder.path(), &opening, false);
+    for error in [
+        disk.entries().map(drop),
+        disk.usage().map(drop),
+        disk.verify(true).map(drop),
+        disk.clear().map(drop),
+    ] {
+        assert_eq!(error.expect_err("it fails").code(), "E0705");
+    }
+    assert!(!disk.problem().expect("there is one").to_string().is_empty());
+    // Entries that cannot be removed are counted.
+    let removing = Plan::new(4, usize::MAX, libc::EIO);
+    let cleared = faulty(folder.path(), &removing, false)
+        .clear()
+        .expect("it lists");
+    assert_eq!((cleared.entries, cleared.failed), (0, 1));
+}

@@ -1,0 +1,81 @@
+//! A forked child has the parent's locks, and none of its threads: it must get on without both.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use kiln_kernel_cache::{Begin, Source};
+
+use crate::support::{LONG, TestCache, cache_at, content, disk_at, key};
+use kiln_kernel_cache::Tier;
+
+/// What the child does; the number of what went wrong.
+fn use_in_child(cache: &TestCache) -> i32 {
+    // In memory of the parent, and in the folder.
+    match cache.get_or_compile(&key("stored"), LONG, || Err("it is stored".to_owned())) {
+        Ok(found) if matches!(found.source, Source::Tier { .. }) => {}
+        _ => return 1,
+    }
+    // Led by a thread of the parent, which is not here.
+    match cache.get_or_compile(&key("led"), LONG, || Ok(content("led"))) {
+        Ok(found) if *found.value == content("led") => {}
+        _ => return 2,
+    }
+    if cache.get(&key("stored")).is_some() || cache.n_compiling() > 0 {
+        return 3;
+    }
+    cache.clear_memory();
+    cache.set(&key("child"), content("child"), Duration::ZERO);
+    match cache.lookup(&key("child")) {
+        Ok(found) if *found.value == content("child") => {}
+        _ => return 4,
+    }
+    cache.remove(&key("child"));
+    if cache.contains(&key("child")) || cache.stats().kernels > 0 {
+        return 5;
+    }
+    0
+}
+
+#[test]
+fn a_forked_child_compiles_and_looks_up_and_never_hangs() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let cache = cache_at(folder.path());
+    cache.set(&key("stored"), content("stored"), Duration::ZERO);
+    // Another thread compiles at the time of the fork, and holds no lock in another process's eyes.
+    let Begin::Lead(ticket) = cache.begin(&key("led")) else {
+        panic!("nobody compiles it");
+    };
+    let (done, is_done) = mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        is_done.recv().expect("the test says when");
+        ticket.compile(LONG, || Ok(content("led")))
+    });
+    // SAFETY: the child calls nothing but this crate and the allocator, which is ready for forks, and exits without
+    // running anything of the parent's.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a watchdog: the signal ends the child.
+        unsafe { libc::alarm(20) };
+        let result = use_in_child(&cache);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(result) };
+    }
+    assert!(child > 0, "it forks");
+    let mut status = 0;
+    // SAFETY: the child is ours, and the status is a number of ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(
+        libc::WIFEXITED(status),
+        "the child hangs or crashes: {status}"
+    );
+    assert_eq!(libc::WEXITSTATUS(status), 0);
+    // What the child compiled is stored, and the parent goes on.
+    assert!(disk_at(folder.path()).get(&key("led")).is_ok());
+    done.send(()).expect("the thread listens");
+    let found = thread
+        .join()
+        .expect("it is no panic")
+        .expect("it is stored");
+    assert!(matches!(found.source, Source::Tier { .. }));
+    assert_eq!(cache.n_compiling(), 0);
+}

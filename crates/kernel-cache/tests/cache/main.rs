@@ -1,0 +1,21 @@
+//! What a cache must survive, on real files and in real processes.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may panic, and say what it did"
+)]
+
+mod behaviour;
+mod clocks;
+mod damage;
+mod disk;
+mod faults;
+mod fork;
+mod kernels;
+mod killed;
+mod nesting;
+mod storm;
+mod support;
+mod trust;

@@ -1,0 +1,139 @@
+//! Many threads and many processes, one cold key.
+
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use crate::support::children::{job, start};
+use crate::support::{LONG, TestCache, cache_at, cache_of, content, files, key};
+
+const CHILD: &str = "storm::child_that_joins_the_storm";
+
+/// Every compile leaves a file, so that those of all processes can be counted.
+fn compile_marked(cache: &TestCache, name: &str, marks: &Path) -> Vec<u8> {
+    let compile = || {
+        let mark = tempfile::Builder::new().suffix(".mark").tempfile_in(marks);
+        mark.expect("there is room").keep().expect("there is room");
+        std::thread::sleep(Duration::from_millis(20));
+        Ok(content(name))
+    };
+    let found = cache.get_or_compile(&key(name), LONG, compile);
+    found.expect("it compiles").value.to_vec()
+}
+
+fn storm_of_threads(cache: &TestCache, n_threads: usize, name: &str, marks: &Path) {
+    let barrier = Barrier::new(n_threads);
+    std::thread::scope(|scope| {
+        for _ in 0..n_threads {
+            scope.spawn(|| {
+                barrier.wait();
+                assert_eq!(compile_marked(cache, name, marks), content(name));
+            });
+        }
+    });
+}
+
+#[test]
+fn sixty_four_threads_on_one_cold_key_compile_it_once() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let marks = tempfile::tempdir().expect("there is room");
+    let caches = [cache_of(Vec::new()), cache_at(folder.path())];
+    for (position, cache) in caches.iter().enumerate() {
+        for round in 0..3 {
+            storm_of_threads(cache, 64, &format!("k{position}{round}"), marks.path());
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.compiles, stats.misses, stats.hits()), (3, 3, 3 * 63));
+        assert_eq!(
+            (stats.timeout, stats.takeovers, cache.n_compiling()),
+            (0, 0, 0)
+        );
+    }
+    assert_eq!(files(marks.path(), ".mark").len(), 6);
+}
+
+#[test]
+#[ignore = "a job for a child"]
+fn child_that_joins_the_storm() {
+    let Some(job) = job() else { return };
+    let [folder, marks, n_keys] = &job[..] else {
+        panic!("three words: {job:?}");
+    };
+    let (cache, marks) = (cache_at(Path::new(folder)), Path::new(marks));
+    // The parent's file opens the gate for all at once.
+    crate::support::children::wait_for(&marks.join("go"));
+    for number in 0..n_keys.parse().expect("it is a number") {
+        storm_of_threads(&cache, 8, &format!("k{number}"), marks);
+    }
+}
+
+fn storm_of_processes(n_processes: usize, n_keys: usize, meanwhile: impl FnOnce(&Path)) -> usize {
+    let folder = tempfile::tempdir().expect("there is room");
+    let marks = tempfile::tempdir().expect("there is room");
+    let paths = [folder.path(), marks.path()].map(|path| path.to_str().expect("it is text"));
+    let n_keys = n_keys.to_string();
+    let mut children: Vec<_> = (0..n_processes)
+        .map(|_| start(CHILD, &[paths[0], paths[1], &n_keys]))
+        .collect();
+    std::fs::write(marks.path().join("go"), "").expect("there is room");
+    meanwhile(folder.path());
+    for child in &mut children {
+        assert!(child.wait().expect("it is ours").success());
+    }
+    assert_eq!(files(folder.path(), ".draft").len(), 0);
+    let claims = files(folder.path(), ".claim");
+    assert!(
+        claims.iter().all(|path| path.ends_with("eviction.claim")),
+        "{claims:?}"
+    );
+    files(marks.path(), ".mark").len()
+}
+
+#[test]
+fn eight_processes_of_eight_threads_on_one_cold_key_compile_it_once() {
+    assert_eq!(storm_of_processes(8, 1, |_| {}), 1);
+}
+
+#[test]
+fn eight_processes_compile_each_of_many_keys_once() {
+    assert_eq!(storm_of_processes(8, 5, |_| {}), 5);
+}
+
+#[test]
+fn a_storm_while_the_folder_is_cleared_gives_right_values() {
+    let n_compiles = storm_of_processes(4, 5, |folder| {
+        let disk = crate::support::disk_at(folder);
+        for _ in 0..30 {
+            disk.clear().expect("nothing is wrong");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    assert!((5..=4 * 5).contains(&n_compiles), "{n_compiles}");
+}
+
+#[test]
+fn twenty_processes_agree_on_the_key_of_fields() {
+    use kiln_kernel_cache::{CacheKey, EntryKind};
+    let digest = CacheKey::of_fields(EntryKind::PROGRAM, [("model", "mlp"), ("level", "avx2")]);
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = Arc::new(folder.path().to_str().expect("it is text").to_owned());
+    let mut children: Vec<_> = (0..20)
+        .map(|_| start("storm::child_that_writes_a_key", &[&path]))
+        .collect();
+    for child in &mut children {
+        assert!(child.wait().expect("it is ours").success());
+    }
+    let names = files(folder.path(), ".key");
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert!(names[0].ends_with(format!("{}.key", digest.digest())));
+}
+
+#[test]
+#[ignore = "a job for a child"]
+fn child_that_writes_a_key() {
+    use kiln_kernel_cache::{CacheKey, EntryKind};
+    let Some(job) = job() else { return };
+    let key = CacheKey::of_fields(EntryKind::PROGRAM, [("model", "mlp"), ("level", "avx2")]);
+    let path = Path::new(&job[0]).join(format!("{}.key", key.digest()));
+    std::fs::write(path, "").expect("there is room");
+}

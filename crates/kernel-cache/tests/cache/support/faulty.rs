@@ -1,0 +1,187 @@
+//! A folder whose calls fail when the test says so.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kiln_kernel_cache::{FileInfo, Folder, FolderFile, Fs, SystemFs};
+
+/// Which calls fail, and how.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    calls: AtomicUsize,
+    /// The first call that fails, from 0.
+    first: usize,
+    /// How many fail.
+    count: usize,
+    /// The system's number of the failure.
+    errno: i32,
+}
+
+#[derive(Debug)]
+pub(crate) struct FaultyFs {
+    inner: SystemFs,
+    plan: Arc<Plan>,
+}
+
+struct FaultyFolder {
+    inner: Box<dyn Folder>,
+    plan: Arc<Plan>,
+}
+
+struct FaultyFile {
+    inner: Box<dyn FolderFile>,
+    plan: Arc<Plan>,
+}
+
+impl Plan {
+    pub(crate) fn new(first: usize, count: usize, errno: i32) -> Arc<Self> {
+        let calls = AtomicUsize::new(0);
+        Arc::new(Self {
+            calls,
+            first,
+            count,
+            errno,
+        })
+    }
+
+    /// How many calls there were.
+    pub(crate) fn n_calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn step(&self) -> io::Result<()> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        if call >= self.first && call - self.first < self.count {
+            return Err(io::Error::from_raw_os_error(self.errno));
+        }
+        Ok(())
+    }
+}
+
+impl FaultyFs {
+    pub(crate) fn new(path: &Path, plan: &Arc<Plan>) -> Self {
+        Self {
+            inner: SystemFs::new(path),
+            plan: Arc::clone(plan),
+        }
+    }
+}
+
+impl FaultyFolder {
+    fn file(&self, inner: Box<dyn FolderFile>) -> Box<dyn FolderFile> {
+        let plan = Arc::clone(&self.plan);
+        Box::new(FaultyFile { inner, plan })
+    }
+}
+
+impl Fs for FaultyFs {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn user(&self) -> u32 {
+        self.inner.user()
+    }
+
+    fn make(&self) -> io::Result<()> {
+        self.plan.step()?;
+        self.inner.make()
+    }
+
+    fn open(&self) -> io::Result<Box<dyn Folder>> {
+        self.plan.step()?;
+        let (inner, plan) = (self.inner.open()?, Arc::clone(&self.plan));
+        Ok(Box::new(FaultyFolder { inner, plan }))
+    }
+
+    fn info(&self) -> io::Result<FileInfo> {
+        self.plan.step()?;
+        self.inner.info()
+    }
+}
+
+impl Folder for FaultyFolder {
+    fn info(&self) -> io::Result<FileInfo> {
+        self.plan.step()?;
+        self.inner.info()
+    }
+
+    fn info_of(&self, name: &str) -> io::Result<FileInfo> {
+        self.plan.step()?;
+        self.inner.info_of(name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn FolderFile>> {
+        self.plan.step()?;
+        Ok(self.file(self.inner.open(name)?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn FolderFile>> {
+        self.plan.step()?;
+        Ok(self.file(self.inner.create(name)?))
+    }
+
+    fn open_or_create(&self, name: &str) -> io::Result<Box<dyn FolderFile>> {
+        self.plan.step()?;
+        Ok(self.file(self.inner.open_or_create(name)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.plan.step()?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.plan.step()?;
+        self.inner.remove(name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.plan.step()?;
+        self.inner.list()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.plan.step()?;
+        self.inner.sync()
+    }
+}
+
+impl FolderFile for FaultyFile {
+    fn info(&self) -> io::Result<FileInfo> {
+        self.plan.step()?;
+        self.inner.info()
+    }
+
+    fn read(&mut self, n_bytes: usize) -> io::Result<Vec<u8>> {
+        self.plan.step()?;
+        self.inner.read(n_bytes)
+    }
+
+    /// A write that fails has written a part.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.plan.step() {
+            let part = bytes.get(..bytes.len() / 2).unwrap_or_default();
+            self.inner.write(part)?;
+            return Err(error);
+        }
+        self.inner.write(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.plan.step()?;
+        self.inner.sync()
+    }
+
+    fn touch(&self) -> io::Result<()> {
+        self.plan.step()?;
+        self.inner.touch()
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        self.plan.step()?;
+        self.inner.try_lock()
+    }
+}

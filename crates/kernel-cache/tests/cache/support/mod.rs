@@ -1,0 +1,87 @@
+//! Caches to test with: texts under keys, in temporary folders.
+
+pub(crate) mod children;
+pub(crate) mod faulty;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kiln_kernel_cache::{
+    BytesCodec, CacheKey, CacheOptions, Clock, DiskOptions, DiskTier, EntryKind, Tier, TieredCache,
+};
+
+pub(crate) type TestCache = TieredCache<Vec<u8>, String>;
+
+/// Longer than any test takes.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// The key of a kernel with this name.
+pub(crate) fn key(name: &str) -> CacheKey {
+    CacheKey::of_fields(
+        EntryKind::KERNEL,
+        [("kernel", name), ("compiler", "llvm 19.1.7")],
+    )
+}
+
+/// What is compiled for a name.
+pub(crate) fn content(name: &str) -> Vec<u8> {
+    format!("code of {name}. ").repeat(20).into_bytes()
+}
+
+pub(crate) fn clock() -> Arc<dyn Clock> {
+    let begin = Instant::now();
+    Arc::new(move || begin.elapsed())
+}
+
+/// Memory in front of these tiers.
+pub(crate) fn cache_of(tiers: Vec<Arc<dyn Tier>>) -> TestCache {
+    TieredCache::with_tiers(BytesCodec, clock(), CacheOptions::default(), tiers)
+}
+
+/// Memory in front of a folder.
+pub(crate) fn cache_at(folder: &Path) -> TestCache {
+    cache_of(vec![Arc::new(disk_at(folder))])
+}
+
+pub(crate) fn disk_at(folder: &Path) -> DiskTier {
+    DiskTier::at(folder, DiskOptions::default())
+}
+
+/// A time that tests set.
+#[derive(Clone, Default)]
+pub(crate) struct Hand(Arc<AtomicU64>);
+
+impl Hand {
+    pub(crate) fn set(&self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).expect("tests are short");
+        self.0.store(nanoseconds, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// Every file of a folder with this ending.
+pub(crate) fn files(folder: &Path, ending: &str) -> Vec<std::path::PathBuf> {
+    let Ok(items) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = items
+        .map(|item| item.expect("the folder is there").path())
+        .filter(|path| path.to_string_lossy().ends_with(ending))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// The only entry of a folder.
+pub(crate) fn only_entry(folder: &Path) -> std::path::PathBuf {
+    let mut entries = files(folder, ".kiln1");
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    entries.remove(0)
+}
