@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_symbolic_shape::{ContractFact, DimId, FactOrigin, Hint, Predicate, SymbolId};
+use kiln_symbolic_shape::{
+    ContractFact, DimId, DimTable, FactOrigin, Hint, Predicate, SymbolId, SymbolicDimension,
+};
 
 use super::slots::{Slot, put, slots};
 use super::{CanonicalPolicy, as_good};
@@ -76,7 +78,7 @@ fn attempt(
     let mut general: Kernel = kernel.kernel().clone();
     let mut values = BTreeMap::new();
     for candidate in candidates {
-        let symbol = general.dims.fresh("size");
+        let symbol = symbol_for(&mut general.dims, candidate)?;
         let dim = general.dims.dim(symbol);
         values.insert(symbol, candidate.dim);
         let constant = general.dims.as_constant(candidate.dim);
@@ -104,6 +106,22 @@ fn attempt(
         kernel: general,
         values,
     })
+}
+
+/// A symbol in place of a size; in place of a number that may be negative, one that may be too: more would be proved
+/// of the kernel than holds.
+fn symbol_for(dims: &mut DimTable, candidate: &Candidate) -> Option<SymbolId> {
+    let zero = dims.constant(0);
+    let is_number = |slot: &Slot| matches!(slot, Slot::Number(_));
+    if !candidate.slots.iter().all(is_number)
+        || dims
+            .prove(&Predicate::LessEqual(zero, candidate.dim))
+            .is_proved()
+    {
+        return Some(dims.fresh("size"));
+    }
+    let name = format!("number_{}", candidate.dim.as_u32());
+    dims.declare(SymbolicDimension::integer(name)).ok()
 }
 
 /// The value an expression has at the hints of its symbols.

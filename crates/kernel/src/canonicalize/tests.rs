@@ -275,3 +275,43 @@ fn policies_say_what_stays_constant() {
         [24]
     );
 }
+
+/// A number that may be negative is none of which more is known.
+#[test]
+fn numbers_that_may_be_negative_stay_so() {
+    use kiln_scalar::Mode;
+    use kiln_symbolic_shape::Binding;
+    use kiln_tensor::Tensor;
+
+    let original = verified(
+        "kernel @last(%x: in f32[A], %y: out f32[B]) {
+          outer i < B
+          store %y[i] = %x[size(A - 3) + i] if inside else 0.5
+        }",
+    );
+    let canonical = canonicalize(&original);
+    for (a, b) in [(0, 2), (1, 3), (2, 2), (3, 4), (5, 3)] {
+        let of = |name: &str| if name == "A" { a } else { b };
+        let dims = original.dims();
+        let symbols = dims.symbols();
+        let binding: Binding = symbols
+            .map(|symbol| (symbol, of(dims.symbol_name(symbol))))
+            .collect();
+        let values: Vec<i64> = canonical
+            .values
+            .iter()
+            .map(|&value| canonical.dims.evaluate(value, &binding).unwrap())
+            .collect();
+        let x: Vec<f32> = (0..a).map(|i| i as f32 + 1.0).collect();
+        let expected: Vec<f32> = (0..b)
+            .map(|i| {
+                let at = usize::try_from(a - 3 + i);
+                *at.ok().and_then(|at| x.get(at)).unwrap_or(&0.5)
+            })
+            .collect();
+        let y = Tensor::full(&[b as usize], 9.0_f32).unwrap();
+        let mut buffers = [Tensor::from_vec(&[a as usize], x).unwrap(), y];
+        crate::evaluate(&canonical.kernel, &values, &mut buffers, Mode::Declared).unwrap();
+        assert_eq!(buffers[1].to_vec::<f32>().unwrap(), expected, "{a}, {b}");
+    }
+}
