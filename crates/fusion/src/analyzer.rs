@@ -7,7 +7,7 @@ use kiln_symbolic_shape::PlanFact;
 
 use crate::benefit::FusionBenefit;
 use crate::candidate::{Refusal, examine};
-use crate::cost;
+use crate::cost::{self, Effort};
 use crate::grow::{Blocked, grow};
 use crate::op_kind::OpKind;
 use crate::options::FusionOptions;
@@ -68,6 +68,14 @@ impl<'a> FusionCandidateAnalyzer<'a> {
             .collect();
         let together = cost::of_kernel(self.graph, &self.sizes, &ops, &outputs);
         Ok(cost::benefit(&apart, together, profile.complexity))
+    }
+
+    /// What would limit these ops as one kernel, and for how long: what the cost model's figures are fitted with.
+    /// Nothing is asked of their legality.
+    pub fn effort(&self, ops: &[OpId]) -> Effort {
+        let ops: BTreeSet<OpId> = ops.iter().copied().collect();
+        let outputs = subgraph::outputs(self.graph, &ops);
+        cost::effort(self.graph, &self.sizes, &ops, &outputs)
     }
 
     /// Whether the op computes each element of its result from the element of an operand at the same

@@ -7,7 +7,7 @@ use kiln_ir::{Graph, OpId, ValueId};
 use kiln_symbolic_shape::PlanFact;
 
 use crate::benefit::FusionBenefit;
-use crate::candidate::{Refusal, describe_op, examine};
+use crate::candidate::{Refusal, describe_op, examine, with_article};
 use crate::cost;
 use crate::error::FusionError;
 use crate::grow::defining;
@@ -171,7 +171,7 @@ impl Explainer<'_> {
     }
 
     fn together(&mut self, a: &str, b: &str, node: &FusionNode) {
-        let class = node.class.map(|class| format!(", a {class}"));
+        let class = node.class.map(|class| format!(", {}", with_article(class)));
         self.say(format!(
             "{a} and {b} are in one node: {} @{}{}",
             node.id,

@@ -13,6 +13,7 @@
 //! | see what became one kernel | the plan's `Display` |
 //! | know why two ops did, or did not | [`FusionPlan::explain`] |
 //! | look for candidates, and what they are worth | [`FusionCandidateAnalyzer`], [`FusionBenefit`] |
+//! | hold the cost model against measurements | [`Effort`], [`WorkKind`] |
 //! | guard a fusion by a check of sizes | [`RuntimeShapeInjector`] |
 //! | make kernels for a node, generic or for known sizes | [`FusionKernelGenerator`] |
 //! | turn ops into a kernel yourself | [`lower::lower`] |
@@ -68,6 +69,7 @@ mod tests;
 pub use analyzer::FusionCandidateAnalyzer;
 pub use benefit::FusionBenefit;
 pub use candidate::Refusal;
+pub use cost::{Effort, WorkKind};
 pub use error::FusionError;
 pub use explain::{Explanation, Subject};
 pub use generator::FusionKernelGenerator;

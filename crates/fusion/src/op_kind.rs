@@ -164,9 +164,10 @@ fn scalar_cost(op: ScalarOp) -> u64 {
         | S::Asinh
         | S::Acosh
         | S::Atanh
-        | S::Erf
         | S::Sigmoid
         | S::Atan2 => TRANSCENDENTAL,
+        // Two ranges, a polynomial each, and an exponential.
+        S::Erf => 3 * TRANSCENDENTAL,
         _ => 1,
     }
 }

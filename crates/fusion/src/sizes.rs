@@ -3,11 +3,13 @@
 //! The one place where fusion asks whether two sizes are equal. A plan fact says so only for the
 //! plan that rests on it; whoever used one gets its number and has to store it.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
 use kiln_ir::{Graph, TensorType};
-use kiln_symbolic_shape::{Binding, DimFactor, DimId, DimTable, PlanFact, Proof};
+use kiln_symbolic_shape::{
+    Binding, ContractFact, DimFactor, DimId, DimTable, FactOrigin, PlanFact, Predicate, Proof,
+};
 
 /// Whether two sizes are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(crate) struct Sizes<'a> {
     likely_size: i64,
     equalities: RefCell<BTreeMap<(DimId, DimId), Equality>>,
     values: RefCell<BTreeMap<DimId, i64>>,
+    /// The table where every size is at least 1.
+    occupied: OnceCell<DimTable>,
 }
 
 impl<'a> Sizes<'a> {
@@ -44,6 +48,7 @@ impl<'a> Sizes<'a> {
             likely_size,
             equalities: RefCell::new(BTreeMap::new()),
             values: RefCell::new(BTreeMap::new()),
+            occupied: OnceCell::new(),
         }
     }
 
@@ -82,6 +87,13 @@ impl<'a> Sizes<'a> {
         };
         self.equalities.borrow_mut().insert(key, answer.clone());
         answer
+    }
+
+    /// Whether two sizes may be equal where tensors have elements. A fact that holds for empty ones alone is no
+    /// reason for a plan.
+    pub(crate) fn may_be_equal(&self, a: DimId, b: DimId) -> bool {
+        let table = self.occupied.get_or_init(|| occupied(self.table));
+        table.equal(a, b) != Proof::Disproved
     }
 
     /// A shortest chain of plan facts from one size to the other.
@@ -184,6 +196,23 @@ impl<'a> Sizes<'a> {
     }
 }
 
+/// The table, were every free symbol that counts something at least 1.
+fn occupied(table: &DimTable) -> DimTable {
+    let mut occupied = table.clone();
+    let one = occupied.constant(1);
+    let counts =
+        |&symbol: &_| table.definition(symbol).is_none() && table.declared_min(symbol) >= 0;
+    for symbol in table.symbols().filter(counts) {
+        let at_least_one = Predicate::LessEqual(one, table.dim(symbol));
+        // A symbol that is 0 by contract stays so.
+        let _ = occupied.assume(ContractFact {
+            predicate: at_least_one,
+            origin: FactOrigin::Declared,
+        });
+    }
+    occupied
+}
+
 /// Hints where there are any; otherwise `likely_size`, within what the symbol's range and divisor allow.
 fn likely_binding(table: &DimTable, likely_size: i64) -> Binding {
     let hints: BTreeMap<_, _> = table
@@ -229,6 +258,20 @@ mod tests {
         assert_eq!(sizes.equal(dim("C"), dim("A")), Equality::Under(vec![0, 1]));
         let without = Sizes::new(&graph, false, 64);
         assert_eq!(without.equal(dim("A"), dim("B")), Equality::Unknown);
+    }
+
+    #[test]
+    fn sizes_that_are_equal_at_0_alone_are_no_candidates() {
+        let graph = graph(
+            "graph @main(%h: f32[H], %x: f32[(H + 31) / 32], %y: f32[2 * ((H + 31) / 32)], %z: f32[(H + 15) / 16]) -> () {
+               return
+             }",
+        );
+        let sizes = Sizes::new(&graph, true, 64);
+        let dim = |input: usize| graph.tensor_ty(graph.inputs()[input]).unwrap().dims[0];
+        assert_eq!(sizes.equal(dim(1), dim(2)), Equality::Unknown);
+        assert!(!sizes.may_be_equal(dim(1), dim(2)));
+        assert!(sizes.may_be_equal(dim(2), dim(3)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod reshape;
 mod walk;
 
 pub use refusal::Refusal;
-pub(crate) use refusal::describe_op;
+pub(crate) use refusal::{describe_op, with_article};
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 
 use kiln_ir::{Graph, OpId, ValueId};
 use kiln_kernel::Class;
-use kiln_symbolic_shape::{DimId, PlanFact};
+use kiln_symbolic_shape::{DimId, PlanFact, Proof};
 
 /// A rule of fusion that some ops do not satisfy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Refusal {
         left: DimId,
         /// The other.
         right: DimId,
-        /// Whether they may be equal, so that a plan fact would do.
+        /// Whether they may be equal where there are elements, so that a plan fact would do.
         possible: bool,
     },
     /// Results whose points do not correspond.
@@ -163,6 +163,7 @@ impl Refusal {
                 right,
                 possible,
             } => {
+                let never = graph.dims().equal(*left, *right) == Proof::Disproved;
                 let (left, right) = (dim(*left), dim(*right));
                 if *possible {
                     format!(
@@ -170,8 +171,9 @@ impl Refusal {
                         value(*at)
                     )
                 } else {
+                    let exception = if never { "" } else { " but for empty tensors" };
                     format!(
-                        "{left} and {right}, which meet at {}, are never equal",
+                        "{left} and {right}, which meet at {}, are never equal{exception}",
                         value(*at)
                     )
                 }
@@ -239,7 +241,10 @@ impl Refusal {
             Refusal::NoBenefit => "nothing would be saved".to_owned(),
             Refusal::Lowering { reason } => format!("lowering refuses: {reason}"),
             Refusal::Class { expected, found } => {
-                format!("the kernel would be a {found} and no {expected}")
+                format!(
+                    "the kernel would be {} and no {expected}",
+                    with_article(*found)
+                )
             }
             Refusal::Unrelated => {
                 "neither reads the other, and they read nothing in common".to_owned()
@@ -258,10 +263,32 @@ pub(crate) fn describe_op(graph: &Graph, op: OpId) -> String {
     }
 }
 
+/// A class with its article.
+pub(crate) fn with_article(class: Class) -> String {
+    let word = class.as_word();
+    let article = if word.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        "an"
+    } else {
+        "a"
+    };
+    format!("{article} {word}")
+}
+
 /// A value as the text form names it; safe to print.
 pub(crate) fn name_of(graph: &Graph, value: ValueId) -> String {
     match graph.value(value).name.as_deref() {
         Some(name) => format!("%{}", name.escape_debug()),
         None => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_have_their_article() {
+        assert_eq!(with_article(Class::Attention), "an attention");
+        assert_eq!(with_article(Class::Window), "a window");
     }
 }

@@ -141,17 +141,11 @@ impl Walk<'_> {
                 self.facts.extend(facts);
                 Ok(())
             }
-            Equality::Unknown => Err(Refusal::Sizes {
+            unequal => Err(Refusal::Sizes {
                 value,
                 left,
                 right,
-                possible: true,
-            }),
-            Equality::Disproved => Err(Refusal::Sizes {
-                value,
-                left,
-                right,
-                possible: false,
+                possible: unequal == Equality::Unknown && self.sizes.may_be_equal(left, right),
             }),
         }
     }

@@ -121,7 +121,7 @@ impl FusionNode {
                         value,
                         left,
                         right,
-                        possible: equality == Equality::Unknown,
+                        possible: equality == Equality::Unknown && sizes.may_be_equal(left, right),
                     });
                 }
             }

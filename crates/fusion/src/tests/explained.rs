@@ -22,7 +22,7 @@ fn two_ops_of_one_kernel() {
     add %v2 and relu %v3 are in one node: node0 @matmul_add_relu, a contraction
       matmul %v1 with add %v2: epilogue, 32768 bytes less
       add %v2 with relu %v3: epilogue, 32768 bytes less
-      2.44x, 65536 bytes and 2 kernels saved, complexity 6
+      1.33x, 65536 bytes and 2 kernels saved, complexity 6
     ");
     let error = plan
         .explain(&graph, value(&graph, "%x"), value(&graph, "%3"))

@@ -1,0 +1,92 @@
+//! What limits a kernel: its bytes, or one kind of work, and how long that lasts.
+//!
+//! Bytes move while something is computed, so the longer of the two counts; kinds of work come one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kiln_ir::{Graph, OpId};
+
+use super::rates::{LAUNCH, PER_SUM, TILES, WorkKind};
+use super::traffic::Traffic;
+use super::work::Work;
+use crate::sizes::Sizes;
+
+/// What limits a kernel, and how long that and the rest is taken to last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// What most of the time goes to.
+    pub kind: WorkKind,
+    /// How much of that there is: bytes, operations, multiply-adds.
+    pub amount: f64,
+    /// Nanoseconds that it takes.
+    pub nanoseconds: f64,
+    /// Nanoseconds on top of it.
+    pub overhead: f64,
+}
+
+impl Effort {
+    /// Of these ops as one kernel.
+    pub(super) fn of(
+        graph: &Graph,
+        sizes: &Sizes<'_>,
+        ops: &BTreeSet<OpId>,
+        traffic: Traffic,
+    ) -> Self {
+        let works: Vec<Work> = ops.iter().map(|&op| Work::of(graph, sizes, op)).collect();
+        let sums = works.iter().any(|work| work.kind.sums_products());
+        // Parts of one limit add up; the memory's and the arithmetic's time pass together.
+        let arithmetic = works.iter().map(|work| {
+            let is_sum = work.kind.sums_products();
+            let more = if is_sum { work.results * PER_SUM } else { 0.0 };
+            (work.kind, work.amount, more)
+        });
+        let memory = [
+            (WorkKind::Memory, traffic.memory as f64, 0.0),
+            (WorkKind::Constants, traffic.constants as f64, 0.0),
+        ];
+        let arithmetic = Limit::of(arithmetic);
+        let memory = Limit::of(memory.into_iter());
+        let limit = if arithmetic.nanoseconds > memory.nanoseconds {
+            arithmetic
+        } else {
+            memory
+        };
+        let tiles = if sums { TILES } else { 0.0 };
+        let main = limit.amount / limit.kind.per_nanosecond();
+        Effort {
+            kind: limit.kind,
+            amount: limit.amount,
+            nanoseconds: main,
+            overhead: LAUNCH + tiles + (limit.nanoseconds - main),
+        }
+    }
+}
+
+/// Work that is done part after part, and the kind that takes most of the time.
+struct Limit {
+    kind: WorkKind,
+    amount: f64,
+    nanoseconds: f64,
+}
+
+impl Limit {
+    /// Of parts: their kind, how much, and nanoseconds on top.
+    fn of(parts: impl Iterator<Item = (WorkKind, f64, f64)>) -> Self {
+        let mut amounts = BTreeMap::<WorkKind, f64>::new();
+        let mut nanoseconds = 0.0;
+        for (kind, amount, more) in parts {
+            *amounts.entry(kind).or_default() += amount;
+            nanoseconds += amount / kind.per_nanosecond() + more;
+        }
+        let time = |&(kind, amount): &(WorkKind, f64)| amount / kind.per_nanosecond();
+        let longest = amounts
+            .into_iter()
+            .max_by(|a, b| time(a).total_cmp(&time(b)));
+        let (kind, amount) = longest.unwrap_or((WorkKind::Simple, 0.0));
+        Self {
+            kind,
+            amount,
+            nanoseconds,
+        }
+    }
+}

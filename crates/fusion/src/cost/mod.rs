@@ -1,0 +1,74 @@
+//! The cost model: bytes moved, work done, launches, at likely sizes.
+//!
+//! Rough on purpose: it orders candidates and says what a fusion is worth, and never decides whether
+//! one is right. Times are those of one thread; the figures are in [`rates`].
+
+mod effort;
+mod rates;
+mod traffic;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+pub use effort::Effort;
+pub use rates::WorkKind;
+pub(crate) use traffic::inputs;
+
+use std::collections::BTreeSet;
+
+use kiln_ir::{Graph, OpId, ValueId};
+
+use crate::benefit::FusionBenefit;
+use crate::sizes::Sizes;
+use traffic::Traffic;
+
+/// What a set of ops costs as one kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cost {
+    pub(crate) bytes: u64,
+    pub(crate) nanoseconds: f64,
+    pub(crate) kernels: usize,
+}
+
+/// The cost of some ops that give `outputs` to others, as one kernel.
+pub(crate) fn of_kernel(
+    graph: &Graph,
+    sizes: &Sizes<'_>,
+    ops: &BTreeSet<OpId>,
+    outputs: &[ValueId],
+) -> Cost {
+    let traffic = Traffic::of(graph, sizes, ops, outputs);
+    let effort = Effort::of(graph, sizes, ops, traffic);
+    Cost {
+        bytes: traffic.memory.saturating_add(traffic.constants),
+        nanoseconds: effort.nanoseconds + effort.overhead,
+        kernels: 1,
+    }
+}
+
+/// What limits these ops as one kernel.
+pub(crate) fn effort(
+    graph: &Graph,
+    sizes: &Sizes<'_>,
+    ops: &BTreeSet<OpId>,
+    outputs: &[ValueId],
+) -> Effort {
+    Effort::of(graph, sizes, ops, Traffic::of(graph, sizes, ops, outputs))
+}
+
+/// What joining saves.
+pub(crate) fn benefit(parts: &[Cost], together: Cost, complexity: u64) -> FusionBenefit {
+    let apart: f64 = parts.iter().map(|part| part.nanoseconds).sum();
+    let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+    let kernels: usize = parts.iter().map(|part| part.kernels).sum();
+    FusionBenefit {
+        estimated_speedup: apart / together.nanoseconds.max(1.0),
+        bytes_saved: bytes.saturating_sub(together.bytes),
+        bytes_moved: together.bytes,
+        kernels_removed: kernels.saturating_sub(1),
+        complexity,
+        nanoseconds_apart: apart,
+        nanoseconds: together.nanoseconds,
+    }
+}

@@ -1,0 +1,106 @@
+//! The cost model on single ops whose limits are plain.
+
+use std::collections::BTreeSet;
+
+use kiln_ir::{BlobMap, Graph};
+use kiln_shape_inference::read_graph;
+
+use super::{Effort, WorkKind, effort, of_kernel};
+use crate::sizes::Sizes;
+use crate::subgraph;
+
+/// The effort of the op that gives `%y`, and its time.
+fn of(parameters: &str, op: &str) -> (Effort, f64) {
+    let source = format!("graph @f({parameters}) -> () {{\n  %y = {op}\n  return\n}}");
+    let graph: Graph = read_graph(&source, &BlobMap::new()).unwrap();
+    let ops: BTreeSet<_> = graph.ops().map(|(op, _)| op).collect();
+    let outputs = subgraph::outputs(&graph, &ops);
+    let sizes = Sizes::new(&graph, true, 64);
+    let cost = of_kernel(&graph, &sizes, &ops, &outputs);
+    (effort(&graph, &sizes, &ops, &outputs), cost.nanoseconds)
+}
+
+fn conv(x: &str, w: &str, attributes: &str) -> Effort {
+    let (effort, _) = of(
+        &format!("%x: f32[{x}], %w: f32[{w}]"),
+        &format!("conv %x, %w {{{attributes}}}"),
+    );
+    effort
+}
+
+const STEP_1: &str = "strides = [1, 1], dilations = [1, 1], low = [0, 0], high = [0, 0], groups = ";
+const STEP_2: &str = "strides = [2, 2], dilations = [1, 1], low = [0, 0], high = [0, 0], groups = ";
+
+#[test]
+fn each_op_is_limited_by_its_kind_of_work() {
+    let kind = |w: &str, attributes: &str, groups: usize| {
+        conv(
+            "1, 64, 80, 80",
+            w,
+            &format!("{attributes}{groups}, out = f32"),
+        )
+        .kind
+    };
+    assert_eq!(kind("64, 64, 1, 1", STEP_1, 1), WorkKind::Product);
+    assert_eq!(kind("64, 64, 3, 3", STEP_1, 1), WorkKind::Window);
+    assert_eq!(kind("64, 64, 3, 3", STEP_2, 1), WorkKind::StridedWindow);
+    assert_eq!(kind("64, 1, 3, 3", STEP_1, 64), WorkKind::Depthwise);
+    assert_eq!(kind("64, 1, 3, 3", STEP_2, 64), WorkKind::Depthwise);
+    let (product, _) = of(
+        "%x: f32[96, 512], %w: f32[512, 96]",
+        "matmul %x, %w {out = f32}",
+    );
+    assert_eq!(product.kind, WorkKind::Product);
+    assert_eq!(product.amount, 96.0 * 512.0 * 96.0);
+    let (sum, _) = of("%x: f32[96, 512], %z: f32[96, 512]", "add %x, %z");
+    assert_eq!(sum.kind, WorkKind::Memory);
+    // Nobody reads the result, so that it need not be written.
+    assert_eq!(sum.amount, 2.0 * 96.0 * 512.0 * 4.0);
+    let (erf, _) = of("%x: f32[96, 512]", "erf %x");
+    assert_eq!(erf.kind, WorkKind::Simple);
+}
+
+#[test]
+fn windows_over_one_channel_take_longer_per_product() {
+    let time = |effort: Effort| effort.nanoseconds / effort.amount;
+    let dense = conv(
+        "1, 64, 80, 80",
+        "64, 64, 3, 3",
+        &format!("{STEP_1}1, out = f32"),
+    );
+    let depthwise = conv(
+        "1, 64, 80, 80",
+        "64, 1, 3, 3",
+        &format!("{STEP_1}64, out = f32"),
+    );
+    assert!(time(depthwise) > 2.0 * time(dense));
+}
+
+#[test]
+fn a_transposed_window_multiplies_each_input_once_per_tap() {
+    let (effort, _) = of(
+        "%x: f32[1, 24, 80, 80], %w: f32[24, 16, 2, 2]",
+        "conv_transpose %x, %w {strides = [2, 2], dilations = [1, 1], low = [0, 0], high = [0, 0], \
+         output_padding = [0, 0], groups = 1}",
+    );
+    assert_eq!(effort.kind, WorkKind::Transposed);
+    assert_eq!(effort.amount, (24 * 80 * 80 * 16 * 2 * 2) as f64);
+}
+
+#[test]
+fn a_kernel_takes_its_limit_and_what_is_on_top() {
+    let (effort, nanoseconds) = of("%x: f32[2, 3]", "relu %x");
+    assert_eq!(nanoseconds, effort.nanoseconds + effort.overhead);
+    assert!(
+        effort.overhead > 100.0 * effort.nanoseconds,
+        "little to do is a launch"
+    );
+}
+
+#[test]
+fn every_kind_has_a_figure_and_words() {
+    for kind in WorkKind::ALL {
+        assert!(kind.per_nanosecond() > 0.0);
+        assert_eq!(format!("{kind}"), kind.as_words());
+    }
+}
