@@ -34,6 +34,10 @@ pub(crate) struct Profile {
     #[cfg(feature = "llvm")]
     #[arg(long, conflicts_with_all = ["json", "top"])]
     estimates: bool,
+    /// Instead, the figures of fusion's cost model beside what this machine gives, over all inputs
+    #[cfg(feature = "llvm")]
+    #[arg(long, conflicts_with_all = ["json", "top", "estimates"])]
+    rates: bool,
 }
 
 /// A step, measured.
@@ -57,25 +61,40 @@ impl Profile {
         let (model, _) = self
             .model
             .load_with(&bar, |options| options.backend(Backend::Llvm))?;
+        #[cfg(feature = "llvm")]
+        if self.estimates || self.rates {
+            return self.run_estimates(&model);
+        }
         let mut failures = Failures::default();
         for call in self.inputs.calls()? {
-            #[cfg(feature = "llvm")]
-            if self.estimates {
-                let done = call.inputs(&model).and_then(|inputs| {
-                    let title = call.title();
-                    crate::estimates::print(title, &model, &self.model, &inputs, self.calls)
-                });
-                if let Err(error) = done {
-                    failures.add(call.title(), &error);
-                }
-                continue;
-            }
             let rows = self.measure(&model, &call);
             bar.finish();
             match rows {
                 Ok(rows) => self.print(&call, rows)?,
                 Err(error) => failures.add(call.title(), &error),
             }
+        }
+        Ok(failures)
+    }
+
+    /// The cost model beside what was measured.
+    #[cfg(feature = "llvm")]
+    fn run_estimates(&self, model: &Model) -> Result<Failures, Error> {
+        let mut failures = Failures::default();
+        let mut rates = crate::estimates::Rates::default();
+        for call in self.inputs.calls()? {
+            let done = call.inputs(model).and_then(|inputs| {
+                if self.rates {
+                    return rates.add(model, &self.model, &inputs, self.calls);
+                }
+                crate::estimates::print(call.title(), model, &self.model, &inputs, self.calls)
+            });
+            if let Err(error) = done {
+                failures.add(call.title(), &error);
+            }
+        }
+        if self.rates {
+            rates.print()?;
         }
         Ok(failures)
     }

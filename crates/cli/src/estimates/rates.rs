@@ -1,0 +1,98 @@
+//! `kiln profile --rates`: the figures of fusion's cost model beside what this machine gives.
+//!
+//! Every kernel of both programs counts for the kind of work that the model takes to limit it. What it does of that in
+//! the time that is left after the overhead the model assumes is its rate; the table has the middle of all cases.
+
+use super::measure::{Measured, measure};
+use crate::inputs::Inputs;
+use crate::model::ModelArguments;
+use crate::report;
+use anyhow::Error;
+use kiln::Model;
+use kiln::fusion::{FusionCandidateAnalyzer, FusionOptions, WorkKind};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Kernels measured so far, by what limits them.
+#[derive(Default)]
+pub(crate) struct Rates {
+    by_kind: BTreeMap<WorkKind, Samples>,
+    /// The shortest kernel.
+    launch: Option<Duration>,
+}
+
+/// Kernels of one limit.
+#[derive(Default)]
+struct Samples {
+    /// Per nanosecond, those that do enough of it to tell.
+    rates: Vec<f64>,
+    /// Seconds in all, and as the model has it.
+    seconds: f64,
+    expected: f64,
+}
+
+impl Rates {
+    /// Adds the kernels of a call.
+    pub(crate) fn add(
+        &mut self,
+        model: &Model,
+        arguments: &ModelArguments,
+        inputs: &Inputs,
+        calls: u32,
+    ) -> Result<(), Error> {
+        self.count(&measure(model, arguments, inputs, calls)?);
+        Ok(())
+    }
+
+    fn count(&mut self, measured: &Measured) {
+        let analyzer = FusionCandidateAnalyzer::new(&measured.graph, FusionOptions::new());
+        for (ops, profile) in measured.fused.iter().chain(&measured.apart) {
+            if profile.class.is_none() {
+                continue;
+            }
+            let effort = analyzer.effort(ops);
+            let nanoseconds = profile.time.as_secs_f64() * 1e9;
+            let shortest = self.launch.unwrap_or(profile.time);
+            self.launch = Some(shortest.min(profile.time));
+            let samples = self.by_kind.entry(effort.kind).or_default();
+            samples.seconds += nanoseconds / 1e9;
+            samples.expected += (effort.nanoseconds + effort.overhead) / 1e9;
+            let left = nanoseconds - effort.overhead;
+            if effort.nanoseconds > effort.overhead && left > 0.0 {
+                samples.rates.push(effort.amount / left);
+            }
+        }
+    }
+
+    /// Prints the table.
+    pub(crate) fn print(mut self) -> Result<(), Error> {
+        report::line(format!(
+            "{:15} {:>7} {:>8} {:>8} {:>8} {:>8} {:>10} {:>10}",
+            "work", "kernels", "figure", "median", "10 %", "90 %", "model ms", "ms"
+        ))?;
+        for (kind, samples) in &mut self.by_kind {
+            samples.rates.sort_by(f64::total_cmp);
+            let at = |tenths: usize| {
+                let place = samples.rates.len() * tenths / 10;
+                samples
+                    .rates
+                    .get(place)
+                    .map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"))
+            };
+            report::line(format!(
+                "{kind:15} {:>7} {:>8.1} {:>8} {:>8} {:>8} {:>10.3} {:>10.3}",
+                samples.rates.len(),
+                kind.per_nanosecond(),
+                at(5),
+                at(1),
+                at(9),
+                samples.expected * 1e3,
+                samples.seconds * 1e3,
+            ))?;
+        }
+        let launch = self.launch.unwrap_or_default();
+        report::line(format!(
+            "amounts per nanosecond: bytes, operations, multiply-adds; the shortest kernel took {launch:.1?}"
+        ))
+    }
+}
