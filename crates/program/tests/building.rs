@@ -191,3 +191,47 @@ fn what_control_steps_are_given_outlives_the_arena() {
     assert_eq!(body.buffers[captures[0]].place, Place::Own);
     assert_eq!(program.blocks().len(), 3);
 }
+
+#[test]
+fn a_part_in_one_piece_is_no_copy() {
+    assert_snapshot!(unfused("graph @parts(%x: f32[A, 8, B]) -> (f32[1, 2, B], f32[A, 2, B], f32[2, B], f32[1, 1, B]) where A >= 4, B >= 1 {
+      %e = exp %x
+      %row = slice %e {starts = [A - 1, 6, 0], sizes = [1, 2, B], steps = [1, 1, 1]}
+      %a = neg %row
+      %columns = slice %e {starts = [0, 6, 0], sizes = [A, 2, B], steps = [1, 1, 1]}
+      %b = neg %columns
+      %flat = reshape %row {dims = [2, B]}
+      %c = neg %flat
+      %again = slice %row {starts = [0, 1, 0], sizes = [1, 1, B], steps = [1, 1, 1]}
+      %wide = broadcast %again {dims = [1, 1, B]}
+      %d = neg %wide
+      return %a, %b, %c, %d
+    }"), @r"
+    program @parts: 5 kernels, 0 constants, steps: 6 kernel
+    body(%x: f32[A, 8, B]) -> (%a@own: f32[1, 2, B], %b@own: f32[A, 2, B], %c@own: f32[2, B], %d@own: f32[1, 1, B])
+      segment 0: 2 slots
+        kernel exp [kernel0 map] %x -> %e@0.0: f32[A, 8, B]
+        kernel neg [kernel1 map] %row(%e+8*A*B - 2*B) -> %a@own: f32[1, 2, B]
+        kernel slice [kernel2 map] %e@0.0 -> %columns@0.1: f32[A, 2, B]
+        kernel neg [kernel3 map] %columns@0.1 -> %b@own: f32[A, 2, B]
+        kernel neg [kernel3 map] %flat(%e+8*A*B - 2*B) -> %c@own: f32[2, B]
+        kernel neg [kernel4 map] %wide(%e+8*A*B - B) -> %d@own: f32[1, 1, B]
+    ");
+}
+
+#[test]
+fn a_part_that_may_lie_outside_or_is_a_result_is_copied() {
+    let text =
+        "graph @parts(%x: f32[A], %y: f32[B, C]) -> (f32[4], f32[1, C], f32[B, C]) where B >= 2 {
+      %e = exp %x
+      %p = slice %e {starts = [2], sizes = [4], steps = [1]}
+      %a = neg %p
+      %f = exp %y
+      %r = slice %f {starts = [1, 0], sizes = [1, C], steps = [1, 1]}
+      %t = slice %f {starts = [B - 1, 0], sizes = [B, C], steps = [-1, 1]}
+      %g = neg %t
+      return %a, %r, %g
+    }";
+    let program = program(text, false, &RowMajor);
+    assert_eq!(program.counts()["kernel"], 7, "{program}");
+}

@@ -84,6 +84,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             }
         }
         match &node.kind {
+            NodeKind::Kernel(_) if self.is_part(node)? => Ok(()),
             NodeKind::Kernel(kernel) => self.kernel(node, kernel),
             NodeKind::View { trusted } => self.view(node, *trusted),
             NodeKind::Builtin => self.builtin(node),
@@ -263,6 +264,21 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         };
         self.push(&node.name, &node.ops, Action::Kernel(launch));
         Ok(())
+    }
+
+    /// Makes the result of a lone slice or broadcast a view of its operand, where it is proved to lie there in one piece.
+    ///
+    /// Not a result of the block: whoever is given a small part would keep the whole alive.
+    fn is_part(&mut self, node: &Node) -> Result<bool, ProgramError> {
+        let &[id] = node.ops.as_slice() else {
+            return Ok(false);
+        };
+        let graph = &self.program.graph;
+        let op = graph.op(id);
+        let results = &graph.region(self.region).results;
+        let is_part = matches!(op.op, Op::Slice { .. } | Op::Broadcast { .. })
+            && !op.results.iter().any(|value| results.contains(value));
+        Ok(is_part && self.alias(id, false)?)
     }
 
     fn view(&mut self, node: &Node, trusted: bool) -> Result<(), ProgramError> {

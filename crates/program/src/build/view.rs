@@ -35,11 +35,11 @@ impl BlockBuilder<'_, '_> {
                 (trusted || moves_nothing(dims, &from, permutation)).then_some(zero)
             }
             Op::Slice { starts, steps, .. } if steps.iter().all(|&step| step == 1) => {
-                let offset = offset_of_part(dims, &from, starts, &shape);
-                if offset.is_some() {
-                    self.require_in_bounds(&from, starts, &shape)?;
+                if lies_within(dims, &from, starts, &shape) {
+                    offset_of_part(dims, &from, starts, &shape)
+                } else {
+                    None
                 }
-                offset
             }
             _ => None,
         };
@@ -59,31 +59,6 @@ impl BlockBuilder<'_, '_> {
         let offset = self.program.sizes.intern(offset);
         self.add_buffer(result, Place::View { of, offset })?;
         Ok(true)
-    }
-
-    /// A part must lie within the whole, as the interpreter says.
-    fn require_in_bounds(
-        &mut self,
-        from: &[DimId],
-        starts: &[DimId],
-        shape: &[DimId],
-    ) -> Result<(), ProgramError> {
-        for ((&size, &start), &len) in from.iter().zip(starts).zip(shape) {
-            let dims = self.program.graph.dims_mut();
-            let zero = dims.constant(0);
-            let end = dims
-                .add(start, len)
-                .map_err(super::size_error("the end of a slice"))?;
-            self.require(
-                Predicate::LessEqual(zero, start),
-                "a slice that begins in bounds",
-            );
-            self.require(
-                Predicate::LessEqual(end, size),
-                "a slice that ends in bounds",
-            );
-        }
-        Ok(())
     }
 }
 
@@ -112,6 +87,20 @@ fn repeats_nothing(dims: &DimTable, from: &[DimId], to: &[DimId]) -> bool {
 fn moves_nothing(dims: &DimTable, from: &[DimId], permutation: &[usize]) -> bool {
     let is_long = |axis: &&usize| from.get(**axis).is_some_and(|&dim| !is_one(dims, dim));
     permutation.iter().filter(is_long).is_sorted()
+}
+
+/// Whether a part is proved to lie within the whole: of a slice that may be empty the start may be anywhere.
+fn lies_within(dims: &mut DimTable, from: &[DimId], starts: &[DimId], shape: &[DimId]) -> bool {
+    let zero = dims.constant(0);
+    let parts = from.iter().zip(starts).zip(shape);
+    parts.into_iter().all(|((&size, &start), &len)| {
+        let Ok(end) = dims.add(start, len) else {
+            return false;
+        };
+        let begins = dims.prove(&Predicate::LessEqual(zero, start));
+        let ends = dims.prove(&Predicate::LessEqual(end, size));
+        begins.is_proved() && ends.is_proved()
+    })
 }
 
 /// Where a part of a row-major array begins, if it is one piece: outermost axes of size 1, then one axis cut, then
