@@ -122,6 +122,11 @@ impl<K: Ord, T: Clone> Lead<K, T> {
         self.end(Outcome::Done(result));
     }
 
+    /// Begins to be trusted anew: it stood in a queue until now.
+    pub(crate) fn begin_at(&self, now: Duration) {
+        lock(&self.slot.state).began = now;
+    }
+
     /// How many wait.
     pub(crate) fn n_followers(&self) -> usize {
         lock(&self.slot.state).followers.len()

@@ -73,6 +73,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         let is_inside = is_nested();
         let _nesting = Nesting::enter();
         let inner = Arc::clone(&self.cache.inner);
+        self.begin_at(inner.clock.now());
         // Whoever led before may have finished between the look at memory and the lead.
         if let Some(value) = inner.in_memory(&self.key) {
             let source = Source::Memory;
@@ -107,6 +108,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         Counters::count(&counters.misses);
         Counters::count(&counters.compiles);
         let begin = inner.clock.now();
+        self.begin_at(begin);
         let result = catch_unwind(AssertUnwindSafe(compile));
         let end = inner.clock.now();
         let time = end.saturating_sub(begin);
@@ -212,6 +214,13 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         match inner.in_tiers(&self.key) {
             Ok(found) => Claimed::Found(found),
             Err(_) => Claimed::Compile(claims),
+        }
+    }
+
+    /// From now on it is at work, and trusted for as long as any compile.
+    fn begin_at(&self, now: Duration) {
+        if let Some(lead) = &self.lead {
+            lead.begin_at(now);
         }
     }
 

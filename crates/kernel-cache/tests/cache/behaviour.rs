@@ -314,6 +314,50 @@ fn a_compile_that_is_not_trusted_any_more_is_compiled_beside() {
 }
 
 #[test]
+fn a_compile_that_stood_in_a_queue_is_trusted_from_its_beginning() {
+    let hand = crate::support::Hand::default();
+    let options = CacheOptions::default();
+    let cache = TestCache::new(BytesCodec, Arc::new(hand.clone()), options);
+    let Begin::Lead(queued) = cache.begin(&key("a")) else {
+        panic!("nobody compiles it");
+    };
+    hand.set(2 * options.trusted);
+    let found = queued.compile(LONG, || {
+        hand.set(2 * options.trusted + options.trusted / 2);
+        let thread = || matches!(cache.begin(&key("a")), Begin::Follow(_));
+        let is_waited_for = std::thread::scope(|scope| scope.spawn(thread).join());
+        assert!(is_waited_for.expect("it is no panic"));
+        Ok(content("a"))
+    });
+    assert!(found.is_ok());
+    assert_eq!(cache.stats().takeovers, 0);
+}
+
+#[test]
+fn another_process_that_comes_to_an_end_is_waited_for() {
+    // Two caches on one folder know of each other what two processes do.
+    let folder = tempfile::tempdir().expect("there is room");
+    let (first, second) = (cache_at(folder.path()), cache_at(folder.path()));
+    let (begun, has_begun) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let shared = &first;
+        scope.spawn(move || {
+            let compile = || {
+                begun.send(()).expect("the test listens");
+                std::thread::sleep(Duration::from_millis(60));
+                Ok(content("a"))
+            };
+            shared.get_or_compile(&key("a"), LONG, compile)
+        });
+        has_begun.recv().expect("it begins");
+        let source = compile(&second, "a");
+        assert!(matches!(source, Source::Tier { .. }), "{source:?}");
+    });
+    assert_eq!((first.stats().compiles, second.stats().compiles), (1, 0));
+    assert_eq!((second.stats().tier_hits, second.stats().takeovers), (1, 0));
+}
+
+#[test]
 fn cancelling_a_wait_ends_it_and_the_last_waiter_that_leaves_shows_on_the_ticket() {
     let cache = cache_of(Vec::new());
     let Begin::Lead(queued) = cache.begin(&key("a")) else {

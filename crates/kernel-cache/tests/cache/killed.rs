@@ -13,7 +13,7 @@ const HOLDER: &str = "killed::child_that_compiles_for_ever";
 
 /// Large enough that writing takes a while.
 fn large(name: &str) -> Vec<u8> {
-    content(name).repeat(500)
+    content(name).repeat(3000)
 }
 
 #[test]
