@@ -1,3 +1,5 @@
+//! The format keeps what is written, and nothing else passes for an entry: every truncation, every flipped bit, any bytes.
+
 use proptest::prelude::*;
 
 use super::*;

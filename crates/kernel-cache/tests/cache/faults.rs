@@ -146,3 +146,41 @@ fn listing_a_folder_that_fails_is_a_typed_error() {
         .expect("it lists");
     assert_eq!((cleared.entries, cleared.failed), (0, 1));
 }
+
+#[test]
+fn a_folder_of_no_use_is_warned_of_once() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Counts warnings.
+    #[derive(Clone, Default)]
+    struct Warnings(Arc<AtomicUsize>);
+    impl tracing::Subscriber for Warnings {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            *metadata.level() == tracing::Level::WARN
+        }
+        fn new_span(&self, _span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+        fn event(&self, _event: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+        fn enter(&self, _span: &tracing::span::Id) {}
+        fn exit(&self, _span: &tracing::span::Id) {}
+    }
+
+    let folder = tempfile::tempdir().expect("there is room");
+    let broken = Plan::new(0, usize::MAX, libc::EIO);
+    let cache = cache_of(vec![Arc::new(faulty(folder.path(), &broken, false))]);
+    let warnings = Warnings::default();
+    tracing::subscriber::with_default(warnings.clone(), || {
+        for name in ["a", "b", "c"] {
+            let found = cache.get_or_compile(&key(name), LONG, || Ok(content(name)));
+            assert_eq!(*found.expect("it compiles").value, content(name));
+        }
+    });
+    assert_eq!(warnings.0.load(Ordering::SeqCst), 1);
+    let stats = cache.stats();
+    assert_eq!((stats.io_error, stats.not_stored), (3, 3));
+}
