@@ -212,6 +212,10 @@ fn in_every_interleaving_a_leader_that_is_not_trusted_any_more_is_led_beside() {
             panic!("the first leads");
         };
         assert!(!slow.is_takeover);
+        // It stood in a queue, and is trusted from when it begins.
+        slow.begin_at(LONG);
+        assert!(matches!(flights.join(7, LONG, LONG), Joined::Follow(_)));
+        slow.begin_at(Duration::ZERO);
         let Joined::Follow(patient) = flights.join(7, Duration::ZERO, LONG) else {
             panic!("the second follows");
         };
