@@ -235,3 +235,63 @@ fn a_part_that_may_lie_outside_or_is_a_result_is_copied() {
     let program = program(text, false, &RowMajor);
     assert_eq!(program.counts()["kernel"], 7, "{program}");
 }
+
+#[test]
+fn a_plan_of_another_graph_is_refused() {
+    let read = |text: &str| {
+        kiln_shape_inference::read_graph(text, &BlobMap::new())
+            .unwrap_or_else(|errors| panic!("{errors}"))
+    };
+    let long = read(
+        "graph @long(%x: f32[A]) -> f32[A] {
+      %a = exp %x
+      %b = transpose %a {permutation = [0]}
+      %c = tanh %b
+      return %c
+    }",
+    );
+    let short = read(
+        "graph @short(%x: f32[A]) -> f32[A] {
+      %a = exp %x
+      return %a
+    }",
+    );
+    for fuse in [true, false] {
+        let plan = kiln_fusion::plan(&long, &FusionOptions::new().with_fusion(fuse)).unwrap();
+        let built = build(short.clone(), &plan, &RowMajor, &BuildOptions::default());
+        assert_eq!(built.unwrap_err().code(), "E0838");
+    }
+    let plan = kiln_fusion::plan(&short, &FusionOptions::new()).unwrap();
+    let built = build(long, &plan, &RowMajor, &BuildOptions::default());
+    let error = built.unwrap_err();
+    assert_eq!(error.code(), "E0838", "{error}");
+}
+
+#[test]
+fn what_no_sizes_fit_is_left_to_the_interpreter() {
+    let text = "graph @never(%x: f32[0, B]) -> i64[B] where B >= 1 {
+      %a = arg_reduce %x {axis = 0, extremum = max}
+      return %a
+    }";
+    let program = program(text, true, &RowMajor);
+    let step = program.steps().next().unwrap();
+    let Action::Interpret { reason, .. } = &step.action else {
+        panic!("{program}")
+    };
+    assert!(reason.contains("which never holds"), "{reason}");
+}
+
+#[test]
+fn values_that_are_no_tensors_are_refused() {
+    let text = "graph @list(%x: seq<f32[A]>) -> seq<f32[A]> {
+      return %x
+    }";
+    let graph = kiln_ir::text::read(text, &BlobMap::new()).unwrap();
+    let plan = kiln_fusion::plan(&graph, &FusionOptions::new()).unwrap();
+    let error = build(graph, &plan, &RowMajor, &BuildOptions::default()).unwrap_err();
+    assert_eq!(error.code(), "E0836", "{error}");
+    assert!(
+        error.to_string().contains("found x: seq<f32[A]>"),
+        "{error}"
+    );
+}

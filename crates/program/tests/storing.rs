@@ -4,7 +4,9 @@
 
 use kiln_fusion::FusionOptions;
 use kiln_ir::BlobMap;
-use kiln_program::{BuildOptions, Program, RowMajor, StoredProgram, build};
+use kiln_kernel::VerifiedKernel;
+use kiln_program::{BuildOptions, LayoutPreferences, Program, RowMajor, StoredProgram, build};
+use serde_json::Value;
 
 const GRAPH: &str = "graph @everything(%c: bool[], %trips: i64[], %x: f32[A, B], %y: f32[A, D]) -> (f32[A, B + D], f32[n], f32[B], f32[bcast(B, D)]) where B >= 1 {
   %w: f32[2] = constant [0.5, 2.0]
@@ -114,4 +116,136 @@ fn damage_is_an_error_wherever_it_is() {
         }
     }
     assert!(refused > same, "{refused} refused, {same} read");
+}
+
+/// Every place in a JSON value, as the steps that lead there.
+fn places(value: &Value) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut pending = vec![(Vec::new(), value)];
+    while let Some((path, value)) = pending.pop() {
+        let mut inside = |step: String, inner| {
+            let mut path: Vec<String> = path.clone();
+            path.push(step);
+            pending.push((path, inner));
+        };
+        match value {
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    inside(index.to_string(), item);
+                }
+            }
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    inside(name.clone(), field);
+                }
+            }
+            _ => {}
+        }
+        found.push(path);
+    }
+    found
+}
+
+fn at<'a>(value: &'a mut Value, path: &[String]) -> &'a mut Value {
+    path.iter().fold(value, |value, step| match value {
+        Value::Array(items) => &mut items[step.parse::<usize>().unwrap()],
+        Value::Object(fields) => &mut fields[step.as_str()],
+        _ => unreachable!("the path was found there"),
+    })
+}
+
+/// Numbers too large, lists too short and too long, texts of something else: read as it was, or refused with a code.
+#[test]
+fn changed_parts_are_refused_or_do_no_harm() {
+    let mut blobs = BlobMap::new();
+    let stored = program().store(&mut blobs).unwrap();
+    let whole = serde_json::to_value(&stored).unwrap();
+    let (mut refused, mut read) = (0, 0);
+    for path in places(&whole) {
+        let mut changed = Vec::new();
+        let mut change = |change: &dyn Fn(&mut Value)| {
+            let mut value = whole.clone();
+            change(at(&mut value, &path));
+            changed.push(value);
+        };
+        match at(&mut whole.clone(), &path) {
+            Value::Number(_) => {
+                change(&|place| *place = 1000.into());
+                change(&|place| *place = u32::MAX.into());
+            }
+            Value::Array(items) if !items.is_empty() => {
+                change(&|place| drop(place.as_array_mut().unwrap().pop()));
+                change(&|place| {
+                    let items = place.as_array_mut().unwrap();
+                    items.push(items[0].clone());
+                });
+            }
+            Value::String(_) => change(&|place| *place = "nothing of the kind".into()),
+            _ => {}
+        }
+        for value in changed {
+            let Ok(stored) = serde_json::from_value::<StoredProgram>(value) else {
+                continue;
+            };
+            match Program::load(&stored, &blobs) {
+                Ok(_) => read += 1,
+                Err(error) => {
+                    refused += 1;
+                    let code = error.code();
+                    assert!(["E0841", "E0842", "E0843"].contains(&code), "{error}");
+                }
+            }
+        }
+    }
+    assert!(refused > read, "{refused} refused, {read} read");
+}
+
+/// Steps that are interpreted and buffers with strides, which the program above lacks.
+#[test]
+fn interpreted_steps_and_strides_are_stored() {
+    let custom = "graph @f(%x: f32[A, B]) -> f32[n] {
+      %0: f32[A, B] = exp %x
+      %1: f32[A, B] = neg %0
+      %2: f32[n] = custom %1 {name = \"doubles\", arguments = \"\"} -> (n)
+      return %2
+    }";
+    let graph = kiln_ir::text::read(custom, &BlobMap::new()).unwrap();
+    let plan = kiln_fusion::plan(&graph, &FusionOptions::new().with_fusion(false)).unwrap();
+    let program = build(graph, &plan, &Turned, &BuildOptions::default()).unwrap();
+    assert_eq!(program.counts()["interpret"], 1, "{program}");
+    assert!(program.to_string().contains("strides [1, A]"), "{program}");
+    let mut blobs = BlobMap::new();
+    let stored = program.store(&mut blobs).unwrap();
+    let json = serde_json::to_string(&stored).unwrap();
+    let read: StoredProgram = serde_json::from_str(&json).unwrap();
+    let loaded = Program::load(&read, &blobs).unwrap();
+    assert_eq!(loaded.to_string(), program.to_string());
+    // A stride of another number of axes than there are.
+    let whole = serde_json::to_value(&stored).unwrap();
+    for path in places(&whole) {
+        if path.last().is_none_or(|step| step != "strides") {
+            continue;
+        }
+        let mut changed = whole.clone();
+        let Value::Array(strides) = at(&mut changed, &path) else {
+            continue;
+        };
+        strides.pop();
+        let stored: StoredProgram = serde_json::from_value(changed).unwrap();
+        let error = Program::load(&stored, &blobs).unwrap_err();
+        assert_eq!(error.code(), "E0841", "{error}");
+    }
+}
+
+/// Wants what kernels write of two axes with these turned around.
+struct Turned;
+
+impl LayoutPreferences for Turned {
+    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
+        let buffers = kernel.kernel().buffers().values().enumerate();
+        buffers
+            .filter(|(_, buffer)| buffer.role.is_written() && buffer.rank() == 2)
+            .map(|(position, _)| (position, vec![1, 0]))
+            .collect()
+    }
 }

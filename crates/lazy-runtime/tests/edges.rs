@@ -1,0 +1,210 @@
+//! Calls at the edges: integers of every width that become sizes, custom ops that give what they should not, profiles of
+//! every kind of step.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod support;
+
+use std::sync::Arc;
+
+use kiln_interpreter::{CustomOp, CustomOps};
+use kiln_kernel::CallerOnly;
+use kiln_lazy_runtime::{CompiledProgram, Runtime, RuntimeOptions};
+use kiln_tensor::{DType, Element, Tensor};
+use support::{
+    FakeCompiler, FakeDevice, compiled, error_of, expect_same, graph, ramp, runtime, runtime_with,
+};
+
+/// A graph that cuts as many elements off as an integer says.
+fn cut_by(dtype: DType) -> kiln_ir::Graph {
+    graph(&format!(
+        "graph @cut(%x: f32[A], %n: {dtype}[]) -> f32[m] where m <= A, m >= 0 {{
+          bind %n -> (m)
+          %y = slice %x {{starts = [0], sizes = [m], steps = [1]}}
+          %z = neg %y
+          return %z
+        }}"
+    ))
+}
+
+fn cuts<T: Element + TryFrom<u8>>() {
+    let graph = cut_by(T::DTYPE);
+    let program = compiled(&runtime(), &graph, true);
+    for n in [3, 0, 5] {
+        let Ok(n) = T::try_from(n) else { continue };
+        expect_same(&program, &graph, &[ramp(&[5]), Tensor::scalar(n)]);
+    }
+}
+
+#[test]
+fn integers_of_every_width_become_sizes() {
+    cuts::<i16>();
+    cuts::<i32>();
+    cuts::<i64>();
+    cuts::<u8>();
+    cuts::<u16>();
+    cuts::<u32>();
+    cuts::<u64>();
+    let graph = cut_by(DType::I8);
+    let program = compiled(&runtime(), &graph, true);
+    expect_same(&program, &graph, &[ramp(&[5]), Tensor::scalar(2_i8)]);
+    let program = compiled(&runtime(), &cut_by(DType::U64), true);
+    let error = error_of(&program, &[ramp(&[5]), Tensor::scalar(u64::MAX)]);
+    assert_eq!(error.code(), "E0825", "{error}");
+}
+
+/// Gives what it was made with.
+struct Gives(Result<Vec<Tensor>, String>);
+
+impl CustomOp for Gives {
+    fn evaluate(&self, _arguments: &str, _operands: &[Tensor]) -> Result<Vec<Tensor>, String> {
+        self.0.clone()
+    }
+}
+
+fn with_custom_op(text: &str, gives: Result<Vec<Tensor>, String>) -> CompiledProgram {
+    let graph = kiln_ir::text::read(text, &kiln_ir::BlobMap::new()).unwrap();
+    let mut custom_ops = CustomOps::new();
+    custom_ops.register("gives", Arc::new(Gives(gives)));
+    let options = RuntimeOptions::new().with_custom_ops(custom_ops);
+    compiled(
+        &runtime_with(FakeCompiler::default(), options),
+        &graph,
+        true,
+    )
+}
+
+#[test]
+fn what_a_custom_op_gives_is_checked() {
+    let text = "graph @f(%x: f32[A]) -> f32[A] {
+      %0: f32[A] = custom %x {name = \"gives\", arguments = \"\"}
+      return %0
+    }";
+    let sized = "graph @f(%x: f32[A]) -> f32[n] where n >= 2 {
+      %0: f32[n] = custom %x {name = \"gives\", arguments = \"\"} -> (n)
+      return %0
+    }";
+    let run = |text, gives| {
+        let program = with_custom_op(text, gives);
+        program.run(&[ramp(&[3])]).map_err(|error| {
+            let text = error.to_string();
+            (error.code(), text)
+        })
+    };
+    assert!(run(text, Ok(vec![ramp(&[3])])).is_ok());
+    assert_eq!(run(sized, Ok(vec![ramp(&[7])])).unwrap()[0].shape(), [7]);
+    let wrong_dtype = Tensor::zeros(DType::F64, &[3]).unwrap();
+    for (text, gives) in [
+        (text, Ok(vec![ramp(&[4])])),
+        (text, Ok(vec![ramp(&[3, 1])])),
+        (text, Ok(vec![wrong_dtype])),
+        (text, Ok(Vec::new())),
+        (text, Err("not today".to_owned())),
+        (sized, Ok(vec![ramp(&[1])])),
+        (sized, Ok(vec![ramp(&[2, 2])])),
+    ] {
+        let (code, message) = run(text, gives).unwrap_err();
+        assert!(code.starts_with("E08"), "{code} {message}");
+        assert!(message.contains("custom"), "{code} {message}");
+    }
+}
+
+#[test]
+fn every_kind_of_step_is_in_a_profile() {
+    let text = "graph @all(%c: bool[], %x: f32[A, 4]) -> (f32[A, 2], i64[1], f32[A, 4], f32[n]) {
+      %top, %at = top_k %x {k = 2, axis = 1, extremum = max}
+      %sizes = dims {sizes = [A]}
+      %y: f32[A, 4] = if %c, %x
+        region(%a: f32[A, 4]) {
+          %e: f32[A, 4] = exp %a
+          yield %e
+        }
+        region(%b: f32[A, 4]) {
+          yield %b
+        }
+      %row = reduce %x {function = max, axes = [1]}
+      %places: i64[1, A], %count: i64[] = non_zero %row
+      bind %count -> (n)
+      %p = slice %places {starts = [0, 0], sizes = [1, n], steps = [1, 1]}
+      %flat = reshape %p {dims = [n]}
+      %found = gather %row, %flat {axis = 0}
+      return %top, %sizes, %y, %found
+    }";
+    let graph = graph(text);
+    let inputs = [Tensor::scalar(true), ramp(&[3, 4])];
+    let program = compiled(&runtime(), &graph, false);
+    expect_same(&program, &graph, &inputs);
+    let (_, profile) = program.run_profiled(&inputs).unwrap();
+    let kinds: Vec<_> = profile.iter().map(|step| step.kind).collect();
+    for kind in ["kernel", "builtin", "dims", "bind", "if"] {
+        assert!(kinds.contains(&kind), "{kind} is not in {kinds:?}");
+    }
+    for step in &profile {
+        let is_kernel = step.kind == "kernel";
+        assert_eq!(step.class.is_some(), is_kernel, "{step:?}");
+        assert!(step.bytes > 0, "{step:?}");
+    }
+
+    // Without a compiler every kernel is the interpreter's.
+    let (device, pool) = (Arc::new(FakeDevice), Arc::new(CallerOnly));
+    let without = Arc::new(Runtime::new(None, device, pool, RuntimeOptions::new()));
+    let program = compiled(&without, &graph, false);
+    expect_same(&program, &graph, &inputs);
+    let (_, profile) = program.run_profiled(&inputs).unwrap();
+    let kernels = profile.iter().filter(|step| step.kind == "kernel");
+    let variants: Vec<_> = kernels.map(|step| step.variant.as_deref()).collect();
+    assert!(
+        variants
+            .iter()
+            .all(|variant| *variant == Some("interpreter")),
+        "{variants:?}"
+    );
+}
+
+#[test]
+fn faults_of_interpreted_kernels_are_those_of_the_interpreter() {
+    let graph = graph(
+        "graph @f(%x: f32[A], %i: i64[B]) -> f32[B] {
+      %g = gather %x, %i {axis = 0}
+      return %g
+    }",
+    );
+    let (device, pool) = (Arc::new(FakeDevice), Arc::new(CallerOnly));
+    let without = Arc::new(Runtime::new(None, device, pool, RuntimeOptions::new()));
+    let program = compiled(&without, &graph, true);
+    let call = |i: i64| [ramp(&[3]), Tensor::from_slice(&[1], &[i]).unwrap()];
+    expect_same(&program, &graph, &call(2));
+    let error = error_of(&program, &call(3));
+    assert_eq!(error.code(), "E0822", "{error}");
+    assert!(!error.is_out_of_memory());
+    assert!(format!("{program:?}").starts_with("CompiledProgram"));
+}
+
+#[test]
+fn a_loop_that_goes_on_too_long_is_stopped() {
+    let text = "graph @f(%trips: i64[], %x: f32[A]) -> f32[A] {
+      %on: bool[] = constant [true]
+      %y: f32[A] = loop %trips, %on, %x {carried = 1}
+        region(%i: i64[], %a: f32[A]) {
+          %more: bool[] = constant [true]
+          %n: f32[A] = neg %a
+          yield %more, %n
+        }
+      return %y
+    }";
+    let graph = graph(text);
+    let mut options = RuntimeOptions::new();
+    options.loop_iterations = 3;
+    let program = compiled(
+        &runtime_with(FakeCompiler::default(), options),
+        &graph,
+        true,
+    );
+    let call = |trips: i64| [Tensor::scalar(trips), ramp(&[2])];
+    expect_same(&program, &graph, &call(3));
+    let error = error_of(&program, &call(4));
+    assert!(error.to_string().contains("loop"), "{error}");
+    assert_eq!(error.code(), "E0833", "{error}");
+    // The next call counts anew.
+    expect_same(&program, &graph, &call(2));
+}
