@@ -38,8 +38,14 @@ pub struct KernelInfo {
 }
 
 /// A verified, classified kernel; cheap to clone.
+///
+/// It may go by a name for people that is not its own: canonical kernels are all called alike, and errors, records and
+/// crash reports are read by someone who knows the model. That name is in no text and no key.
 #[derive(Clone, Debug)]
-pub struct VerifiedKernel(Arc<Inner>);
+pub struct VerifiedKernel {
+    inner: Arc<Inner>,
+    label: Option<Arc<str>>,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -50,26 +56,46 @@ struct Inner {
 
 impl VerifiedKernel {
     pub(crate) fn new(kernel: Kernel, info: KernelInfo, classification: Classification) -> Self {
-        Self(Arc::new(Inner {
-            kernel,
-            info,
-            classification,
-        }))
+        Self {
+            inner: Arc::new(Inner {
+                kernel,
+                info,
+                classification,
+            }),
+            label: None,
+        }
+    }
+
+    /// The same kernel under a name for people.
+    #[must_use]
+    pub fn labelled(&self, label: impl Into<Arc<str>>) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            label: Some(label.into()),
+        }
+    }
+
+    /// The name for people: the label, or else the kernel's own name, which is what its text says.
+    pub fn name(&self) -> &str {
+        match &self.label {
+            Some(label) => label,
+            None => self.inner.kernel.name(),
+        }
     }
 
     /// The kernel.
     pub fn kernel(&self) -> &Kernel {
-        &self.0.kernel
+        &self.inner.kernel
     }
 
     /// What the verifier found out.
     pub fn info(&self) -> &KernelInfo {
-        &self.0.info
+        &self.inner.info
     }
 
     /// Its class and the roles of its axes.
     pub fn classification(&self) -> &Classification {
-        &self.0.classification
+        &self.inner.classification
     }
 }
 
@@ -78,5 +104,22 @@ impl std::ops::Deref for VerifiedKernel {
 
     fn deref(&self) -> &Kernel {
         self.kernel()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text;
+
+    #[test]
+    fn a_label_is_a_name_for_people_alone() {
+        let source =
+            "kernel @kernel(%x: in f32[4], %y: out f32[4])\n  outer i < 4\n  store %y[i] = %x[i]\n";
+        let kernel = crate::verify(text::read(source).unwrap()).unwrap();
+        let labelled = kernel.labelled("copy");
+        assert_eq!((kernel.name(), labelled.name()), ("kernel", "copy"));
+        assert_eq!(labelled.clone().name(), "copy");
+        assert_eq!(text::print(labelled.kernel()), text::print(kernel.kernel()));
     }
 }

@@ -231,7 +231,7 @@ impl Failure {
             Self::Program(error) => error.code(),
             Self::Compile(error) => error.code,
             Self::Run(error) => error.code(),
-            Self::Runtime(error) => kind::code_of_runtime(error),
+            Self::Runtime(error) => error.code(),
             #[cfg(feature = "onnx")]
             Self::Onnx(error) => error.code(),
         }

@@ -40,7 +40,7 @@ impl LazyCompilationContext {
             }
         }
         Ok(Self {
-            identity: KernelIdentity::of(kernel, form.name()),
+            identity: KernelIdentity::of(kernel, kernel.name()),
             symbols: symbols.to_vec(),
             input_shapes,
             output_shapes,
@@ -50,7 +50,7 @@ impl LazyCompilationContext {
 
     /// What is computed: the kernel's name.
     pub fn operation(&self) -> &str {
-        &self.identity.name
+        self.identity.name()
     }
 
     /// The shapes of the buffers that are only read, in order.
@@ -221,20 +221,14 @@ fn size(
     binding: &Binding,
 ) -> Result<usize, RuntimeError> {
     let dims = kernel.kernel().dims();
-    let what = || {
-        format!(
-            "{} of kernel @{}",
-            dims.display(dim),
-            kernel.kernel().name()
-        )
-    };
+    let what = || format!("{} of kernel @{}", dims.display(dim), kernel.name());
     let value = dims.evaluate(dim, binding);
     let value = value.map_err(|error| RuntimeError::Size {
         what: what(),
         error,
     })?;
     usize::try_from(value).map_err(|_| RuntimeError::Requirement {
-        step: format!("kernel @{}", kernel.kernel().name()),
+        step: format!("kernel @{}", kernel.name()),
         message: "sizes of at least 0".to_owned(),
         predicate: format!("{} >= 0", dims.display(dim)),
         found: value.to_string(),

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use kiln_fusion::FusionError;
 use kiln_interpreter::{InterpretError, OpFault, OpSite};
 use kiln_kernel::{CompileError, ExecuteError, FaultCause, QuantityError};
+use kiln_program::ProgramError;
 use kiln_scalar::ScalarFault;
 use kiln_symbolic_shape::EvaluateError;
 use kiln_tensor::TensorError;
@@ -115,7 +117,7 @@ pub enum RuntimeError {
         problem: String,
     },
 
-    /// E0870: the plan of the program could not be made.
+    /// The plan of the program could not be made; has the code of the cause, or E0870 when that has none.
     #[error("cannot plan the program: {0}")]
     Plan(Arc<dyn std::error::Error + Send + Sync>),
 
@@ -148,7 +150,7 @@ impl RuntimeError {
             Self::Launch { .. } => "E0867",
             Self::NotCompiled { .. } => "E0868",
             Self::Malformed { .. } => "E0869",
-            Self::Plan(_) => "E0870",
+            Self::Plan(cause) => code_of_plan(&**cause),
             Self::Tensor { error, .. } => error.code(),
         }
     }
@@ -198,10 +200,35 @@ impl RuntimeError {
     }
 }
 
+/// The code of a planner's error, where it is one that Kiln's own planners meet.
+fn code_of_plan(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> &'static str {
+    let program = cause.downcast_ref::<ProgramError>().map(ProgramError::code);
+    let fusion = || cause.downcast_ref::<FusionError>().map(FusionError::code);
+    program.or_else(fusion).unwrap_or("E0870")
+}
+
 /// What happened, in words.
 pub(crate) fn problem_of(cause: FaultCause) -> &'static str {
     match cause {
         FaultCause::DivisionByZero => "an integer is divided by zero",
         _ => "an index is out of range",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_fails_has_the_code_of_its_cause() {
+        let fusion = FusionError::NoKernel {
+            node: "node".to_owned(),
+            reason: "none".to_owned(),
+        };
+        let code = fusion.code();
+        assert_ne!(code, "E0870");
+        assert_eq!(RuntimeError::Plan(Arc::new(fusion)).code(), code);
+        let other = std::io::Error::other("a planner of someone else's");
+        assert_eq!(RuntimeError::Plan(Arc::new(other)).code(), "E0870");
     }
 }

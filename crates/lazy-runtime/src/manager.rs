@@ -36,7 +36,7 @@ impl LazyCompilationManager {
         kernel: &VerifiedKernel,
         symbols: &[i64],
     ) -> Result<Arc<CompiledKernel>, RuntimeError> {
-        let identity = KernelIdentity::of(kernel, kernel.kernel().name());
+        let identity = KernelIdentity::of(kernel, kernel.name());
         let compile = || self.runtime.compile_alone(&identity, symbols);
         self.runtime
             .on_compile_threads(compile)
@@ -53,7 +53,7 @@ impl LazyCompilationManager {
         kernel: &VerifiedKernel,
         variants: &[Vec<i64>],
     ) -> Result<usize, RuntimeError> {
-        let identity = KernelIdentity::of(kernel, kernel.kernel().name());
+        let identity = KernelIdentity::of(kernel, kernel.name());
         let compile = |symbols: &Vec<i64>| {
             let (compiled, _) = self.runtime.compile_alone(&identity, symbols)?;
             Ok(compiled.key.clone())

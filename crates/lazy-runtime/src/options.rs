@@ -19,6 +19,8 @@ pub struct RuntimeOptions {
     pub custom_ops: CustomOps,
     /// Most iterations of all loops in one run.
     pub loop_iterations: u64,
+    /// Most bytes that the values of one run may take, inputs and constants not counted.
+    pub live_bytes: u64,
 }
 
 impl Default for RuntimeOptions {
@@ -29,6 +31,7 @@ impl Default for RuntimeOptions {
             compile_threads: None,
             custom_ops: CustomOps::new(),
             loop_iterations: 1 << 32,
+            live_bytes: 64 << 30,
         }
     }
 }

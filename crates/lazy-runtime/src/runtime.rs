@@ -185,7 +185,7 @@ impl Runtime {
 
     fn no_compiler(&self, identity: &KernelIdentity) -> RuntimeError {
         RuntimeError::NotCompiled {
-            step: format!("kernel @{}", identity.name),
+            step: format!("kernel @{}", identity.name()),
             reason: "this runtime has none".to_owned(),
         }
     }

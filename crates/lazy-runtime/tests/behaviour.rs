@@ -84,6 +84,37 @@ fn every_compile_has_a_record() {
 }
 
 #[test]
+fn errors_and_records_say_the_name_of_the_step() {
+    let compiler = FakeCompiler {
+        offer: Offer::Broken,
+        ..FakeCompiler::default()
+    };
+    let runtime = runtime_with(compiler, RuntimeOptions::new());
+    let graph = graph(TWO_SUMS);
+    let program = compiled(&runtime, &graph, false);
+    expect_same(&program, &graph, &[ramp(&[2, 2]), ramp(&[2, 2])]);
+    let name = program.program().steps().next().unwrap().name.clone();
+    let records = runtime.compile_records();
+    assert!(records.iter().all(|record| record.kernel == name));
+    let error = records[0].error.as_deref().unwrap();
+    assert!(error.contains(&format!("kernel @{name} ")), "{error}");
+}
+
+#[test]
+fn a_call_that_would_take_too_much_memory_is_refused() {
+    let mut options = RuntimeOptions::new();
+    options.live_bytes = 1 << 12;
+    let runtime = runtime_with(FakeCompiler::default(), options);
+    let graph = graph(TWO_SUMS);
+    let program = compiled(&runtime, &graph, false);
+    expect_same(&program, &graph, &[ramp(&[2, 2]), ramp(&[2, 2])]);
+    let error = error_of(&program, &[ramp(&[3000, 1]), ramp(&[3000, 1])]);
+    assert_eq!(error.code(), "E0832");
+    assert!(error.to_string().contains("at most 4096 bytes"), "{error}");
+    expect_same(&program, &graph, &[ramp(&[3, 2]), ramp(&[3, 2])]);
+}
+
+#[test]
 fn contractions_left_to_plain_loops_are_counted() {
     let runtime = runtime();
     let graph = graph(

@@ -108,7 +108,7 @@ impl<C: KernelCompiler> KernelCompiler for Announcer<C> {
         let compiled = self.compiled.fetch_add(1, Ordering::Relaxed) + 1;
         let listeners = self.audience.lock().clone();
         for (_, listener) in &listeners {
-            listener.tell(Work::Compile, kernel.kernel().name(), compiled, None);
+            listener.tell(Work::Compile, kernel.name(), compiled, None);
         }
         artifact
     }

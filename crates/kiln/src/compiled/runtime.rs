@@ -43,6 +43,7 @@ struct Key {
     threads: usize,
     target: Target,
     loop_iterations: u64,
+    live_bytes: u64,
 }
 
 static RUNTIMES: Mutex<BTreeMap<Key, Weak<SharedRuntime>>> = Mutex::new(BTreeMap::new());
@@ -73,6 +74,7 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
         threads,
         target: LlvmCompiler::target(level(options.target.as_deref())?),
         loop_iterations: options.limits.run.iterations,
+        live_bytes: options.limits.run.live_bytes,
     };
     if !options.shared_kernels {
         return Ok(Arc::new(build(&key)));
@@ -92,6 +94,7 @@ fn build(key: &Key) -> SharedRuntime {
     let announcements = compiler.announcements();
     let mut options = RuntimeOptions::new().with_target(key.target.clone());
     options.loop_iterations = key.loop_iterations;
+    options.live_bytes = key.live_bytes;
     let runtime = Runtime::new(
         Some(Arc::new(compiler)),
         Arc::new(NativeExecutor::new()),

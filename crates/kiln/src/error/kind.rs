@@ -1,7 +1,6 @@
 //! Sorts errors of every layer into a few kinds, by what a caller can do about them.
 
 use super::Failure;
-use kiln_fusion::FusionError;
 use kiln_interpreter::{InterpretError, OpFault};
 use kiln_kernel::CompileError;
 use kiln_lazy_runtime::RuntimeError;
@@ -189,20 +188,6 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         },
         RuntimeError::Tensor { error, .. } => of_tensor(error),
         _ => ErrorKind::Internal,
-    }
-}
-
-/// The code of what a runtime met; of a plan that could not be made, that of the reason.
-pub(super) fn code_of_runtime(error: &RuntimeError) -> &'static str {
-    let RuntimeError::Plan(cause) = error else {
-        return error.code();
-    };
-    if let Some(error) = cause.downcast_ref::<ProgramError>() {
-        return error.code();
-    }
-    match cause.downcast_ref::<FusionError>() {
-        Some(error) => error.code(),
-        None => error.code(),
     }
 }
 

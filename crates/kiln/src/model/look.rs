@@ -65,8 +65,11 @@ impl Model {
                 let mut text = String::new();
                 for kernel in kernels(&program, name)? {
                     let shown = match stage {
-                        KERNELS => kiln_kernel::text::print(kernel.kernel()),
-                        _ => instance.listing(kernel, stage)?,
+                        KERNELS => {
+                            let form = kernel.kernel().clone();
+                            kiln_kernel::text::print(&form.renamed(kernel.name()))
+                        }
+                        _ => instance.listing(&kernel, stage)?,
                     };
                     // Writing to a string does not fail.
                     let _written = writeln!(text, "{}", shown.trim_end());
@@ -189,7 +192,7 @@ impl Instance {
                 || Schedule::new(FALLBACK_SCHEDULE),
                 |candidate| candidate.schedule,
             );
-        let name = kernel.kernel().name();
+        let name = kernel.name();
         let text = compiler.listing(kernel, target, &schedule, form)?;
         let comment = if stage == LLVM { ';' } else { '#' };
         Ok(format!(
@@ -203,25 +206,27 @@ impl Instance {
     }
 }
 
-/// The kernels of a program in order, or those of a name.
-fn kernels<'a>(program: &'a Program, name: Option<&str>) -> Result<Vec<&'a VerifiedKernel>, Error> {
-    let all = || program.kernels().values().map(|kernel| &kernel.kernel);
+/// The kernels of a program in order, or those of a name; each goes by that of the steps that launch it.
+fn kernels(program: &Program, name: Option<&str>) -> Result<Vec<VerifiedKernel>, Error> {
+    let kernels = program.kernels().values();
+    let labelled = kernels.map(|kernel| kernel.kernel.labelled(kernel.name.as_str()));
+    let all: Vec<VerifiedKernel> = labelled.collect();
     let Some(name) = name else {
-        return Ok(all().collect());
+        return Ok(all);
     };
     let name = name.strip_prefix('@').unwrap_or(name);
-    let found: Vec<_> = all()
-        .filter(|kernel| kernel.kernel().name() == name)
-        .collect();
-    if found.is_empty() {
-        let names = all().map(|kernel| format!("@{}", kernel.kernel().name()));
+    let names = || all.iter().map(|kernel| format!("@{}", kernel.name()));
+    if !all.iter().any(|kernel| kernel.name() == name) {
         return Err(Failure::UnknownValue {
             name: name.escape_debug().to_string(),
-            expected: explain::listed(names.collect(), name),
+            expected: explain::listed(names().collect(), name),
         }
         .into());
     }
-    Ok(found)
+    Ok(all
+        .into_iter()
+        .filter(|kernel| kernel.name() == name)
+        .collect())
 }
 
 fn not_compiled(what: &'static str) -> Error {

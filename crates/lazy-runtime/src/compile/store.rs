@@ -32,24 +32,27 @@ pub struct CompiledKernel {
 /// A kernel and its text: made once per program.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelIdentity {
+    /// Under the name that records, errors and crash reports say, which is no part of the key.
     pub(crate) kernel: VerifiedKernel,
-    /// What it is called in records; no part of the key.
-    pub(crate) name: String,
     text: String,
     digest: Digest,
 }
 
 impl KernelIdentity {
-    /// The identity of a canonical kernel.
+    /// The identity of a canonical kernel that people know by another name.
     pub(crate) fn of(kernel: &VerifiedKernel, name: &str) -> Self {
         let text = kiln_kernel::text::print(&kernel.kernel().clone().renamed("k"));
-        let (kernel, name, digest) = (kernel.clone(), name.to_owned(), Digest::of_text(&text));
+        let digest = Digest::of_text(&text);
         Self {
-            kernel,
-            name,
+            kernel: kernel.labelled(name),
             text,
             digest,
         }
+    }
+
+    /// What it is called in records.
+    pub(crate) fn name(&self) -> &str {
+        self.kernel.name()
     }
 
     fn key(&self, compiler: &dyn KernelCompiler, target: &Target, schedule: &Schedule) -> Key {
@@ -130,7 +133,7 @@ impl KernelStore {
         key: Key,
     ) -> Result<Arc<CompiledKernel>, Failure> {
         let kernel = &identity.kernel;
-        let name = identity.name.as_str();
+        let name = identity.name();
         let span = tracing::info_span!("runtime.compile", kernel = name, %schedule);
         let _entered = span.enter();
         let is_new = lock(&self.known).insert(identity.digest);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kiln_interpreter::{InterpretError, OpSite};
 use kiln_kernel::{LaunchContext, Schedule};
 use kiln_program::{
     ALIGNMENT, Action, BlockId, BufferId, ConstantId, KernelLaunch, Place, Program, SizeId, Step,
@@ -47,6 +48,7 @@ pub(crate) fn make_plan(
     let arena = maker.place_slots()?;
     let own = of_segment.own.iter().map(|&buffer| maker.own(buffer));
     let own = own.collect::<Result<Vec<_>, _>>()?;
+    maker.check_live(arena, &own)?;
     let kernels = maker.compile_all(&of_segment.steps)?;
     let steps = of_segment
         .steps
@@ -190,6 +192,25 @@ impl Maker<'_> {
                 })?;
         }
         Ok(end)
+    }
+
+    /// Holds what the block takes, this segment and those before it, against the limit.
+    fn check_live(&self, arena: usize, own: &[(MemoryIndex, usize)]) -> Result<(), RuntimeError> {
+        let bytes = |arena: usize, own: &[(MemoryIndex, usize)]| {
+            let own = own.iter().map(|&(_, bytes)| bytes as u64);
+            own.fold(arena as u64, u64::saturating_add)
+        };
+        let earlier = self.earlier.iter().map(|plan| bytes(plan.arena, &plan.own));
+        let given = earlier.fold(bytes(arena, own), u64::saturating_add);
+        let limit = self.runtime.options().live_bytes;
+        if given > limit {
+            let at = OpSite {
+                op: "graph",
+                origin: self.program.graph().name().to_owned(),
+            };
+            return Err(InterpretError::LiveBytes { at, given, limit }.into());
+        }
+        Ok(())
     }
 
     fn own(&self, buffer: BufferId) -> Result<(MemoryIndex, usize), RuntimeError> {

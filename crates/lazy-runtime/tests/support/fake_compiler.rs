@@ -87,7 +87,7 @@ impl KernelCompiler for FakeCompiler {
         observer.end(CompilePhase::Emit);
         if schedule.name == "broken" || self.offer == Offer::AllBroken {
             return Err(CompileError {
-                kernel: kernel.kernel().name().to_owned(),
+                kernel: kernel.name().to_owned(),
                 target: target.clone(),
                 schedule: schedule.clone(),
                 code: "E0599",
