@@ -1,7 +1,6 @@
 //! A few numbers that tell whether a tensor looks right, without showing its data.
 
-use kiln::tensor::{Element, bf16, f16};
-use kiln::{DType, Tensor};
+use kiln::Tensor;
 use serde::Serialize;
 
 /// Extremes and mean of a tensor's finite elements.
@@ -18,7 +17,8 @@ pub(crate) struct Statistics {
 impl Statistics {
     /// The statistics, for dtypes that are numbers.
     pub(crate) fn of(tensor: &Tensor) -> Result<Self, kiln::Error> {
-        Ok(Self::of_elements(&elements(tensor)?))
+        // Large integers lose digits, which statistics can bear.
+        Ok(Self::of_elements(&tensor.to_f64_vec()?))
     }
 
     fn of_elements(elements: &[f64]) -> Self {
@@ -38,35 +38,10 @@ impl Statistics {
     }
 }
 
-fn elements(tensor: &Tensor) -> Result<Vec<f64>, kiln::Error> {
-    fn convert<T: Element>(
-        tensor: &Tensor,
-        number: impl Fn(T) -> f64,
-    ) -> Result<Vec<f64>, kiln::Error> {
-        Ok(tensor.to_vec::<T>()?.into_iter().map(number).collect())
-    }
-    // Large integers lose digits, which statistics can bear.
-    match tensor.dtype() {
-        DType::F64 => convert::<f64>(tensor, |x| x),
-        DType::F32 => convert::<f32>(tensor, f64::from),
-        DType::F16 => convert::<f16>(tensor, f64::from),
-        DType::BF16 => convert::<bf16>(tensor, f64::from),
-        DType::I64 => convert::<i64>(tensor, |x| x as f64),
-        DType::I32 => convert::<i32>(tensor, f64::from),
-        DType::I16 => convert::<i16>(tensor, f64::from),
-        DType::I8 => convert::<i8>(tensor, f64::from),
-        DType::U64 => convert::<u64>(tensor, |x| x as f64),
-        DType::U32 => convert::<u32>(tensor, f64::from),
-        DType::U16 => convert::<u16>(tensor, f64::from),
-        DType::U8 => convert::<u8>(tensor, f64::from),
-        DType::Bool => convert::<bool>(tensor, |x| f64::from(u8::from(x))),
-        _ => Ok(Vec::new()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kiln::DType;
 
     #[test]
     fn only_finite_elements_count() {

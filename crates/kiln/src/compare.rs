@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 use crate::outputs::Outputs;
-use kiln_tensor::{DType, Element, Tensor, bf16, f16};
+use kiln_tensor::Tensor;
 use std::fmt;
 
 /// Largest error relative to the largest expected element up to which floats count as equal.
@@ -197,7 +197,7 @@ impl Distance {
             return Ok(Self::SHAPES_DIFFER);
         }
         let shape = found.shape();
-        let (found, expected) = (elements(found)?, elements(expected)?);
+        let (found, expected) = (found.to_f64_vec()?, expected.to_f64_vec()?);
         let magnitudes = expected.iter().map(|value| value.abs());
         let largest = magnitudes
             .filter(|value| value.is_finite())
@@ -268,30 +268,6 @@ fn index_of(mut position: usize, shape: &[usize]) -> Vec<usize> {
     index
 }
 
-/// The elements as `f64`. Large integers lose digits on either side alike.
-pub(crate) fn elements(tensor: &Tensor) -> Result<Vec<f64>, Error> {
-    fn convert<T: Element>(tensor: &Tensor, number: impl Fn(T) -> f64) -> Result<Vec<f64>, Error> {
-        Ok(tensor.to_vec::<T>()?.into_iter().map(number).collect())
-    }
-    match tensor.dtype() {
-        DType::F64 => convert::<f64>(tensor, |x| x),
-        DType::F32 => convert::<f32>(tensor, f64::from),
-        DType::F16 => convert::<f16>(tensor, f64::from),
-        DType::BF16 => convert::<bf16>(tensor, f64::from),
-        DType::I64 => convert::<i64>(tensor, |x| x as f64),
-        DType::I32 => convert::<i32>(tensor, f64::from),
-        DType::I16 => convert::<i16>(tensor, f64::from),
-        DType::I8 => convert::<i8>(tensor, f64::from),
-        DType::U64 => convert::<u64>(tensor, |x| x as f64),
-        DType::U32 => convert::<u32>(tensor, f64::from),
-        DType::U16 => convert::<u16>(tensor, f64::from),
-        DType::U8 => convert::<u8>(tensor, f64::from),
-        DType::Bool => convert::<bool>(tensor, |x| f64::from(u8::from(x))),
-        // No other dtype has tensors yet.
-        _ => Ok(Vec::new()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,25 +298,6 @@ mod tests {
         assert_eq!(distance(&[nan], &[1.0]).error, f64::INFINITY);
         assert_eq!(distance(&[-inf], &[f64::INFINITY]).error, f64::INFINITY);
         assert_eq!(distance(&[1.0, 2.0], &[1.0]).error, f64::INFINITY);
-    }
-
-    #[test]
-    fn every_dtype_is_compared() {
-        fn zero<T: Element>(elements: &[T]) {
-            let tensor = Tensor::from_slice(&[elements.len()], elements).unwrap();
-            assert_eq!(super::elements(&tensor).unwrap(), [0.0, 1.0]);
-        }
-        zero(&[false, true]);
-        zero(&[0u8, 1]);
-        zero(&[0u16, 1]);
-        zero(&[0u32, 1]);
-        zero(&[0u64, 1]);
-        zero(&[0i8, 1]);
-        zero(&[0i16, 1]);
-        zero(&[0i32, 1]);
-        zero(&[0i64, 1]);
-        zero(&[f16::ZERO, f16::ONE]);
-        zero(&[bf16::ZERO, bf16::ONE]);
     }
 
     #[test]

@@ -49,6 +49,7 @@ mod interop;
 mod npy;
 #[cfg(feature = "npz")]
 mod npz;
+mod numbers;
 mod views;
 
 pub use dtype::DType;
