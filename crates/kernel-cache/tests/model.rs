@@ -205,6 +205,30 @@ fn in_every_interleaving_a_wait_with_a_limit_ends_and_the_flight_goes_on() {
 }
 
 #[test]
+fn a_late_leader_leaves_the_flight_of_the_one_beside_it_alone() {
+    shuttle::check_random(
+        || {
+            let flights: Shared = Arc::new(Flights::new());
+            let Joined::Lead(slow) = flights.join(7, Duration::ZERO, LONG) else {
+                panic!("the first leads");
+            };
+            let Joined::Lead(late) = flights.join(7, LONG, LONG) else {
+                panic!("the first is not trusted any more");
+            };
+            assert!(late.is_takeover);
+            slow.finish(1);
+            let Joined::Follow(follow) = flights.join(7, LONG, LONG) else {
+                panic!("the second leads");
+            };
+            late.finish(2);
+            assert_eq!(follow.wait(LONG), Waited::Done(2));
+            assert_eq!(flights.len(), 0);
+        },
+        1,
+    );
+}
+
+#[test]
 fn in_every_interleaving_a_leader_that_is_not_trusted_any_more_is_led_beside() {
     check(|| {
         let flights: Shared = Arc::new(Flights::new());

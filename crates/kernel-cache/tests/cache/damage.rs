@@ -150,13 +150,19 @@ fn verifying_names_what_is_bad_and_removes_it_on_request() {
     }
     let bad = folder.path().join(format!("{}.kiln1", key("b").digest()));
     let mut bytes = fs::read(&bad).expect("it is there");
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
+    // In the value of a field.
+    bytes[64 + 4 + 6 + 8 + 4 + 6 + 1 + 4] ^= 1;
     fs::write(&bad, bytes).expect("it is ours");
     let other = folder.path().join(format!("{}.kiln1", key("x").digest()));
     let whole = folder.path().join(format!("{}.kiln1", key("a").digest()));
     fs::copy(&whole, &other).expect("there is room");
     let disk = disk_at(folder.path());
+    let entries = disk.entries().expect("it is fine");
+    let listed = entries
+        .iter()
+        .find(|entry| entry.digest == key("b").digest());
+    let head = &listed.expect("it is listed").head;
+    assert_eq!(*head, Err(Miss::Digest { part: "head" }));
     for remove in [false, true] {
         let verified = disk.verify(remove).expect("it is fine");
         assert_eq!(verified.whole, 2);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kiln_kernel_cache::{DiskOptions, DiskTier, Source, Tier};
 
 use crate::support::faulty::{FaultyFs, Plan};
-use crate::support::{LONG, TestCache, cache_of, content, disk_at, key};
+use crate::support::{LONG, TestCache, cache_of, content, disk_at, files, key};
 
 const FAULTS: [i32; 7] = [
     libc::ENOSPC,
@@ -61,7 +61,10 @@ fn every_call_to_the_system_may_fail_in_every_way() {
                 let counted = [cold, warm].map(|stats| stats.io_error + stats.not_stored);
                 assert!(counted.iter().sum::<u64>() > 0 || errno == libc::ENOENT);
             }
-            // And nothing broken is left behind.
+            // And nothing broken is left behind, nor anything half done.
+            if count == 1 {
+                assert!(files(&path, ".draft").is_empty());
+            }
             let disk = disk_at(&path);
             if disk.problem().is_none() {
                 assert_eq!(disk.verify(false).expect("it is fine").bad, []);

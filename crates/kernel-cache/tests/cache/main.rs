@@ -16,6 +16,7 @@ mod fork;
 mod kernels;
 mod killed;
 mod nesting;
+mod races;
 mod storm;
 mod support;
 mod trust;

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use kiln_kernel_cache::{FileInfo, Folder, FolderFile, Fs, SystemFs};
 
@@ -17,6 +17,16 @@ pub(crate) struct Plan {
     count: usize,
     /// The system's number of the failure.
     errno: i32,
+    /// What happens once a file has been made or opened for locking: what another process does at that moment.
+    meanwhile: Mutex<Option<Meanwhile>>,
+}
+
+struct Meanwhile(Box<dyn FnOnce(&str) + Send>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Meanwhile")
+    }
 }
 
 #[derive(Debug)]
@@ -43,7 +53,23 @@ impl Plan {
             first,
             count,
             errno,
+            meanwhile: Mutex::new(None),
         })
+    }
+
+    /// No failures; `meanwhile` happens when the first file has been made or opened for locking, by its name.
+    pub(crate) fn meanwhile(meanwhile: impl FnOnce(&str) + Send + 'static) -> Arc<Self> {
+        let plan = Self::new(usize::MAX, 0, 0);
+        let meanwhile = Meanwhile(Box::new(meanwhile));
+        *plan.meanwhile.lock().expect("it is whole") = Some(meanwhile);
+        plan
+    }
+
+    fn opened(&self, name: &str) {
+        let meanwhile = self.meanwhile.lock().expect("it is whole").take();
+        if let Some(Meanwhile(meanwhile)) = meanwhile {
+            meanwhile(name);
+        }
     }
 
     /// How many calls there were.
@@ -120,12 +146,16 @@ impl Folder for FaultyFolder {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn FolderFile>> {
         self.plan.step()?;
-        Ok(self.file(self.inner.create(name)?))
+        let file = self.inner.create(name)?;
+        self.plan.opened(name);
+        Ok(self.file(file))
     }
 
     fn open_or_create(&self, name: &str) -> io::Result<Box<dyn FolderFile>> {
         self.plan.step()?;
-        Ok(self.file(self.inner.open_or_create(name)?))
+        let file = self.inner.open_or_create(name)?;
+        self.plan.opened(name);
+        Ok(self.file(file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

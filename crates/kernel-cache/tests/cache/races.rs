@@ -1,0 +1,141 @@
+//! What other processes do at the worst moment, one moment at a time.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kiln_kernel_cache::{
+    CacheKey, Claim, DiskOptions, DiskTier, Fs, Miss, NotStored, Source, Stored, StoredEntry,
+    SystemFs, Tier,
+};
+
+use crate::support::faulty::{FaultyFs, Plan};
+use crate::support::{LONG, cache_of, content, disk_at, files, key};
+
+#[test]
+fn the_lock_of_a_claim_that_was_given_up_and_made_again_claims_nothing() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let claim = || disk_at(folder.path()).try_claim(&key("a"));
+    let Claim::Held(first) = claim() else {
+        panic!("nobody has it");
+    };
+    let path = folder.path().to_owned();
+    let (keep, kept) = std::sync::mpsc::channel();
+    // The second has opened the file of the first, which is done; then the third comes.
+    let plan = Plan::meanwhile(move |_| {
+        drop(first);
+        keep.send(disk_at(&path).try_claim(&key("a")))
+            .expect("the test listens");
+    });
+    let second = DiskTier::new(FaultyFs::new(folder.path(), &plan), DiskOptions::default());
+    let second = second.try_claim(&key("a"));
+    let third = kept.recv().expect("it is sent");
+    assert!(matches!(third, Claim::Held(_)), "{third:?}");
+    assert!(matches!(second, Claim::Busy), "{second:?}");
+    assert!(matches!(claim(), Claim::Busy));
+    drop(third);
+    assert!(matches!(claim(), Claim::Held(_)));
+}
+
+#[test]
+fn a_draft_swept_away_before_it_is_locked_is_written_again() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = folder.path().to_owned();
+    let plan = Plan::meanwhile(move |name| {
+        assert!(name.ends_with(".draft"));
+        fs::remove_file(path.join(name)).expect("it was made just now");
+    });
+    let disk = DiskTier::new(FaultyFs::new(folder.path(), &plan), DiskOptions::default());
+    disk.put(&key("a"), Duration::ZERO, &[1])
+        .expect("there is room");
+    assert!(disk_at(folder.path()).get(&key("a")).is_ok());
+}
+
+#[test]
+fn drafts_and_claims_of_the_living_are_left_alone() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let disk = disk_at(folder.path());
+    let Claim::Held(claim) = disk.try_claim(&key("a")) else {
+        panic!("nobody has it");
+    };
+    let open = SystemFs::new(folder.path()).open().expect("it is there");
+    let draft = open
+        .create("0123456789abcdef.draft")
+        .expect("there is room");
+    assert!(draft.try_lock().expect("there are locks"));
+    // Both ways to sweep up: by hand, and when room is made.
+    assert_eq!(disk.clear().expect("nothing is wrong").leftovers, 0);
+    disk_at(folder.path())
+        .put(&key("b"), Duration::ZERO, &[1])
+        .expect("there is room");
+    assert_eq!(
+        (
+            files(folder.path(), ".draft").len(),
+            files(folder.path(), ".claim").len()
+        ),
+        (1, 2)
+    );
+    drop(draft);
+    assert_eq!(disk.clear().expect("nothing is wrong").leftovers, 1);
+    drop(claim);
+    assert_eq!(
+        files(folder.path(), ".claim").len(),
+        1,
+        "that of evictors alone"
+    );
+}
+
+/// A tier whose entry another process stores between the first look and the claim.
+struct Late {
+    disk: DiskTier,
+    is_stored: AtomicBool,
+}
+
+impl Tier for Late {
+    fn name(&self) -> &str {
+        "late"
+    }
+
+    fn get(&self, key: &CacheKey) -> Result<StoredEntry, Miss> {
+        self.disk.get(key)
+    }
+
+    fn put(&self, key: &CacheKey, time: Duration, content: &[u8]) -> Result<Stored, NotStored> {
+        self.disk.put(key, time, content)
+    }
+
+    fn remove(&self, key: &CacheKey) {
+        self.disk.remove(key);
+    }
+
+    fn contains(&self, key: &CacheKey) -> bool {
+        self.disk.contains(key)
+    }
+
+    fn try_claim(&self, key: &CacheKey) -> Claim {
+        if !self.is_stored.swap(true, Ordering::SeqCst) {
+            let stored = self.disk.put(key, Duration::ZERO, &content("a"));
+            stored.expect("there is room");
+        }
+        self.disk.try_claim(key)
+    }
+}
+
+#[test]
+fn what_another_process_stored_just_before_the_claim_is_not_compiled_again() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let late = Late {
+        disk: disk_at(folder.path()),
+        is_stored: AtomicBool::new(false),
+    };
+    let cache = cache_of(vec![Arc::new(late)]);
+    let found = cache.get_or_compile(&key("a"), LONG, || panic!("it is stored"));
+    let found = found.expect("it is stored");
+    assert!(matches!(found.source, Source::Tier { .. }));
+    assert_eq!(*found.value, content("a"));
+    assert_eq!(
+        files(folder.path(), &format!("{}.claim", key("a").digest())).len(),
+        0
+    );
+}
