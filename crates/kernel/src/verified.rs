@@ -114,8 +114,10 @@ mod tests {
 
     #[test]
     fn a_label_is_a_name_for_people_alone() {
-        let source =
-            "kernel @kernel(%x: in f32[4], %y: out f32[4])\n  outer i < 4\n  store %y[i] = %x[i]\n";
+        let source = "kernel @kernel(%x: in f32[4], %y: out f32[4]) {
+          outer i < 4
+          store %y[i] = %x[i]
+        }";
         let kernel = crate::verify(text::read(source).unwrap()).unwrap();
         let labelled = kernel.labelled("copy");
         assert_eq!((kernel.name(), labelled.name()), ("kernel", "copy"));

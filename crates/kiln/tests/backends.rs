@@ -262,6 +262,18 @@ mod compiled {
     }
 
     #[test]
+    fn memory_of_compiled_calls_is_limited() {
+        let mut limits = kiln::Limits::default();
+        limits.run.live_bytes = 1 << 10;
+        let source = "graph @f(%x: f32[N]) -> f32[N] {\n  %y = exp %x\n  return %y\n}";
+        let model = Model::from_text_with(source, own().limits(limits)).unwrap();
+        let call = |n: usize| model.run([("x", &Tensor::zeros(DType::F32, &[n]).unwrap())]);
+        assert!(call(8).is_ok());
+        let error = call(10_000).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Limit, "E0832"));
+    }
+
+    #[test]
     fn a_runtime_of_ones_own_is_used() {
         use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
         let runtime = Arc::new(Runtime::new(
