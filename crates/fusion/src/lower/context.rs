@@ -4,7 +4,7 @@
 //! run again when it is. So the driver keeps a stack of its own and nothing recurses over the region. For that, what
 //! an op's lowering makes must be the same each time: nodes are shared, axes are kept by the stage that they are for.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use kiln_ir::{Definition, Graph, Op, OpData, OpId, TensorType, ValueId};
 use kiln_kernel::{AxisId, BufferId, KernelBuilder, NodeId, Nodes, StageId};
@@ -61,11 +61,14 @@ pub(super) struct Demand {
     pub(super) guard: GuardId,
 }
 
-/// Axes that should be several: what the lowering of reshapes found out, for the next attempt.
+/// What to do otherwise than the attempt before, which found it out.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Splits {
-    /// Sizes in place of the axis that a reduction makes, by the reduction's result and which of its axes.
-    pub(super) inner: HashMap<(ValueId, usize), Dims>,
+pub(super) struct Revision {
+    /// Sizes in place of the axis that a reduction makes, by the reduction's result and which of its axes: what the
+    /// lowering of reshapes asks for.
+    pub(super) splits: HashMap<(ValueId, usize), Dims>,
+    /// Values to be computed into arrays.
+    pub(super) arrays: BTreeSet<ValueId>,
 }
 
 /// What a lowering found out on the way.
@@ -88,7 +91,7 @@ pub(super) struct Lowering<'a> {
     pub(super) sizes: Sizes,
     pub(super) guards: Guards,
     pub(super) index: Indices,
-    pub(super) splits: &'a Splits,
+    pub(super) revision: &'a Revision,
     pub(super) findings: Findings,
     /// The outer axes, and the steps of the open carry block.
     pub(super) ambient: BTreeSet<AxisId>,
@@ -103,8 +106,10 @@ pub(super) struct Lowering<'a> {
     pub(super) buffers: HashMap<ValueId, BufferId>,
     pub(super) operands: Vec<ValueId>,
     pub(super) requirements: Vec<(Predicate, String)>,
+    /// The demands that fill arrays.
+    pub(super) fills: HashSet<Demand>,
     producers: &'a HashMap<ValueId, OpId>,
-    memo: HashMap<Demand, NodeId>,
+    pub(super) memo: HashMap<Demand, NodeId>,
     wanted: Option<Demand>,
     steps: usize,
 }
@@ -135,14 +140,14 @@ impl<'a> Lowering<'a> {
         name: &str,
         producers: &'a HashMap<ValueId, OpId>,
         sizes: Sizes,
-        splits: &'a Splits,
+        revision: &'a Revision,
     ) -> Self {
         Self {
             graph,
             b: KernelBuilder::new(name, sizes.table.clone()),
             guards: Guards::default(),
             index: Indices::default(),
-            splits,
+            revision,
             findings: Findings::default(),
             ambient: BTreeSet::new(),
             clock: None,
@@ -154,6 +159,7 @@ impl<'a> Lowering<'a> {
             operands: Vec::new(),
             requirements: sizes.requirements.clone(),
             sizes,
+            fills: HashSet::new(),
             producers,
             memo: HashMap::new(),
             wanted: None,

@@ -13,6 +13,9 @@ impl Lowering<'_> {
         let Some((id, data)) = self.producer(demand.value) else {
             return self.load(demand.value, &demand.indices, demand.guard);
         };
+        if let Some(read) = self.read_array(demand) {
+            return read;
+        }
         match &data.op {
             Op::Map {
                 function,

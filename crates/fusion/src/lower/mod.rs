@@ -18,6 +18,7 @@ mod context;
 mod guard;
 mod index;
 mod load;
+mod shared;
 mod stage;
 
 mod dispatch;

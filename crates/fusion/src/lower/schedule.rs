@@ -7,13 +7,16 @@ use kiln_ir::{Graph, Op, OpId, ValueId};
 use kiln_kernel::{AxisId, NodeId, Nodes, Role};
 use kiln_symbolic_shape::DimId;
 
-use super::context::{Dims, Findings, Lowering, Splits, producers};
+use super::context::{Dims, Findings, Lowering, Revision, producers};
 use super::index::Parts;
 use super::prepare::Sizes;
 use super::{LowerError, LoweredKernel, Region};
 
 /// More attempts than this to find the axes of an output end the search: what it has is used.
 const ATTEMPT_LIMIT: usize = 12;
+
+/// More attempts than this to compute costly values once end the search: what is left is computed several times.
+const ARRAY_LIMIT: usize = 4;
 
 /// What a part of an output's axis is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +50,7 @@ pub(super) fn lower_region(
         region,
         producers: &producers,
         sizes: Sizes::of_region(graph, region)?,
-        splits: Splits::default(),
+        revision: Revision::default(),
     };
     if let &[value] = region.outputs
         && let Some(&id) = producers.get(&value)
@@ -76,7 +79,7 @@ struct Runs<'a> {
     region: &'a Region<'a>,
     producers: &'a HashMap<ValueId, OpId>,
     sizes: Sizes,
-    splits: Splits,
+    revision: Revision,
 }
 
 impl Runs<'_> {
@@ -94,9 +97,9 @@ impl Runs<'_> {
             let (places, findings) = self.attempt(value, &axes)?;
             if attempt < ATTEMPT_LIMIT {
                 if let Some((owner, sizes)) = findings.inner_split
-                    && !self.splits.inner.contains_key(&owner)
+                    && !self.revision.splits.contains_key(&owner)
                 {
-                    self.splits.inner.insert(owner, sizes);
+                    self.revision.splits.insert(owner, sizes);
                     continue;
                 }
                 if let Some((axis, sizes)) = findings.outer_split
@@ -168,7 +171,7 @@ impl Runs<'_> {
             self.region.name,
             self.producers,
             self.sizes.clone(),
-            &self.splits,
+            &self.revision,
         )
     }
 
@@ -220,28 +223,12 @@ impl Runs<'_> {
 
     /// Whether one output's rows are what the other's points are computed from.
     fn belong_together(&self, left: &Output, right: &Output) -> bool {
+        let lowering = self.lowering();
         !left.stages.is_disjoint(&right.stages)
             || left.stages.contains(&right.value)
             || right.stages.contains(&left.value)
-            || self.depends(left.value, right.value)
-            || self.depends(right.value, left.value)
-    }
-
-    /// Whether `value` is computed from `source` within the region.
-    fn depends(&self, value: ValueId, source: ValueId) -> bool {
-        let mut pending = vec![value];
-        let mut seen = BTreeSet::new();
-        while let Some(value) = pending.pop() {
-            if value == source {
-                return true;
-            }
-            if let Some(&op) = self.producers.get(&value)
-                && seen.insert(value)
-            {
-                pending.extend(self.graph.op(op).operands.iter().copied());
-            }
-        }
-        false
+            || lowering.depends(left.value, right.value)
+            || lowering.depends(right.value, left.value)
     }
 
     fn is_one(&self, size: DimId) -> bool {
@@ -262,11 +249,32 @@ impl Runs<'_> {
 
     /// Lowers all outputs over the outer axes, and stores them.
     fn finish(
-        &self,
+        &mut self,
         outputs: &[Output],
         empty: &[ValueId],
         outer: &Dims,
     ) -> Result<LoweredKernel, LowerError> {
+        for _ in 0..ARRAY_LIMIT {
+            let mut lowering = self.stored(outputs, empty, outer)?;
+            // Within a carry block a value of one step is no value of the next.
+            let repeated = match lowering.clock {
+                None => lowering.repeated_values(),
+                Some(_) => BTreeSet::new(),
+            };
+            if repeated.is_empty() {
+                return lowering.into_kernel();
+            }
+            self.revision.arrays.extend(repeated);
+        }
+        self.stored(outputs, empty, outer)?.into_kernel()
+    }
+
+    fn stored(
+        &self,
+        outputs: &[Output],
+        empty: &[ValueId],
+        outer: &Dims,
+    ) -> Result<Lowering<'_>, LowerError> {
         let mut lowering = self.lowering();
         let outer: Vec<NodeId> = outer
             .iter()
@@ -322,7 +330,7 @@ impl Runs<'_> {
         for &value in empty {
             lowering.push_buffer(value, Role::Out)?;
         }
-        lowering.into_kernel()
+        Ok(lowering)
     }
 }
 

@@ -167,15 +167,16 @@ impl Lowering<'_> {
         })
     }
 
-    /// Whether a node computes more, above its loads and locals, than a few sums and products.
-    fn is_costly(&self, node: NodeId) -> bool {
-        let kernel = self.b.kernel();
+    /// Whether a node computes more at each point of inner axes, above its loads and locals, than a few sums and
+    /// products.
+    pub(super) fn is_costly(&mut self, node: NodeId) -> bool {
         let mut pending = vec![node];
         let mut seen = BTreeSet::new();
         while let Some(node) = pending.pop() {
-            if !seen.insert(node) {
+            if !seen.insert(node) || self.is_ambient(node) {
                 continue;
             }
+            let kernel = self.b.kernel();
             match kernel.node(node) {
                 Node::Call { .. } => return true,
                 Node::Apply { op, operands } => {
@@ -212,7 +213,7 @@ impl Lowering<'_> {
             return self.integer(0);
         }
         let owner = (stage.key.value, slot);
-        let sizes = match self.splits.inner.get(&owner) {
+        let sizes = match self.revision.splits.get(&owner) {
             Some(sizes) => sizes.clone(),
             None => SmallVec::from_slice(&[size]),
         };
@@ -273,7 +274,11 @@ impl Lowering<'_> {
     }
 
     /// Which stage answers a demand, and how it is read.
-    fn stage_key(&mut self, demand: &Demand, part: usize) -> Result<(StageKey, Nodes), LowerError> {
+    pub(super) fn stage_key(
+        &mut self,
+        demand: &Demand,
+        part: usize,
+    ) -> Result<(StageKey, Nodes), LowerError> {
         let shape = self.shape(demand.value)?;
         let mut parts = SmallVec::new();
         let mut reads = Nodes::new();

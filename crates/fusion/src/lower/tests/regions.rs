@@ -1,6 +1,6 @@
 //! Regions of several ops: what fusion makes of models.
 
-use kiln_kernel::Class;
+use kiln_kernel::{Class, Kernel};
 
 use super::{Case, check, class_of};
 
@@ -23,7 +23,44 @@ fn softmax_is_a_row() {
         }";
     let kernel = check(text, ROWS);
     assert_eq!((kernel.outer().len(), class_of(text)), (1, Class::Row));
-    assert_eq!(kernel.stages().len(), 2);
+    // The exponentials are an array: the sum and the quotient both read it.
+    let arrays = |kernel: &Kernel| {
+        let stages = kernel.stages().values();
+        stages.filter(|stage| !stage.axes.is_empty()).count()
+    };
+    assert_eq!((kernel.stages().len(), arrays(&kernel)), (3, 1));
+}
+
+#[test]
+fn costly_values_of_several_loops_are_computed_once() {
+    // Of two costly values the later one is kept, and so the other has one reader left.
+    let kernel = check(
+        "graph @g(%x: f32[B, N]) -> f32[B, N] {
+            %e = exp %x
+            %l = log1p %e
+            %s = reduce %l {function = sum, axes = [1], keep_dims}
+            %y = mul %l, %s
+            return %y
+        }",
+        ROWS,
+    );
+    let text = kiln_kernel::text::print(&kernel);
+    assert_eq!(
+        (text.matches("exp(").count(), text.matches("log1p(").count()),
+        (1, 1),
+        "{text}"
+    );
+    // Sums and products are cheaper than memory.
+    let kernel = check(
+        "graph @g(%x: f32[B, N], %m: f32[B, 1]) -> f32[B, N] {
+            %c = sub %x, %m
+            %s = reduce %c {function = sum, axes = [1], keep_dims}
+            %y = mul %c, %s
+            return %y
+        }",
+        ROWS,
+    );
+    assert!(kernel.stages().values().all(|stage| stage.axes.is_empty()));
 }
 
 #[test]
