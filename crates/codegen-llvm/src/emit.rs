@@ -30,6 +30,7 @@ use kiln_tensor::DType;
 use crate::module::ModuleBuilder;
 use crate::target::IsaLevel;
 
+pub(crate) use memory::Intent;
 pub(crate) use twofold::Twofold;
 
 /// A scalar or a vector in a register.

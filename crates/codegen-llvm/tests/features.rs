@@ -281,6 +281,100 @@ fn arg_reductions_and_their_ties() {
 }
 
 #[test]
+fn rows_divided_by_one_number() {
+    for dtype in ["f32", "f64", "f16"] {
+        for elements in [SMOOTH, EDGES] {
+            check_with(
+                &format!(
+                    "kernel @scaled(%x: in {dtype}[M, N], %d: in {dtype}[M], %y: out {dtype}[M, N]) {{
+                      outer i < M
+                      store %y[i, j < N] = %x[i, j] / %d[i]
+                    }}"
+                ),
+                elements,
+            );
+        }
+    }
+}
+
+#[test]
+fn quotients_at_the_ends_of_the_range() {
+    let kernel = kernel(
+        "kernel @scaled(%x: in f32[M, N], %d: in f32[M], %y: out f32[M, N]) {
+          outer i < M
+          store %y[i, j < N] = %x[i, j] / %d[i]
+        }",
+    );
+    let tiny = f32::from_bits(1);
+    let ends = [
+        0.0,
+        -0.0,
+        tiny,
+        3e-39,
+        f32::MIN_POSITIVE,
+        1e-20,
+        1.0,
+        3.0,
+        1e20,
+        f32::MAX,
+    ];
+    let mut numbers: Vec<f32> = ends.iter().flat_map(|&end| [end, -end]).collect();
+    numbers.extend([f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 7e-20, 0.1]);
+    let count = numbers.len();
+    let rows = Tensor::from_vec(&[count, count], numbers.repeat(count)).unwrap();
+    let divisors = Tensor::from_vec(&[count], numbers.clone()).unwrap();
+    let out = Tensor::full(&[count, count], 0.0_f32).unwrap();
+    let tensors = [rows, divisors, out];
+    let symbols = support::symbols(&kernel, &[("M", count as i64), ("N", count as i64)]);
+    let executor = kiln_native::NativeExecutor::new();
+    let alone: std::sync::Arc<dyn kiln_kernel::TaskPool> =
+        std::sync::Arc::new(kiln_kernel::CallerOnly);
+    for variant in compiled(&kernel) {
+        let (artifact, loaded) = (&variant.artifact, &variant.loaded);
+        let ran = run_kernel(
+            &executor, &kernel, artifact, loaded, &symbols, &tensors, &alone,
+        );
+        let (results, _) = ran.unwrap();
+        let quotients = results.last().unwrap();
+        for (&quotient, at) in quotients.as_slice::<f32>().unwrap().iter().zip(0..) {
+            let (dividend, divisor) = (numbers[at % count], numbers[at / count]);
+            let exact = dividend / divisor;
+            // Two units in the last place; below the smallest normal number all are the same size.
+            let unit = (exact.abs() * f32::EPSILON).max(tiny);
+            let is_close = quotient == exact || (quotient - exact).abs() <= 2.0 * unit;
+            assert!(
+                is_close || (quotient.is_nan() && exact.is_nan()),
+                "{dividend:e} / {divisor:e}: {quotient:e}, expected {exact:e}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rows_that_are_gone_through_several_times() {
+    for elements in [SMOOTH, EDGES] {
+        check_with(
+            "kernel @softmax(%x: in f32[M, N], %y: out f32[M, N]) {
+              outer i < M
+              m = reduce max[r < N] %x[i, r]
+              e[j < N] = exp(%x[i, j] - m)
+              t = reduce add[k < N] e[k]
+              store %y[i, j < N] = e[j] / t
+            }",
+            elements,
+        );
+    }
+    check(
+        "kernel @norm(%g: in f32[N], %b: in f32[N], %x: in f32[M, N], %y: out f32[M, N]) where N >= 1 {
+          outer i < M
+          t = reduce add[r < N] %x[i, r]
+          v = reduce add[k < N] square(%x[i, k] - t / f32(N))
+          store %y[i, j < N] = %b[j] + %g[j] * ((%x[i, j] - t / f32(N)) * rsqrt(v / f32(N) + 1e-5))
+        }",
+    );
+}
+
+#[test]
 fn array_locals_are_kept_per_point() {
     check(
         "kernel @arrays(%x: in f32[B, N, K], %y: out f32[B, N], %z: out f32[B, K]) {

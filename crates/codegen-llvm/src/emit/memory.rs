@@ -14,6 +14,13 @@ use kiln_tensor::DType;
 
 use super::{Elem, Emitter, Value, built, elem, lanes};
 
+/// What memory that is asked for ahead will be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    Read,
+    Write,
+}
+
 impl<'ctx> Emitter<'_, 'ctx> {
     /// The address so many bytes past a pointer. Either may be a vector, of i64 and of pointers.
     pub(crate) fn offset(&self, pointer: Value<'ctx>, bytes: Value<'ctx>) -> Value<'ctx> {
@@ -42,6 +49,21 @@ impl<'ctx> Emitter<'_, 'ctx> {
     ) -> Value<'ctx> {
         let size = self.int(index, dtype.size_in_bytes() as i64);
         self.offset(pointer, self.imul(index, size))
+    }
+
+    /// Asks for the line of an address to be brought near; any address may be asked for.
+    pub(crate) fn prefetch(&self, pointer: Value<'ctx>, intent: Intent) {
+        let number = |value| self.int_of(Elem::I32, 1, value);
+        let (write, keep, data) = (
+            number((intent == Intent::Write).into()),
+            number(3),
+            number(1),
+        );
+        self.intrinsic(
+            "llvm.prefetch",
+            &[pointer.get_type()],
+            &[pointer, write, keep, data],
+        );
     }
 
     /// Loads one value of a type.

@@ -11,6 +11,7 @@ use kiln_tensor::DType;
 
 use super::depend::Dependence;
 use super::launch::LaunchBuilder;
+use super::prefetch::Prefetch;
 use crate::abi::{FaultCause, Launch};
 use crate::emit::{Elem, Emitter, Value};
 use crate::module::PhaseParameters;
@@ -26,6 +27,7 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     abi: Launch<'ctx>,
     /// How constant buffers are laid out anew.
     pub(crate) packs: &'a [PackSpec],
+    pub(super) prefetch: Prefetch,
     /// Elements from one index to the next, per buffer axis.
     strides: SecondaryMap<BufferId, Vec<Quantity>>,
     arguments: RefCell<HashMap<Quantity, Value<'ctx>>>,
@@ -56,6 +58,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
             parameters,
             abi: Launch::new(parameters),
             packs,
+            prefetch: Prefetch::default(),
             bases: RefCell::default(),
             strides,
             arguments: RefCell::default(),

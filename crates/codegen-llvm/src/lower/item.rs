@@ -198,6 +198,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             (VectorAxis::Inner, None) if tile.lanes > 1 => self.vector_axis(id),
             _ => None,
         };
+        self.hoist(scope, &[stage.value], &stage.axes)?;
         let own_vector = vector.filter(|axis| stage.axes.contains(axis));
         let depends = |axis| self.dependence.stage_depends(id, axis) || stage.axes.contains(&axis);
         self.over_points(scope, tile, &stage.axes, own_vector, &mut |scope| {
@@ -234,6 +235,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             accumulator: *accumulator,
             value: stage.value,
         };
+        self.hoist(scope, &[stage.value], axes)?;
         let vector = match (tile.vector, scope.vectors, reduction.is_arg()) {
             (VectorAxis::Inner, None, false) if tile.lanes > 1 => {
                 self.vector_axis(id).filter(|axis| axes.contains(axis))
@@ -248,6 +250,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     /// A store.
     fn store(&self, scope: &Scope<'ctx>, tile: &Tile, store: &Store) -> Result<(), LlvmError> {
+        self.hoist(scope, &[store.value], &store.axes)?;
         let vector = match (tile.vector, scope.vectors, store.combine) {
             (VectorAxis::Inner, None, None) if tile.lanes > 1 => {
                 let mut nodes = store.indices.to_vec();

@@ -163,6 +163,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             (Some(condition), None) => Some(self.widened(scope, condition)),
             (None, mask) => mask,
         };
+        if let (Address::Consecutive(pointer), None) = (&address, mask) {
+            self.fetch_next_rows(scope, node, load, *pointer, at);
+        }
         Ok(match (address, mask) {
             (Address::Same(pointer), None) => {
                 emit.splat(emit.load_dtype(dtype, 1, pointer), vectors.lanes)

@@ -10,6 +10,7 @@ use kiln_kernel::{AxisId, Item, PackSpec, Phase, Quantity, VerifiedKernel};
 use super::context::Lowering;
 use super::depend::Dependence;
 use super::launch::LaunchBuilder;
+use super::prefetch::Prefetch;
 use super::scope::{Rows, Scope};
 use super::tile::{Tile, VectorAxis};
 use crate::emit::Value;
@@ -39,7 +40,11 @@ pub(crate) fn emit_nest(
 ) -> Result<(), LlvmError> {
     let dependence = Dependence::of(kernel);
     let (emit, parameters) = module.phase(entry);
-    let lowering = Lowering::new(kernel, &dependence, launch, packs, emit, parameters);
+    let mut lowering = Lowering::new(kernel, &dependence, launch, packs, emit, parameters);
+    if nest.tile.vector == VectorAxis::Inner {
+        let rows = nest.tile.rows.map_or(1, |(_, rows)| rows);
+        lowering.prefetch = Prefetch::of(kernel, &dependence, rows);
+    }
     let units = lowering.nest(nest)?;
     lowering.emit.return_none();
     launch.phase(Phase {

@@ -86,7 +86,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                             vector,
                         })
                     });
-                    self.accumulate(&inner, reduce, &points.collect::<Vec<_>>(), carried)
+                    let points: Vec<Coordinate> = points.collect();
+                    self.fetch_results(&inner, &points)?;
+                    self.accumulate(&inner, reduce, &points, carried)
                 })?;
             }
             let begin = if tile.vectors > 1 { whole } else { emit.i64(0) };

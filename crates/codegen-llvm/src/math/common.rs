@@ -1,6 +1,6 @@
 //! What the functions share: polynomials, powers of two, integers hidden in floats.
 
-use inkwell::FloatPredicate;
+use inkwell::{FloatPredicate, IntPredicate};
 
 use crate::emit::{Elem, Emitter, Value, elem};
 
@@ -56,6 +56,22 @@ pub(super) fn polynomial<'ctx>(
     })
 }
 
+/// The same with neighbouring coefficients paired: half as many steps wait for each other.
+pub(super) fn polynomial_in_pairs<'ctx>(
+    e: &Emitter<'_, 'ctx>,
+    x: Value<'ctx>,
+    coefficients: &[f64],
+) -> Value<'ctx> {
+    let square = e.fmul(x, x);
+    let pairs = coefficients.chunks(2).rev().map(|pair| match *pair {
+        [low, high] => e.fma(e.float(x, high), x, e.float(x, low)),
+        [low] => e.float(x, low),
+        _ => unreachable!("chunks have one or two elements"),
+    });
+    let sum = pairs.reduce(|sum, pair| e.fma(sum, square, pair));
+    sum.unwrap_or_else(|| e.float(x, 0.0))
+}
+
 /// `2^n` for integers in the range of normal exponents, as the float of their width.
 pub(super) fn power_of_two<'ctx>(e: &Emitter<'_, 'ctx>, n: Value<'ctx>) -> Value<'ctx> {
     let (bias, fraction) = match elem(n) {
@@ -66,18 +82,31 @@ pub(super) fn power_of_two<'ctx>(e: &Emitter<'_, 'ctx>, n: Value<'ctx>) -> Value
     e.bits_to_float(e.shl(biased, e.int(n, fraction)))
 }
 
-/// `x * 2^n` with one rounding, for `n` up to twice the range of exponents; over- and underflow
-/// are as they should be.
-pub(super) fn scale<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, n: Rounded<'ctx>) -> Value<'ctx> {
-    // The first factor is exact in all cases but those that the second leads out of range.
-    let first = match elem(x) {
-        Elem::F32 => e.ashr(n.integer, e.int(n.integer, 1)),
-        // Halving floats is cheaper than shifting 64-bit integers that have a sign.
-        _ => round(e, e.fmul(n.float, e.float(x, 0.5))).integer,
+/// `2^n` as two factors, of which the first times a number near 1 is exact, for `n` up to a quarter beyond the range of
+/// exponents: what is out of range, or subnormal, becomes so with the second factor, in one rounding.
+pub(super) fn power_factors<'ctx>(
+    e: &Emitter<'_, 'ctx>,
+    n: Rounded<'ctx>,
+) -> (Value<'ctx>, Value<'ctx>) {
+    // The exponent of the second is half the range down or up, as the sign of `n` is; the first has the rest.
+    let (bias, fraction, half) = match elem(n.float) {
+        Elem::F32 => (127, 23, 64),
+        _ => (1023, 52, 512),
     };
-    let second = e.isub(n.integer, first);
-    let x = e.fmul(x, power_of_two(e, first));
-    e.fmul(x, power_of_two(e, second))
+    let exponent = |exponent: i64| e.int(n.integer, (bias + exponent) << fraction);
+    let (small, large) = (exponent(-half), exponent(half));
+    let sign = e.to_bits(n.float);
+    let is_negative = e.icmp(IntPredicate::SLT, sign, e.int(sign, 0));
+    let shifted = e.shl(n.integer, e.int(n.integer, fraction));
+    let first = e.iadd(shifted, e.select(is_negative, large, small));
+    let second = e.select(is_negative, small, large);
+    (e.bits_to_float(first), e.bits_to_float(second))
+}
+
+/// `x * 2^n` with one rounding, for `x` near 1 and `n` as [`power_factors`] takes it.
+pub(super) fn scale<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, n: Rounded<'ctx>) -> Value<'ctx> {
+    let (first, second) = power_factors(e, n);
+    e.fmul(e.fmul(x, first), second)
 }
 
 /// `x` held between two limits; NaN stays.

@@ -7,8 +7,8 @@
 use inkwell::FloatPredicate;
 
 use super::common::{
-    Rounded, clamp, is_f32, itself_below, polynomial, power_of_two, round, round_product, scale,
-    through_f64,
+    Rounded, clamp, is_f32, itself_below, polynomial, polynomial_in_pairs, power_factors,
+    power_of_two, round, round_product, scale, through_f64,
 };
 use crate::emit::{Emitter, Value};
 
@@ -70,8 +70,10 @@ const EXP2_SHORT: [f64; 5] = [
 
 /// `e^x`.
 pub(crate) fn exp<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
-    let (n, power) = exp_parts(e, x);
-    scale(e, power, n)
+    let Mantissa { n, r, slope } = mantissa(e, x);
+    // (1 + r slope) 2^n, the product not waiting for the slope.
+    let (first, second) = power_factors(e, n);
+    e.fmul(e.fma(slope, e.fmul(r, first), first), second)
 }
 
 /// `e^x` as a power of two and a factor between 0.7 and 1.5; beyond what floats hold, as if at
@@ -80,20 +82,32 @@ pub(super) fn exp_parts<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,
 ) -> (Rounded<'ctx>, Value<'ctx>) {
+    let Mantissa { n, r, slope } = mantissa(e, x);
+    (n, e.fma(slope, r, e.float(x, 1.0)))
+}
+
+/// `e^x = 2^n (1 + r slope)`.
+struct Mantissa<'ctx> {
+    n: Rounded<'ctx>,
+    r: Value<'ctx>,
+    slope: Value<'ctx>,
+}
+
+fn mantissa<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Mantissa<'ctx> {
     let (low, high) = if is_f32(x) {
         (-104.0, 89.0)
     } else {
         (-746.0, 711.0)
     };
-    let reduced = reduce(e, clamp(e, x, low, high));
-    let r = e.fnma(reduced.n.float, reduced.low, reduced.r);
+    let Reduced { n, r, low } = reduce(e, clamp(e, x, low, high));
+    let r = e.fnma(n.float, low, r);
     let q = if is_f32(x) {
-        polynomial(e, r, &EXP_F32)
+        polynomial_in_pairs(e, r, &EXP_F32)
     } else {
-        polynomial(e, r, &EXP_F64)
+        polynomial_in_pairs(e, r, &EXP_F64)
     };
-    let power = e.fadd(e.fma(e.fmul(r, r), q, r), e.float(x, 1.0));
-    (reduced.n, power)
+    let slope = e.fma(q, r, e.float(x, 1.0));
+    Mantissa { n, r, slope }
 }
 
 /// `2^x`.

@@ -1,0 +1,206 @@
+//! Memory works while rows are computed.
+//!
+//! A row kernel goes through a row in one loop after the other: the first waits for memory, the others find the row in
+//! the cache and leave memory idle. So the second loop asks for the row that the first will want next, and the first
+//! for the memory that the row's results will be written to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kiln_kernel::{
+    AxisId, BufferId, Extent, Item, Load, Node, NodeId, Quantity, StageOperation, Store,
+    VerifiedKernel,
+};
+
+use super::access::Address;
+use super::context::Lowering;
+use super::depend::Dependence;
+use super::scope::{Coordinate, Form, Scope, Vectors};
+use crate::emit::{Intent, Value};
+use crate::error::LlvmError;
+
+/// Bytes that a fetch brings.
+const LINE: u32 = 64;
+
+/// What is asked for ahead of its use, and where.
+#[derive(Debug, Default)]
+pub(crate) struct Prefetch {
+    /// Loads that ask for what they will load in the next rows: those of the second item that reads a buffer along axes
+    /// of its own.
+    loads: BTreeSet<NodeId>,
+    /// The axis that the first of these items reduces, and the stores over axes just as long, by position in the list
+    /// of items, whose lines it asks for.
+    stores: Option<(AxisId, Vec<(usize, AxisId)>)>,
+    /// The rows of the nest's tile.
+    rows: u32,
+}
+
+impl Prefetch {
+    /// What a kernel whose items have vectors along axes of their own should ask for.
+    pub(super) fn of(kernel: &VerifiedKernel, dependence: &Dependence, rows: u32) -> Self {
+        let mut readers: BTreeMap<BufferId, Vec<(usize, Vec<NodeId>)>> = BTreeMap::new();
+        for (position, item) in kernel.items().iter().enumerate() {
+            let mut loads: BTreeMap<BufferId, Vec<NodeId>> = BTreeMap::new();
+            for node in nodes_of(kernel, item) {
+                if let Node::Load(load) = kernel.node(node) {
+                    let is_inner =
+                        |axis| !kernel.outer().contains(&axis) && dependence.depends(node, axis);
+                    if kernel.axes().keys().any(is_inner) {
+                        loads.entry(load.buffer).or_default().push(node);
+                    }
+                }
+            }
+            for (buffer, loads) in loads {
+                readers.entry(buffer).or_default().push((position, loads));
+            }
+        }
+        let mut prefetch = Self {
+            rows,
+            ..Self::default()
+        };
+        for readers in readers.into_values() {
+            if let [(first, _), (_, loads), ..] = readers.as_slice() {
+                prefetch.loads.extend(loads.iter().copied());
+                if prefetch.stores.is_none() {
+                    prefetch.stores = stores_after(kernel, *first);
+                }
+            }
+        }
+        prefetch
+    }
+}
+
+/// The axis that an item reduces, and the stores after it over one axis of the same length.
+fn stores_after(kernel: &VerifiedKernel, first: usize) -> Option<(AxisId, Vec<(usize, AxisId)>)> {
+    let Item::Stage(stage) = kernel.items().get(first)? else {
+        return None;
+    };
+    let StageOperation::Reduce { axes, .. } = &kernel.stage(*stage).operation else {
+        return None;
+    };
+    let &[reduced] = axes.as_slice() else {
+        return None;
+    };
+    let Extent::Size(length) = kernel.axis(reduced).extent else {
+        return None;
+    };
+    let mut stores = Vec::new();
+    for (position, item) in kernel.items().iter().enumerate().skip(first) {
+        if let Item::Store(store) = item
+            && let &[axis] = store.axes.as_slice()
+            && kernel.axis(axis).extent == Extent::Size(length)
+            && store.combine.is_none()
+        {
+            stores.push((position, axis));
+        }
+    }
+    Some((reduced, stores))
+}
+
+/// The nodes below an item; none of what a carry block holds, which goes through its rows step by step.
+fn nodes_of(kernel: &VerifiedKernel, item: &Item) -> BTreeSet<NodeId> {
+    let mut pending = match item {
+        Item::Stage(stage) => vec![kernel.stage(*stage).value],
+        Item::Store(store) => vec![store.value],
+        Item::Carry(_) => Vec::new(),
+    };
+    let mut seen = BTreeSet::new();
+    while let Some(node) = pending.pop() {
+        if seen.insert(node) {
+            let operands = &mut |operand| pending.push(operand);
+            kernel.node(node).for_each_operand(operands);
+        }
+    }
+    seen
+}
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// Asks for what a load reads in the next rows, if it is one that does.
+    pub(super) fn fetch_next_rows(
+        &self,
+        scope: &Scope<'ctx>,
+        node: NodeId,
+        load: &Load,
+        pointer: Value<'ctx>,
+        at: Coordinate,
+    ) {
+        let asks = self.prefetch.loads.contains(&node);
+        let Some(vectors) = scope.vectors.filter(|_| asks) else {
+            return;
+        };
+        // In the order of units the rows of a tile come first, else the last of the outer axes.
+        let (axis, rows) = match (scope.rows, self.kernel.outer().last()) {
+            (Some(rows), _) => (rows.axis, self.prefetch.rows),
+            (None, Some(&axis)) => (axis, 1),
+            (None, None) => return,
+        };
+        let dtype = self.kernel.buffer(load.buffer).dtype;
+        if !starts_line(&vectors, dtype.size_in_bytes(), at) {
+            return;
+        }
+        if let Some(step) = self.row_step(load, axis) {
+            let emit = &self.emit;
+            let step = step * Quantity::constant(i64::from(rows));
+            let next = emit.element(pointer, dtype, self.quantity(&step));
+            emit.prefetch(next, Intent::Read);
+        }
+    }
+
+    /// Asks for the lines that will be written at some points of the tile, in a loop over the axis that the first item
+    /// reduces.
+    pub(super) fn fetch_results(
+        &self,
+        scope: &Scope<'ctx>,
+        points: &[Coordinate],
+    ) -> Result<(), LlvmError> {
+        let (Some(vectors), Some((reduced, stores))) = (scope.vectors, &self.prefetch.stores)
+        else {
+            return Ok(());
+        };
+        if vectors.axis != *reduced {
+            return Ok(());
+        }
+        for &(position, axis) in stores {
+            let Some(Item::Store(store)) = self.kernel.items().get(position) else {
+                unreachable!("stores are where they were found")
+            };
+            let scope = scope.with_vectors(Vectors { axis, ..vectors });
+            for &at in points {
+                self.fetch_result(&scope, &vectors, store, at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch_result(
+        &self,
+        scope: &Scope<'ctx>,
+        vectors: &Vectors<'ctx>,
+        store: &Store,
+        at: Coordinate,
+    ) -> Result<(), LlvmError> {
+        let dtype = self.kernel.buffer(store.buffer).dtype;
+        if starts_line(vectors, dtype.size_in_bytes(), at) {
+            let address =
+                self.buffer_address(scope, store.buffer, &store.indices, at, Form::Lanes)?;
+            if let Address::Consecutive(pointer) = address {
+                self.emit.prefetch(pointer, Intent::Write);
+            }
+        }
+        Ok(())
+    }
+
+    fn row_step(&self, load: &Load, axis: AxisId) -> Option<Quantity> {
+        let mut step = Quantity::constant(0);
+        for (position, &index) in load.indices.iter().enumerate() {
+            let along = self.dependence.step_along(self.kernel, index, axis)?;
+            step = step + self.stride(load.buffer, position) * Quantity::constant(along);
+        }
+        (step.as_constant() != Some(0)).then_some(step)
+    }
+}
+
+/// Whether a vector is the first of its line: one fetch per line is enough.
+fn starts_line(vectors: &Vectors<'_>, bytes: usize, at: Coordinate) -> bool {
+    let of_vector = vectors.lanes * bytes as u32;
+    at.vector.is_multiple_of((LINE / of_vector.max(1)).max(1))
+}
