@@ -59,6 +59,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
             bar: BAR,
             unit: "ms",
             at_least: false,
+            is_compute_bound: false,
             detail: format!("of which the compiler {:.1} ms", ms(best.1)),
         });
     }

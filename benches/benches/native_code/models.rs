@@ -49,6 +49,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
             bar,
             unit: "s",
             at_least: false,
+            is_compute_bound: false,
             detail: format!(
                 "{} compiles, {} s of processor time, {} left to plain loops, {} steps interpreted; loading and planning {:.2} s before",
                 best.compiles,
