@@ -109,7 +109,6 @@ impl std::ops::Deref for VerifiedKernel {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::text;
 
     #[test]
