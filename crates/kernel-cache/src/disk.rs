@@ -212,7 +212,7 @@ impl DiskTier {
     fn try_put(&self, key: &CacheKey, front: &[u8], content: &[u8]) -> Result<(), NotStored> {
         let folder = self.folder_made()?;
         match self.write(&*folder, key, front, content) {
-            // The folder was removed under us: once more, in a new one.
+            // The folder was removed under us, or the draft swept away: once more.
             Err(NotStored::Io {
                 kind: ErrorKind::NotFound,
                 ..
@@ -315,13 +315,9 @@ fn create_draft(folder: &dyn Folder) -> Result<(String, Box<dyn FolderFile>), No
         let name = FileName::Draft(number).to_string();
         match folder.create(&name) {
             Ok(file) => {
-                // Without locks the draft may be swept away while it is written, and the entry is not stored.
+                // One that is swept away before it is locked, or where there are no locks, is written again.
                 let _ = file.try_lock();
-                match file.info() {
-                    // Swept away before it was locked.
-                    Ok(info) if info.links == 0 => {}
-                    _ => return Ok((name, file)),
-                }
+                return Ok((name, file));
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => last = error,
             Err(error) => return Err(NotStored::io(doing)(error)),
