@@ -1,11 +1,6 @@
 //! Commands about compiled code: checked, explained, measured.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
-#![cfg(feature = "llvm")]
-
-mod support;
-
-use support::{Workshop, json, read, stderr, stdout};
+use crate::support::{Workshop, json, read, stderr, stdout};
 
 #[test]
 fn bench_counts_compiles_once() {

@@ -1,8 +1,6 @@
 //! The command as its users meet it: files in, files and lines out.
 
-mod support;
-
-use support::{Workshop, json, read, stderr, stdout};
+use crate::support::{Workshop, json, read, stderr, stdout};
 
 #[test]
 fn run_writes_every_case_and_output() {

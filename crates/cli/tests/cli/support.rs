@@ -1,7 +1,5 @@
 //! A model, its cases and a way to run the command, in a temporary folder.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use kiln::Tensor;
 use kiln::tensor::{read_npy, write_npy};
 use std::fs::{self, File};

@@ -1,12 +1,6 @@
 //! `kiln profile --estimates` end to end: what fusion expected beside what it brings.
 
-#![cfg(feature = "llvm")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-#[allow(dead_code, reason = "other tests need more of it")]
-mod support;
-
-use support::Workshop;
+use crate::support::Workshop;
 
 #[test]
 fn estimates_stand_beside_what_was_measured() {

@@ -1,0 +1,11 @@
+//! The command, tested from outside: one program, so that what the tests share is compiled and kept once.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+mod support;
+
+mod commands;
+#[cfg(feature = "llvm")]
+mod compiled;
+#[cfg(feature = "llvm")]
+mod estimates;
