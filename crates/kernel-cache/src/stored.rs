@@ -14,7 +14,7 @@ use crate::stats::{CacheStats, Counters};
 use crate::sync::lock;
 use crate::tier::Tier;
 
-/// Kernels in a tier, by signature.
+/// Kernels in a tier, by signature. It has no clock: an entry that it hands out is a new one, used once.
 pub struct StoredKernelCache<K> {
     tier: Arc<dyn Tier>,
     codec: Box<dyn Codec<K>>,
