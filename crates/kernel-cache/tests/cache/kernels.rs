@@ -217,3 +217,49 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn kernels_that_a_tier_cannot_keep_or_give_back_are_counted_misses() {
+    use kiln_kernel_cache::{Codec, DiskOptions, DiskTier};
+
+    /// Reads back what begins with a `k`.
+    struct Picky;
+    impl Codec<Vec<u8>> for Picky {
+        fn encode(&self, value: &Vec<u8>) -> Result<Vec<u8>, String> {
+            Ok(value.clone())
+        }
+        fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+            match bytes.first() {
+                Some(b'k') => Ok(bytes.to_vec()),
+                _ => Err("it begins with something else".to_owned()),
+            }
+        }
+        fn bytes(&self, value: &Vec<u8>) -> usize {
+            value.len()
+        }
+    }
+
+    let folder = tempfile::tempdir().expect("there is room");
+    let options = DiskOptions {
+        max_bytes: 2000,
+        ..DiskOptions::default()
+    };
+    let tier = Arc::new(DiskTier::at(folder.path(), options));
+    let cache = StoredKernelCache::new(tier, Picky, []);
+    let signature = |rows| matmul(DimPattern::Exact(rows));
+    cache.set(&signature(1), b"other".to_vec(), Duration::ZERO);
+    assert!(cache.get(&signature(1)).is_none());
+    assert!(
+        !cache.contains(&signature(1)),
+        "what gives no kernel is removed"
+    );
+    cache.set(&signature(2), vec![b'k'; 3000], Duration::ZERO);
+    assert!(cache.get(&signature(2)).is_none());
+    for rows in 3..12 {
+        cache.set(&signature(rows), vec![b'k'; 300], Duration::ZERO);
+    }
+    assert!(cache.get(&signature(11)).is_some());
+    let stats = cache.stats();
+    assert_eq!((stats.corrupt, stats.not_stored, stats.stored), (1, 1, 10));
+    assert!(stats.tier_evicted > 0);
+}
