@@ -115,6 +115,11 @@ impl IsaLevel {
         !matches!(self, IsaLevel::Portable)
     }
 
+    /// Whether whole vectors can be stored past the caches, to be ordered by a fence.
+    pub(crate) const fn has_streaming_stores(self) -> bool {
+        matches!(self, IsaLevel::Avx2Fma | IsaLevel::Avx512)
+    }
+
     /// Whether 16-bit IEEE floats convert in one instruction.
     pub(crate) const fn converts_f16(self) -> bool {
         !matches!(self, IsaLevel::Portable)

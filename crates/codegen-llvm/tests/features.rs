@@ -350,6 +350,50 @@ fn quotients_at_the_ends_of_the_range() {
     }
 }
 
+/// The comparison runs them as if there were no caches too.
+#[test]
+fn results_larger_than_caches_go_past_them() {
+    let executor = kiln_native::NativeExecutor::new();
+    for (text, shapes) in [
+        (
+            "kernel @map(%x: in f32[N], %y: out f32[N], %z: out f64[N]) {
+              outer i < N
+              store %y[i] = %x[i] * 2.0
+              store %z[i] = f64(%x[i])
+            }",
+            vec![vec![77], vec![4099]],
+        ),
+        (
+            "kernel @rows(%x: in f32[M, N], %y: out f32[M, N]) {
+              outer i < M
+              t = reduce add[r < N] %x[i, r]
+              store %y[i, j < N] = %x[i, j] - t
+            }",
+            vec![vec![3, 40], vec![5, 64], vec![2, 67]],
+        ),
+    ] {
+        let kernel = kernel(text);
+        let variants = compiled(&kernel);
+        let streams = |variant: &kiln_testkit::kernels::Variant| {
+            let argument = |quantity: &kiln_kernel::Quantity| quantity.to_string() == "cache3";
+            variant.artifact.arguments.iter().any(argument)
+        };
+        assert!(variants.iter().any(streams), "{text}");
+        for shape in shapes {
+            let elements: usize = shape.iter().product();
+            let x = (0..elements)
+                .map(|i| i as f32 * 0.5 - 9.0)
+                .collect::<Vec<_>>();
+            let mut tensors = vec![Tensor::from_vec(&shape, x).unwrap()];
+            for buffer in kernel.buffers().values().skip(1) {
+                tensors.push(Tensor::zeros(buffer.dtype, &shape).unwrap());
+            }
+            let sizes: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
+            check_kernel(&executor, &kernel, &variants, &sizes, &tensors).unwrap();
+        }
+    }
+}
+
 #[test]
 fn rows_that_are_gone_through_several_times() {
     for elements in [SMOOTH, EDGES] {

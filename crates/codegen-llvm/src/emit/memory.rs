@@ -93,6 +93,35 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let _ = store.set_alignment(alignment);
     }
 
+    /// Stores a vector past the caches, at a multiple of its size.
+    pub(crate) fn stream(&self, pointer: Value<'ctx>, value: Value<'ctx>) {
+        let store = built(
+            self.builder
+                .build_store(pointer.into_pointer_value(), value),
+        );
+        let _ = store.set_alignment(lanes(value) * elem(value).bits() / 8);
+        let context = self.context();
+        let kind = context.get_kind_id("nontemporal");
+        let one = context.i32_type().const_int(1, false);
+        let _ = store.set_metadata(context.metadata_node(&[one.into()]), kind);
+    }
+
+    /// Makes all streamed stores visible before any later store; x86 alone.
+    pub(crate) fn store_fence(&self) {
+        self.intrinsic("llvm.x86.sse.sfence", &[], &[]);
+    }
+
+    /// Whether an address is a multiple of a power of two.
+    pub(crate) fn is_aligned(&self, pointer: Value<'ctx>, bytes: u32) -> Value<'ctx> {
+        let address = built(self.builder.build_ptr_to_int(
+            pointer.into_pointer_value(),
+            self.context().i64_type(),
+            "",
+        ));
+        let rest = self.and(address.into(), self.i64(i64::from(bytes) - 1));
+        self.icmp(IntPredicate::EQ, rest, self.i64(0))
+    }
+
     /// Loads consecutive elements, aligned as elements are.
     pub(crate) fn load_dtype(
         &self,

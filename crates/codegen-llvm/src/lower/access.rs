@@ -277,7 +277,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 emit.store_dtype(dtype, pointer, value);
             }
             (Address::Consecutive(pointer), None) => {
-                emit.store_dtype(dtype, pointer, self.widened(scope, value));
+                let value = self.widened(scope, value);
+                if self.is_streamed(scope, value) {
+                    emit.stream(pointer, value);
+                } else {
+                    emit.store_dtype(dtype, pointer, value);
+                }
             }
             (Address::EveryOther(pointer), mask) => {
                 let pointers = self.every_other(dtype, vectors.lanes, pointer);

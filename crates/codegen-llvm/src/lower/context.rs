@@ -1,6 +1,6 @@
 //! The kernel being lowered and the function being written.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use cranelift_entity::SecondaryMap;
@@ -28,6 +28,8 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     /// How constant buffers are laid out anew.
     pub(crate) packs: &'a [PackSpec],
     pub(super) prefetch: Prefetch,
+    /// Whether there are streaming stores.
+    pub(super) streams: Cell<bool>,
     /// Elements from one index to the next, per buffer axis.
     strides: SecondaryMap<BufferId, Vec<Quantity>>,
     arguments: RefCell<HashMap<Quantity, Value<'ctx>>>,
@@ -59,6 +61,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
             abi: Launch::new(parameters),
             packs,
             prefetch: Prefetch::default(),
+            streams: Cell::new(false),
             bases: RefCell::default(),
             strides,
             arguments: RefCell::default(),

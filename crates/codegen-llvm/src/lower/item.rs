@@ -50,7 +50,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// Whether all rows of a tile are computed at once.
-    fn is_together(&self, item: &Item) -> bool {
+    pub(super) fn is_together(&self, item: &Item) -> bool {
         let value = match item {
             Item::Stage(stage) => {
                 let contractions = &self.kernel.classification().contractions;
@@ -276,7 +276,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
             Ok(())
         };
-        self.over_points(scope, tile, &store.axes, vector, &mut body)
+        match vector {
+            Some(axis) if store.axes.as_slice() == [axis] => {
+                let from = (axis, self.emit.i64(0));
+                self.streaming_or_not(scope, &[store], from, tile.lanes, &mut |scope| {
+                    self.over_points(scope, tile, &store.axes, vector, &mut body)
+                })
+            }
+            _ => self.over_points(scope, tile, &store.axes, vector, &mut body),
+        }
     }
 
     /// Joins a value with what is in memory; scalars alone.
@@ -504,7 +512,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.movement_of(indices, &strides, axis)
     }
 
-    fn store_movement(&self, store: &Store, axis: AxisId) -> Option<Quantity> {
+    pub(super) fn store_movement(&self, store: &Store, axis: AxisId) -> Option<Quantity> {
         let rank = self.kernel.buffer(store.buffer).rank();
         let strides: Vec<Quantity> = (0..rank)
             .map(|axis| self.stride(store.buffer, axis))

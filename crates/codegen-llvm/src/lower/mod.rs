@@ -27,6 +27,7 @@ mod packed;
 mod prefetch;
 mod reduce;
 mod scope;
+mod stream;
 mod tile;
 
 pub(crate) use context::strides_of;

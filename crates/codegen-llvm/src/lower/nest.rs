@@ -46,6 +46,7 @@ pub(crate) fn emit_nest(
         lowering.prefetch = Prefetch::of(kernel, &dependence, rows);
     }
     let units = lowering.nest(nest)?;
+    lowering.finish_streams();
     lowering.emit.return_none();
     launch.phase(Phase {
         entry: entry.to_owned(),
@@ -229,9 +230,23 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let end = emit.smin(emit.iadd(begin, length), self.quantity(&self.bound(axis)));
         let block = self.column_block();
         let items: &[Item] = self.kernel.items();
-        self.in_vectors(scope, axis, &nest.tile, (begin, end), block, &mut |scope| {
-            self.inside_or_not(scope, axis, &mut |scope| {
-                self.items(&mut scope.clone(), &nest.tile, items)
+        let mut stores = Vec::new();
+        for item in items {
+            match item {
+                Item::Store(store) if self.is_together(item) => stores.push(store),
+                // What reduces, or computes much, is bound by other things than its stores.
+                _ => {
+                    stores.clear();
+                    break;
+                }
+            }
+        }
+        let from = (axis, begin);
+        self.streaming_or_not(scope, &stores, from, nest.tile.lanes, &mut |scope| {
+            self.in_vectors(scope, axis, &nest.tile, (begin, end), block, &mut |scope| {
+                self.inside_or_not(scope, axis, &mut |scope| {
+                    self.items(&mut scope.clone(), &nest.tile, items)
+                })
             })
         })
     }

@@ -183,6 +183,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let address =
                 self.buffer_address(scope, store.buffer, &store.indices, at, Form::Lanes)?;
             if let Address::Consecutive(pointer) = address {
+                // What goes past the caches must not be brought into them.
+                let streamed = self.is_large(store.buffer);
+                let pointer = self.emit.select(streamed, self.dummy(), pointer);
                 self.emit.prefetch(pointer, Intent::Write);
             }
         }

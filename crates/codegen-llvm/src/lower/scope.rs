@@ -97,6 +97,7 @@ pub(crate) struct Scope<'ctx> {
     places: HashMap<(StageId, Moment), Place<'ctx>>,
     /// Indices of loads that are in bounds at every point of the tile, though nothing proves it of all points.
     inside: Vec<(NodeId, usize)>,
+    streaming: bool,
     pub(crate) known: RefCell<HashMap<(NodeId, Coordinate, Form), Value<'ctx>>>,
 }
 
@@ -132,6 +133,18 @@ impl<'ctx> Scope<'ctx> {
         let mut scope = self.clone();
         scope.inside = inside;
         scope
+    }
+
+    /// The same where stores go past the caches.
+    pub(crate) fn streaming(&self) -> Self {
+        let mut scope = self.clone();
+        scope.streaming = true;
+        scope
+    }
+
+    /// Whether stores go past the caches.
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.streaming
     }
 
     /// Whether an index of a load is in bounds at every point of the tile.

@@ -13,6 +13,8 @@ pub(crate) struct Access {
     steps: Vec<(AxisId, Option<Quantity>)>,
     /// How many reduced axes it is inside of.
     pub(crate) depth: u32,
+    /// Whether it belongs to a stage that is no array: all rows of a tile do these together.
+    pub(crate) in_scalar_stage: bool,
     /// The inner axes of its item.
     pub(crate) axes: SmallVec<[AxisId; 4]>,
 }
@@ -61,11 +63,16 @@ pub(crate) fn accesses(kernel: &VerifiedKernel, dependence: &Dependence) -> Vec<
                     let stage = kernel.stage(*stage);
                     let mut axes: SmallVec<[AxisId; 4]> = stage.axes.iter().copied().collect();
                     let mut depth = u32::from(!axes.is_empty());
+                    let first = found.len();
+                    let is_scalar = axes.is_empty();
                     if let StageOperation::Reduce { axes: reduced, .. } = &stage.operation {
                         axes.extend(reduced.iter().copied());
                         depth += 1;
                     }
                     collect(kernel, dependence, &[stage.value], depth, &axes, &mut found);
+                    for access in found.iter_mut().skip(first) {
+                        access.in_scalar_stage = is_scalar;
+                    }
                 }
                 Item::Store(store) => {
                     let axes: SmallVec<[AxisId; 4]> = store.axes.iter().copied().collect();
@@ -111,6 +118,7 @@ fn collect(
             found.push(Access {
                 steps,
                 depth,
+                in_scalar_stage: false,
                 axes: axes.clone(),
             });
         }
@@ -128,6 +136,7 @@ fn of_store(
     Access {
         steps: steps(kernel, dependence, &store.indices, &strides),
         depth,
+        in_scalar_stage: false,
         axes: axes.clone(),
     }
 }

@@ -45,7 +45,13 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     };
     let rows = if has_reduction {
         let allowed = |axis| rows_allowed(kernel, &dependence, axis);
-        row_axis(kernel, &accesses, vector_axis, &allowed)
+        // Items with vectors along an axis of their own go row by row, scalar stages apart.
+        let together: Vec<Access> = accesses
+            .iter()
+            .filter(|access| vector_axis.is_some() || access.in_scalar_stage)
+            .cloned()
+            .collect();
+        row_axis(kernel, &together, vector_axis, &allowed)
     } else {
         None
     };

@@ -5,8 +5,8 @@
 
 use kiln_kernel::{
     Artifact, CallerOnly, CompileError, EvaluateError, ExecuteError, Fault, FaultCause,
-    KernelCompiler, KernelExecutor, LoadedKernel, Role, Target, TaskPool, Unobserved,
-    VerifiedKernel, evaluate,
+    KernelCompiler, KernelExecutor, LaunchContext, LoadedKernel, Role, Target, TaskPool,
+    Unobserved, VerifiedKernel, evaluate,
 };
 use kiln_scalar::Mode;
 use kiln_tensor::Tensor;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::oracle::{Unexplained, explain};
 
-use super::launch::{LaunchError, run_kernel};
+use super::launch::{LaunchError, run_in};
 use super::pool::BackwardPool;
 
 /// A kernel, compiled with one schedule for one target.
@@ -127,7 +127,8 @@ pub fn variants(
     Ok(variants)
 }
 
-/// Runs every variant on these operands, on one thread and as if on three, and compares.
+/// Runs every variant on these operands, on one thread and as if on three, with caches as they are and as if there were
+/// none, and compares.
 ///
 /// # Errors
 /// The first difference.
@@ -142,9 +143,15 @@ pub fn check_kernel(
     let pools: [Arc<dyn TaskPool>; 2] = [Arc::new(CallerOnly), Arc::new(BackwardPool::new(3))];
     for variant in variants {
         let mut first: Option<Vec<Tensor>> = None;
-        for pool in &pools {
+        for (pool, caches) in pools.iter().zip([executor.caches(), [1; 3]]) {
             let (artifact, loaded) = (&variant.artifact, &variant.loaded);
-            let ran = run_kernel(executor, kernel, artifact, loaded, symbols, tensors, pool);
+            let context = LaunchContext {
+                symbols,
+                threads: pool.threads(),
+                caches,
+            };
+            let code = (artifact, loaded);
+            let ran = run_in(executor, kernel, code, &context, tensors, pool);
             let (found, fault) = ran.map_err(|source| Finding::Launch {
                 variant: name(artifact),
                 source,

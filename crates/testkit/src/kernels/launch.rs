@@ -62,12 +62,35 @@ pub fn run_kernel(
         threads: pool.threads(),
         caches: executor.caches(),
     };
+    run_in(
+        executor,
+        kernel,
+        (artifact, loaded),
+        &context,
+        tensors,
+        pool,
+    )
+}
+
+/// The same in a context of one's own: with caches other than the device has, say.
+///
+/// # Errors
+/// As [`run_kernel`].
+pub fn run_in(
+    executor: &dyn KernelExecutor,
+    kernel: &VerifiedKernel,
+    (artifact, loaded): (&Artifact, &LoadedKernel),
+    context: &LaunchContext<'_>,
+    tensors: &[Tensor],
+    pool: &Arc<dyn TaskPool>,
+) -> Result<(Vec<Tensor>, Option<Fault>), LaunchError> {
+    let symbols = context.symbols;
     let number = |what: &str, quantity: &Quantity| {
         let source = |source| LaunchError::Quantity {
             what: what.to_owned(),
             source,
         };
-        quantity.evaluate(&context).map_err(source)
+        quantity.evaluate(context).map_err(source)
     };
     let count = |what: &str, quantity: &Quantity| {
         let value = number(what, quantity)?;

@@ -1,0 +1,91 @@
+//! Results too large for any cache go past all of them.
+//!
+//! A line that is written as a whole need not be read first, nor take the place of what will be used again. Whether a
+//! result is that large, and its rows start where such stores may, is tested once per row; the loop is there twice.
+
+use inkwell::IntPredicate;
+use kiln_kernel::{AxisId, BufferId, Quantity, Store};
+use kiln_tensor::DType;
+
+use super::context::Lowering;
+use super::scope::{Coordinate, Form, Scope};
+use crate::emit::Value;
+use crate::error::LlvmError;
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// Runs the body of stores in vectors of some lanes along an axis, from a multiple of the lanes on: with streaming
+    /// stores where they pay.
+    pub(super) fn streaming_or_not(
+        &self,
+        scope: &Scope<'ctx>,
+        stores: &[&Store],
+        (axis, begin): (AxisId, Value<'ctx>),
+        lanes: u32,
+        body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let is_alone = scope.rows.is_none_or(|rows| rows.count == 1);
+        if !is_alone || !self.level().has_streaming_stores() {
+            return body(scope);
+        }
+        let start = scope.with_axis(axis, begin);
+        let mut pays: Option<Value<'ctx>> = None;
+        for store in stores {
+            let dtype = self.kernel.buffer(store.buffer).dtype;
+            let step = self.store_movement(store, axis);
+            let is_consecutive = step.and_then(|step| step.as_constant()) == Some(1);
+            let is_float = matches!(dtype, DType::F32 | DType::F64);
+            if !is_consecutive || !is_float || store.combine.is_some() {
+                return body(scope);
+            }
+            let (at, form) = (Coordinate::default(), Form::First);
+            let address = self.buffer_address(&start, store.buffer, &store.indices, at, form)?;
+            let bytes = lanes * dtype.size_in_bytes() as u32;
+            let is_aligned = emit.is_aligned(address.pointer(), bytes);
+            let large = emit.and(self.is_large(store.buffer), is_aligned);
+            pays = Some(self.both(pays, large));
+        }
+        let Some(pays) = pays else {
+            return body(scope);
+        };
+        let body = std::cell::RefCell::new(body);
+        let (mut streamed, mut plain) = (Ok(()), Ok(()));
+        emit.branch(
+            pays,
+            || {
+                streamed = body.borrow_mut()(&scope.streaming());
+                Vec::new()
+            },
+            || {
+                plain = body.borrow_mut()(scope);
+                Vec::new()
+            },
+        );
+        self.streams.set(true);
+        streamed.and(plain)
+    }
+
+    /// Whether a buffer is larger than any cache.
+    pub(super) fn is_large(&self, buffer: BufferId) -> Value<'ctx> {
+        let data = self.kernel.buffer(buffer);
+        let size = Quantity::constant(data.dtype.size_in_bytes() as i64);
+        let bytes = data.shape.iter().fold(size, |bytes, &dim| {
+            bytes * Quantity::of(self.kernel.dims(), dim)
+        });
+        let (bytes, cache) = (self.quantity(&bytes), self.quantity(&Quantity::cache(3)));
+        self.emit.icmp(IntPredicate::SGT, bytes, cache)
+    }
+
+    /// Orders streaming stores, if there are any, before whatever tells that they are done.
+    pub(super) fn finish_streams(&self) {
+        if self.streams.get() {
+            self.emit.store_fence();
+        }
+    }
+
+    /// Whether a whole vector is stored past the caches.
+    pub(super) fn is_streamed(&self, scope: &Scope<'ctx>, value: Value<'ctx>) -> bool {
+        let vectors = scope.vectors.filter(|_| scope.is_streaming());
+        vectors.is_some_and(|vectors| crate::emit::lanes(value) == vectors.lanes)
+    }
+}
