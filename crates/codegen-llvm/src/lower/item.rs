@@ -7,7 +7,7 @@ use kiln_kernel::{
     AxisId, Combine, Extent, IndexClass, Item, Kernel, Node, NodeId, Quantity, StageId,
     StageOperation, Store,
 };
-use kiln_scalar::ScalarOp;
+use kiln_scalar::{Node as FunctionNode, ScalarOp};
 use kiln_tensor::DType;
 
 use super::context::Lowering;
@@ -20,6 +20,9 @@ use crate::scalar_ops;
 
 /// Expressions of up to so many operations are computed for all rows of a tile at once.
 const TOGETHER_LIMIT: usize = 6;
+
+/// Expressions of up to so many nodes are computed faster than memory takes their results.
+const PLAIN_LIMIT: usize = 32;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Items in order. Stages say in the scope where their locals are.
@@ -50,7 +53,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// Whether all rows of a tile are computed at once.
-    pub(super) fn is_together(&self, item: &Item) -> bool {
+    fn is_together(&self, item: &Item) -> bool {
         let value = match item {
             Item::Stage(stage) => {
                 let contractions = &self.kernel.classification().contractions;
@@ -532,6 +535,40 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             sum = sum + stride.clone() * Quantity::constant(step);
         }
         Some(sum)
+    }
+}
+
+impl Lowering<'_, '_, '_> {
+    /// Whether a node is made of a few operations of an instruction or two.
+    pub(super) fn is_plain(&self, node: NodeId) -> bool {
+        let mut pending = vec![node];
+        let mut seen = Vec::new();
+        while let Some(node) = pending.pop() {
+            if seen.contains(&node) {
+                continue;
+            }
+            seen.push(node);
+            let is_plain = match self.kernel.node(node) {
+                Node::Apply { op, .. } => is_arithmetic(*op),
+                Node::Call {
+                    function,
+                    parameters,
+                    ..
+                } => function.expression(parameters).is_ok_and(|expression| {
+                    expression.nodes().iter().all(|node| match node {
+                        FunctionNode::Apply { op, .. } => is_arithmetic(*op),
+                        _ => true,
+                    })
+                }),
+                _ => true,
+            };
+            if !is_plain || seen.len() > PLAIN_LIMIT {
+                return false;
+            }
+            let operands = &mut |operand| pending.push(operand);
+            self.kernel.node(node).for_each_operand(operands);
+        }
+        true
     }
 }
 

@@ -233,7 +233,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let mut stores = Vec::new();
         for item in items {
             match item {
-                Item::Store(store) if self.is_together(item) => stores.push(store),
+                Item::Store(store) if store.axes.is_empty() && self.is_plain(store.value) => {
+                    stores.push(store);
+                }
                 // What reduces, or computes much, is bound by other things than its stores.
                 _ => {
                     stores.clear();

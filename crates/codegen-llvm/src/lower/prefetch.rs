@@ -58,6 +58,7 @@ impl Prefetch {
             ..Self::default()
         };
         for readers in readers.into_values() {
+            // A loop that is all there is keeps memory busy by itself.
             if let [(first, _), (_, loads), ..] = readers.as_slice() {
                 prefetch.loads.extend(loads.iter().copied());
                 if prefetch.stores.is_none() {
