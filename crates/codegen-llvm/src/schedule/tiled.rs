@@ -55,6 +55,12 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     } else {
         None
     };
+    let rows = rows.or_else(|| {
+        // Nothing but sums: several rows at once are several streams, and keep more of memory busy than one.
+        let axis = *kernel.outer().last()?;
+        let is_allowed = vector == VectorAxis::Inner && rows_allowed(kernel, &dependence, axis);
+        (is_allowed && only_reduces(kernel)).then_some(axis)
+    });
     let (row_limit, vectors) = contraction_shape(level);
     let is_product = !kernel.classification().contractions.is_empty();
     let row_limit = if is_product { row_limit } else { 4 };
@@ -125,6 +131,19 @@ fn waste(kernel: &VerifiedKernel, axis: AxisId, lanes: u32) -> f64 {
         }
         _ => 1.0,
     }
+}
+
+/// Whether all inner axes are those of reductions.
+fn only_reduces(kernel: &VerifiedKernel) -> bool {
+    let is_scalar = |item: &Item| match item {
+        Item::Stage(stage) => {
+            let stage = kernel.stage(*stage);
+            stage.axes.is_empty() && matches!(stage.operation, StageOperation::Reduce { .. })
+        }
+        Item::Store(store) => store.axes.is_empty(),
+        Item::Carry(_) => false,
+    };
+    kernel.items().iter().all(is_scalar)
 }
 
 /// Vectors along an outer axis need locals that fit registers, and loops as long in every lane.
