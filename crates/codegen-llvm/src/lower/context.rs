@@ -13,7 +13,7 @@ use super::depend::Dependence;
 use super::launch::LaunchBuilder;
 use super::prefetch::Prefetch;
 use crate::abi::{FaultCause, Launch};
-use crate::emit::{Elem, Emitter, Value};
+use crate::emit::{Emitter, Value};
 use crate::module::PhaseParameters;
 use crate::target::IsaLevel;
 
@@ -34,7 +34,8 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     strides: SecondaryMap<BufferId, Vec<Quantity>>,
     arguments: RefCell<HashMap<Quantity, Value<'ctx>>>,
     bases: RefCell<HashMap<BufferId, Value<'ctx>>>,
-    dummy: RefCell<Option<Value<'ctx>>>,
+    /// Zeros on the stack, by how many bytes of them.
+    pub(super) zeros: RefCell<HashMap<u32, Value<'ctx>>>,
     /// Bytes of scratch handed out so far.
     scratch: RefCell<Quantity>,
 }
@@ -65,7 +66,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
             bases: RefCell::default(),
             strides,
             arguments: RefCell::default(),
-            dummy: RefCell::default(),
+            zeros: RefCell::default(),
             scratch: RefCell::new(Quantity::constant(0)),
         }
     }
@@ -130,15 +131,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
 
     /// 64 bytes of zeros, read where a load is not performed.
     pub(crate) fn dummy(&self) -> Value<'ctx> {
-        *self.dummy.borrow_mut().get_or_insert_with(|| {
-            self.emit.at_entry(|| {
-                let dummy = self.emit.stack(64);
-                self.emit
-                    .store(dummy, self.emit.int_of(Elem::I64, 8, 0), 64);
-                // Were it known to be zeros, loads would become branches around them.
-                self.emit.opaque(dummy)
-            })
-        })
+        self.zeros(64)
     }
 
     /// Scratch for an array of so many elements, aligned to 64 bytes.

@@ -12,13 +12,13 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 
 /// An index that is in bounds if two numbers are: how far below and above its value at the tile's first point it gets.
-struct Span {
+pub(super) struct Span {
     load: NodeId,
     position: usize,
-    below: i64,
-    above: i64,
+    pub(super) below: i64,
+    pub(super) above: i64,
     /// The axes to be bound to 0 for the value at the first point.
-    inner: Vec<AxisId>,
+    pub(super) inner: Vec<AxisId>,
 }
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
@@ -109,7 +109,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         spans
     }
 
-    fn span(
+    pub(super) fn span(
         &self,
         scope: &Scope<'ctx>,
         load: NodeId,

@@ -139,17 +139,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         // What holds for all lanes chooses the address, as the dummy is zeros; what differs between them is a mask.
         let zeros = otherwise_is_zero || checked;
         let (address, condition) = match (address, condition.uniform) {
-            (Address::Consecutive(pointer), Some(all)) if zeros => (
-                Address::Consecutive(emit.select(all, pointer, self.dummy())),
-                condition.lanes,
-            ),
+            (Address::Consecutive(pointer), Some(all)) if zeros => {
+                let pointer = match self.row_or_zeros(scope, node, load, all, at)? {
+                    Some(pointer) => pointer,
+                    None => emit.select(all, pointer, self.dummy()),
+                };
+                (Address::Consecutive(pointer), condition.lanes)
+            }
             (address, _) => (address, condition.all(self)),
         };
-        if let (Address::Consecutive(pointer), None, None, [axis]) =
-            (&address, condition, vectors.mask, ranges.as_slice())
-        {
-            return self.load_range(scope, load, *axis, *pointer, otherwise, at);
-        }
         let mut condition = condition;
         for axis in ranges {
             let Some(&index) = load.indices.get(axis) else {
@@ -225,50 +223,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let numbers = emit.lane_numbers(Elem::I64, n_lanes);
         let two = emit.int_of(Elem::I64, n_lanes, 2);
         emit.element(pointer, dtype, emit.imul(numbers, two))
-    }
-
-    /// Consecutive elements of which those outside the buffer along one axis are not loaded: plainly where all are inside.
-    fn load_range(
-        &self,
-        scope: &Scope<'ctx>,
-        load: &Load,
-        axis: usize,
-        pointer: Value<'ctx>,
-        otherwise: Value<'ctx>,
-        at: Coordinate,
-    ) -> Result<Value<'ctx>, LlvmError> {
-        let emit = &self.emit;
-        let (Some(&index), Some(vectors)) = (load.indices.get(axis), scope.vectors) else {
-            unreachable!("ranges are of indices that the load has, along vectors in use")
-        };
-        let buffer = self.kernel.buffer(load.buffer);
-        let Some(&size) = buffer.shape.get(axis) else {
-            unreachable!("the verifier accepts one index per axis")
-        };
-        let first = self.value(scope, index, at, Form::First)?;
-        let end = emit.iadd(first, emit.i64(i64::from(vectors.lanes)));
-        let all = emit.and(
-            emit.icmp(IntPredicate::SGE, first, emit.i64(0)),
-            emit.icmp(IntPredicate::SLE, end, self.dim(size)),
-        );
-        let mut failed = None;
-        let loaded = emit.branch(
-            all,
-            || vec![emit.load_dtype(buffer.dtype, vectors.lanes, pointer)],
-            || {
-                let inside = self.in_range(scope, load.buffer, axis, index, at, Form::Lanes);
-                let mask = inside.unwrap_or_else(|error| {
-                    failed = Some(error);
-                    emit.bool_of(vectors.lanes, false)
-                });
-                vec![emit.masked_load_dtype(buffer.dtype, pointer, mask, otherwise)]
-            },
-        );
-        match (failed, loaded.as_slice()) {
-            (None, &[loaded]) => Ok(loaded),
-            (Some(error), _) => Err(error),
-            (None, _) => unreachable!("a branch gives what its sides give"),
-        }
     }
 
     /// Whether an index moves along the vectors one by one.

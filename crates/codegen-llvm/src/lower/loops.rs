@@ -12,7 +12,7 @@ use crate::error::LlvmError;
 
 /// The innermost axis of a reduction is unrolled if its points times the accumulators are up to this. With more of them
 /// the loads of all points are moved together, and accumulators go to the stack for it.
-const UNROLL_LIMIT: i64 = 10;
+const UNROLL_LIMIT: i64 = 20;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The number of points of an axis, as a scalar.

@@ -24,6 +24,7 @@ mod load;
 mod loops;
 mod nest;
 mod packed;
+mod padding;
 mod prefetch;
 mod reduce;
 mod scope;

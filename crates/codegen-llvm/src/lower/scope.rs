@@ -109,6 +109,14 @@ impl<'ctx> Scope<'ctx> {
         scope
     }
 
+    /// The same before any loop over an inner axis, with nothing known.
+    pub(crate) fn outside_of_loops(&self, outer: &[AxisId]) -> Self {
+        let mut scope = self.clone();
+        scope.axes.retain(|axis, _| outer.contains(axis));
+        scope.known.get_mut().clear();
+        scope
+    }
+
     /// The same with rows. Of what is known only that stays which `keep` says is the same in other rows.
     pub(crate) fn with_rows(&self, rows: Rows<'ctx>, keep: impl Fn(NodeId) -> bool) -> Self {
         let mut scope = self.clone();

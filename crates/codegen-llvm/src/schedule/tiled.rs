@@ -15,6 +15,9 @@ use crate::target::IsaLevel;
 /// Elements of an outer vector axis that one unit of a kernel without reductions covers.
 const MAP_CHUNK: u32 = 4096;
 
+/// Rows that share nothing worth a register, and yet are reduced together.
+const STREAMS: u32 = 4;
+
 pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     let dependence = Dependence::of(kernel);
     let accesses = accesses(kernel, &dependence);
@@ -43,6 +46,8 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
         VectorAxis::Outer(axis) => Some(axis),
         _ => None,
     };
+    let (row_limit, vectors) = contraction_shape(level);
+    let is_product = !kernel.classification().contractions.is_empty();
     let rows = if has_reduction {
         let allowed = |axis| rows_allowed(kernel, &dependence, axis);
         // Items with vectors along an axis of their own go row by row, scalar stages apart.
@@ -51,22 +56,18 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
             .filter(|access| vector_axis.is_some() || access.in_scalar_stage)
             .cloned()
             .collect();
-        row_axis(kernel, &together, vector_axis, &allowed)
+        let sharing = row_axis(kernel, &together, vector_axis, &allowed);
+        let streams = || stream_axis(kernel, &dependence, vector);
+        match sharing {
+            Some(axis) if is_product => Some((axis, row_limit)),
+            _ => sharing.or_else(streams).map(|axis| (axis, STREAMS)),
+        }
     } else {
         None
     };
-    let rows = rows.or_else(|| {
-        // Nothing but sums: several rows at once are several streams, and keep more of memory busy than one.
-        let axis = *kernel.outer().last()?;
-        let is_allowed = vector == VectorAxis::Inner && rows_allowed(kernel, &dependence, axis);
-        (is_allowed && only_reduces(kernel)).then_some(axis)
-    });
-    let (row_limit, vectors) = contraction_shape(level);
-    let is_product = !kernel.classification().contractions.is_empty();
-    let row_limit = if is_product { row_limit } else { 4 };
     let size = |axis: AxisId| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
     let rows = rows
-        .map(|axis| (axis, fitting(row_limit, size(axis))))
+        .map(|(axis, limit)| (axis, fitting(limit, size(axis))))
         .filter(|&(_, count)| count > 1);
     let vectors = match (vector_axis.and_then(size), has_reduction) {
         (Some(size), _) if size <= i64::from(lanes) => 1,
@@ -131,6 +132,26 @@ fn waste(kernel: &VerifiedKernel, axis: AxisId, lanes: u32) -> f64 {
         }
         _ => 1.0,
     }
+}
+
+/// An axis whose points are reduced together although they share no loads.
+///
+/// A sum waits for the addition before it, so several sums take no longer than one; and several rows at once are several
+/// streams, which keep more of memory busy.
+fn stream_axis(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    vector: VectorAxis,
+) -> Option<AxisId> {
+    let outer = kernel.outer();
+    let axis = match vector {
+        // The one next to the vectors: what its points read is near.
+        VectorAxis::Outer(vector) => *outer.iter().rfind(|&&axis| axis != vector)?,
+        // Loops of their own, one after the other, would not run together.
+        _ if only_reduces(kernel) => *outer.last()?,
+        _ => return None,
+    };
+    rows_allowed(kernel, dependence, axis).then_some(axis)
 }
 
 /// Whether all inner axes are those of reductions.

@@ -13,7 +13,25 @@ const EDGES: Elements = Elements {
 };
 
 /// Kernels, with what their operands are made of.
-pub(crate) const KERNELS: [(&str, Elements); 9] = [
+pub(crate) const KERNELS: [(&str, Elements); 11] = [
+    (
+        // What all rows of a tile know when they are summed together, each row must know anew when it goes by itself.
+        "kernel @tilted(%w: in f32[N], %x: in f32[M, N], %y: out f32[M, N]) {
+          outer i < M
+          t = reduce add[r < N] %x[i, r] * %w[r]
+          v = reduce add[k < N] (%x[i, k] - t * 0.5) * %w[k]
+          store %y[i, j < N] = exp(%x[i, j] - t * 0.5) + v
+        }",
+        SMOOTH,
+    ),
+    (
+        "kernel @columns(%x: in f32[B, C, 3], %w: const f32[B, 3], %y: out f32[B, C]) {
+          outer i < B, j < C
+          t = reduce add[r < 3] %x[i, j, r] * %w[i, r]
+          store %y[i, j] = exp(tanh(t) - %w[i, 0] * 2.0) + sin(%w[i, 0] * 2.0)
+        }",
+        SMOOTH,
+    ),
     (
         "kernel @unsigned(%a: in u8[N], %b: in u8[N], %c: in u32[N], %d: in u32[N], %y: out u8[N], %z: out bool[N]) {
           outer i < N

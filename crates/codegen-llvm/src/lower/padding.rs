@@ -1,0 +1,94 @@
+//! Rows that lie in the padding.
+//!
+//! A window above the picture or below it reads zeros, in every lane and at every tap along the row. Instead of choosing
+//! between the element and a zero at each load, the address of the row is chosen once: where the row is outside it is
+//! that of zeros, as many as the tile's loads reach along it.
+
+use kiln_kernel::{Load, NodeId};
+
+use super::context::Lowering;
+use super::scope::{Coordinate, Form, Scope};
+use crate::emit::{Elem, Value};
+use crate::error::LlvmError;
+
+/// More zeros than this are not worth their place on the stack.
+const ZEROS_LIMIT: i64 = 2048;
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// The address of consecutive elements of a row that is there if `inside`, or of zeros; `None` if the load does not
+    /// move along rows as it must, or too far.
+    pub(super) fn row_or_zeros(
+        &self,
+        scope: &Scope<'ctx>,
+        node: NodeId,
+        load: &Load,
+        inside: Value<'ctx>,
+        at: Coordinate,
+    ) -> Result<Option<Value<'ctx>>, LlvmError> {
+        let Some(vectors) = scope.vectors.filter(|_| self.pack(load.buffer).is_none()) else {
+            return Ok(None);
+        };
+        let moves = |index: NodeId| self.dependence.depends(index, vectors.axis);
+        let mut moving = (0..).zip(&load.indices).filter(|(_, index)| moves(**index));
+        let (Some((position, &along)), None) = (moving.next(), moving.next()) else {
+            return Ok(None);
+        };
+        if self.stride(load.buffer, position).as_constant() != Some(1) {
+            return Ok(None);
+        }
+        let outside = scope.outside_of_loops(self.kernel.outer());
+        let Some(span) = self.span(&outside, node, position, along) else {
+            return Ok(None);
+        };
+        let emit = &self.emit;
+        let dtype = self.kernel.buffer(load.buffer).dtype;
+        let bytes = span.below.checked_add(span.above).and_then(|reach| {
+            reach
+                .checked_add(1)?
+                .checked_mul(dtype.size_in_bytes() as i64)
+        });
+        let Some(bytes) = bytes.filter(|bytes| (1..=ZEROS_LIMIT).contains(bytes)) else {
+            return Ok(None);
+        };
+        let mut element = emit.i64(0);
+        for (other, &index) in load.indices.iter().enumerate() {
+            if other != position {
+                let index = self.value(scope, index, at, Form::First)?;
+                let stride = self.quantity(&self.stride(load.buffer, other));
+                element = emit.iadd(element, emit.imul(index, stride));
+            }
+        }
+        let row = emit.element(self.base(load.buffer), dtype, element);
+        // Where the first tap of the tile's first point would be in the row, there the zeros are.
+        let at_zero = span
+            .inner
+            .iter()
+            .fold(outside, |scope, &axis| scope.with_axis(axis, emit.i64(0)));
+        let first = self.value(&at_zero, along, Coordinate::default(), Form::First)?;
+        let zeros = emit.element(
+            self.zeros(bytes as u32),
+            dtype,
+            emit.isub(emit.i64(span.below), first),
+        );
+        let row = emit.select(inside, row, zeros);
+        let along = self.value(scope, along, at, Form::First)?;
+        Ok(Some(emit.element(row, dtype, along)))
+    }
+
+    /// So many bytes of zeros.
+    pub(crate) fn zeros(&self, bytes: u32) -> Value<'ctx> {
+        let bytes = bytes.next_multiple_of(64);
+        *self.zeros.borrow_mut().entry(bytes).or_insert_with(|| {
+            self.emit.at_entry(|| {
+                let zeros = self.emit.stack(bytes);
+                for start in (0..bytes).step_by(64) {
+                    let line = self.emit.offset(zeros, self.emit.i64(start.into()));
+                    let zero = self.emit.int_of(Elem::I64, 8, 0);
+                    self.emit.store(line, zero, 64);
+                }
+                // Were it known to be zeros, loads would become branches around them.
+                self.emit.opaque(zeros)
+            })
+        })
+    }
+}
