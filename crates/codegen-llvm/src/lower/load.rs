@@ -178,12 +178,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             (Address::Consecutive(pointer), Some(mask)) => {
                 emit.masked_load_dtype(dtype, pointer, mask, otherwise)
             }
-            (Address::EveryOther(pointer), None) => {
-                self.load_every_other(dtype, vectors.lanes, pointer)
-            }
-            (Address::EveryOther(pointer), Some(mask)) => {
-                let pointers = self.every_other(dtype, vectors.lanes, pointer);
-                emit.gather_dtype(dtype, pointers, mask, otherwise)
+            (Address::EveryOther(pointer), mask) => {
+                self.load_every_other(dtype, pointer, mask, otherwise, vectors.lanes)
             }
             (Address::Each(pointers), mask) => {
                 let mask = mask.unwrap_or_else(|| emit.bool_of(vectors.lanes, true));
@@ -192,24 +188,57 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Every other of twice as many elements: two vectors and a shuffle. The last element of the second one is not
-    /// part of the access and is not touched.
-    fn load_every_other(&self, dtype: DType, n_lanes: u32, pointer: Value<'ctx>) -> Value<'ctx> {
+    /// Every other of twice as many elements, where a mask says so: two vectors and a shuffle. Elements in between are
+    /// touched only where all lanes are loaded, and the one after the last never: it is not part of the access.
+    fn load_every_other(
+        &self,
+        dtype: DType,
+        pointer: Value<'ctx>,
+        mask: Option<Value<'ctx>>,
+        otherwise: Value<'ctx>,
+        n_lanes: u32,
+    ) -> Value<'ctx> {
         let emit = &self.emit;
         if !matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64)
             || !self.level().has_fma()
         {
             let pointers = self.every_other(dtype, n_lanes, pointer);
-            let zero = emit.splat(self.zero(dtype), n_lanes);
-            return emit.gather_dtype(dtype, pointers, emit.bool_of(n_lanes, true), zero);
+            let mask = mask.unwrap_or_else(|| emit.bool_of(n_lanes, true));
+            return emit.gather_dtype(dtype, pointers, mask, otherwise);
         }
-        let first = emit.load_dtype(dtype, n_lanes, pointer);
-        let rest = emit.element(pointer, dtype, emit.i64(i64::from(n_lanes)));
-        let mask = self.mask_below(emit.i64(i64::from(n_lanes) - 1), n_lanes);
         let zero = emit.splat(self.zero(dtype), n_lanes);
-        let second = emit.masked_load_dtype(dtype, rest, mask, zero);
+        let rest = emit.element(pointer, dtype, emit.i64(i64::from(n_lanes)));
+        let (first, second) = match mask {
+            None => {
+                let last = self.mask_below(emit.i64(i64::from(n_lanes) - 1), n_lanes);
+                (
+                    emit.load_dtype(dtype, n_lanes, pointer),
+                    emit.masked_load_dtype(dtype, rest, last, zero),
+                )
+            }
+            Some(mask) => {
+                // Lane i of the mask stands for element 2 i; the odd ones are not asked for.
+                let none = emit.bool_of(n_lanes, false);
+                let spread = |from: u32| {
+                    let half = |lane| from + lane / 2;
+                    let picks: Vec<u32> = (0..n_lanes)
+                        .map(|lane| if lane % 2 == 0 { half(lane) } else { n_lanes })
+                        .collect();
+                    emit.shuffle(mask, none, &picks)
+                };
+                let half = n_lanes / 2;
+                (
+                    emit.masked_load_dtype(dtype, pointer, spread(0), zero),
+                    emit.masked_load_dtype(dtype, rest, spread(half), zero),
+                )
+            }
+        };
         let picks: Vec<u32> = (0..n_lanes).map(|lane| 2 * lane).collect();
-        emit.shuffle(first, second, &picks)
+        let loaded = emit.shuffle(first, second, &picks);
+        match mask {
+            Some(mask) => emit.select(mask, loaded, otherwise),
+            None => loaded,
+        }
     }
 
     /// The addresses of every other element.
