@@ -3,7 +3,6 @@
 //! What a condition has in common for all lanes chooses between the element and zeros; what differs between lanes is a
 //! mask. Consecutive elements are a vector load, every other one two of them; the rest is gathered.
 
-use inkwell::IntPredicate;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{IndexClass, Load, Node, NodeId};
 use kiln_tensor::DType;
