@@ -2,7 +2,6 @@
 //!
 //! Each node is computed once per point that it depends on, and as a scalar where it is the same in all lanes.
 
-use inkwell::FloatPredicate;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{Node, NodeId};
 use kiln_scalar::{Function, Node as FunctionNode, ScalarOp, ScalarValue};
@@ -118,14 +117,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
             Node::Apply { op, operands } => {
                 let wide = form == Form::Lanes && self.varies(scope, node);
-                if let (true, ScalarOp::Div, &[dividend, divisor]) = (wide, op, operands.as_slice())
-                    && matches!(self.kernel.dtype(node), DType::F32 | DType::F64)
-                    && !self.varies(scope, divisor)
-                {
-                    let dividend = self.value(scope, dividend, at, form)?;
-                    let divisor = self.value(scope, divisor, at, form)?;
-                    return Ok(self.divide_all(scope, dividend, divisor));
-                }
                 let (mut dtypes, mut values) = (Vec::new(), Vec::new());
                 for &operand in operands {
                     let value = self.value(scope, operand, at, form)?;
@@ -157,32 +148,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 self.call(scope, *function, parameters, &dtypes, &values)
             }
         }
-    }
-
-    /// All lanes divided by one number: times its reciprocal, which is computed once.
-    ///
-    /// Where the reciprocal would leave the range of floats both are scaled by a power of two first, so that the
-    /// quotient is off by rounding alone: at most 1.5 units in the last place, of a subnormal one 2.
-    fn divide_all(
-        &self,
-        scope: &Scope<'ctx>,
-        dividend: Value<'ctx>,
-        divisor: Value<'ctx>,
-    ) -> Value<'ctx> {
-        let emit = &self.emit;
-        let number = |value: f64| emit.float(divisor, value);
-        let limit = match crate::emit::elem(divisor) {
-            Elem::F32 => 2f64.powi(64),
-            _ => 2f64.powi(512),
-        };
-        let size = emit.fabs(divisor);
-        let is_large = emit.fcmp(FloatPredicate::OGT, size, number(limit));
-        let is_small = emit.fcmp(FloatPredicate::OLT, size, number(limit.recip()));
-        let scale = emit.select(is_large, number(limit.recip()), number(1.0));
-        let scale = emit.select(is_small, number(limit), scale);
-        let reciprocal = emit.fdiv(number(1.0), emit.fmul(divisor, scale));
-        let scaled = emit.fmul(self.widened(scope, dividend), self.widened(scope, scale));
-        emit.fmul(scaled, self.widened(scope, reciprocal))
     }
 
     /// A literal as a scalar.
@@ -258,14 +223,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 format!("`{}` divides by zero", op.name())
             });
         }
-        let is_product = matches!(op, ScalarOp::Add | ScalarOp::Sub | ScalarOp::Mul);
-        Ok(
-            if is_product && dtypes.first().is_some_and(|dtype| dtype.is_float()) {
-                self.emit.contracted(outcome.value)
-            } else {
-                outcome.value
-            },
-        )
+        Ok(outcome.value)
     }
 
     fn call(

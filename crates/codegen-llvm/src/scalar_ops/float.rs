@@ -61,10 +61,15 @@ fn binary<'ctx>(
     b: Value<'ctx>,
 ) -> Option<Value<'ctx>> {
     let compare = |predicate| e.fcmp(predicate, a, b);
+    // Coordinates are f64, and a rounding less would move them over a border as one more would.
+    let contracted = |value| match elem(value) {
+        Elem::F32 => e.contracted(value),
+        _ => value,
+    };
     Some(match op {
-        ScalarOp::Add => e.contracted(e.fadd(a, b)),
-        ScalarOp::Sub => e.contracted(e.fsub(a, b)),
-        ScalarOp::Mul => e.contracted(e.fmul(a, b)),
+        ScalarOp::Add => contracted(e.fadd(a, b)),
+        ScalarOp::Sub => contracted(e.fsub(a, b)),
+        ScalarOp::Mul => contracted(e.fmul(a, b)),
         ScalarOp::Div => e.fdiv(a, b),
         ScalarOp::FloorDiv => e.floor(e.fdiv(a, b)),
         ScalarOp::Rem => math::remainder(e, a, b),

@@ -117,7 +117,13 @@ pub(crate) const KERNELS: [(&str, Elements); 11] = [
 ];
 
 /// Graphs over sizes `A` and `B`, of inputs that are all `f32`.
-pub(crate) const GRAPHS: [&str; 6] = [
+pub(crate) const GRAPHS: [&str; 7] = [
+    // Coordinates that a rounding more would move over a border: divisions must be exact.
+    "graph @borders(%x: f32[A], %y: f32[B]) -> (f32[17], f32[2]) {
+      %a = resize %x {axes = [0], sizes = [17], scales = [2.0], mode = cubic, coordinates = half_pixel_symmetric, rounding = ceil, cubic_coefficient = -0.75, exclude_outside}
+      %b = resize %y {axes = [0], sizes = [2], scales = [0.0], mode = linear, coordinates = pytorch_half_pixel, rounding = prefer_ceil, cubic_coefficient = -0.75, exclude_outside}
+      return %a, %b
+    }",
     "graph @broadcast(%x: f32[A], %y: f32[B]) -> f32[bcast(A, B)] {
       %s = add %x, %y
       %t = mul %s, %x
