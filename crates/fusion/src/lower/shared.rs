@@ -10,7 +10,7 @@ use kiln_ir::ValueId;
 use kiln_kernel::{NodeId, Nodes, StageOperation};
 
 use super::context::{Demand, Lowering, Step};
-use super::stage::StageKey;
+use super::stage::{StageKey, WHOLE};
 
 impl Lowering<'_> {
     /// Reads a demanded value from its array; `None` if it has none, or this is the demand that fills it.
@@ -19,12 +19,12 @@ impl Lowering<'_> {
         if !has_array || self.fills.contains(demand) {
             return None;
         }
-        let (_, reads) = self.stage_key(demand, 0).ok()?;
+        let (_, reads) = self.stage_key(demand, WHOLE).ok()?;
         if reads.is_empty() {
             return None;
         }
         let value = demand.value;
-        Some(self.read_stage(demand, &mut |this, array| {
+        Some(self.read_stage_part(demand, WHOLE, &mut |this, array| {
             this.fills.insert(Demand {
                 value,
                 indices: array.indices.clone(),
@@ -55,7 +55,7 @@ impl Lowering<'_> {
                 if !self.is_costly(node) {
                     continue;
                 }
-                let Ok((key, reads)) = self.stage_key(&demand, 0) else {
+                let Ok((key, reads)) = self.stage_key(&demand, WHOLE) else {
                     continue;
                 };
                 let is_new = !reads.is_empty() && seen.insert((key.clone(), reads));

@@ -17,6 +17,9 @@ use super::context::{Demand, Lowering, Step};
 use super::guard::GuardId;
 use super::index::Parts;
 
+/// The part of a value that is the value itself, kept in an array: apart from the stages that it is computed with.
+pub(super) const WHOLE: usize = usize::MAX;
+
 /// What makes two demands read one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StageKey {
@@ -158,10 +161,10 @@ impl Lowering<'_> {
         let axes = self.axes_of(plain).clone();
         let runs = reduced.iter().any(|axis| axes.contains(axis));
         let repeats = stage.own.iter().any(|axis| !axes.contains(axis));
-        if !runs || !repeats || !self.is_costly(plain) || self.stage_key(&demand, 0).is_err() {
+        if !runs || !repeats || !self.is_costly(plain) || self.stage_key(&demand, WHOLE).is_err() {
             return Ok(plain);
         }
-        self.read_stage(&demand, &mut |this, array| {
+        self.read_stage_part(&demand, WHOLE, &mut |this, array| {
             let element = this.get(value, array.indices.clone(), array.guard)?;
             Ok((StageOperation::Map, element))
         })

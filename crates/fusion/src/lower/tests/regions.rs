@@ -50,6 +50,16 @@ fn costly_values_of_several_loops_are_computed_once() {
         (1, 1),
         "{text}"
     );
+    // A value that is computed with stages of its own, kept whole.
+    check(
+        "graph @g(%x: f32[B, N]) -> f32[B, 5] where N >= 1 {
+            %r = resize %x {axes = [1], sizes = [5], scales = [0.0], mode = linear, coordinates = pytorch_half_pixel, rounding = floor, cubic_coefficient = -0.75, exclude_outside}
+            %m = reduce %r {function = max, axes = [1], keep_dims}
+            %y = sub %r, %m
+            return %y
+        }",
+        &[&[("B", 2), ("N", 3)], &[("B", 1), ("N", 1)], &[("B", 3), ("N", 7)]],
+    );
     // Sums and products are cheaper than memory.
     let kernel = check(
         "graph @g(%x: f32[B, N], %m: f32[B, 1]) -> f32[B, N] {
