@@ -51,10 +51,10 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.offset(pointer, self.imul(index, size))
     }
 
-    /// Asks for the line of an address to be brought as near as the second cache; any address may be asked for.
+    /// Asks for the line of an address to be brought into the nearest cache; any address may be asked for.
     pub(crate) fn prefetch(&self, pointer: Value<'ctx>, intent: Intent) {
         let number = |value| self.int_of(Elem::I32, 1, value);
-        let (write, second, data) = (
+        let (write, nearest, data) = (
             number((intent == Intent::Write).into()),
             number(3),
             number(1),
@@ -62,7 +62,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         self.intrinsic(
             "llvm.prefetch",
             &[pointer.get_type()],
-            &[pointer, write, second, data],
+            &[pointer, write, nearest, data],
         );
     }
 

@@ -58,7 +58,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         // What holds for all lanes is kept apart from what differs between them.
         let mut condition = Condition::default();
         let mut otherwise = None;
-        // Indices along the vectors that must be in range: most often all lanes are, so that is asked first.
+        // Indices along the vectors that must be in range: a mask, whatever becomes of the other conditions.
         let mut ranges = Vec::new();
         if let Some(guard) = &load.guard {
             if let Some(when) = guard.when {
