@@ -111,7 +111,7 @@ pub(super) fn undo_twice(site: &mut Site<'_>) -> Option<Rewrite> {
         .map(Rewrite::Value)
 }
 
-/// `abs abs x`, `relu relu x`, `floor ceil x` and the like; `abs neg x`.
+/// `abs abs x`, `relu relu x`, `floor ceil x` and the like; `abs neg x` where numbers have signs.
 pub(super) fn apply_once(site: &mut Site<'_>) -> Option<Rewrite> {
     let (name, operand) = unary(site)?;
     let Some((inner, &[source])) = site.map_behind(operand) else {
@@ -122,7 +122,10 @@ pub(super) fn apply_once(site: &mut Site<'_>) -> Option<Rewrite> {
     if idempotent || (integral(name) && integral(inner)) {
         return site.like_result(operand).map(Rewrite::Value);
     }
-    if (name, inner) == ("abs", "neg") {
+    // An unsigned negative goes around and has no sign to lose.
+    let dtype = site.ty().dtype;
+    let has_sign = dtype.is_float() || dtype.is_signed();
+    if (name, inner) == ("abs", "neg") && has_sign {
         return Some(Rewrite::op(site.op().clone(), [source]));
     }
     None

@@ -115,6 +115,25 @@ graph @main(%x: f32[B], %b: bool[B]) -> (f32[B], bool[B], f32[B], f32[B], f32[B]
 }
 
 #[test]
+fn an_unsigned_negative_has_no_sign_to_lose() {
+    assert_snapshot!(simplified("
+graph @main(%x: u32[B], %y: i32[B]) -> (u32[B], i32[B]) {
+  %1: u32[B] = neg %x
+  %2: u32[B] = abs %1
+  %3: i32[B] = neg %y
+  %4: i32[B] = abs %3
+  return %2, %4
+}"), @r#"
+    graph @main(%x: u32[B], %y: i32[B]) -> (u32[B], i32[B]) {
+      %0: u32[B] = neg %x
+      %1: u32[B] = abs %0
+      %2: i32[B] = abs %y
+      return "2" = %1, "4" = %2
+    }
+    "#);
+}
+
+#[test]
 fn equal_operands() {
     assert_snapshot!(simplified("
 graph @main(%x: f32[B], %b: bool[B]) -> (f32[B], f32[B], bool[B]) {
