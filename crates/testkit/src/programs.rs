@@ -3,7 +3,8 @@
 //! The graph is optimised, fused and built as the facade does it; the runtime, with its compiler and device, is the
 //! caller's. [`smallest`] looks for the first value that goes wrong, as a graph of its own.
 
-use crate::oracle::{Unexplained, explain};
+use crate::oracle::{Unexplained, explain, explain_near, small_limits};
+use crate::random::SplitMix64;
 use kiln_fusion::FusionOptions;
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::Graph;
@@ -12,11 +13,9 @@ use kiln_passes::{PassContext, PassOptions, eliminate_dead_ops, optimize};
 use kiln_program::{BuildOptions, Program, RowMajor};
 use kiln_scalar::Mode;
 use kiln_symbolic_shape::PlanFact;
-use kiln_tensor::Tensor;
+use kiln_tensor::{DType, Element, Tensor, TensorError, bf16, f16};
 use std::error::Error;
 use std::sync::Arc;
-
-use crate::oracle::small_limits;
 
 /// Plans an optimised graph as the facade does.
 #[derive(Clone, Debug)]
@@ -155,15 +154,66 @@ impl Compared {
             for (output, ((promoted, declared), found)) in
                 promoted.iter().zip(declared).zip(&found).enumerate()
             {
-                explain(promoted, declared, found).map_err(|source| ProgramFinding::Output {
-                    target: target.clone(),
-                    output,
-                    source,
+                if explain(promoted, declared, found).is_ok() {
+                    continue;
+                }
+                let nearby = self.nearby(inputs, output);
+                explain_near(promoted, declared, &nearby, found).map_err(|source| {
+                    ProgramFinding::Output {
+                        target: target.clone(),
+                        output,
+                        source,
+                    }
                 })?;
             }
         }
         Ok(references.is_some())
     }
+
+    /// An output in `f64`, of inputs whose floats are off by a rounding.
+    fn nearby(&self, inputs: &[Tensor], output: usize) -> Vec<Tensor> {
+        let options = InterpretOptions {
+            mode: Mode::Promoted,
+            limits: small_limits(),
+            ..InterpretOptions::default()
+        };
+        let run = |seed| {
+            let mut random = SplitMix64::new(seed);
+            let inputs: Result<Vec<_>, _> = inputs
+                .iter()
+                .map(|input| off_by_a_rounding(input, &mut random))
+                .collect();
+            let mut outputs = interpret(&self.graph, &inputs.ok()?, &options).ok()?;
+            Some(outputs.swap_remove(output))
+        };
+        (0..N_NEARBY).filter_map(run).collect()
+    }
+}
+
+/// How many times the inputs are taken off by a rounding.
+const N_NEARBY: u64 = 4;
+
+/// A tensor whose floats are multiplied by 1 - e, 1 or 1 + e, where e is the distance from 1 to the next float of its type.
+fn off_by_a_rounding(tensor: &Tensor, random: &mut SplitMix64) -> Result<Tensor, TensorError> {
+    let mut factor = |step: f64| 1.0 + step * [-1.0, 0.0, 1.0][(random.next_u64() % 3) as usize];
+    match tensor.dtype() {
+        DType::F64 => map(tensor, |x: f64| x * factor(f64::EPSILON)),
+        DType::F32 => map(tensor, |x: f32| {
+            (f64::from(x) * factor(f64::from(f32::EPSILON))) as f32
+        }),
+        DType::F16 => map(tensor, |x: f16| {
+            f16::from_f64(x.to_f64() * factor(f16::EPSILON.to_f64()))
+        }),
+        DType::BF16 => map(tensor, |x: bf16| {
+            bf16::from_f64(x.to_f64() * factor(bf16::EPSILON.to_f64()))
+        }),
+        _ => Ok(tensor.clone()),
+    }
+}
+
+fn map<T: Element>(tensor: &Tensor, f: impl FnMut(T) -> T) -> Result<Tensor, TensorError> {
+    let elements: Vec<T> = tensor.to_vec::<T>()?.into_iter().map(f).collect();
+    Tensor::from_vec(tensor.shape(), elements)
 }
 
 /// The first value of a graph's body that is wrong on these inputs, as a graph that computes nothing else; with what is

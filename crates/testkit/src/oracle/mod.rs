@@ -8,5 +8,5 @@ mod promoted;
 mod run;
 
 pub use compare::{Mismatch, Tolerance, compare, compare_all};
-pub use promoted::{Unexplained, explain};
+pub use promoted::{Unexplained, explain, explain_near};
 pub use run::{Agreement, Disagreement, run_both, small_limits};

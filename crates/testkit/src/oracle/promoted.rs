@@ -1,7 +1,8 @@
 //! Comparing with two references at once: results in `f64`, and results in the declared types.
 //!
 //! How far the second is from the first says what rounding does to this computation; another order of the same operations
-//! may be a few times as far off, and a little further where the second was lucky.
+//! may be a few times as far off, and a little further where the second was lucky. Where it was too lucky, results in `f64`
+//! of inputs that are off by a rounding tell how far such a thing may take this computation.
 
 use kiln_scalar::ScalarValue;
 use kiln_tensor::{DType, Tensor, match_dtype};
@@ -50,6 +51,20 @@ pub enum Unexplained {
 /// # Errors
 /// The first element that is not explained.
 pub fn explain(promoted: &Tensor, declared: &Tensor, found: &Tensor) -> Result<(), Unexplained> {
+    explain_near(promoted, declared, &[], found)
+}
+
+/// As [`explain`], where floats may also be as far off as a result in `nearby` is, eight times: what the computation gives
+/// in `f64` for inputs off by a rounding.
+///
+/// # Errors
+/// The first element that is not explained.
+pub fn explain_near(
+    promoted: &Tensor,
+    declared: &Tensor,
+    nearby: &[Tensor],
+    found: &Tensor,
+) -> Result<(), Unexplained> {
     let dtype = declared.dtype();
     let shown = |tensor: &Tensor| format!("{}{:?}", tensor.dtype(), tensor.shape());
     if found.dtype() != dtype
@@ -61,9 +76,10 @@ pub fn explain(promoted: &Tensor, declared: &Tensor, found: &Tensor) -> Result<(
             found: shown(found),
         });
     }
-    let (wide, narrow, numbers) = (numbers(promoted), numbers(declared), numbers(found));
-    let off = wide.iter().zip(&narrow).map(|(a, b)| (a - b).abs());
-    let off = TIMES * off.filter(|off| off.is_finite()).fold(0.0, f64::max);
+    let (wide, narrow) = (numbers(promoted), numbers(declared));
+    let nearby = nearby.iter().map(|near| farthest(&wide, &numbers(near)));
+    let off = TIMES * nearby.fold(farthest(&wide, &narrow), f64::max);
+    let numbers = numbers(found);
     let finite = wide.iter().map(|x| x.abs()).filter(|x| x.is_finite());
     let allowed = off + tolerance(dtype) * finite.fold(1.0, f64::max);
     let explained = |at: usize| {
@@ -92,6 +108,12 @@ pub fn explain(promoted: &Tensor, declared: &Tensor, found: &Tensor) -> Result<(
         count: 1 + wrong.count(),
         total: numbers.len(),
     })
+}
+
+/// The largest finite difference of two elements.
+fn farthest(a: &[f64], b: &[f64]) -> f64 {
+    let off = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    off.filter(|off| off.is_finite()).fold(0.0, f64::max)
 }
 
 fn tolerance(dtype: DType) -> f64 {
@@ -139,6 +161,16 @@ mod tests {
             error.to_string(),
             "[0]: expected 1 (1 in the declared type), found 0 (1 of 2 elements are wrong)"
         );
+    }
+
+    #[test]
+    fn what_a_rounding_of_the_inputs_explains_is_explained() {
+        // A sum that cancels, and that the declared type happens to get right.
+        let (promoted, declared, found) = (wide(&[0.0]), narrow(&[0.0]), narrow(&[1e-3]));
+        assert!(explain(&promoted, &declared, &found).is_err());
+        let nearby = [wide(&[1e-5]), wide(&[-2e-4])];
+        assert_eq!(explain_near(&promoted, &declared, &nearby, &found), Ok(()));
+        assert!(explain_near(&promoted, &declared, &nearby[..1], &found).is_err());
     }
 
     #[test]
