@@ -53,12 +53,9 @@ pub enum Place {
 }
 
 /// A piece of a segment's arena, used by one buffer after the other. It is as large as the largest of them, and
-/// begins where the one before ends, aligned to [`ALIGNMENT`] bytes.
+/// begins where the one before ends, aligned as [`kiln_tensor::alignment_of`] says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
     /// The buffers, none of which is needed when another is written.
     pub buffers: Vec<BufferId>,
 }
-
-/// What the places of buffers are aligned to, in bytes.
-pub const ALIGNMENT: usize = 64;

@@ -45,7 +45,7 @@ mod sizes;
 mod step;
 mod store;
 
-pub use buffer::{ALIGNMENT, Buffer, Place, Slot};
+pub use buffer::{Buffer, Place, Slot};
 pub use build::{BuildOptions, LayoutPreferences, RowMajor, build};
 pub use error::ProgramError;
 pub use ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};

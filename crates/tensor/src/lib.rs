@@ -2,7 +2,7 @@
 //!
 //! A [`Tensor`] is a dtype, a shape, strides and a share of some storage. Views (transpose, slice,
 //! broadcast, reverse) share that storage; writing copies first when anybody else could see it.
-//! Storage is 64-byte aligned memory of our own, or [`Foreign`] memory that its owner gets back
+//! Storage is aligned memory of our own, or [`Foreign`] memory that its owner gets back
 //! through a release hook. Every size is checked before memory is asked for, and memory that
 //! cannot be had is an error, not an abort.
 //!
@@ -31,6 +31,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("elements are kept in little-endian order: big-endian hosts are not supported");
 
+mod alignment;
 mod dtype;
 mod element;
 mod error;
@@ -52,6 +53,7 @@ mod npz;
 mod numbers;
 mod views;
 
+pub use alignment::alignment_of;
 pub use dtype::DType;
 pub use element::Element;
 pub use error::TensorError;

@@ -1,19 +1,16 @@
 //! Memory that tensors share: our own, or somebody else's that is given back on the last drop.
 //!
-//! The only memory this crate allocates for elements is allocated here, 64-byte aligned, through
+//! The only memory this crate allocates for elements is allocated here, aligned as [`alignment_of`] says, through
 //! `try_reserve`. Bytes of foreign memory are read through one `unsafe` block, in `foreign`.
 //! Nothing here knows shapes or dtypes.
 
 use std::io::{self, Read};
 
-use aligned_vec::{AVec, ConstAlign};
+use aligned_vec::{AVec, RuntimeAlign};
 
-use crate::{Foreign, TensorError};
+use crate::{Foreign, TensorError, alignment_of};
 
-/// Alignment of our own memory: one cache line, one AVX-512 vector.
-const ALIGNMENT: usize = 64;
-
-type AlignedBytes = AVec<u8, ConstAlign<ALIGNMENT>>;
+type AlignedBytes = AVec<u8, RuntimeAlign>;
 
 /// Bytes with an owner.
 pub(crate) enum Storage {
@@ -24,28 +21,28 @@ pub(crate) enum Storage {
 impl Storage {
     /// Memory of `bytes` zeros.
     pub(crate) fn zeroed(bytes: usize) -> Result<Storage, TensorError> {
-        let mut memory = reserved(bytes)?;
+        let mut memory = reserved(bytes, bytes)?;
         memory.resize(bytes, 0);
         Ok(Storage::Owned(memory))
     }
 
     /// A copy of these bytes.
     pub(crate) fn copy_of(bytes: &[u8]) -> Result<Storage, TensorError> {
-        let mut memory = reserved(bytes.len())?;
+        let mut memory = reserved(bytes.len(), bytes.len())?;
         memory.extend_from_slice(bytes);
         Ok(Storage::Owned(memory))
     }
 
     /// A copy of a few bytes, where running out of memory may abort as it does for any small box.
     pub(crate) fn copy_of_few(bytes: &[u8]) -> Storage {
-        Storage::Owned(AVec::from_slice(ALIGNMENT, bytes))
+        Storage::Owned(AVec::from_slice(alignment_of(bytes.len()), bytes))
     }
 
     /// The next `bytes` bytes of a reader; memory grows with what arrives, not with what was
     /// announced.
     pub(crate) fn read_from(reader: &mut dyn Read, bytes: usize) -> Result<Storage, TensorError> {
         const FIRST: usize = 1 << 20;
-        let mut memory = reserved(bytes.min(FIRST))?;
+        let mut memory = reserved(bytes.min(FIRST), bytes)?;
         while memory.len() < bytes {
             let filled = memory.len();
             let step = (bytes - filled).min(filled.max(FIRST));
@@ -80,10 +77,11 @@ impl Storage {
     }
 }
 
-fn reserved(bytes: usize) -> Result<AlignedBytes, TensorError> {
+/// Memory for `bytes` bytes, of what may become `all`.
+fn reserved(bytes: usize, all: usize) -> Result<AlignedBytes, TensorError> {
     #[cfg(feature = "fault-injection")]
     crate::fault::allocate(bytes)?;
-    let mut memory = AVec::new(ALIGNMENT);
+    let mut memory = AVec::new(alignment_of(all));
     memory
         .try_reserve_exact(bytes)
         .map_err(|_| TensorError::Allocation { bytes })?;
@@ -96,9 +94,9 @@ mod tests {
 
     #[test]
     fn owned_memory_is_aligned() {
-        for bytes in [0, 1, 63, 64, 1000] {
+        for bytes in [0, 1, 63, 64, 1000, 100_000] {
             let storage = Storage::zeroed(bytes).unwrap();
-            assert_eq!(storage.bytes().as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(storage.bytes().as_ptr() as usize % alignment_of(bytes), 0);
             assert_eq!(storage.bytes().len(), bytes);
         }
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use kiln_interpreter::{InterpretError, OpSite};
 use kiln_kernel::{LaunchContext, Schedule};
 use kiln_program::{
-    ALIGNMENT, Action, BlockId, BufferId, ConstantId, KernelLaunch, Place, Program, SizeId, Step,
+    Action, BlockId, BufferId, ConstantId, KernelLaunch, Place, Program, SizeId, Step,
 };
 use kiln_symbolic_shape::Binding;
-use kiln_tensor::{AxisSlice, Tensor, element_count};
+use kiln_tensor::{AxisSlice, Tensor, TensorError, alignment_of, element_count};
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
@@ -178,18 +178,19 @@ impl Maker<'_> {
         let block = self.program.block(self.block);
         let mut end = 0usize;
         for slot in &block.segments[self.segment].slots {
-            self.slots.push(end);
             let mut largest = 0;
             for &buffer in &slot.buffers {
                 largest = largest.max(self.bytes(buffer)?);
             }
-            end = largest
-                .checked_next_multiple_of(ALIGNMENT)
-                .and_then(|bytes| end.checked_add(bytes))
-                .ok_or_else(|| RuntimeError::Tensor {
-                    context: "the arena".to_owned(),
-                    error: kiln_tensor::TensorError::Allocation { bytes: usize::MAX },
-                })?;
+            let too_large = || RuntimeError::Tensor {
+                context: "the arena".to_owned(),
+                error: TensorError::Allocation { bytes: usize::MAX },
+            };
+            let start = end
+                .checked_next_multiple_of(alignment_of(largest))
+                .ok_or_else(too_large)?;
+            self.slots.push(start);
+            end = start.checked_add(largest).ok_or_else(too_large)?;
         }
         Ok(end)
     }

@@ -38,7 +38,7 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// Memory of its own, 64-byte aligned, its content not defined; given back to the recycler in the end.
+    /// Memory of its own, aligned, its content not defined; given back to the recycler in the end.
     pub(crate) fn from_recycler(
         recycler: &Arc<Recycler>,
         bytes: usize,

@@ -1,23 +1,18 @@
 //! Aligned memory of this process, with an owner: for device memory and for scratch.
 #![allow(unsafe_code, reason = "the standard collections do not align")]
 
-use kiln_tensor::TensorError;
+use kiln_tensor::{TensorError, alignment_of};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
-
-/// A cache line, and the widest vector.
-pub(crate) const ALIGNMENT: usize = 64;
 
 /// What the system's allocator aligns to by itself.
 const SYSTEM_ALIGNMENT: usize = 16;
 
-/// Something of that alignment, for an address where there is nothing.
+/// Something as aligned as a few bytes are, for an address where there is nothing.
 #[repr(align(64))]
 struct Aligned;
 
-const _: () = assert!(align_of::<Aligned>() == ALIGNMENT, "the two say the same");
-
-/// Bytes that start at a multiple of [`ALIGNMENT`]: zeros at first, so reading them is always fine.
+/// Bytes that start where [`alignment_of`] says: zeros at first, so reading them is always fine.
 #[derive(Debug)]
 pub(crate) struct AlignedBytes {
     /// What was allocated: none for no bytes.
@@ -45,15 +40,16 @@ impl AlignedBytes {
         let short = || TensorError::Allocation { bytes };
         // With its own alignment the allocator takes zeros from the system as they are; with a
         // larger one it would write them.
+        let alignment = alignment_of(bytes);
         let padded = bytes
-            .checked_add(ALIGNMENT - SYSTEM_ALIGNMENT)
+            .checked_add(alignment - SYSTEM_ALIGNMENT)
             .ok_or_else(short)?;
         let layout = Layout::from_size_align(padded, SYSTEM_ALIGNMENT).map_err(|_| short())?;
         // SAFETY: the layout's size is not zero.
         let allocated = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(short)?;
-        let skipped = allocated.as_ptr().align_offset(ALIGNMENT);
-        // SAFETY: the allocation is aligned to 16, so at most 48 bytes come before a multiple of
-        // 64, and as many were asked for beyond `bytes`.
+        let skipped = allocated.as_ptr().align_offset(alignment);
+        // SAFETY: the allocation is aligned to 16, so at most `alignment - 16` bytes come before a
+        // multiple of `alignment`, and as many were asked for beyond `bytes`.
         let start = unsafe { allocated.add(skipped) };
         Ok(Self {
             allocated: Some((allocated, layout)),
@@ -70,7 +66,7 @@ impl AlignedBytes {
         Ok(())
     }
 
-    /// Where it starts: a multiple of [`ALIGNMENT`], also when there are no bytes.
+    /// Where it starts: aligned also when there are no bytes.
     pub(crate) fn pointer(&self) -> NonNull<u8> {
         self.start
     }
@@ -107,9 +103,15 @@ mod tests {
 
     #[test]
     fn any_size_is_aligned_and_zero() {
-        for bytes in [0, 1, 63, 64, 65, 4096, 1 << 20] {
+        for bytes in [0, 1, 63, 64, 65, 4096, 65_536, 1 << 20] {
             let mut memory = AlignedBytes::zeroed(bytes).unwrap();
-            assert!(memory.pointer().addr().get().is_multiple_of(ALIGNMENT));
+            assert!(
+                memory
+                    .pointer()
+                    .addr()
+                    .get()
+                    .is_multiple_of(alignment_of(bytes))
+            );
             assert_eq!(memory.len(), bytes);
             assert!(memory.as_mut_slice().iter().all(|&byte| byte == 0));
             memory.as_mut_slice().fill(1);
