@@ -394,7 +394,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
             Some(sum)
         };
-        let per_row = scope.rows.map(|rows| along(rows.axis));
+        let per_row = scope
+            .rows
+            .map(|rows| Some(along(rows.axis)? * self.row_step(&rows)));
         let per_lane = scope.vectors.map(|vectors| along(vectors.axis));
         let first = |at: Coordinate| -> Result<Value<'ctx>, LlvmError> {
             let mut element = emit.i64(0);
@@ -430,16 +432,18 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             vector: if lane_even { 0 } else { at.vector },
         };
         let mut pointer = emit.element(array.base, array.dtype, first(anchor)?);
-        let mut distance = Quantity::constant(0);
-        if let (true, Some(Some(per_row))) = (at.row > 0, &per_row) {
-            distance = distance + per_row.clone() * Quantity::constant(i64::from(at.row));
+        // One after the other: a distance that is the same for all sizes becomes part of the instruction.
+        let mut advance = |step: &Quantity, by: i64| {
+            let distance = step.clone() * Quantity::constant(by);
+            if distance.as_constant() != Some(0) {
+                pointer = emit.element(pointer, array.dtype, self.quantity(&distance));
+            }
+        };
+        if let Some(Some(per_row)) = &per_row {
+            advance(per_row, i64::from(at.row));
         }
         if let (Some(vectors), Some(Some(per_lane))) = (scope.vectors, &per_lane) {
-            let elements = i64::from(at.vector) * i64::from(vectors.lanes);
-            distance = distance + per_lane.clone() * Quantity::constant(elements);
-        }
-        if distance.as_constant() != Some(0) {
-            pointer = emit.element(pointer, array.dtype, self.quantity(&distance));
+            advance(per_lane, i64::from(at.vector) * i64::from(vectors.lanes));
         }
         let (Some(vectors), Some(Some(per_lane)), Form::Lanes) = (scope.vectors, per_lane, form)
         else {

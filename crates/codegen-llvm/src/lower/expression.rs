@@ -3,7 +3,7 @@
 //! Each node is computed once per point that it depends on, and as a scalar where it is the same in all lanes.
 
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{Node, NodeId};
+use kiln_kernel::{Node, NodeId, Quantity};
 use kiln_scalar::{Function, Node as FunctionNode, ScalarOp, ScalarValue};
 use kiln_tensor::DType;
 
@@ -191,7 +191,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             } else {
                 at.row
             };
-            return emit.iadd(rows.base, emit.i64(i64::from(row)));
+            let step = Quantity::constant(i64::from(row)) * self.row_step(&rows);
+            return emit.iadd(rows.base, self.quantity(&step));
         }
         if let Some(vectors) = scope.vectors.filter(|vectors| vectors.axis == axis) {
             let start = i64::from(at.vector) * i64::from(vectors.lanes);

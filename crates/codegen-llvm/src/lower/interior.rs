@@ -123,6 +123,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 continue;
             }
             let points = if let Some(rows) = scope.rows.filter(|rows| rows.axis == other) {
+                if rows.spread {
+                    return None;
+                }
                 i64::from(rows.count)
             } else if let Some(vectors) = scope.vectors.filter(|vectors| vectors.axis == other) {
                 i64::from(vectors.count * vectors.lanes)

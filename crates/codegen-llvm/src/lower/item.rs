@@ -4,11 +4,10 @@ use std::collections::HashMap;
 
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{
-    AxisId, Combine, Extent, IndexClass, Item, Kernel, Node, NodeId, Quantity, StageId,
-    StageOperation, Store,
+    AxisId, Combine, Extent, IndexClass, Item, Node, NodeId, Quantity, StageId, StageOperation,
+    Store,
 };
-use kiln_scalar::{Node as FunctionNode, ScalarOp};
-use kiln_tensor::DType;
+use kiln_scalar::ScalarOp;
 
 use super::context::Lowering;
 use super::reduce::Reduce;
@@ -20,9 +19,6 @@ use crate::scalar_ops;
 
 /// Expressions of up to so many operations are computed for all rows of a tile at once.
 const TOGETHER_LIMIT: usize = 6;
-
-/// Expressions of up to so many nodes are computed faster than memory takes their results.
-const PLAIN_LIMIT: usize = 32;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Items in order. Stages say in the scope where their locals are.
@@ -69,7 +65,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             Item::Store(_) => return false,
             Item::Carry(_) => return true,
         };
-        operations(self.kernel, value) <= TOGETHER_LIMIT
+        self.operations(value) <= TOGETHER_LIMIT
     }
 
     /// Runs the body for one row of the tile after the other.
@@ -83,11 +79,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return body(scope);
         };
         let count = emit.i64(i64::from(rows.count));
+        let step = self.quantity(&self.row_step(&rows));
         self.counted(emit.i64(0), count, emit.i64(1), &[], |row, _| {
             let row = Rows {
                 axis: rows.axis,
                 count: 1,
-                base: emit.iadd(rows.base, row),
+                base: emit.iadd(rows.base, emit.imul(row, step)),
+                spread: false,
                 offset: emit.iadd(rows.offset, row),
                 block: None,
             };
@@ -95,6 +93,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             Ok(Vec::new())
         })?;
         Ok(())
+    }
+
+    /// How far the indices of neighbouring rows of a tile are apart.
+    pub(super) fn row_step(&self, rows: &Rows<'ctx>) -> Quantity {
+        if rows.spread {
+            self.bound(rows.axis)
+                .floor_div(Quantity::constant(i64::from(rows.count)))
+        } else {
+            Quantity::constant(1)
+        }
     }
 
     /// The scope for other rows.
@@ -536,95 +544,4 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
         Some(sum)
     }
-}
-
-impl Lowering<'_, '_, '_> {
-    /// Whether a node is made of a few operations of an instruction or two.
-    pub(super) fn is_plain(&self, node: NodeId) -> bool {
-        let mut pending = vec![node];
-        let mut seen = Vec::new();
-        while let Some(node) = pending.pop() {
-            if seen.contains(&node) {
-                continue;
-            }
-            seen.push(node);
-            let is_plain = match self.kernel.node(node) {
-                Node::Apply { op, .. } => is_arithmetic(*op),
-                Node::Call {
-                    function,
-                    parameters,
-                    ..
-                } => function.expression(parameters).is_ok_and(|expression| {
-                    expression.nodes().iter().all(|node| match node {
-                        FunctionNode::Apply { op, .. } => is_arithmetic(*op),
-                        _ => true,
-                    })
-                }),
-                _ => true,
-            };
-            if !is_plain || seen.len() > PLAIN_LIMIT {
-                return false;
-            }
-            let operands = &mut |operand| pending.push(operand);
-            self.kernel.node(node).for_each_operand(operands);
-        }
-        true
-    }
-}
-
-/// How many operations a node takes, functions counted as many.
-fn operations(kernel: &Kernel, node: NodeId) -> usize {
-    let mut pending = vec![node];
-    let mut seen = Vec::new();
-    let mut count = 0;
-    while let Some(node) = pending.pop() {
-        if count > TOGETHER_LIMIT {
-            break;
-        }
-        if seen.contains(&node) {
-            continue;
-        }
-        seen.push(node);
-        count += match kernel.node(node) {
-            Node::Apply { op, .. } if is_arithmetic(*op) => {
-                usize::from(kernel.dtype(node) != DType::I64)
-            }
-            Node::Apply { .. } | Node::Call { .. } => TOGETHER_LIMIT,
-            _ => 0,
-        };
-        kernel
-            .node(node)
-            .for_each_operand(&mut |operand| pending.push(operand));
-    }
-    count
-}
-
-/// Whether an operation is an instruction or two.
-fn is_arithmetic(op: ScalarOp) -> bool {
-    use ScalarOp::{
-        Abs, Add, And, Cast, Div, Eq, Ge, Gt, Le, Lt, Max, Min, Mul, Ne, Neg, Not, Or, Select, Sub,
-        Xor,
-    };
-    matches!(
-        op,
-        Abs | Add
-            | And
-            | Cast(_)
-            | Div
-            | Eq
-            | Ge
-            | Gt
-            | Le
-            | Lt
-            | Max
-            | Min
-            | Mul
-            | Ne
-            | Neg
-            | Not
-            | Or
-            | Select
-            | Sub
-            | Xor
-    )
 }

@@ -14,6 +14,7 @@ mod access;
 mod carry;
 mod context;
 mod depend;
+mod effort;
 mod expression;
 mod hoist;
 mod identity;

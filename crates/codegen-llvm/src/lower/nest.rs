@@ -42,8 +42,7 @@ pub(crate) fn emit_nest(
     let (emit, parameters) = module.phase(entry);
     let mut lowering = Lowering::new(kernel, &dependence, launch, packs, emit, parameters);
     if nest.tile.vector == VectorAxis::Inner {
-        let rows = nest.tile.rows.map_or(1, |(_, rows)| rows);
-        lowering.prefetch = Prefetch::of(kernel, &dependence, rows);
+        lowering.prefetch = Prefetch::of(kernel, &dependence, &nest.tile);
     }
     let units = lowering.nest(nest)?;
     lowering.finish_streams();
@@ -173,19 +172,27 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             axis,
             count,
             base,
+            spread: false,
             offset: emit.i64(0),
             block,
         };
+        let tile = if nest.tile.spread {
+            // The first of them counts the tiles, each of the others is in a part of the axis of its own.
+            Rows {
+                spread: true,
+                ..rows(row_tile, count, None)
+            }
+        } else {
+            rows(base, count, Some((row_tile, count)))
+        };
         if self.is_multiple(axis, count) {
-            let scope = self.with_rows(scope, rows(base, count, Some((row_tile, count))));
-            return self.columns(nest, &scope, column);
+            return self.columns(nest, &self.with_rows(scope, tile), column);
         }
         let (mut full, mut edge) = (Ok(()), Ok(()));
         emit.branch(
             emit.icmp(IntPredicate::SLE, end, size),
             || {
-                let scope = self.with_rows(scope, rows(base, count, Some((row_tile, count))));
-                full = self.columns(nest, &scope, column);
+                full = self.columns(nest, &self.with_rows(scope, tile), column);
                 Vec::new()
             },
             || {

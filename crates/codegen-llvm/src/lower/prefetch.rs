@@ -15,6 +15,7 @@ use super::access::Address;
 use super::context::Lowering;
 use super::depend::Dependence;
 use super::scope::{Coordinate, Form, Scope, Vectors};
+use super::tile::Tile;
 use crate::emit::{Intent, Value};
 use crate::error::LlvmError;
 
@@ -30,13 +31,14 @@ pub(crate) struct Prefetch {
     /// The axis that the first of these items reduces, and the stores over axes just as long, by position in the list
     /// of items, whose lines it asks for.
     stores: Option<(AxisId, Vec<(usize, AxisId)>)>,
-    /// The rows of the nest's tile.
-    rows: u32,
+    /// How far the rows of the next tile are from those of this one.
+    next: u32,
 }
 
 impl Prefetch {
     /// What a kernel whose items have vectors along axes of their own should ask for.
-    pub(super) fn of(kernel: &VerifiedKernel, dependence: &Dependence, rows: u32) -> Self {
+    pub(super) fn of(kernel: &VerifiedKernel, dependence: &Dependence, tile: &Tile) -> Self {
+        let rows = tile.rows.map_or(1, |(_, rows)| rows);
         let mut readers: BTreeMap<BufferId, Vec<(usize, Vec<NodeId>)>> = BTreeMap::new();
         for (position, item) in kernel.items().iter().enumerate() {
             let mut loads: BTreeMap<BufferId, Vec<NodeId>> = BTreeMap::new();
@@ -54,14 +56,15 @@ impl Prefetch {
             }
         }
         let mut prefetch = Self {
-            rows,
+            next: if tile.spread { 1 } else { rows },
             ..Self::default()
         };
         for readers in readers.into_values() {
             // A loop that is all there is keeps memory busy by itself.
             if let [(first, _), (_, loads), ..] = readers.as_slice() {
                 prefetch.loads.extend(loads.iter().copied());
-                if prefetch.stores.is_none() {
+                // For several rows at once it would take too many registers.
+                if prefetch.stores.is_none() && rows == 1 {
                     prefetch.stores = stores_after(kernel, *first);
                 }
             }
@@ -130,7 +133,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         // In the order of units the rows of a tile come first, else the last of the outer axes.
         let (axis, rows) = match (scope.rows, self.kernel.outer().last()) {
-            (Some(rows), _) => (rows.axis, self.prefetch.rows),
+            (Some(rows), _) => (rows.axis, self.prefetch.next),
             (None, Some(&axis)) => (axis, 1),
             (None, None) => return,
         };
@@ -138,7 +141,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if !starts_line(&vectors, dtype.size_in_bytes(), at) {
             return;
         }
-        if let Some(step) = self.row_step(load, axis) {
+        if let Some(step) = self.step_along(load, axis) {
             let emit = &self.emit;
             let step = step * Quantity::constant(i64::from(rows));
             let next = emit.element(pointer, dtype, self.quantity(&step));
@@ -193,7 +196,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    fn row_step(&self, load: &Load, axis: AxisId) -> Option<Quantity> {
+    fn step_along(&self, load: &Load, axis: AxisId) -> Option<Quantity> {
         let mut step = Quantity::constant(0);
         for (position, &index) in load.indices.iter().enumerate() {
             let along = self.dependence.step_along(self.kernel, index, axis)?;

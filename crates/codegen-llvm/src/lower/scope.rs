@@ -34,6 +34,8 @@ pub(crate) struct Rows<'ctx> {
     pub(crate) count: u32,
     /// The first index.
     pub(crate) base: Value<'ctx>,
+    /// Whether they lie as far apart as the axis allows, instead of next to each other.
+    pub(crate) spread: bool,
     /// How far the first index is from the tile's first.
     pub(crate) offset: Value<'ctx>,
     /// `base` divided by the block that constants are packed in, and the block.

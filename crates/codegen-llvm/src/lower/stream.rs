@@ -65,15 +65,18 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         streamed.and(plain)
     }
 
-    /// Whether a buffer is larger than any cache.
+    /// Whether a buffer is too large for a reader to find it in a cache.
+    ///
+    /// That is measured: with more than half of the last cache to itself, and as much read beside it, a result is read
+    /// sooner from memory than it is written through the caches.
     pub(super) fn is_large(&self, buffer: BufferId) -> Value<'ctx> {
         let data = self.kernel.buffer(buffer);
-        let size = Quantity::constant(data.dtype.size_in_bytes() as i64);
-        let bytes = data.shape.iter().fold(size, |bytes, &dim| {
+        let size = Quantity::constant(2 * data.dtype.size_in_bytes() as i64);
+        let twice = data.shape.iter().fold(size, |bytes, &dim| {
             bytes * Quantity::of(self.kernel.dims(), dim)
         });
-        let (bytes, cache) = (self.quantity(&bytes), self.quantity(&Quantity::cache(3)));
-        self.emit.icmp(IntPredicate::SGT, bytes, cache)
+        let (twice, cache) = (self.quantity(&twice), self.quantity(&Quantity::cache(3)));
+        self.emit.icmp(IntPredicate::SGT, twice, cache)
     }
 
     /// Orders streaming stores, if there are any, before whatever tells that they are done.

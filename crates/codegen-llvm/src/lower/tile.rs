@@ -7,6 +7,8 @@ use kiln_kernel::AxisId;
 pub(crate) struct Tile {
     /// Points of one outer axis that are computed together, so that what does not depend on them is shared.
     pub(crate) rows: Option<(AxisId, u32)>,
+    /// Whether these points lie as far apart as the axis allows, instead of next to each other.
+    pub(crate) spread: bool,
     /// What vectors run along.
     pub(crate) vector: VectorAxis,
     /// Elements per vector; 1 is scalar code.

@@ -38,6 +38,9 @@ impl Plan {
             schedule = schedule
                 .with("rows", i64::from(count))
                 .with("row_axis", i64::from(axis.as_u32()));
+            if tile.spread {
+                schedule = schedule.with("spread", 1);
+            }
         }
         if let VectorAxis::Outer(axis) = tile.vector {
             schedule = schedule
@@ -92,6 +95,7 @@ impl Plan {
         Ok(Plan {
             tile: Tile {
                 rows,
+                spread: schedule.get("spread") == Some(1),
                 vector,
                 lanes,
                 vectors,

@@ -21,6 +21,7 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Plan {
     Plan {
         tile: Tile {
             rows: None,
+            spread: false,
             vector: VectorAxis::Inner,
             lanes,
             vectors: 2,

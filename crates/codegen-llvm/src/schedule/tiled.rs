@@ -18,6 +18,9 @@ const MAP_CHUNK: u32 = 4096;
 /// Rows that share nothing worth a register, and yet are reduced together.
 const STREAMS: u32 = 4;
 
+/// As many of those that are read again after they are reduced: they should stay in the nearest cache until then.
+const KEPT_STREAMS: u32 = 2;
+
 pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     let dependence = Dependence::of(kernel);
     let accesses = accesses(kernel, &dependence);
@@ -48,6 +51,7 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     };
     let (row_limit, vectors) = contraction_shape(level);
     let is_product = !kernel.classification().contractions.is_empty();
+    let mut spread = false;
     let rows = if has_reduction {
         let allowed = |axis| rows_allowed(kernel, &dependence, axis);
         // Items with vectors along an axis of their own go row by row, scalar stages apart.
@@ -60,7 +64,11 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
         let streams = || stream_axis(kernel, &dependence, vector);
         match sharing {
             Some(axis) if is_product => Some((axis, row_limit)),
-            _ => sharing.or_else(streams).map(|axis| (axis, STREAMS)),
+            Some(axis) => Some((axis, STREAMS)),
+            None => {
+                spread = vector_axis.is_none();
+                streams()
+            }
         }
     } else {
         None
@@ -77,6 +85,7 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     };
     let tile = Tile {
         rows,
+        spread: rows.is_some() && spread,
         vector,
         lanes,
         vectors,
@@ -134,7 +143,7 @@ fn waste(kernel: &VerifiedKernel, axis: AxisId, lanes: u32) -> f64 {
     }
 }
 
-/// An axis whose points are reduced together although they share no loads.
+/// An axis whose points are reduced together although they share no loads, and how many of them.
 ///
 /// A sum waits for the addition before it, so several sums take no longer than one; and several rows at once are several
 /// streams, which keep more of memory busy.
@@ -142,29 +151,37 @@ fn stream_axis(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
     vector: VectorAxis,
-) -> Option<AxisId> {
+) -> Option<(AxisId, u32)> {
     let outer = kernel.outer();
-    let axis = match vector {
+    let (axis, count) = match vector {
         // The one next to the vectors: what its points read is near.
-        VectorAxis::Outer(vector) => *outer.iter().rfind(|&&axis| axis != vector)?,
-        // Loops of their own, one after the other, would not run together.
-        _ if only_reduces(kernel) => *outer.last()?,
-        _ => return None,
+        VectorAxis::Outer(vector) => {
+            let axis = outer.iter().rfind(|&&axis| axis != vector)?;
+            (*axis, STREAMS)
+        }
+        _ if kernel.items().iter().any(|item| fills_array(kernel, item)) => return None,
+        _ if kernel.items().iter().all(|item| is_scalar(kernel, item)) => (*outer.last()?, STREAMS),
+        _ => (*outer.last()?, KEPT_STREAMS),
     };
-    rows_allowed(kernel, dependence, axis).then_some(axis)
+    rows_allowed(kernel, dependence, axis).then_some((axis, count))
 }
 
-/// Whether all inner axes are those of reductions.
-fn only_reduces(kernel: &VerifiedKernel) -> bool {
-    let is_scalar = |item: &Item| match item {
-        Item::Stage(stage) => {
-            let stage = kernel.stage(*stage);
-            stage.axes.is_empty() && matches!(stage.operation, StageOperation::Reduce { .. })
-        }
+/// Whether an item keeps values along inner axes.
+fn fills_array(kernel: &VerifiedKernel, item: &Item) -> bool {
+    match item {
+        Item::Stage(stage) => !kernel.stage(*stage).axes.is_empty(),
+        Item::Store(_) => false,
+        Item::Carry(_) => true,
+    }
+}
+
+/// Whether an item has one value per point of the outer axes.
+fn is_scalar(kernel: &VerifiedKernel, item: &Item) -> bool {
+    match item {
+        Item::Stage(stage) => kernel.stage(*stage).axes.is_empty(),
         Item::Store(store) => store.axes.is_empty(),
         Item::Carry(_) => false,
-    };
-    kernel.items().iter().all(is_scalar)
+    }
 }
 
 /// Vectors along an outer axis need locals that fit registers, and loops as long in every lane.
