@@ -3,14 +3,15 @@
 //! Plain stores first read the line they write to, streaming stores do not; which is faster depends on the machine and
 //! on how much fits its caches, so both are measured and the better one counts.
 
+use kiln::Tensor;
 use kiln::kernel::{Job, TaskPool};
 use kiln::lazy_runtime::SpinPool;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Elements that one task copies: 256 KiB.
-const CHUNK: usize = 1 << 16;
+/// Elements that one task copies: 4 MiB, which Kiln's tensors have in huge pages.
+const CHUNK: usize = 1 << 20;
 
 /// How to store.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,9 +29,10 @@ pub(crate) struct Copier {
 }
 
 struct Arrays {
-    from: Vec<f32>,
-    /// One piece per task; nobody waits for another's.
-    to: Vec<Mutex<Vec<f32>>>,
+    /// Pieces that begin where Kiln's own arrays would. One per task.
+    from: Vec<Tensor>,
+    /// As many; nobody waits for another's.
+    to: Vec<Mutex<Tensor>>,
 }
 
 struct Copy {
@@ -42,11 +44,10 @@ struct Copy {
 impl Copier {
     /// Arrays of `count` elements, written to once so that their pages are there.
     pub(crate) fn new(count: usize, threads: usize) -> Self {
-        let from: Vec<f32> = (0..count).map(|i| (i % 101) as f32).collect();
-        let to = from
-            .chunks(CHUNK)
-            .map(|chunk| Mutex::new(chunk.to_vec()))
-            .collect::<Vec<_>>();
+        let all: Vec<f32> = (0..count).map(|i| (i % 101) as f32).collect();
+        let piece = |chunk: &[f32]| Tensor::from_slice(&[chunk.len()], chunk).expect("memory");
+        let from: Vec<Tensor> = all.chunks(CHUNK).map(piece).collect();
+        let to: Vec<_> = all.chunks(CHUNK).map(piece).map(Mutex::new).collect();
         let tasks = to.len() as u64;
         let arrays = Arc::new(Arrays { from, to });
         let job = |stores| -> Arc<dyn Job> {
@@ -80,18 +81,14 @@ impl Job for Copy {
     fn run(&self, _worker: usize, first: u64, last: u64) {
         for task in first..last {
             let task = task as usize;
-            let from = self
-                .arrays
-                .from
-                .chunks(CHUNK)
-                .nth(task)
-                .expect("a task per chunk");
+            let from = self.arrays.from[task].as_slice::<f32>().expect("floats");
             let mut to = self.arrays.to[task]
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
+            let to = to.as_mut_slice::<f32>().expect("floats of its own");
             match self.stores {
                 Stores::Plain => to.copy_from_slice(from),
-                Stores::Streaming => stream(from, &mut to),
+                Stores::Streaming => stream(from, to),
             }
             // So that no copy is left out.
             self.seen

@@ -37,6 +37,7 @@ mod element;
 mod error;
 mod layout;
 mod offsets;
+mod pages;
 mod storage;
 
 mod tensor;
@@ -64,6 +65,7 @@ pub use npy::{read_npy, write_npy};
 #[cfg(feature = "npz")]
 pub use npz::{read_npz, write_npz};
 pub use offsets::Offsets;
+pub use pages::Pages;
 pub use tensor::Tensor;
 pub use views::AxisSlice;
 

@@ -8,19 +8,23 @@ use std::io::{self, Read};
 
 use aligned_vec::{AVec, RuntimeAlign};
 
-use crate::{Foreign, TensorError, alignment_of};
+use crate::{Foreign, Pages, TensorError, alignment_of};
 
 type AlignedBytes = AVec<u8, RuntimeAlign>;
 
 /// Bytes with an owner.
 pub(crate) enum Storage {
     Owned(AlignedBytes),
+    Mapped(Pages),
     Foreign(Foreign),
 }
 
 impl Storage {
     /// Memory of `bytes` zeros.
     pub(crate) fn zeroed(bytes: usize) -> Result<Storage, TensorError> {
+        if let Some(pages) = mapped(bytes)? {
+            return Ok(Storage::Mapped(pages));
+        }
         let mut memory = reserved(bytes, bytes)?;
         memory.resize(bytes, 0);
         Ok(Storage::Owned(memory))
@@ -28,6 +32,10 @@ impl Storage {
 
     /// A copy of these bytes.
     pub(crate) fn copy_of(bytes: &[u8]) -> Result<Storage, TensorError> {
+        if let Some(mut pages) = mapped(bytes.len())? {
+            pages.bytes_mut().copy_from_slice(bytes);
+            return Ok(Storage::Mapped(pages));
+        }
         let mut memory = reserved(bytes.len(), bytes.len())?;
         memory.extend_from_slice(bytes);
         Ok(Storage::Owned(memory))
@@ -64,6 +72,7 @@ impl Storage {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Storage::Owned(memory) => memory,
+            Storage::Mapped(pages) => pages.bytes(),
             Storage::Foreign(foreign) => foreign.bytes(),
         }
     }
@@ -72,9 +81,20 @@ impl Storage {
     pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self {
             Storage::Owned(memory) => Some(memory),
+            Storage::Mapped(pages) => Some(pages.bytes_mut()),
             Storage::Foreign(_) => None,
         }
     }
+}
+
+/// Zeros straight from the system, if they are many.
+fn mapped(bytes: usize) -> Result<Option<Pages>, TensorError> {
+    let pages = Pages::zeroed(bytes)?;
+    #[cfg(feature = "fault-injection")]
+    if pages.is_some() {
+        crate::fault::allocate(bytes)?;
+    }
+    Ok(pages)
 }
 
 /// Memory for `bytes` bytes, of what may become `all`.

@@ -1,7 +1,7 @@
 //! Aligned memory of this process, with an owner: for device memory and for scratch.
 #![allow(unsafe_code, reason = "the standard collections do not align")]
 
-use kiln_tensor::{TensorError, alignment_of};
+use kiln_tensor::{Pages, TensorError, alignment_of};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
@@ -15,17 +15,27 @@ struct Aligned;
 /// Bytes that start where [`alignment_of`] says: zeros at first, so reading them is always fine.
 #[derive(Debug)]
 pub(crate) struct AlignedBytes {
-    /// What was allocated: none for no bytes.
-    allocated: Option<(NonNull<u8>, Layout)>,
+    allocated: Allocated,
     start: NonNull<u8>,
     bytes: usize,
+}
+
+/// What was allocated.
+#[derive(Debug)]
+enum Allocated {
+    /// No bytes.
+    Nothing,
+    /// By the allocator.
+    Block(NonNull<u8>, Layout),
+    /// By the system.
+    Mapped(#[allow(dead_code, reason = "held for its drop")] Pages),
 }
 
 impl AlignedBytes {
     /// No bytes.
     pub(crate) const fn empty() -> Self {
         Self {
-            allocated: None,
+            allocated: Allocated::Nothing,
             start: NonNull::<Aligned>::dangling().cast(),
             bytes: 0,
         }
@@ -36,6 +46,14 @@ impl AlignedBytes {
     pub(crate) fn zeroed(bytes: usize) -> Result<Self, TensorError> {
         if bytes == 0 {
             return Ok(Self::empty());
+        }
+        if let Some(mut pages) = Pages::zeroed(bytes)? {
+            let start = pages.pointer();
+            return Ok(Self {
+                allocated: Allocated::Mapped(pages),
+                start,
+                bytes,
+            });
         }
         let short = || TensorError::Allocation { bytes };
         // With its own alignment the allocator takes zeros from the system as they are; with a
@@ -52,7 +70,7 @@ impl AlignedBytes {
         // multiple of `alignment`, and as many were asked for beyond `bytes`.
         let start = unsafe { allocated.add(skipped) };
         Ok(Self {
-            allocated: Some((allocated, layout)),
+            allocated: Allocated::Block(allocated, layout),
             start,
             bytes,
         })
@@ -90,7 +108,7 @@ unsafe impl Sync for AlignedBytes {}
 
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
-        if let Some((allocated, layout)) = self.allocated {
+        if let Allocated::Block(allocated, layout) = self.allocated {
             // SAFETY: it was allocated with this layout and is freed once.
             unsafe { dealloc(allocated.as_ptr(), layout) };
         }

@@ -1,0 +1,73 @@
+//! Large memory, straight from the system.
+
+use std::ptr::NonNull;
+
+use memmap2::{MmapMut, MmapOptions};
+
+use crate::TensorError;
+
+/// From so many bytes on memory is asked of the system itself, in huge pages if it has them.
+const WORTH_MAPPING: usize = 4 << 20;
+
+/// Zeros in pages of their own, whose memory is there when it is first touched.
+///
+/// The system is asked for huge pages: with small ones, looking up where they are takes a kernel that goes through
+/// 64 MB a quarter of its time.
+#[derive(Debug)]
+pub struct Pages(MmapMut);
+
+impl Pages {
+    /// Zeros; `None` if so few are better had from the allocator.
+    ///
+    /// # Errors
+    /// [`TensorError::Allocation`] if the system does not give them.
+    pub fn zeroed(bytes: usize) -> Result<Option<Self>, TensorError> {
+        if bytes < WORTH_MAPPING {
+            return Ok(None);
+        }
+        let map = MmapOptions::new().len(bytes).map_anon();
+        let map = map.map_err(|_| TensorError::Allocation { bytes })?;
+        // Only advice: a system without huge pages refuses it, and nothing is lost.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Ok(Some(Self(map)))
+    }
+
+    /// All of them.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// All of them, for writing.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    /// Where they start.
+    pub fn pointer(&mut self) -> NonNull<u8> {
+        NonNull::from(&mut *self.0).cast()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_memory_is_zero_and_starts_at_a_page() {
+        assert!(Pages::zeroed(WORTH_MAPPING - 1).unwrap().is_none());
+        let mut pages = Pages::zeroed(WORTH_MAPPING + 1).unwrap().unwrap();
+        assert_eq!(pages.bytes().len(), WORTH_MAPPING + 1);
+        assert!(pages.bytes().iter().all(|&byte| byte == 0));
+        pages.bytes_mut().fill(7);
+        assert_eq!(pages.bytes().last(), Some(&7));
+        assert!(pages.pointer().addr().get().is_multiple_of(4096));
+    }
+
+    #[test]
+    fn what_the_system_does_not_have_is_an_error() {
+        let bytes = isize::MAX as usize - 4096;
+        let error = Pages::zeroed(bytes).unwrap_err();
+        assert!(matches!(error, TensorError::Allocation { bytes: given } if given == bytes));
+    }
+}
