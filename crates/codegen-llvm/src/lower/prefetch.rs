@@ -1,8 +1,8 @@
 //! Memory works while rows are computed.
 //!
 //! A row kernel goes through a row in one loop after the other: the first waits for memory, the others find the row in
-//! the cache and leave memory idle. So the second loop asks for the row that the first will want next, and the first
-//! for the memory that the row's results will be written to.
+//! the cache and leave memory idle. So those ask for the row that the first will want next, and the first for the memory
+//! that the row's results will be written to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +25,8 @@ const LINE: u32 = 64;
 /// What is asked for ahead of its use, and where.
 #[derive(Debug, Default)]
 pub(crate) struct Prefetch {
-    /// Loads that ask for what they will load in the next rows: those of the second item that reads a buffer along axes
-    /// of its own.
+    /// Loads that ask for what they will load in the next rows: those of all items but the first that read a buffer along
+    /// axes of their own.
     loads: BTreeSet<NodeId>,
     /// The axis that the first of these items reduces, and the stores over axes just as long, by position in the list
     /// of items, whose lines it asks for.
@@ -61,8 +61,12 @@ impl Prefetch {
         };
         for readers in readers.into_values() {
             // A loop that is all there is keeps memory busy by itself.
-            if let [(first, _), (_, loads), ..] = readers.as_slice() {
-                prefetch.loads.extend(loads.iter().copied());
+            if let [(first, _), later @ ..] = readers.as_slice()
+                && !later.is_empty()
+            {
+                prefetch
+                    .loads
+                    .extend(later.iter().flat_map(|(_, loads)| loads).copied());
                 // For several rows at once it would take too many registers.
                 if prefetch.stores.is_none() && rows == 1 {
                     prefetch.stores = stores_after(kernel, *first);
