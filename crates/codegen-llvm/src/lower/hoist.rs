@@ -1,11 +1,11 @@
 //! What a loop does not change is computed before it.
 //!
-//! LLVM moves arithmetic out of loops, but no load: a loop may run no times. A local is always there to be read, so
-//! that what is made of locals alone can be computed whether or not the loop runs.
+//! LLVM moves arithmetic out of loops, but no load: a loop may run no times. A local is always there to be read, and so
+//! is a buffer of one element; what is made of them alone can be computed whether or not the loop runs.
 
 use std::collections::{BTreeSet, HashMap};
 
-use kiln_kernel::{AxisId, Node, NodeId};
+use kiln_kernel::{AxisId, BufferId, Node, NodeId};
 
 use super::context::Lowering;
 use super::scope::{Coordinate, Form, Scope};
@@ -13,7 +13,7 @@ use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Computes the parts of some nodes that do not change along any of the axes, in each row of the tile. What loads
-    /// from buffers, or may fault, stays where it is.
+    /// from other buffers, or may fault, stays where it is.
     pub(super) fn hoist(
         &self,
         scope: &Scope<'ctx>,
@@ -46,7 +46,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Whether a node is float arithmetic on locals, sizes and literals.
+    /// Whether a buffer has one element, whatever the sizes.
+    fn is_single(&self, buffer: BufferId) -> bool {
+        let dims = self.kernel.dims();
+        let shape = &self.kernel.buffer(buffer).shape;
+        shape.iter().all(|&dim| dims.as_constant(dim) == Some(1))
+    }
+
+    /// Whether a node is float arithmetic on locals, sizes, literals and single elements.
     fn is_of_locals(&self, node: NodeId, safe: &mut HashMap<NodeId, bool>) -> bool {
         // Operands come before what they are operands of, so one pass upwards is enough.
         let mut pending = vec![node];
@@ -61,6 +68,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let mut is_safe = match self.kernel.node(next) {
                 Node::Literal(_) | Node::Size(_) => true,
                 Node::Local { indices, .. } => indices.is_empty(),
+                Node::Load(load) => load.guard.is_none() && self.is_single(load.buffer),
                 Node::Apply { .. } | Node::Call { .. } => self.kernel.dtype(next).is_float(),
                 _ => false,
             };

@@ -13,6 +13,9 @@ use super::guard::{Guard, GuardId};
 /// Constants with more elements than this are not looked through for being all the same.
 const SPLAT_LIMIT: usize = 4096;
 
+/// Numbers that take more decimal digits than this were learned, not written down by somebody.
+const WRITTEN_DIGITS: usize = 5;
+
 impl Lowering<'_> {
     /// An element of a value that the region does not compute.
     pub(super) fn load(&mut self, value: ValueId, indices: &Nodes, guard: GuardId) -> Step<NodeId> {
@@ -31,6 +34,7 @@ impl Lowering<'_> {
         let computed = compute_dtype(ty.dtype);
         if otherwise.is_none()
             && let Some(splat) = self.splat(value)
+            && !self.is_learned(value, splat)
         {
             // Every f16 and bf16 is an f32.
             let widened = ScalarValue::from_number(splat.to_f64(), computed);
@@ -113,10 +117,29 @@ impl Lowering<'_> {
         })
     }
 
+    /// Whether a constant is a single number as training leaves them. Layers that differ in such numbers alone should
+    /// have the same kernel, so it is no part of the code.
+    fn is_learned(&self, value: ValueId, number: ScalarValue) -> bool {
+        let is_single = self
+            .constant(value)
+            .is_some_and(|constant| constant.tensor().len() == 1);
+        is_single && number.dtype().is_float() && n_digits(number) > WRITTEN_DIGITS
+    }
+
     /// The element of a constant whose elements are all the same.
     pub(super) fn splat(&self, value: ValueId) -> Option<ScalarValue> {
         splat_of(self.constant(value)?.tensor())
     }
+}
+
+/// How many decimal digits it takes to tell a number from its neighbours.
+fn n_digits(number: ScalarValue) -> usize {
+    let shortest = match number {
+        ScalarValue::F64(number) => format!("{number:e}"),
+        number => format!("{:e}", number.to_f64() as f32),
+    };
+    let mantissa = shortest.split('e').next().unwrap_or_default();
+    mantissa.chars().filter(char::is_ascii_digit).count()
 }
 
 /// The element that a tensor consists of, if it is one.
