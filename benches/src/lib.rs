@@ -1,9 +1,12 @@
-//! Benchmarks of Kiln, one file per promise, under `benches/`; here is what they share: models.
+//! Benchmarks of Kiln, one file per promise, under `benches/`; here is what they share: models, and the
+//! table of promises that are measured against a yardstick.
 //!
 //! The real ones are in the folder that `KILN_MODELS` names, each as `NAME/model.onnx`; where that
 //! is not set, an encoder made here stands in for them.
 
 #![forbid(unsafe_code)]
+
+pub mod table;
 
 use kiln::DType;
 use kiln::Tensor;

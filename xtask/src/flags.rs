@@ -17,10 +17,12 @@ usage: cargo xtask <task>
   demo                          set up, fetch the models, build, and read text from a picture
   test                          everything a change must pass: format, lints, tests, docs, tidy
   tidy                          only the project's own checks (crate edges, sizes, docs, licences ...)
+  bench [--peers] [WORD...]     measure what is promised, in release; only rows whose names hold a word;
+                                with --peers also Kiln beside onnxruntime and OpenVINO
   bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, bench, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(crate) enum Task {
     Test,
     /// Check only the project's own rules.
     Tidy,
+    /// Measure what is promised.
+    Bench(BenchOptions),
     /// Rewrite checked-in lists.
     Bless(BlessOptions),
 }
@@ -50,6 +54,15 @@ pub(crate) struct BuildOptions {
     pub(crate) release: bool,
     /// Leave out what links LLVM.
     pub(crate) no_llvm: bool,
+}
+
+/// Options of `bench`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct BenchOptions {
+    /// Also measure the peers.
+    pub(crate) peers: bool,
+    /// Only what has one of these in its name; all where there is none.
+    pub(crate) words: Vec<String>,
 }
 
 /// Options of `bless`.
@@ -71,6 +84,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             "demo" => Task::Demo,
             "test" => Task::Test,
             "tidy" => Task::Tidy,
+            "bench" => Task::Bench(BenchOptions::default()),
             "bless" => Task::Bless(BlessOptions::default()),
             other => bail!("expected a task ({TASKS}), found `{other}`"),
         },
@@ -81,6 +95,8 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             (_, Long("help") | Short('h')) => return Ok(Task::Help),
             (Task::Build(options), Long("release")) => options.release = true,
             (Task::Build(options), Long("no-llvm")) => options.no_llvm = true,
+            (Task::Bench(options), Long("peers")) => options.peers = true,
+            (Task::Bench(options), Value(word)) => options.words.push(word.string()?),
             (Task::Bless(options), Long("snapshots")) => options.snapshots = true,
             (_, other) => return Err(other.unexpected().into()),
         }
@@ -115,6 +131,24 @@ mod tests {
         assert_eq!(parsed(&["demo", "--help"]).unwrap(), Task::Help);
         assert!(parsed(&["test", "--release"]).is_err());
         assert!(parsed(&["--release"]).is_err());
+    }
+
+    #[test]
+    fn bench_takes_words_beside_its_option() {
+        let options = BenchOptions {
+            peers: true,
+            words: ["softmax", "minilm"].map(str::to_owned).to_vec(),
+        };
+        assert_eq!(
+            parsed(&["bench", "softmax", "--peers", "minilm"]).unwrap(),
+            Task::Bench(options)
+        );
+        assert_eq!(
+            parsed(&["bench"]).unwrap(),
+            Task::Bench(BenchOptions::default())
+        );
+        assert!(parsed(&["bench", "--release"]).is_err());
+        assert!(parsed(&["tidy", "softmax"]).is_err());
     }
 
     #[test]

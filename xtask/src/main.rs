@@ -11,6 +11,7 @@
 )]
 
 mod api;
+mod bench;
 mod bless;
 mod build;
 mod demo;
@@ -49,6 +50,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
         Task::Tidy => tidy::run(),
+        Task::Bench(options) => bench::run(&options),
         Task::Bless(options) => bless::run(&options),
     }
 }

@@ -15,9 +15,8 @@ mod bandwidth;
 mod common_ops;
 mod copy;
 mod models;
-mod table;
 
-use table::{Row, Table};
+use kiln_benches::table::{Row, Table};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

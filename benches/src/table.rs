@@ -1,19 +1,28 @@
 //! The table: a row per promise, what was measured beside its bar.
+//!
+//! A bar that is missed is said, and no error: the machine may be busy, and other machines are other machines.
+#![allow(
+    clippy::print_stdout,
+    reason = "a benchmark prints what it saw, as it sees it"
+)]
 
 /// A promise, measured.
-pub(crate) struct Row {
+#[derive(Clone, Debug)]
+pub struct Row {
     /// What was measured, as a user would name it.
-    pub(crate) name: String,
+    pub name: String,
     /// In the unit of the bar.
-    pub(crate) measured: f64,
-    pub(crate) bar: f64,
-    pub(crate) unit: &'static str,
+    pub measured: f64,
+    /// What was promised.
+    pub bar: f64,
+    /// Of both.
+    pub unit: &'static str,
     /// Whether more is better.
-    pub(crate) at_least: bool,
+    pub at_least: bool,
     /// Whether arithmetic alone, measured where memory is no limit, takes as long: then the bar cannot be asked for.
-    pub(crate) is_compute_bound: bool,
+    pub is_compute_bound: bool,
     /// What the figure is made of.
-    pub(crate) detail: String,
+    pub detail: String,
 }
 
 impl Row {
@@ -35,7 +44,8 @@ impl Row {
 }
 
 /// Rows, printed as they come.
-pub(crate) struct Table {
+#[derive(Debug)]
+pub struct Table {
     rows: usize,
     bound: usize,
     missed: usize,
@@ -43,7 +53,8 @@ pub(crate) struct Table {
 
 impl Table {
     /// Prints the head.
-    pub(crate) fn new() -> Self {
+    #[expect(clippy::new_without_default, reason = "it prints")]
+    pub fn new() -> Self {
         println!(
             "{:<30} {:>9} {:>9} {:<2} {:<7}  made of",
             "promise", "measured", "bar", "", ""
@@ -56,7 +67,7 @@ impl Table {
     }
 
     /// Prints a row.
-    pub(crate) fn add(&mut self, row: &Row) {
+    pub fn add(&mut self, row: &Row) {
         println!(
             "{:<30} {:>9.1} {:>1}{:>8.1} {:<2} {:<7}  {}",
             row.name,
@@ -73,7 +84,7 @@ impl Table {
     }
 
     /// Prints how many promises hold.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         let Self {
             rows,
             bound,

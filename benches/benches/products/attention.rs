@@ -1,0 +1,114 @@
+//! Attention as all-MiniLM-L6-v2 has it, one graph of two products with a softmax between, against the peak.
+//!
+//! Only the products' arithmetic counts, so the exponentials are paid out of what the bar leaves.
+
+use super::peak::Peak;
+use super::turns::{Turns, in_turns, timed};
+use super::{Row, Table, graphs, thread_counts};
+use kiln::shape_inference::{GraphBuilder, InferError};
+use kiln::{DType, Model, Tensor};
+use std::time::Duration;
+
+const HEADS: usize = 12;
+const WIDTH: usize = 32;
+const TOKENS: usize = 128;
+
+const TURNS: Turns = Turns {
+    least: 20,
+    most: 200,
+    time: Duration::from_secs(2),
+    turn: Duration::from_millis(2),
+};
+
+/// Percent of the peak.
+const BAR: f64 = 60.0;
+
+/// Measures one sentence, on one thread and on all.
+pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
+    for threads in thread_counts() {
+        let name = format!("attention/{TOKENS}/{threads}");
+        if !wanted(&name) {
+            continue;
+        }
+        let Some(peak) = Peak::new(threads) else {
+            println!("{name:<30} left out: this machine's peak is not known");
+            continue;
+        };
+        let graph = graph().expect("the types are right");
+        let model =
+            Model::from_graph_with(graph, graphs::options(threads)).expect("the graph is right");
+        table.add(&row(name, &model, &peak));
+    }
+}
+
+/// Queries, keys and values of all heads, with a mask of ones and zeros over the keys.
+fn graph() -> Result<kiln::ir::Graph, InferError> {
+    let mut builder = GraphBuilder::new("attention");
+    let tokens = builder.symbol("S")?;
+    let (one, heads, width) = (
+        builder.size(1),
+        builder.size(HEADS as i64),
+        builder.size(WIDTH as i64),
+    );
+    let shape = [one, heads, tokens, width];
+    let queries = builder.input("q", DType::F32, &shape);
+    let keys = builder.input("k", DType::F32, &shape);
+    let values = builder.input("v", DType::F32, &shape);
+    let mask = builder.input("mask", DType::F32, &[one, one, one, tokens]);
+    let keys = builder.transpose(keys, &[0, 1, 3, 2])?;
+    let scores = builder.matmul(queries, keys)?;
+    let scale = builder.scalar(DType::F32, 1.0 / (WIDTH as f64).sqrt())?;
+    let scores = builder.mul(scores, scale)?;
+    let one = builder.scalar(DType::F32, 1.0)?;
+    let lowest = builder.scalar(DType::F32, f64::from(f32::MIN))?;
+    let left_out = builder.sub(one, mask)?;
+    let left_out = builder.mul(left_out, lowest)?;
+    let scores = builder.add(scores, left_out)?;
+    let shares = builder.softmax(scores, 3)?;
+    let mixed = builder.matmul(shares, values)?;
+    builder.finish(&[("y", mixed)])
+}
+
+fn row(name: String, model: &Model, peak: &Peak) -> Row {
+    let heads = || graphs::ripple(&[1, HEADS, TOKENS, WIDTH]);
+    let (queries, keys, values) = (heads(), heads(), heads());
+    let mask = Tensor::full(&[1, 1, 1, TOKENS], 1.0_f32).expect("a small tensor");
+    let inputs = [
+        ("q", &queries),
+        ("k", &keys),
+        ("v", &values),
+        ("mask", &mask),
+    ];
+    let best = in_turns(
+        &mut [
+            &mut timed(|| graphs::call(model, &inputs)),
+            &mut timed(|| peak.run()),
+        ],
+        TURNS,
+    );
+    let within = (0..50)
+        .map(|_| graphs::steps(model, &inputs))
+        .fold(f64::INFINITY, f64::min);
+    let operations = 2.0 * (2 * HEADS * TOKENS * TOKENS * WIDTH) as f64;
+    let rate = |operations: f64, seconds: f64| operations / seconds / 1e9;
+    let attention = rate(operations, best[0]);
+    let peak = rate(peak.operations(), best[1]);
+    let kernels = model.explain().expect("it has a plan").count("kernel");
+    let became = match kernels {
+        1 => "became one kernel".to_owned(),
+        kernels => format!("did not become one kernel but {kernels}"),
+    };
+    Row {
+        name,
+        measured: attention / peak * 100.0,
+        bar: BAR,
+        unit: "%",
+        at_least: true,
+        is_compute_bound: false,
+        detail: format!(
+            "{became}; {attention:.1} GFLOP/s of a call of {:.0} us, {:.1} within, beside a peak of {peak:.1}",
+            best[0] * 1e6,
+            rate(operations, within)
+        ),
+    }
+}

@@ -1,0 +1,100 @@
+//! One row, and eight, times constant weights: as fast as the weights can be read.
+//!
+//! The figure is the bytes of the weights per second of a call, over the rate at which a loop that does nothing else
+//! reads as many bytes on as many threads. Where the product's arithmetic at the peak alone takes longer than the bar
+//! allows, the bar cannot be asked for; then the row says how near the peak it is.
+
+use super::peak::Peak;
+use super::read::{Reader, STREAMS};
+use super::turns::{Contender, Turns, in_turns, timed};
+use super::{Row, Table, graphs, thread_counts};
+use std::time::Duration;
+
+/// Rows of the first operand.
+const ROWS: [usize; 2] = [1, 8];
+
+/// Weights, K by N.
+const WEIGHTS: [[usize; 2]; 3] = [[384, 384], [1536, 384], [4096, 4096]];
+
+const TURNS: Turns = Turns {
+    least: 20,
+    most: 200,
+    time: Duration::from_secs(2),
+    turn: Duration::from_millis(2),
+};
+
+/// Percent, of whichever limit it is.
+const BAR: f64 = 80.0;
+
+/// Measures each of the weights, on one thread and on all.
+pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
+    for [k, n] in WEIGHTS {
+        for rows in ROWS {
+            for threads in thread_counts() {
+                let name = format!("few_rows/{rows}x{k}x{n}/{threads}");
+                if wanted(&name) {
+                    table.add(&row(name, [rows, k, n], threads));
+                }
+            }
+        }
+    }
+}
+
+fn row(name: String, [rows, k, n]: [usize; 3], threads: usize) -> Row {
+    let model = graphs::of_weights(k, n, threads);
+    let x = graphs::ripple(&[rows, k]);
+    let inputs = [("x", &x)];
+    let reader = Reader::new(k * n, threads);
+    let peak = Peak::new(threads);
+
+    let mut product = timed(|| graphs::call(&model, &inputs));
+    let mut ways = [0, 1, 2].map(|way| {
+        let reader = &reader;
+        timed(move || reader.run(way))
+    });
+    let mut arithmetic = peak.as_ref().map(|peak| timed(|| peak.run()));
+    let mut contenders: Vec<&mut Contender<'_>> = vec![&mut product];
+    contenders.extend(ways.iter_mut().map(|way| way as &mut Contender<'_>));
+    if let Some(arithmetic) = &mut arithmetic {
+        contenders.push(arithmetic);
+    }
+    let best = in_turns(&mut contenders, TURNS);
+    let within = (0..20)
+        .map(|_| graphs::steps(&model, &inputs))
+        .fold(f64::INFINITY, f64::min);
+
+    let bytes = (k * n * size_of::<f32>()) as f64;
+    let (call, reads) = (best[0], &best[1..=STREAMS.len()]);
+    let (read, streams) = reads
+        .iter()
+        .copied()
+        .zip(STREAMS)
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .expect("there is a way to read");
+    let percent = read / call * 100.0;
+    let rate = |seconds: f64| bytes / seconds / 1e9;
+    let operations = 2.0 * (rows * k * n) as f64;
+    let least = peak
+        .as_ref()
+        .zip(best.get(1 + STREAMS.len()))
+        .map(|(peak, seconds)| seconds * operations / peak.operations());
+    let of_peak = least.map_or_else(String::new, |least| {
+        format!(", {:.0} % of the peak", least / call * 100.0)
+    });
+    Row {
+        name,
+        measured: percent,
+        bar: BAR,
+        unit: "%",
+        at_least: true,
+        is_compute_bound: least
+            .is_some_and(|least| read / least * 100.0 < BAR && least / call * 100.0 >= BAR),
+        detail: format!(
+            "{:.1} us of a call: {:.1} GB/s of weights, {:.1} within, beside reads at {:.1} ({streams} streams a thread){of_peak}",
+            call * 1e6,
+            rate(call),
+            rate(within),
+            rate(read),
+        ),
+    }
+}

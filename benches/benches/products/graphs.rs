@@ -1,0 +1,55 @@
+//! Models of one product, and numbers to put in.
+
+use kiln::shape_inference::{GraphBuilder, InferError};
+use kiln::{Backend, DType, Model, Options, Tensor};
+
+/// `f32[M, K]` times `f32[K, N]`, both given at the call.
+pub(crate) fn of_inputs(threads: usize) -> Model {
+    let text = "graph @product(%x: f32[M, K], %y: f32[K, N]) -> f32[M, N] {
+      %z = matmul %x, %y
+      return %z
+    }";
+    Model::from_text_with(text, options(threads)).expect("the text is a graph")
+}
+
+/// `f32[M, K]` times weights that the model holds.
+pub(crate) fn of_weights(k: usize, n: usize, threads: usize) -> Model {
+    let build = || -> Result<_, InferError> {
+        let mut builder = GraphBuilder::new("weights");
+        let (rows, inner) = (builder.symbol("M")?, builder.size(k as i64));
+        let x = builder.input("x", DType::F32, &[rows, inner]);
+        let y = builder.constant(ripple(&[k, n]))?;
+        let z = builder.matmul(x, y)?;
+        builder.finish(&[("z", z)])
+    };
+    Model::from_graph_with(build().expect("the types are right"), options(threads))
+        .expect("the graph is right")
+}
+
+/// Compiled, on so many threads.
+pub(crate) fn options(threads: usize) -> Options {
+    Options::new().backend(Backend::Llvm).threads(threads)
+}
+
+/// Numbers between -0.5 and 0.5, in memory of the tensor's own.
+pub(crate) fn ripple(shape: &[usize]) -> Tensor {
+    let mut tensor = Tensor::full(shape, 0.0_f32).expect("the shape fits memory");
+    let elements = tensor.as_mut_slice::<f32>().expect("it is not shared");
+    for (i, element) in elements.iter_mut().enumerate() {
+        *element = ((i * 37) % 101) as f32 / 101.0 - 0.5;
+    }
+    tensor
+}
+
+/// Calls a model and throws its answer away.
+pub(crate) fn call(model: &Model, inputs: &[(&str, &Tensor)]) {
+    let inputs = inputs.iter().copied();
+    drop(model.run(inputs).expect("it runs"));
+}
+
+/// Seconds that the steps of a call took, without what is around them.
+pub(crate) fn steps(model: &Model, inputs: &[(&str, &Tensor)]) -> f64 {
+    let inputs = inputs.iter().copied();
+    let (_, steps) = model.run_profiled(inputs).expect("it runs");
+    steps.iter().map(|step| step.time.as_secs_f64()).sum()
+}

@@ -1,0 +1,53 @@
+//! What products promise, as one table: how much of the arithmetic's peak large ones reach, how odd shapes compare with
+//! libraries that do nothing else, attention, and how fast weights are read where few rows meet them.
+//!
+//! `cargo bench -p kiln-benches --bench products [-- NAME…]` runs those rows whose names contain one of the names.
+//! numpy's matrix product is one of the libraries where `KILN_PEERS_PYTHON` names a Python that has it.
+//! No criterion here: a ratio is only worth something when both of its sides are measured in turns.
+
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a benchmark stops when its set-up is wrong, and prints what it saw"
+)]
+
+mod attention;
+mod few_rows;
+mod gemm_crate;
+mod graphs;
+mod numpy;
+mod odd_shapes;
+mod peak;
+mod read;
+mod square;
+mod turns;
+
+use kiln_benches::table::{Row, Table};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if !arguments.iter().any(|argument| argument == "--bench") {
+        println!(
+            "nothing is measured in a test run; say: cargo bench -p kiln-benches --bench products"
+        );
+        return;
+    }
+    let names: Vec<&str> = arguments
+        .iter()
+        .map(String::as_str)
+        .filter(|argument| !argument.starts_with("--"))
+        .collect();
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(part));
+    let mut table = Table::new();
+    square::measure(&wanted, &mut table);
+    odd_shapes::measure(&wanted, &mut table);
+    attention::measure(&wanted, &mut table);
+    few_rows::measure(&wanted, &mut table);
+    table.finish();
+}
+
+/// One thread, and as many as there are cores.
+fn thread_counts() -> Vec<usize> {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    if all > 1 { vec![1, all] } else { vec![1] }
+}

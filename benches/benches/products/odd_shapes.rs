@@ -1,0 +1,188 @@
+//! Products of many shapes that nobody chose, each against the fastest library at hand, on one thread.
+//!
+//! Every dimension is between 1 and 4000, its logarithm uniform, from a fixed seed; no shape is left out. The figure is
+//! the geometric mean of Kiln's time of a call over that of the fastest peer.
+
+use super::gemm_crate::Product;
+use super::numpy::Numpy;
+use super::turns::{Contender, Turns, in_turns, timed};
+use super::{Row, Table, graphs};
+use kiln::{Model, Tensor};
+use std::time::Duration;
+
+const SHAPES: usize = 120;
+
+const LARGEST: f64 = 4000.0;
+
+const SEED: u64 = 0x6b69_6c6e;
+
+const TURNS: Turns = Turns {
+    least: 3,
+    most: 40,
+    time: Duration::from_millis(150),
+    turn: Duration::from_millis(1),
+};
+
+/// Times as long as the fastest peer.
+const BAR: f64 = 1.1;
+
+/// Shapes that are printed: those where Kiln is the slowest.
+const WORST: usize = 5;
+
+/// One shape, measured; seconds of a call.
+struct Measured {
+    shape: [usize; 3],
+    kiln: f64,
+    /// Kiln's steps without what is around them.
+    within: f64,
+    gemm: f64,
+    numpy: Option<f64>,
+}
+
+/// Measures both operands given at the call, and the second one constant.
+pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
+    let rows = ["inputs", "weights"].map(|kind| (kind, format!("odd_shapes/{kind}")));
+    if !rows.iter().any(|(_, name)| wanted(name)) {
+        return;
+    }
+    let mut numpy = Numpy::start();
+    match &numpy {
+        Ok(numpy) => println!("odd_shapes: peers are gemm and {}", numpy.version()),
+        Err(why) => println!("odd_shapes: the peer is gemm; numpy is left out: {why}"),
+    }
+    for (kind, name) in rows {
+        if !wanted(&name) {
+            continue;
+        }
+        let mut all: Vec<Measured> = shapes()
+            .map(|shape| measured(shape, kind, numpy.as_mut().ok()))
+            .collect();
+        table.add(&row(name, &all));
+        all.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
+        for worst in all.iter().take(WORST) {
+            println!("  {worst}");
+        }
+    }
+}
+
+/// As many shapes as there are to be, always the same ones.
+fn shapes() -> impl Iterator<Item = [usize; 3]> {
+    let mut state = SEED;
+    let mut dimension = move || {
+        // SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let uniform = ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64;
+        ((uniform * (LARGEST + 1.0).ln()).exp() as usize).clamp(1, LARGEST as usize)
+    };
+    (0..SHAPES).map(move |_| [dimension(), dimension(), dimension()])
+}
+
+fn measured(shape: [usize; 3], kind: &str, mut numpy: Option<&mut Numpy>) -> Measured {
+    let [m, k, n] = shape;
+    let model = if kind == "inputs" {
+        graphs::of_inputs(1)
+    } else {
+        graphs::of_weights(k, n, 1)
+    };
+    let (x, y) = (graphs::ripple(&[m, k]), graphs::ripple(&[k, n]));
+    let inputs = [("x", &x), ("y", &y)];
+    let inputs = &inputs[..model.inputs().len()];
+    let elements = |tensor: &Tensor| tensor.to_vec::<f32>().expect("floats");
+    let mut product = Product::new(shape, elements(&x), elements(&y));
+    product.run();
+    compare(shape, &model, inputs, product.result());
+
+    if let Some(numpy) = &mut numpy {
+        numpy.shape(shape);
+    }
+    let mut by_numpy = numpy.map(|numpy| |calls| numpy.time(calls));
+    let (mut kiln, mut gemm) = (
+        timed(|| graphs::call(&model, inputs)),
+        timed(|| product.run()),
+    );
+    let mut contenders: Vec<&mut Contender<'_>> = vec![&mut kiln, &mut gemm];
+    if let Some(numpy) = &mut by_numpy {
+        contenders.push(numpy);
+    }
+    let best = in_turns(&mut contenders, TURNS);
+    let within = (0..5)
+        .map(|_| graphs::steps(&model, inputs))
+        .fold(f64::INFINITY, f64::min);
+    Measured {
+        shape,
+        kiln: best[0],
+        within,
+        gemm: best[1],
+        numpy: best.get(2).copied(),
+    }
+}
+
+/// Two answers, each with rounding errors of its own.
+fn compare(shape: [usize; 3], model: &Model, inputs: &[(&str, &Tensor)], expected: &[f32]) {
+    let outputs = model.run(inputs.iter().copied()).expect("it runs");
+    let found = outputs[0].to_vec::<f32>().expect("floats");
+    let allowed = 1e-6 * shape[1] as f32 + 1e-6;
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(
+            (found - expected).abs() <= allowed,
+            "{shape:?}: {found} is not {expected}"
+        );
+    }
+}
+
+fn row(name: String, all: &[Measured]) -> Row {
+    let mean = |of: &dyn Fn(&Measured) -> f64| {
+        (all.iter().map(|one| of(one).ln()).sum::<f64>() / all.len() as f64).exp()
+    };
+    let over = |peer: &dyn Fn(&Measured) -> f64| mean(&|one| one.kiln / peer(one));
+    let numpy = if all.iter().all(|one| one.numpy.is_some()) {
+        let ratio = over(&|one| one.numpy.unwrap_or(f64::NAN));
+        format!(", {ratio:.2} over numpy")
+    } else {
+        String::new()
+    };
+    let slower = all.iter().filter(|one| one.ratio() > BAR).count();
+    Row {
+        name,
+        measured: mean(&Measured::ratio),
+        bar: BAR,
+        unit: "x",
+        at_least: false,
+        is_compute_bound: false,
+        detail: format!(
+            "{} shapes: {:.2} over gemm{numpy}, {:.2} of the steps alone over the fastest; {slower} shapes above the bar",
+            all.len(),
+            over(&|one| one.gemm),
+            mean(&|one| one.within / one.fastest()),
+        ),
+    }
+}
+
+impl Measured {
+    fn fastest(&self) -> f64 {
+        self.gemm.min(self.numpy.unwrap_or(f64::INFINITY))
+    }
+
+    fn ratio(&self) -> f64 {
+        self.kiln / self.fastest()
+    }
+}
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [m, k, n] = self.shape;
+        let micro = |seconds: f64| seconds * 1e6;
+        write!(
+            f,
+            "{:>5.2} x at {m} x {k} x {n}: Kiln {:.1} us ({:.1} within), gemm {:.1} us",
+            self.ratio(),
+            micro(self.kiln),
+            micro(self.within),
+            micro(self.gemm)
+        )?;
+        self.numpy
+            .map_or(Ok(()), |numpy| write!(f, ", numpy {:.1} us", micro(numpy)))
+    }
+}

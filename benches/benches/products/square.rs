@@ -1,0 +1,73 @@
+//! A product of two squares that no cache holds, against the peak of as many cores.
+
+use super::peak::Peak;
+use super::turns::{Turns, in_turns, timed};
+use super::{Row, Table, graphs, thread_counts};
+use kiln::Model;
+use std::time::Duration;
+
+const SIZE: usize = 1024;
+
+const TURNS: Turns = Turns {
+    least: 20,
+    most: 60,
+    time: Duration::from_secs(3),
+    turn: Duration::from_millis(5),
+};
+
+/// Percent of the peak, on one thread and on all.
+const BARS: [f64; 2] = [85.0, 75.0];
+
+/// Measures both operands given at the call, and the second one constant.
+pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
+    for kind in ["inputs", "weights"] {
+        for (threads, bar) in thread_counts().into_iter().zip(BARS) {
+            let name = format!("matmul_{SIZE}/{kind}/{threads}");
+            if !wanted(&name) {
+                continue;
+            }
+            let Some(peak) = Peak::new(threads) else {
+                println!("{name:<30} left out: this machine's peak is not known");
+                continue;
+            };
+            let model = if kind == "inputs" {
+                graphs::of_inputs(threads)
+            } else {
+                graphs::of_weights(SIZE, SIZE, threads)
+            };
+            table.add(&row(name, &model, &peak, bar));
+        }
+    }
+}
+
+fn row(name: String, model: &Model, peak: &Peak, bar: f64) -> Row {
+    let (x, y) = (graphs::ripple(&[SIZE, SIZE]), graphs::ripple(&[SIZE, SIZE]));
+    let inputs = [("x", &x), ("y", &y)];
+    let inputs = &inputs[..model.inputs().len()];
+    let best = in_turns(
+        &mut [
+            &mut timed(|| graphs::call(model, inputs)),
+            &mut timed(|| peak.run()),
+        ],
+        TURNS,
+    );
+    let within = (0..10)
+        .map(|_| graphs::steps(model, inputs))
+        .fold(f64::INFINITY, f64::min);
+    let operations = 2.0 * (SIZE * SIZE * SIZE) as f64;
+    let rate = |operations: f64, seconds: f64| operations / seconds / 1e9;
+    let product = rate(operations, best[0]);
+    let peak = rate(peak.operations(), best[1]);
+    Row {
+        name,
+        measured: product / peak * 100.0,
+        bar,
+        unit: "%",
+        at_least: true,
+        is_compute_bound: false,
+        detail: format!(
+            "{product:.1} GFLOP/s of a call, {:.1} within, beside a peak of {peak:.1}",
+            rate(operations, within)
+        ),
+    }
+}

@@ -1,0 +1,69 @@
+//! Contenders measured in turns, each by its best turn, so that a busy machine is as hard on one as on the other.
+//!
+//! What is shorter than the clock can tell is called several times between two looks at it.
+
+use std::time::{Duration, Instant};
+
+/// The least between two looks at the clock.
+const BATCH: Duration = Duration::from_micros(50);
+
+/// The most calls between two looks at the clock.
+const CALLS: u32 = 4096;
+
+/// Whoever can do something so many times, and say how long that took.
+pub(crate) type Contender<'a> = dyn FnMut(u32) -> Duration + 'a;
+
+/// How long to go on.
+#[derive(Clone, Copy)]
+pub(crate) struct Turns {
+    /// At least, however slow they are.
+    pub(crate) least: u32,
+    /// At most, however fast they are.
+    pub(crate) most: u32,
+    /// In between, until this time has passed.
+    pub(crate) time: Duration,
+    /// What each contender has of a turn: one batch at the least.
+    pub(crate) turn: Duration,
+}
+
+/// Seconds of a call, for each contender.
+pub(crate) fn in_turns(contenders: &mut [&mut Contender<'_>], turns: Turns) -> Vec<f64> {
+    let calls: Vec<u32> = contenders
+        .iter_mut()
+        .map(|contender| {
+            // The first call makes what later ones find made.
+            contender(1);
+            let once = contender(1).max(Duration::from_nanos(10));
+            (BATCH.as_nanos() / once.as_nanos() + 1).min(u128::from(CALLS)) as u32
+        })
+        .collect();
+    let mut best = vec![f64::INFINITY; contenders.len()];
+    let start = Instant::now();
+    for turn in 0..turns.most {
+        if turn >= turns.least && start.elapsed() > turns.time {
+            break;
+        }
+        for ((contender, &calls), best) in contenders.iter_mut().zip(&calls).zip(&mut best) {
+            let turn = Instant::now();
+            loop {
+                let time = contender(calls);
+                *best = best.min(time.as_secs_f64() / f64::from(calls));
+                if turn.elapsed() >= turns.turn {
+                    break;
+                }
+            }
+        }
+    }
+    best
+}
+
+/// A contender that does `work`.
+pub(crate) fn timed(mut work: impl FnMut()) -> impl FnMut(u32) -> Duration {
+    move |calls| {
+        let start = Instant::now();
+        for _ in 0..calls {
+            work();
+        }
+        start.elapsed()
+    }
+}

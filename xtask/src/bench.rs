@@ -1,0 +1,100 @@
+//! `cargo xtask bench`: what is promised, measured on this machine.
+//!
+//! The tables of the bench targets in release; with `--peers` also Kiln beside onnxruntime and OpenVINO (`peers`), and
+//! from that the table of the README (`readme`). The peers live in a Python environment of their own (`environment`).
+//! Not here: any judgement; a promise that is missed is printed, and no error.
+
+mod environment;
+mod peers;
+mod readme;
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::flags::BenchOptions;
+use crate::workspace::{self, Metadata};
+use crate::{models, setup, step};
+
+/// Bench targets that print tables of promises.
+const TARGETS: [&str; 2] = ["native_code", "products"];
+/// The variable that tells benches where the real models are.
+const MODELS_VARIABLE: &str = "KILN_MODELS";
+/// The variable that tells benches which Python has numpy.
+const PYTHON_VARIABLE: &str = "KILN_PEERS_PYTHON";
+
+/// Measures.
+pub(crate) fn run(options: &BenchOptions) -> Result<()> {
+    setup::run()?;
+    let root = workspace::root();
+    let here = models::run();
+    let mut python = None;
+    let target = Metadata::load(&root)?.target_directory;
+    if options.peers {
+        here.context(
+            "the peers are measured on the example models; `cargo xtask models` fetches them",
+        )?;
+        python = Some(environment::python(&root, &target)?);
+    } else if let Err(error) = here {
+        println!("warning: rows of the example models are left out: {error:#}");
+    }
+    for name in TARGETS {
+        let mut command = bench(&root, name, &options.words, python.as_deref());
+        step::run(name, &mut command)?;
+    }
+    match python {
+        Some(python) => peers::run(&root, &target, &python, &options.words),
+        None => Ok(()),
+    }
+}
+
+fn bench(root: &Path, name: &str, words: &[String], python: Option<&Path>) -> Command {
+    let mut command = Command::new(workspace::cargo());
+    command
+        .current_dir(root)
+        .args(["bench", "--package", "kiln-benches", "--bench", name, "--"])
+        .args(words)
+        .env(MODELS_VARIABLE, models::folder(root));
+    if let Some(python) = python {
+        command.env(PYTHON_VARIABLE, python);
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_the_bench_and_python_only_when_there_is_one() {
+        let root = Path::new("project");
+        let words = ["softmax".to_owned()];
+        let command = bench(root, "products", &words, None);
+        let arguments: Vec<_> = command.get_args().collect();
+        assert_eq!(
+            arguments,
+            [
+                "bench",
+                "--package",
+                "kiln-benches",
+                "--bench",
+                "products",
+                "--",
+                "softmax"
+            ]
+        );
+        let variables = |python| {
+            let command = bench(root, "products", &[], python);
+            command
+                .get_envs()
+                .map(|(name, _)| name.to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(variables(None), [MODELS_VARIABLE]);
+        assert_eq!(
+            variables(Some(Path::new("python"))),
+            [MODELS_VARIABLE, PYTHON_VARIABLE]
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! The Python environment of the peers, under the target folder, with exactly the pinned versions.
+//!
+//! Invariant: the list of what is installed is written last and compared first, so an environment that was left half
+//! made, or whose list has changed since, is made anew. No host is ever named: pip asks where it is set up to ask.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::step;
+
+/// The pinned peers.
+const LIST: &str = "benches/peers/requirements.txt";
+
+/// The environment's own Python, with all peers installed.
+pub(crate) fn python(root: &Path, target: &Path) -> Result<PathBuf> {
+    let list = root.join(LIST);
+    let wanted = std::fs::read_to_string(&list).with_context(|| format!("cannot read {LIST}"))?;
+    let environment = Environment {
+        folder: target.join("peers").join("python"),
+    };
+    if environment.has(&wanted) {
+        println!("bench: the pinned peers are here");
+        return Ok(environment.python());
+    }
+    environment.make(&list)?;
+    std::fs::write(environment.installed(), wanted)
+        .context("cannot note which peers are installed")?;
+    Ok(environment.python())
+}
+
+struct Environment {
+    folder: PathBuf,
+}
+
+impl Environment {
+    fn python(&self) -> PathBuf {
+        self.folder.join(if cfg!(windows) {
+            "Scripts/python.exe"
+        } else {
+            "bin/python"
+        })
+    }
+
+    /// Holds the list as it was installed.
+    fn installed(&self) -> PathBuf {
+        self.folder.join("installed.txt")
+    }
+
+    /// Whether all of `wanted` is installed and can still run.
+    fn has(&self, wanted: &str) -> bool {
+        std::fs::read_to_string(self.installed()).is_ok_and(|installed| installed == wanted)
+            && Command::new(self.python())
+                .args(["-c", ""])
+                .status()
+                .is_ok_and(|status| status.success())
+    }
+
+    fn make(&self, list: &Path) -> Result<()> {
+        let mut make = Command::new("python3");
+        make.args(["-m", "venv", "--clear"]).arg(&self.folder);
+        step::run("Python environment for the peers", &mut make).context(
+            "python3 cannot make a virtual environment; `cargo xtask setup` installs python3, and Debian and Ubuntu \
+             keep the rest in a package of its own: apt-get install python3-venv",
+        )?;
+        let mut install = Command::new(self.python());
+        install
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args(["--no-input", "--only-binary=:all:", "--requirement"])
+            .arg(list);
+        step::run("pinned peers", &mut install).with_context(|| {
+            format!(
+                "pip cannot install the peers that {LIST} pins; is the network there, and are there builds of them \
+                 for {}?",
+                version(&self.python())
+            )
+        })
+    }
+}
+
+/// What a Python calls itself.
+fn version(python: &Path) -> String {
+    let output = Command::new(python).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.unwrap_or_else(|_| "this Python".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_counts_only_with_the_same_list_and_a_python_that_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = Environment {
+            folder: folder.path().to_path_buf(),
+        };
+        assert!(!environment.has("a==1\n"));
+        std::fs::write(environment.installed(), "a==1\n").unwrap();
+        // The list alone: no Python there.
+        assert!(!environment.has("a==1\n"));
+        let python = environment.python();
+        std::fs::create_dir_all(python.parent().unwrap()).unwrap();
+        std::fs::copy("/bin/true", &python).unwrap();
+        assert!(environment.has("a==1\n"));
+        assert!(!environment.has("a==2\n"));
+    }
+
+    #[test]
+    fn a_missing_list_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = python(folder.path(), folder.path()).unwrap_err();
+        assert!(error.to_string().contains(LIST), "{error}");
+    }
+
+    #[test]
+    fn every_peer_is_pinned() {
+        let root = crate::workspace::root();
+        let text = std::fs::read_to_string(root.join(LIST)).unwrap();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            assert!(line.contains("=="), "{line}");
+        }
+    }
+}

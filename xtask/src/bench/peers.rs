@@ -1,0 +1,100 @@
+//! Kiln and its peers on the same cases, through the scripts of `benches/peers`.
+//!
+//! The scripts print every case; here they are called in order, and what they wrote becomes the README's table.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::readme::{self, Case};
+use crate::{models, step, workspace};
+
+/// The models that have cases.
+const MODELS: [&str; 4] = ["ocr-cls", "ocr-rec", "ocr-det", "minilm"];
+
+/// Builds the `kiln` command, writes the cases, measures, prints.
+pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -> Result<()> {
+    let models = wanted(words);
+    if models.is_empty() {
+        println!(
+            "bench: no model has {} in its name, so the peers are left out; there are {}",
+            words.join(" or "),
+            MODELS.join(", ")
+        );
+        return Ok(());
+    }
+    let mut build = Command::new(workspace::cargo());
+    build
+        .current_dir(root)
+        .args(["build", "--release", "--package", "kiln-cli"]);
+    step::run("the kiln command", &mut build)?;
+
+    let folder = target.join("peers");
+    let cases = folder.join("cases");
+    let mut make = script(root, python, "make_cases.py");
+    make.arg(&cases).arg(models::folder(root));
+    step::run("cases, and what onnxruntime answers", &mut make)?;
+
+    let measured = folder.join("measured.jsonl");
+    let kiln = target
+        .join("release")
+        .join(format!("kiln{}", std::env::consts::EXE_SUFFIX));
+    let mut side_by_side = script(root, python, "side_by_side.py");
+    side_by_side.arg(&cases).arg(kiln);
+    side_by_side.arg("--models").arg(models.join(","));
+    side_by_side.arg("--json").arg(&measured);
+    step::run("Kiln beside its peers", &mut side_by_side)?;
+
+    let text = std::fs::read_to_string(&measured)
+        .with_context(|| format!("cannot read {}", measured.display()))?;
+    print!("\n{}", readme::table(&read(&text)?));
+    Ok(())
+}
+
+/// Models whose names hold one of the words; all where there is none.
+fn wanted(words: &[String]) -> Vec<&'static str> {
+    let is_wanted =
+        |model: &&str| words.is_empty() || words.iter().any(|word| model.contains(word.as_str()));
+    MODELS.into_iter().filter(is_wanted).collect()
+}
+
+fn script(root: &Path, python: &Path, name: &str) -> Command {
+    let mut command = Command::new(python);
+    command
+        .current_dir(root)
+        .arg(root.join("benches/peers").join(name));
+    command
+}
+
+/// One case per line.
+fn read(text: &str) -> Result<Vec<Case>> {
+    let case = |(at, line): (usize, &str)| {
+        serde_json::from_str(line)
+            .with_context(|| format!("line {} of what was measured is not a case", at + 1))
+    };
+    text.lines().enumerate().map(case).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_choose_models() {
+        assert_eq!(wanted(&[]), MODELS);
+        let words =
+            |words: &[&str]| wanted(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(words(&["rec", "mini"]), ["ocr-rec", "minilm"]);
+        assert!(words(&["softmax"]).is_empty());
+    }
+
+    #[test]
+    fn what_was_not_measured_is_null_and_what_is_not_a_case_is_an_error() {
+        let line = r#"{"model":"minilm","case":"000-1x8_1x8","error":1e-6,"ort":2.0,"ov":null,"kiln":1.5,"first":365.2,"compiles":11}"#;
+        let cases = read(line).unwrap();
+        assert_eq!((cases[0].ov, cases[0].kiln), (None, Some(1.5)));
+        let error = read(&format!("{line}\nTraceback")).unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+    }
+}
