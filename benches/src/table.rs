@@ -94,3 +94,39 @@ impl Table {
         println!("{holding} of {rows} hold, {bound} are bound by arithmetic, {missed} are missed");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(measured: f64, at_least: bool, is_compute_bound: bool) -> Row {
+        Row {
+            name: "row".to_owned(),
+            measured,
+            bar: 80.0,
+            unit: "%",
+            at_least,
+            is_compute_bound,
+            detail: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_bar_is_met_from_its_own_side() {
+        assert_eq!(row(80.0, true, false).verdict(), "holds");
+        assert_eq!(row(79.9, true, false).verdict(), "MISSED");
+        assert_eq!(row(79.9, false, false).verdict(), "holds");
+        assert_eq!(row(80.1, false, false).verdict(), "MISSED");
+        // What could not be measured holds nothing.
+        assert_eq!(row(f64::NAN, true, false).verdict(), "MISSED");
+    }
+
+    #[test]
+    fn rows_that_arithmetic_bounds_are_counted_apart() {
+        let mut table = Table::new();
+        table.add(&row(90.0, true, true));
+        table.add(&row(70.0, true, true));
+        table.add(&row(70.0, true, false));
+        assert_eq!((table.rows, table.bound, table.missed), (3, 1, 1));
+    }
+}

@@ -1,7 +1,9 @@
-//! Models of one product, and numbers to put in.
+//! Models of one product, numbers to put in, and how long calls take.
 
+use super::turns::timed;
 use kiln::shape_inference::{GraphBuilder, InferError};
 use kiln::{Backend, DType, Model, Options, Tensor};
+use std::time::Duration;
 
 /// `f32[M, K]` times `f32[K, N]`, both given at the call.
 pub(crate) fn of_inputs(threads: usize) -> Model {
@@ -41,15 +43,25 @@ pub(crate) fn ripple(shape: &[usize]) -> Tensor {
     tensor
 }
 
-/// Calls a model and throws its answer away.
-pub(crate) fn call(model: &Model, inputs: &[(&str, &Tensor)]) {
-    let inputs = inputs.iter().copied();
-    drop(model.run(inputs).expect("it runs"));
+/// A contender: calls of a model, whose answers are thrown away.
+pub(crate) fn calls<'a>(
+    model: &'a Model,
+    inputs: &'a [(&'a str, &'a Tensor)],
+) -> impl FnMut(u32) -> Duration + 'a {
+    timed(|| drop(model.run(inputs.iter().copied()).expect("it runs")))
 }
 
-/// Seconds that the steps of a call took, without what is around them.
-pub(crate) fn steps(model: &Model, inputs: &[(&str, &Tensor)]) -> f64 {
-    let inputs = inputs.iter().copied();
-    let (_, steps) = model.run_profiled(inputs).expect("it runs");
-    steps.iter().map(|step| step.time.as_secs_f64()).sum()
+/// A contender: the steps of such calls, without what is around them.
+pub(crate) fn steps<'a>(
+    model: &'a Model,
+    inputs: &'a [(&'a str, &'a Tensor)],
+) -> impl FnMut(u32) -> Duration + 'a {
+    |calls| {
+        let mut time = Duration::ZERO;
+        for _ in 0..calls {
+            let (_, steps) = model.run_profiled(inputs.iter().copied()).expect("it runs");
+            time += steps.iter().map(|step| step.time).sum::<Duration>();
+        }
+        time
+    }
 }

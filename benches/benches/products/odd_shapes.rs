@@ -26,6 +26,9 @@ const TURNS: Turns = Turns {
 /// Times as long as the fastest peer.
 const BAR: f64 = 1.1;
 
+/// Below these seconds it matters what a call costs, whatever is in it.
+const LONG: f64 = 20e-6;
+
 /// Shapes that are printed: those where Kiln is the slowest.
 const WORST: usize = 5;
 
@@ -60,6 +63,10 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
         table.add(&row(name, &all));
         all.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
         for worst in all.iter().take(WORST) {
+            println!("  {worst}");
+        }
+        println!("  and of those that are no matter of what a call costs:");
+        for worst in all.iter().filter(|one| one.is_long()).take(WORST) {
             println!("  {worst}");
         }
     }
@@ -98,24 +105,20 @@ fn measured(shape: [usize; 3], kind: &str, mut numpy: Option<&mut Numpy>) -> Mea
         numpy.shape(shape);
     }
     let mut by_numpy = numpy.map(|numpy| |calls| numpy.time(calls));
-    let (mut kiln, mut gemm) = (
-        timed(|| graphs::call(&model, inputs)),
-        timed(|| product.run()),
-    );
-    let mut contenders: Vec<&mut Contender<'_>> = vec![&mut kiln, &mut gemm];
+    let mut kiln = graphs::calls(&model, inputs);
+    let mut steps = graphs::steps(&model, inputs);
+    let mut gemm = timed(|| product.run());
+    let mut contenders: Vec<&mut Contender<'_>> = vec![&mut kiln, &mut steps, &mut gemm];
     if let Some(numpy) = &mut by_numpy {
         contenders.push(numpy);
     }
     let best = in_turns(&mut contenders, TURNS);
-    let within = (0..5)
-        .map(|_| graphs::steps(&model, inputs))
-        .fold(f64::INFINITY, f64::min);
     Measured {
         shape,
         kiln: best[0],
-        within,
-        gemm: best[1],
-        numpy: best.get(2).copied(),
+        within: best[1],
+        gemm: best[2],
+        numpy: best.get(3).copied(),
     }
 }
 
@@ -133,9 +136,7 @@ fn compare(shape: [usize; 3], model: &Model, inputs: &[(&str, &Tensor)], expecte
 }
 
 fn row(name: String, all: &[Measured]) -> Row {
-    let mean = |of: &dyn Fn(&Measured) -> f64| {
-        (all.iter().map(|one| of(one).ln()).sum::<f64>() / all.len() as f64).exp()
-    };
+    let mean = |of: &dyn Fn(&Measured) -> f64| geometric_mean(all.iter().map(of));
     let over = |peer: &dyn Fn(&Measured) -> f64| mean(&|one| one.kiln / peer(one));
     let numpy = if all.iter().all(|one| one.numpy.is_some()) {
         let ratio = over(&|one| one.numpy.unwrap_or(f64::NAN));
@@ -143,6 +144,7 @@ fn row(name: String, all: &[Measured]) -> Row {
     } else {
         String::new()
     };
+    let long = || all.iter().filter(|one| one.is_long());
     let slower = all.iter().filter(|one| one.ratio() > BAR).count();
     Row {
         name,
@@ -152,15 +154,29 @@ fn row(name: String, all: &[Measured]) -> Row {
         at_least: false,
         is_compute_bound: false,
         detail: format!(
-            "{} shapes: {:.2} over gemm{numpy}, {:.2} of the steps alone over the fastest; {slower} shapes above the bar",
+            "{} shapes: {:.2} over gemm{numpy}, {:.2} of the steps alone over the fastest; {slower} shapes above the bar; {:.2} over the {} shapes that take {:.0} us or more",
             all.len(),
             over(&|one| one.gemm),
             mean(&|one| one.within / one.fastest()),
+            geometric_mean(long().map(Measured::ratio)),
+            long().count(),
+            LONG * 1e6,
         ),
     }
 }
 
+fn geometric_mean(ratios: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = ratios.fold((0.0, 0), |(sum, count), ratio| {
+        (sum + ratio.ln(), count + 1)
+    });
+    (sum / f64::from(count)).exp()
+}
+
 impl Measured {
+    fn is_long(&self) -> bool {
+        self.fastest() >= LONG
+    }
+
     fn fastest(&self) -> f64 {
         self.gemm.min(self.numpy.unwrap_or(f64::INFINITY))
     }

@@ -46,9 +46,24 @@ impl Peak {
         self.pool.run(&self.job, self.threads as u64);
     }
 
+    /// What one thread does of a call.
+    pub(crate) fn run_alone(&self) {
+        self.job.run(0, 0, 1);
+    }
+
     /// Operations of one call: a multiplication and an addition each.
     pub(crate) fn operations(&self) -> f64 {
         2.0 * (ROUNDS * self.lanes * self.threads) as f64
+    }
+
+    /// A rate, and how many threads' worth that is, from the seconds of a call and of what one thread does of it: where
+    /// cores were busy with something else, it is less than there are threads.
+    pub(crate) fn describe(&self, all: f64, alone: f64) -> String {
+        format!(
+            "a peak of {:.1} ({:.1} threads' worth)",
+            self.operations() / all / 1e9,
+            self.threads as f64 * alone / all
+        )
     }
 }
 

@@ -73,7 +73,7 @@ fn first_call(case: &Case, compiled_at: &Case) -> String {
         .first
         .map_or_else(|| "-".to_owned(), |first| format!("{first:.0}"));
     if compiled_at.case != case.case {
-        format!("{time} at {}", compiled_at.inputs())
+        format!("{time} at {}", compiled_at.sizes())
     } else if case.compiles == Some(0) {
         format!("{time}, nothing left to compile")
     } else {
@@ -129,19 +129,22 @@ impl Case {
             .map_or(&self.case, |(_, shapes)| shapes)
     }
 
-    /// As the README writes them: tokens by their count, pages by height and width.
+    /// As the README writes them.
     fn inputs(&self) -> String {
+        match self.model.as_str() {
+            "minilm" => format!("{} tokens", self.sizes()),
+            _ => self.sizes(),
+        }
+    }
+
+    /// Of the first input, of pages by height and width.
+    fn sizes(&self) -> String {
         let first = self.shapes().split('_').next().unwrap_or_default();
         let first = match self.model.as_str() {
             "ocr-det" => first.strip_prefix("1x3x").unwrap_or(first),
             _ => first,
         };
-        let sizes = first.replace('x', " x ");
-        if self.model == "minilm" {
-            format!("{sizes} tokens")
-        } else {
-            sizes
-        }
+        first.replace('x', " x ")
     }
 }
 
@@ -197,7 +200,7 @@ mod tests {
 | recogniser | 1 x 3 x 48 x 320 | 4.0 | 4.0 | 4.0 | 1007 |
 | recogniser | 6 x 3 x 48 x 320 | 4.0 | 4.0 | 4.0 | 92, nothing left to compile |
 | detector | 640 x 480 | 4.0 | - | 4.0 | 906 at 320 x 320 |
-| all-MiniLM-L6-v2 | 1 x 128 tokens | 4.0 | 1.0 | 2.0 | 365 at 1 x 8 tokens |
+| all-MiniLM-L6-v2 | 1 x 128 tokens | 4.0 | 1.0 | 2.0 | 365 at 1 x 8 |
 
 Over 6 cases the geometric mean is 0.79 times onnxruntime's time and 1.00 times that of the faster of the two; \
 the largest error against onnxruntime is 1.3e-6.
