@@ -30,7 +30,11 @@ pub struct CanonicalPolicy {
     pub inner: i64,
     /// Inner extents of attention up to this one: a head's vectors stay in registers.
     pub attention: i64,
-    /// A constant that becomes a symbol keeps being a multiple of this number, if it is: no tail is needed then.
+    /// Outer extents up to this one that run through weights and are no multiple of `multiple`: tiles are chosen so that
+    /// nothing is left over.
+    pub channels: i64,
+    /// A constant that becomes a symbol keeps being a multiple of this number, or of half of it, if it is: no tail is
+    /// needed then.
     pub multiple: i64,
 }
 
@@ -39,6 +43,7 @@ impl Default for CanonicalPolicy {
         Self {
             inner: 16,
             attention: 256,
+            channels: 64,
             multiple: 16,
         }
     }

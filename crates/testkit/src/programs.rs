@@ -8,9 +8,9 @@ use crate::random::SplitMix64;
 use kiln_fusion::FusionOptions;
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::Graph;
-use kiln_lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeError};
+use kiln_lazy_runtime::{CompiledProgram, Planner, PreferredLayouts, Runtime, RuntimeError};
 use kiln_passes::{PassContext, PassOptions, eliminate_dead_ops, optimize};
-use kiln_program::{BuildOptions, Program, RowMajor};
+use kiln_program::{BuildOptions, LayoutPreferences, Program};
 use kiln_scalar::Mode;
 use kiln_symbolic_shape::PlanFact;
 use kiln_tensor::{DType, Element, Tensor, TensorError, bf16, f16};
@@ -18,12 +18,14 @@ use std::error::Error;
 use std::sync::Arc;
 
 /// Plans an optimised graph as the facade does.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct GraphPlanner {
     /// The graph, optimised.
     pub graph: Graph,
     /// Whether ops are fused.
     pub fuse: bool,
+    /// How buffers are laid out.
+    pub layouts: Arc<dyn LayoutPreferences + Send + Sync>,
     /// How the program is built.
     pub build: BuildOptions,
 }
@@ -35,7 +37,12 @@ impl Planner for GraphPlanner {
             .with_plan_facts(without.is_empty());
         let plan = kiln_fusion::plan(&self.graph, &options)?;
         let graph = self.graph.clone();
-        Ok(kiln_program::build(graph, &plan, &RowMajor, &self.build)?)
+        Ok(kiln_program::build(
+            graph,
+            &plan,
+            &*self.layouts,
+            &self.build,
+        )?)
     }
 }
 
@@ -95,14 +102,14 @@ impl Compared {
     ) -> Result<Self, ProgramFinding> {
         let (optimized, _) = optimize(graph.clone(), &mut PassOptions::default())
             .map_err(|error| ProgramFinding::Plan(error.to_string()))?;
-        let planner = Arc::new(GraphPlanner {
-            graph: optimized,
-            fuse,
-            build: BuildOptions::default(),
-        });
         let mut programs = Vec::new();
         for runtime in runtimes {
-            let planner: Arc<dyn Planner> = Arc::<GraphPlanner>::clone(&planner);
+            let planner: Arc<dyn Planner> = Arc::new(GraphPlanner {
+                graph: optimized.clone(),
+                fuse,
+                layouts: Arc::new(PreferredLayouts::of(Arc::clone(runtime))),
+                build: BuildOptions::default(),
+            });
             let program = CompiledProgram::new(Arc::clone(runtime), planner);
             programs.push(program.map_err(|error| ProgramFinding::Plan(error.to_string()))?);
         }

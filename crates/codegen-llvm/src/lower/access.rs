@@ -431,19 +431,24 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             row: if row_zero { 0 } else { at.row },
             vector: if lane_even { 0 } else { at.vector },
         };
-        let mut pointer = emit.element(array.base, array.dtype, first(anchor)?);
-        // One after the other: a distance that is the same for all sizes becomes part of the instruction.
-        let mut advance = |step: &Quantity, by: i64| {
+        let advanced = |pointer, step: &Quantity, by: i64| {
             let distance = step.clone() * Quantity::constant(by);
-            if distance.as_constant() != Some(0) {
-                pointer = emit.element(pointer, array.dtype, self.quantity(&distance));
+            if distance.as_constant() == Some(0) {
+                pointer
+            } else {
+                emit.element(pointer, array.dtype, self.quantity(&distance))
             }
         };
+        // The row first: where it starts does not change in loops over what lies in it. The vector last: a distance that
+        // is the same for all sizes becomes part of the instruction.
+        let mut pointer = array.base;
         if let Some(Some(per_row)) = &per_row {
-            advance(per_row, i64::from(at.row));
+            pointer = advanced(pointer, per_row, i64::from(at.row));
         }
+        pointer = emit.element(pointer, array.dtype, first(anchor)?);
         if let (Some(vectors), Some(Some(per_lane))) = (scope.vectors, &per_lane) {
-            advance(per_lane, i64::from(at.vector) * i64::from(vectors.lanes));
+            let elements = i64::from(at.vector) * i64::from(vectors.lanes);
+            pointer = advanced(pointer, per_lane, elements);
         }
         let (Some(vectors), Some(Some(per_lane)), Form::Lanes) = (scope.vectors, per_lane, form)
         else {

@@ -53,7 +53,7 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// A value and what it is computed from, each node once.
-    fn below(&self, value: NodeId) -> Vec<NodeId> {
+    pub(super) fn below(&self, value: NodeId) -> Vec<NodeId> {
         let mut nodes = vec![value];
         let mut next = 0;
         while let Some(&node) = nodes.get(next) {

@@ -3,10 +3,13 @@
 //! Where a load's `inside` depends on the vectors' axis, whether all of a tile's accesses are in bounds is tested once,
 //! before the loops, and the body is there twice: without masks for the interior, with them for the edges.
 
+use std::collections::BTreeSet;
+
 use inkwell::IntPredicate;
-use kiln_kernel::{AxisId, IndexClass, Node, NodeId};
+use kiln_kernel::{AxisId, IndexClass, Node, NodeId, StageOperation};
 
 use super::context::Lowering;
+use super::reduce::Body;
 use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -35,12 +38,87 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         } else {
             Vec::new()
         };
-        if spans.is_empty() {
+        let Some(condition) = self.all_inside(scope, &spans)? else {
             return body(scope);
+        };
+        let body = &mut |scope: &Scope<'ctx>, _: &[_]| body(scope).map(|()| Vec::new());
+        self.in_either(condition, (&with_inside(scope, &spans), scope), body, &[])?;
+        Ok(())
+    }
+
+    /// Runs the body, without conditions on what a window loads where all rows of the tile are in bounds: for one tap of
+    /// a window, before the loop over what lies at it.
+    pub(super) fn tap_inside_or_not(
+        &self,
+        scope: &Scope<'ctx>,
+        value: NodeId,
+        along: AxisId,
+        body: &mut Body<'_, 'ctx>,
+        carried: &[Value<'ctx>],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let spans: Vec<Span> = self
+            .open_below(value)
+            .into_iter()
+            .filter(|&(id, position, _)| !scope.is_inside(id, position))
+            .filter_map(|(id, position, index)| self.span(scope, id, position, index))
+            .collect();
+        let is_tap = scope.rows.is_some_and(|rows| rows.count > 1) && self.is_tap(value, along);
+        let condition = if is_tap {
+            self.all_inside(scope, &spans)?
+        } else {
+            None
+        };
+        let Some(condition) = condition else {
+            return body(scope, carried);
+        };
+        let inside = with_inside(scope, &spans);
+        self.in_either(condition, (&inside, scope), body, carried)
+    }
+
+    /// Whether the loads of a value that may be out of bounds are so or not however far the loop along an axis is.
+    pub(super) fn is_tap(&self, value: NodeId, along: AxisId) -> bool {
+        let open = self.open_below(value);
+        let still = |&(.., index): &(NodeId, usize, NodeId)| !self.dependence.depends(index, along);
+        !open.is_empty() && open.iter().all(still)
+    }
+
+    /// The indices of loads below a value that are in bounds only where a guard says so.
+    fn open_below(&self, value: NodeId) -> Vec<(NodeId, usize, NodeId)> {
+        let below: BTreeSet<NodeId> = self.below(value).into_iter().collect();
+        let mut open = self.open_indices();
+        open.retain(|(id, ..)| below.contains(id));
+        open
+    }
+
+    /// The indices of loads that are in bounds only where a guard says so.
+    fn open_indices(&self) -> Vec<(NodeId, usize, NodeId)> {
+        let mut open = Vec::new();
+        for (id, data) in self.kernel.nodes() {
+            let Node::Load(load) = &data.node else {
+                continue;
+            };
+            if !load.guard.as_ref().is_some_and(|guard| guard.inside) {
+                continue;
+            }
+            let classes = &self.kernel.info().loads[id];
+            for (position, &index) in load.indices.iter().enumerate() {
+                if classes.get(position) == Some(&IndexClass::Inside) {
+                    open.push((id, position, index));
+                }
+            }
         }
+        open
+    }
+
+    /// Whether some indices are in bounds at every point of the tile; none if there are no indices.
+    fn all_inside(
+        &self,
+        scope: &Scope<'ctx>,
+        spans: &[Span],
+    ) -> Result<Option<Value<'ctx>>, LlvmError> {
         let emit = &self.emit;
         let mut condition: Option<Value<'ctx>> = None;
-        for span in &spans {
+        for span in spans {
             let Node::Load(load) = self.kernel.node(span.load) else {
                 unreachable!("spans are of loads")
             };
@@ -65,48 +143,43 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 None => inside,
             });
         }
-        let Some(condition) = condition else {
-            return body(scope);
-        };
-        let inside = spans
-            .iter()
-            .map(|span| (span.load, span.position))
-            .collect();
-        let body = std::cell::RefCell::new(body);
-        let (mut interior, mut edge) = (Ok(()), Ok(()));
-        emit.branch(
-            condition,
-            || {
-                interior = body.borrow_mut()(&scope.with_inside(inside));
-                Vec::new()
-            },
-            || {
-                edge = body.borrow_mut()(scope);
-                Vec::new()
-            },
-        );
-        interior.and(edge)
+        Ok(condition)
     }
 
-    /// The indices to test: those along the vectors' axis that move evenly along everything inner.
+    /// The indices to test for a tile: those along the vectors' axis that move evenly along everything inner. Where
+    /// windows move along the rows of a full tile instead, all of theirs, unless they are tested tap by tap.
     fn spans(&self, scope: &Scope<'ctx>, axis: AxisId) -> Vec<Span> {
-        let mut spans = Vec::new();
-        for (id, data) in self.kernel.nodes() {
-            let Node::Load(load) = &data.node else {
-                continue;
-            };
-            if !load.guard.as_ref().is_some_and(|guard| guard.inside) {
-                continue;
-            }
-            let classes = &self.kernel.info().loads[id];
-            for (position, &index) in load.indices.iter().enumerate() {
-                let open = classes.get(position) == Some(&IndexClass::Inside);
-                if open && self.dependence.depends(index, axis) {
-                    spans.extend(self.span(scope, id, position, index));
+        let along_rows = scope.rows.filter(|rows| rows.count > 1);
+        let by_taps: BTreeSet<NodeId> = self
+            .kernel
+            .stages()
+            .values()
+            .filter_map(|stage| match &stage.operation {
+                StageOperation::Reduce { axes, .. } if axes.len() > 1 => {
+                    let is_tap = axes
+                        .last()
+                        .is_some_and(|&last| self.is_tap(stage.value, last));
+                    is_tap.then(|| self.open_below(stage.value))
                 }
-            }
-        }
-        spans
+                _ => None,
+            })
+            .flatten()
+            .map(|(id, ..)| id)
+            .collect();
+        let open = self.open_indices();
+        let moves = |load: NodeId, axis: AxisId| {
+            open.iter()
+                .any(|&(id, _, index)| id == load && self.dependence.depends(index, axis))
+        };
+        open.iter()
+            .filter(|&&(id, _, index)| {
+                self.dependence.depends(index, axis)
+                    || along_rows.is_some_and(|rows| {
+                        !moves(id, axis) && moves(id, rows.axis) && !by_taps.contains(&id)
+                    })
+            })
+            .filter_map(|&(id, position, index)| self.span(scope, id, position, index))
+            .collect()
     }
 
     pub(super) fn span(
@@ -151,4 +224,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             inner,
         })
     }
+}
+
+/// A scope where some indices are known to be in bounds, those that were known too.
+fn with_inside<'ctx>(scope: &Scope<'ctx>, spans: &[Span]) -> Scope<'ctx> {
+    scope.with_inside(spans.iter().map(|span| (span.load, span.position)))
 }

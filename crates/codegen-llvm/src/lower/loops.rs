@@ -1,10 +1,14 @@
 //! Loops over axes: plain ones, and those in vectors with what is left over.
 
+use std::cell::RefCell;
+
 use inkwell::IntPredicate;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Extent};
+use kiln_symbolic_shape::Predicate;
 
 use super::context::Lowering;
+use super::reduce::Body;
 use super::scope::{Coordinate, Form, Scope, Vectors};
 use super::tile::{Tail, Tile};
 use crate::emit::{Elem, Value};
@@ -52,6 +56,30 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 })
             });
         match failed {
+            Some(error) => Err(error),
+            None => Ok(results),
+        }
+    }
+
+    /// The body twice, for two scopes: the first where a condition holds. With what either gives.
+    pub(super) fn in_either(
+        &self,
+        condition: Value<'ctx>,
+        (first, second): (&Scope<'ctx>, &Scope<'ctx>),
+        body: &mut Body<'_, 'ctx>,
+        carried: &[Value<'ctx>],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let body = RefCell::new(body);
+        let failed = RefCell::new(None);
+        let run = |scope: &Scope<'ctx>| {
+            let result = body.borrow_mut()(scope, carried);
+            result.unwrap_or_else(|error| {
+                failed.replace(Some(error));
+                carried.to_vec()
+            })
+        };
+        let results = self.emit.branch(condition, || run(first), || run(second));
+        match failed.into_inner() {
             Some(error) => Err(error),
             None => Ok(results),
         }
@@ -115,6 +143,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let length = emit.isub(end, begin);
         // Where the axis is known to be full sets of vectors nothing is left over, and no code is made for it.
         let is_full = self.is_multiple(axis, set);
+        let is_whole = self.is_multiple(axis, tile.lanes);
         if tile.vectors > 1 || is_full {
             let whole = self.multiple_below(length, set);
             let middle = emit.iadd(begin, whole);
@@ -127,7 +156,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if is_full {
             return Ok(());
         }
-        if tile.tail == Tail::Masked {
+        if tile.tail == Tail::Masked && !is_whole {
             // One body for what fills a vector and for what does not.
             let step = emit.i64(i64::from(tile.lanes));
             self.counted(begin, end, step, &[], |base, _| {
@@ -150,6 +179,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Ok(Vec::new())
             },
         )?;
+        if is_whole {
+            return Ok(());
+        }
         let left = emit.iadd(middle, emit.i64(i64::from(is_on(Fault::TailOffByOne))));
         self.counted(left, end, emit.i64(1), &[], |index, _| {
             body(&scope.with_axis(axis, index))?;
@@ -160,11 +192,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     /// Whether an axis always has a multiple of so many points.
     pub(super) fn is_multiple(&self, axis: AxisId, of: u32) -> bool {
-        matches!(self.kernel.axis(axis).extent, Extent::Size(_))
-            && self
-                .bound(axis)
-                .as_constant()
-                .is_some_and(|size| size % i64::from(of) == 0)
+        let Extent::Size(dim) = self.kernel.axis(axis).extent else {
+            return false;
+        };
+        let divisor = i64::from(of);
+        self.kernel
+            .dims()
+            .prove(&Predicate::Divides { divisor, dim })
+            .is_proved()
     }
 
     /// The largest multiple of a power of two that is not above a length, which is not negative.

@@ -236,12 +236,37 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         points: &[Coordinate],
         carried: Vec<Value<'ctx>>,
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
-        self.over(scope, axes, carried, &mut |scope, carried| {
-            self.accumulate(scope, reduce, points, carried)
+        let Some((&last, taps)) = axes.split_last() else {
+            return self.accumulate(scope, reduce, points, &carried);
+        };
+        self.looped(scope, taps, carried, &mut |scope, carried| {
+            let along = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
+                self.along(scope, last, true, carried, |scope, carried| {
+                    self.accumulate(scope, reduce, points, carried)
+                })
+            };
+            self.tap_inside_or_not(scope, reduce.value, last, along, carried)
         })
     }
 
-    /// Loops over axes, outermost first, carrying values; the innermost is unrolled if it is short.
+    /// Loops over axes, outermost first, carrying values.
+    fn looped(
+        &self,
+        scope: &Scope<'ctx>,
+        axes: &[AxisId],
+        carried: Vec<Value<'ctx>>,
+        body: &mut Body<'_, 'ctx>,
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        match axes {
+            [] => body(scope, &carried),
+            // As deep as a reduction has axes.
+            [axis, inner @ ..] => self.along(scope, *axis, false, &carried, |scope, carried| {
+                self.looped(scope, inner, carried.to_vec(), body)
+            }),
+        }
+    }
+
+    /// The same with the innermost loop unrolled if it is short.
     pub(super) fn over(
         &self,
         scope: &Scope<'ctx>,

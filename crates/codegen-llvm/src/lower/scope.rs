@@ -139,9 +139,9 @@ impl<'ctx> Scope<'ctx> {
     }
 
     /// The same where some indices of loads are known to be in bounds.
-    pub(crate) fn with_inside(&self, inside: Vec<(NodeId, usize)>) -> Self {
+    pub(crate) fn with_inside(&self, inside: impl IntoIterator<Item = (NodeId, usize)>) -> Self {
         let mut scope = self.clone();
-        scope.inside = inside;
+        scope.inside.extend(inside);
         scope
     }
 

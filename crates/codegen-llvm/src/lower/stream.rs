@@ -48,21 +48,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let Some(pays) = pays else {
             return body(scope);
         };
-        let body = std::cell::RefCell::new(body);
-        let (mut streamed, mut plain) = (Ok(()), Ok(()));
-        emit.branch(
-            pays,
-            || {
-                streamed = body.borrow_mut()(&scope.streaming());
-                Vec::new()
-            },
-            || {
-                plain = body.borrow_mut()(scope);
-                Vec::new()
-            },
-        );
         self.streams.set(true);
-        streamed.and(plain)
+        let body = &mut |scope: &Scope<'ctx>, _: &[_]| body(scope).map(|()| Vec::new());
+        self.in_either(pays, (&scope.streaming(), scope), body, &[])?;
+        Ok(())
     }
 
     /// Whether a buffer is too large for a reader to find it in a cache.

@@ -5,6 +5,7 @@
 
 mod cost;
 mod fallback;
+mod layout;
 mod pack;
 mod plan;
 mod rows;
@@ -41,10 +42,14 @@ pub(crate) fn candidates(kernel: &VerifiedKernel, level: IsaLevel) -> Vec<Candid
 
 fn candidate(kernel: &VerifiedKernel, schedule: Schedule) -> Candidate {
     let cost = cost::nanoseconds(kernel, schedule.is_fallback());
+    let layouts = match schedule.get("lanes") {
+        Some(lanes) => layout::preferred(kernel, lanes as u32),
+        None => Vec::new(),
+    };
     Candidate {
         schedule,
         predicate: Vec::new(),
-        layouts: Vec::new(),
+        layouts,
         cost,
     }
 }

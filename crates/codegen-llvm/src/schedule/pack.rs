@@ -1,6 +1,8 @@
 //! Which constants a tile wants laid out anew: those that are indexed by its rows or its vectors' axis.
 
-use kiln_kernel::{AxisId, BufferId, Node, PackAxis, PackSpec, Role, VerifiedKernel};
+use kiln_kernel::{
+    AxisId, BufferId, Node, PackAxis, PackSpec, Role, StageOperation, VerifiedKernel,
+};
 
 use crate::lower::{Tile, VectorAxis};
 
@@ -23,7 +25,8 @@ pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
                 let block = block as usize;
                 let mut axes = vec![PackAxis::Outer { axis, block }];
                 axes.extend(
-                    (0..buffer.rank())
+                    in_loop_order(kernel, id)
+                        .into_iter()
                         .filter(|&other| other != axis)
                         .map(PackAxis::Whole),
                 );
@@ -37,6 +40,28 @@ pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
         }
     }
     specs
+}
+
+/// The axes of a buffer in the order in which loops run over them: those that are reduced last, as they are nested.
+fn in_loop_order(kernel: &VerifiedKernel, buffer: BufferId) -> Vec<usize> {
+    let depth = |axis: &usize| {
+        let index = kernel
+            .accesses(buffer)
+            .find_map(|indices| indices.get(*axis));
+        let Some(Node::Axis(index)) = index.map(|&index| kernel.node(index)) else {
+            return None;
+        };
+        kernel
+            .stages()
+            .values()
+            .find_map(|stage| match &stage.operation {
+                StageOperation::Reduce { axes, .. } => axes.iter().position(|axis| axis == index),
+                StageOperation::Map => None,
+            })
+    };
+    let mut order: Vec<usize> = (0..kernel.buffer(buffer).rank()).collect();
+    order.sort_by_key(depth);
+    order
 }
 
 /// Whether a buffer is a constant that can be laid out so that an outer axis runs through consecutive elements.

@@ -49,7 +49,8 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
         VectorAxis::Outer(axis) => Some(axis),
         _ => None,
     };
-    let (row_limit, vectors) = contraction_shape(level);
+    let size = |axis: AxisId| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
+    let (row_limit, vectors) = contraction_shape(level, vector_axis.and_then(size), lanes);
     let is_product = !kernel.classification().contractions.is_empty();
     let mut spread = false;
     let rows = if has_reduction {
@@ -73,7 +74,6 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     } else {
         None
     };
-    let size = |axis: AxisId| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
     let rows = rows
         .map(|(axis, limit)| (axis, fitting(limit, size(axis))))
         .filter(|&(_, count)| count > 1);

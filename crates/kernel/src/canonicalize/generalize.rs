@@ -13,7 +13,7 @@ use kiln_symbolic_shape::{
 use super::slots::{Slot, put, slots};
 use super::{CanonicalPolicy, as_good};
 use crate::classify::{AxisRole, Class};
-use crate::form::{AxisId, BufferId, Kernel, Node, NodeId, StageId};
+use crate::form::{AxisId, BufferId, Kernel, Node, NodeId, Role, StageId};
 use crate::verified::VerifiedKernel;
 use crate::verify::{stores, used_nodes, verify};
 
@@ -86,12 +86,12 @@ fn attempt(
         if let Some(likely) = likely {
             general.dims.hint(Hint { symbol, likely });
         }
-        if policy.multiple > 1 && constant.is_some_and(|value| value % policy.multiple == 0) {
+        let divisors = [policy.multiple, policy.multiple / 2].into_iter();
+        let mut divisors = divisors.filter(|&divisor| divisor > 1);
+        let divisor = constant.and_then(|value| divisors.find(|&divisor| value % divisor == 0));
+        if let Some(divisor) = divisor {
             let fact = ContractFact {
-                predicate: Predicate::Divides {
-                    divisor: policy.multiple,
-                    dim,
-                },
+                predicate: Predicate::Divides { divisor, dim },
                 origin: FactOrigin::Declared,
             };
             general.dims.assume(fact).ok()?;
@@ -182,14 +182,35 @@ fn fixed_axes(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> BTreeSet<Axi
         (Class::Attention, _) => policy.attention.max(policy.inner),
         _ => policy.inner,
     };
+    let weights = axes_of_weights(kernel);
+    let is_odd = |axis: AxisId, extent: i64| {
+        weights.contains(&axis) && extent <= policy.channels && extent % policy.multiple.max(1) != 0
+    };
     kernel
         .axes()
         .keys()
         .filter(|&axis| {
             let extent = kernel.dims().as_constant(kernel.axis(axis).extent.bound());
-            is_inner(axis) && extent.is_some_and(|extent| extent <= limit(axis))
+            extent.is_some_and(|extent| match is_inner(axis) {
+                true => extent <= limit(axis),
+                false => is_odd(axis, extent),
+            })
         })
         .collect()
+}
+
+/// The axes that index constants with several axes.
+fn axes_of_weights(kernel: &Kernel) -> BTreeSet<AxisId> {
+    let weights = kernel
+        .buffers()
+        .iter()
+        .filter(|(_, buffer)| buffer.role == Role::Const && buffer.rank() > 1);
+    let indices = weights.flat_map(|(id, _)| kernel.accesses(id)).flatten();
+    let axes = indices.filter_map(|&index| match kernel.node(index) {
+        Node::Axis(axis) => Some(*axis),
+        _ => None,
+    });
+    axes.collect()
 }
 
 /// The places of constants, in sets that plain indices tie together.

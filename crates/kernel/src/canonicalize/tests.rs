@@ -179,7 +179,12 @@ fn kernels_of_one_structure_have_one_text() {
         linear("M", "384", "100"),
         "a multiple of 16 is no accident"
     );
-    assert_eq!(linear("M", "K", "N"), linear("M", "100", "37"));
+    assert_eq!(linear("M", "K", "N"), linear("M", "100", "75"));
+    assert_ne!(
+        linear("M", "K", "N"),
+        linear("M", "100", "24"),
+        "a tile is chosen for a few channels that no tile divides"
+    );
 }
 
 #[test]

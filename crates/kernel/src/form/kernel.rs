@@ -10,7 +10,7 @@ use kiln_tensor::DType;
 use super::buffer::{Buffer, Dims};
 use super::ids::{AxisId, BufferId, NodeId, StageId};
 use super::item::{Axes, Axis, Item, Stage};
-use super::node::Node;
+use super::node::{Node, Nodes};
 
 /// A kernel in the form between fusion and the backends.
 #[derive(Clone, Debug)]
@@ -121,6 +121,26 @@ impl Kernel {
             StageOperation::Reduce { reduction, .. } if reduction.is_arg() => DType::I64,
             StageOperation::Reduce { accumulator, .. } => *accumulator,
         }
+    }
+
+    /// The indices of each load and store of a buffer.
+    pub fn accesses(&self, buffer: BufferId) -> impl Iterator<Item = &Nodes> {
+        let loads = self
+            .nodes
+            .values()
+            .filter_map(move |data| match &data.node {
+                Node::Load(load) if load.buffer == buffer => Some(&load.indices),
+                _ => None,
+            });
+        let items = self.items.iter().flat_map(|item| match item {
+            Item::Carry(carry) => carry.items.as_slice(),
+            other => std::slice::from_ref(other),
+        });
+        let stores = items.filter_map(move |item| match item {
+            Item::Store(store) if store.buffer == buffer => Some(&store.indices),
+            _ => None,
+        });
+        loads.chain(stores)
     }
 
     /// The outer axes: independent points, outermost first.

@@ -6,6 +6,7 @@ mod ids;
 mod item;
 mod kernel;
 mod node;
+mod reorder;
 
 pub use buffer::{Buffer, Dims, Role};
 pub(crate) use builder::Interned;

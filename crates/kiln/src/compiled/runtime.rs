@@ -8,8 +8,8 @@ use crate::error::{Error, Failure};
 use crate::options::Options;
 use crate::progress::Listener;
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
-use kiln_kernel::{Target, VerifiedKernel};
-use kiln_lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+use kiln_kernel::Target;
+use kiln_lazy_runtime::{PreferredLayouts, Runtime, RuntimeOptions, SpinPool};
 use kiln_native::NativeExecutor;
 use kiln_program::LayoutPreferences;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ impl SharedRuntime {
 
     /// The layouts that its compiler prefers.
     pub(crate) fn layouts(&self) -> Arc<dyn LayoutPreferences + Send + Sync> {
-        Arc::new(CompilerLayouts(Arc::clone(&self.runtime)))
+        Arc::new(PreferredLayouts::of(Arc::clone(&self.runtime)))
     }
 }
 
@@ -126,18 +126,5 @@ fn level(name: Option<&str>) -> Result<IsaLevel, Error> {
         Some(name) => Ok(here()
             .find(|level| level.name() == name)
             .ok_or_else(|| unknown(name))?),
-    }
-}
-
-/// Layouts as the best schedule of each kernel would have them.
-struct CompilerLayouts(Arc<Runtime>);
-
-impl LayoutPreferences for CompilerLayouts {
-    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
-        let (Some(compiler), Some(target)) = (self.0.compiler(), self.0.target()) else {
-            return Vec::new();
-        };
-        let mut candidates = compiler.schedules(kernel, target).into_iter();
-        candidates.next().map_or_else(Vec::new, |best| best.layouts)
     }
 }

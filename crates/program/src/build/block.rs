@@ -69,9 +69,9 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             results,
         };
         let nodes = &self.kernels;
-        layout::assign_layouts(self.program, &mut block, nodes, &self.shapes);
-        layout::concat_in_place(self.program, &mut block, nodes, &self.shapes);
-        super::kernels::finish_kernels(self.program, &mut block, nodes)?;
+        let orders = layout::assign_layouts(self.program, &mut block, nodes, &self.shapes);
+        layout::concat_in_place(self.program, &mut block, nodes, &self.shapes, &orders);
+        super::kernels::finish_kernels(self.program, &mut block, nodes, &orders)?;
         super::memory::assign_places(self.program, &mut block, &self.shapes);
         super::sizes::collect_sizes(self.program, &mut block);
         Ok(block)

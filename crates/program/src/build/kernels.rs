@@ -7,8 +7,10 @@ use cranelift_entity::EntityRef;
 use kiln_kernel::{CanonicalKernel, Kernel, VerifiedKernel, canonicalize};
 use kiln_symbolic_shape::{DimId, DimImport};
 
+use super::layout::Orders;
 use super::node::KernelNode;
 use super::{Builder, size_error};
+use crate::buffer::Place;
 use crate::error::ProgramError;
 use crate::ids::KernelId;
 use crate::program::{Block, ProgramKernel};
@@ -26,6 +28,7 @@ pub(super) fn finish_kernels(
     program: &mut Builder<'_>,
     block: &mut Block,
     nodes: &[KernelNode],
+    orders: &Orders,
 ) -> Result<(), ProgramError> {
     let steps = block
         .segments
@@ -41,21 +44,37 @@ pub(super) fn finish_kernels(
         let mut symbols = node.symbols.clone();
         let mut kernel = None;
         for (position, &buffer) in launch.operands.iter().enumerate() {
-            let Some(strides) = &block.buffers[buffer].strides else {
+            let data = &block.buffers[buffer];
+            let Some(strides) = &data.strides else {
                 continue;
             };
-            let strides: Vec<DimId> = strides
+            let mut before = kernel
+                .take()
+                .unwrap_or_else(|| node.kernel.kernel().clone());
+            let mut strides: Vec<DimId> = strides
                 .iter()
                 .map(|&size| program.sizes.dim(size))
                 .collect();
-            let before = kernel
-                .take()
-                .unwrap_or_else(|| node.kernel.kernel().clone());
-            kernel = Some(lay_out(program, before, position, &strides, &mut symbols));
+            if let Some(order) = orders.get(&buffer) {
+                // Its axes in the order in which they lie: row-major again, as far as the kernel goes.
+                if let Some(id) = before.buffers().keys().nth(position) {
+                    before = before.with_axis_order(id, order);
+                }
+                strides = order
+                    .iter()
+                    .filter_map(|&axis| strides.get(axis).copied())
+                    .collect();
+            }
+            let is_dense = orders.contains_key(&buffer) && matches!(data.place, Place::Slot { .. });
+            kernel = Some(if is_dense {
+                before
+            } else {
+                lay_out(program, before, position, &strides, &mut symbols)
+            });
         }
         let verified = match kernel {
             None => node.kernel.clone(),
-            Some(kernel) => verify(kernel)?,
+            Some(kernel) => verify(kernel.in_memory_order())?,
         };
         let (id, canonical) = program.canonical_kernel(&verified);
         let mut import = DimImport::new();

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cranelift_entity::EntityRef;
 use kiln_ir::Op;
-use kiln_kernel::{Role, VerifiedKernel};
+use kiln_kernel::{AxisId, Kernel, Node, Role, VerifiedKernel};
 use kiln_symbolic_shape::{DimError, DimId};
 use smallvec::SmallVec;
 
@@ -85,21 +85,19 @@ fn roles<'a>(
         .flat_map(|node| node.kernel.kernel().buffers().values().map(|b| b.role))
 }
 
-/// Lays buffers out as the schedules of the kernels around them prefer, where none prefers otherwise.
+/// Buffers whose axes lie in another order in memory, outermost first.
+pub(super) type Orders = HashMap<BufferId, Vec<usize>>;
+
+/// Lays buffers out as the schedules of the kernels around them prefer, where none prefers otherwise, and what goes with
+/// such a buffer in other kernels alike.
 pub(super) fn assign_layouts(
     program: &mut Builder<'_>,
     block: &mut Block,
     nodes: &[KernelNode],
     shapes: &Shapes,
-) {
+) -> Orders {
     let mut wishes: BTreeMap<BufferId, Option<Vec<usize>>> = BTreeMap::new();
-    for step in block.segments.iter().flat_map(|segment| &segment.steps) {
-        let Action::Kernel(launch) = &step.action else {
-            continue;
-        };
-        let Some(node) = nodes.get(launch.kernel.index()) else {
-            continue;
-        };
+    for (launch, node) in launches(block, nodes) {
         for (position, order) in program.layouts.layouts(&node.kernel) {
             let Some(&buffer) = launch.operands.get(position) else {
                 continue;
@@ -110,27 +108,99 @@ pub(super) fn assign_layouts(
             }
         }
     }
-    wishes.retain(|_, wish| wish.is_some());
-    if wishes.is_empty() {
-        return;
-    }
     let free = free_buffers(block, nodes);
-    for (buffer, order) in wishes {
-        let (Some(order), true) = (order, free.contains(&buffer)) else {
-            continue;
-        };
-        let Some(shape) = shapes.get(&buffer) else {
-            continue;
-        };
-        let mut sorted = order.clone();
+    let is_order = |buffer: BufferId, order: &[usize]| {
+        let mut sorted = order.to_vec();
         sorted.sort_unstable();
-        if !sorted.iter().copied().eq(0..shape.len()) || order.is_sorted() {
-            continue;
+        let rank = shapes.get(&buffer).map_or(0, SmallVec::len);
+        sorted.into_iter().eq(0..rank) && !order.is_sorted()
+    };
+    let mut orders: Orders = wishes
+        .iter()
+        .filter_map(|(&buffer, wish)| Some((buffer, wish.clone()?)))
+        .filter(|(buffer, order)| free.contains(buffer) && is_order(*buffer, order))
+        .collect();
+    let undecided = |buffer: &BufferId| free.contains(buffer) && !wishes.contains_key(buffer);
+    loop {
+        let alike: Vec<(BufferId, Vec<usize>)> = launches(block, nodes)
+            .flat_map(|(launch, node)| followers(launch, node, &orders, &undecided))
+            .collect();
+        if alike.is_empty() {
+            break;
         }
-        if let Ok(strides) = strides_in_order(program, shape, &order) {
-            block.buffers[buffer].strides = Some(strides);
+        orders.extend(alike);
+    }
+    orders.retain(|&buffer, order| {
+        let strides = shapes.get(&buffer);
+        let strides = strides.and_then(|shape| strides_in_order(program, shape, order).ok());
+        block.buffers[buffer].strides.clone_from(&strides);
+        strides.is_some()
+    });
+    orders
+}
+
+/// The kernel steps of a block.
+fn launches<'a>(
+    block: &'a Block,
+    nodes: &'a [KernelNode],
+) -> impl Iterator<Item = (&'a KernelLaunch, &'a KernelNode)> {
+    let steps = block.segments.iter().flat_map(|segment| &segment.steps);
+    steps.filter_map(|step| match &step.action {
+        Action::Kernel(launch) => Some((launch, nodes.get(launch.kernel.index())?)),
+        _ => None,
+    })
+}
+
+/// Buffers of a kernel that go with one which has an order: of the same rank, and wherever the kernel reads or writes them
+/// the index at what is innermost in that order is the same axis.
+fn followers(
+    launch: &KernelLaunch,
+    node: &KernelNode,
+    orders: &Orders,
+    undecided: &dyn Fn(&BufferId) -> bool,
+) -> Vec<(BufferId, Vec<usize>)> {
+    let kernel = node.kernel.kernel();
+    let ids: Vec<kiln_kernel::BufferId> = kernel.buffers().keys().collect();
+    let mut found = Vec::new();
+    let ordered = launch.operands.iter().zip(&ids);
+    for (leader, &leading) in ordered {
+        let Some(order) = orders.get(leader) else {
+            continue;
+        };
+        let Some(&innermost) = order.last() else {
+            continue;
+        };
+        let Some(axis) = axis_at(kernel, leading, innermost) else {
+            continue;
+        };
+        for (buffer, &id) in launch.operands.iter().zip(&ids) {
+            let is_new = !orders.contains_key(buffer)
+                && !found.iter().any(|(other, _)| other == buffer)
+                && undecided(buffer);
+            if is_new
+                && kernel.buffer(id).rank() == order.len()
+                && axis_at(kernel, id, innermost) == Some(axis)
+            {
+                found.push((*buffer, order.clone()));
+            }
         }
     }
+    found
+}
+
+/// The axis of a kernel that every load and store of a buffer has as its index at a position, if it is one.
+fn axis_at(kernel: &Kernel, buffer: kiln_kernel::BufferId, position: usize) -> Option<AxisId> {
+    let mut found = None;
+    for indices in kernel.accesses(buffer) {
+        let Node::Axis(axis) = kernel.node(*indices.get(position)?) else {
+            return None;
+        };
+        if found.is_some_and(|found| found != *axis) {
+            return None;
+        }
+        found = Some(*axis);
+    }
+    found
 }
 
 /// The strides of an array whose axes lie in an order, outermost first.
@@ -158,6 +228,7 @@ pub(super) fn concat_in_place(
     block: &mut Block,
     nodes: &[KernelNode],
     shapes: &Shapes,
+    orders: &Orders,
 ) {
     if !program.options.concat_in_place {
         return;
@@ -166,7 +237,8 @@ pub(super) fn concat_in_place(
         let mut position = 0;
         while position < block.segments[segment].steps.len() {
             let free = || free_buffers(block, nodes);
-            if let Some(parts) = parts_of(program, block, nodes, shapes, segment, position, free) {
+            let at = (segment, position);
+            if let Some(parts) = parts_of(program, block, nodes, (shapes, orders), at, free) {
                 for (buffer, place, strides) in parts {
                     block.buffers[buffer].place = place;
                     block.buffers[buffer].strides = strides;
@@ -184,9 +256,8 @@ fn parts_of(
     program: &mut Builder<'_>,
     block: &Block,
     nodes: &[KernelNode],
-    shapes: &Shapes,
-    segment: usize,
-    position: usize,
+    (shapes, orders): (&Shapes, &Orders),
+    (segment, position): (usize, usize),
     free: impl FnOnce() -> HashSet<BufferId>,
 ) -> Option<Vec<(BufferId, Place, Option<SizeList>)>> {
     let step = block.segments[segment].steps.get(position)?;
@@ -212,17 +283,21 @@ fn parts_of(
     let in_segment = |buffer: &BufferId| {
         let buffer = &block.buffers[*buffer];
         matches!(buffer.place, Place::Slot { segment: at, .. } if at == segment)
-            && buffer.strides.is_none()
     };
+    let order = orders.get(&whole);
     if distinct.len() != parts.len() || !in_segment(&whole) || !parts.iter().all(in_segment) {
+        return None;
+    }
+    if parts.iter().any(|part| orders.get(part) != order) {
         return None;
     }
     let free = free();
     if !parts.iter().all(|part| free.contains(part)) {
         return None;
     }
-    let order: Vec<usize> = (0..shapes.get(&whole)?.len()).collect();
-    let strides = strides_in_order(program, shapes.get(&whole)?, &order).ok()?;
+    let row_major: Vec<usize> = (0..shapes.get(&whole)?.len()).collect();
+    let order = order.unwrap_or(&row_major);
+    let strides = strides_in_order(program, shapes.get(&whole)?, order).ok()?;
     let along = program.sizes.dim(*strides.get(axis)?);
     let mut start = program.graph.dims_mut().constant(0);
     let mut placed = Vec::with_capacity(parts.len());
@@ -232,7 +307,7 @@ fn parts_of(
         start = dims.add(start, *shapes.get(&part)?.get(axis)?).ok()?;
         let offset = program.sizes.intern(offset);
         // Along the outermost axis parts lie in one piece.
-        let strides = (axis > 0).then(|| strides.clone());
+        let strides = (order.first() != Some(&axis)).then(|| strides.clone());
         placed.push((part, Place::View { of: whole, offset }, strides));
     }
     Some(placed)

@@ -1,0 +1,29 @@
+//! How the kernels of a runtime's compiler would rather have their buffers.
+
+use std::sync::Arc;
+
+use kiln_kernel::VerifiedKernel;
+use kiln_program::LayoutPreferences;
+
+use crate::runtime::Runtime;
+
+/// Layouts as the best schedule of each kernel would have them; row-major where nothing compiles.
+#[derive(Debug)]
+pub struct PreferredLayouts(Arc<Runtime>);
+
+impl PreferredLayouts {
+    /// Of a runtime's compiler, for its target.
+    pub fn of(runtime: Arc<Runtime>) -> Self {
+        Self(runtime)
+    }
+}
+
+impl LayoutPreferences for PreferredLayouts {
+    fn layouts(&self, kernel: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
+        let (Some(compiler), Some(target)) = (self.0.compiler(), self.0.target()) else {
+            return Vec::new();
+        };
+        let mut candidates = compiler.schedules(kernel, target).into_iter();
+        candidates.next().map_or_else(Vec::new, |best| best.layouts)
+    }
+}
