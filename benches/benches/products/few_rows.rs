@@ -26,6 +26,14 @@ const TURNS: Turns = Turns {
 /// Percent, of whichever limit it is.
 const BAR: f64 = 80.0;
 
+/// What arithmetic alone makes of it.
+struct Limit {
+    /// Seconds at the peak.
+    least: f64,
+    /// The peak.
+    name: String,
+}
+
 /// Measures each of the weights, on one thread and on all.
 pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
     for [k, n] in WEIGHTS {
@@ -53,11 +61,13 @@ fn row(name: String, [rows, k, n]: [usize; 3], threads: usize) -> Row {
         let reader = &reader;
         timed(move || reader.run(way))
     });
-    let mut arithmetic = peak.as_ref().map(|peak| timed(|| peak.run()));
+    let mut arithmetic = peak
+        .as_ref()
+        .map(|peak| (timed(|| peak.run()), timed(|| peak.run_alone())));
     let mut contenders: Vec<&mut Contender<'_>> = vec![&mut product, &mut steps];
     contenders.extend(ways.iter_mut().map(|way| way as &mut Contender<'_>));
-    if let Some(arithmetic) = &mut arithmetic {
-        contenders.push(arithmetic);
+    if let Some((all, alone)) = &mut arithmetic {
+        contenders.extend([all as &mut Contender<'_>, alone]);
     }
     let best = in_turns(&mut contenders, TURNS);
     let (ours, yardsticks) = best.split_at(2);
@@ -73,22 +83,24 @@ fn row(name: String, [rows, k, n]: [usize; 3], threads: usize) -> Row {
         .expect("there is a way to read");
     let rate = |seconds: f64| bytes / seconds / 1e9;
     let operations = 2.0 * (rows * k * n) as f64;
-    // How long the arithmetic takes at the peak.
-    let least = peak
+    let limit = match (&peak, arithmetic) {
+        (Some(peak), &[all, alone]) => Some(Limit {
+            least: all * operations / peak.operations(),
+            name: peak.describe(all, alone),
+        }),
+        _ => None,
+    };
+    let is_reachable = limit
         .as_ref()
-        .zip(arithmetic.first())
-        .map(|(peak, seconds)| seconds * operations / peak.operations());
-    let is_reachable = least.is_none_or(|least| read / least * 100.0 >= BAR);
-    let of_peak = least.map_or_else(String::new, |least| {
+        .is_none_or(|limit| read / limit.least * 100.0 >= BAR);
+    let of_peak = limit.as_ref().map_or_else(String::new, |limit| {
         let allows = if is_reachable {
             String::new()
         } else {
-            format!(", which allows {:.0} % here", read / least * 100.0)
+            format!(", which allows {:.0} % here", read / limit.least * 100.0)
         };
-        format!(
-            "; {:.0} % of the arithmetic's peak{allows}",
-            least / call * 100.0
-        )
+        let percent = limit.least / call * 100.0;
+        format!("; {percent:.0} % of {}{allows}", limit.name)
     });
     Row {
         name,
@@ -96,7 +108,8 @@ fn row(name: String, [rows, k, n]: [usize; 3], threads: usize) -> Row {
         bar: BAR,
         unit: "%",
         at_least: true,
-        is_compute_bound: !is_reachable && least.is_some_and(|least| least / call * 100.0 >= BAR),
+        is_compute_bound: !is_reachable
+            && limit.is_some_and(|limit| limit.least / call * 100.0 >= BAR),
         detail: format!(
             "{:.1} us of a call: {:.1} GB/s of weights, {:.1} within, beside reads at {:.1} ({streams} streams a thread){of_peak}",
             call * 1e6,
