@@ -164,3 +164,6 @@ fn reordered<A: smallvec::Array<Item: Copy>>(
     let in_order = order.iter().filter_map(|&axis| of_axes.get(axis));
     in_order.copied().collect()
 }
+
+#[cfg(test)]
+mod tests;
