@@ -47,28 +47,32 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// Runs the body, without conditions on what a window loads where all rows of the tile are in bounds: for one tap of
-    /// a window, before the loop over what lies at it.
+    /// a window, before the loop over what lies at it, if there is one.
     pub(super) fn tap_inside_or_not(
         &self,
         scope: &Scope<'ctx>,
         value: NodeId,
-        along: AxisId,
+        along: Option<AxisId>,
         body: &mut Body<'_, 'ctx>,
         carried: &[Value<'ctx>],
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let lanes = scope.vectors.map(|vectors| vectors.axis);
+        let still = [along, lanes];
+        let is_tap = scope.rows.is_some_and(|rows| rows.count > 1)
+            && still
+                .into_iter()
+                .flatten()
+                .all(|axis| self.is_tap(value, axis));
+        if !is_tap {
+            return body(scope, carried);
+        }
         let spans: Vec<Span> = self
             .open_below(value)
             .into_iter()
             .filter(|&(id, position, _)| !scope.is_inside(id, position))
             .filter_map(|(id, position, index)| self.span(scope, id, position, index))
             .collect();
-        let is_tap = scope.rows.is_some_and(|rows| rows.count > 1) && self.is_tap(value, along);
-        let condition = if is_tap {
-            self.all_inside(scope, &spans)?
-        } else {
-            None
-        };
-        let Some(condition) = condition else {
+        let Some(condition) = self.all_inside(scope, &spans)? else {
             return body(scope, carried);
         };
         let inside = with_inside(scope, &spans);

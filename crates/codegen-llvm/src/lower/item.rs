@@ -212,6 +212,25 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.hoist(scope, &[stage.value], &stage.axes)?;
         let own_vector = vector.filter(|axis| stage.axes.contains(axis));
         let depends = |axis| self.dependence.stage_depends(id, axis) || stage.axes.contains(&axis);
+        if vector.is_some() && own_vector.is_none() {
+            let points = self.points_of(scope, depends);
+            if let (Some(begin), &[own]) = (
+                self.fill_dots(scope, tile, id, &points, array)?,
+                stage.axes.as_slice(),
+            ) {
+                let end = self.extent(scope, own)?;
+                self.counted(begin, end, self.emit.i64(1), &[], |index, _| {
+                    let scope = scope.with_axis(own, index);
+                    let values = self.at_points(&scope, tile, id, &points)?;
+                    for (&at, value) in points.iter().zip(values) {
+                        let array = self.array_of_row(&scope, array, at);
+                        self.store_own(&scope, &array, &stage.axes, value, at)?;
+                    }
+                    Ok(Vec::new())
+                })?;
+                return Ok(());
+            }
+        }
         self.over_points(scope, tile, &stage.axes, own_vector, &mut |scope| {
             let points = self.points_of(scope, depends);
             let values = self.at_points(scope, tile, id, &points)?;
@@ -429,7 +448,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The axis of a stage that vectors suit best.
-    fn vector_axis(&self, id: StageId) -> Option<AxisId> {
+    pub(super) fn vector_axis(&self, id: StageId) -> Option<AxisId> {
         let stage = self.kernel.stage(id);
         let mut axes: Vec<AxisId> = stage.axes.to_vec();
         if let StageOperation::Reduce {

@@ -14,6 +14,7 @@ mod access;
 mod carry;
 mod context;
 mod depend;
+mod dots;
 mod effort;
 mod expression;
 mod hoist;

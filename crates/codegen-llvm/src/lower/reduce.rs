@@ -240,12 +240,18 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return self.accumulate(scope, reduce, points, &carried);
         };
         self.looped(scope, taps, carried, &mut |scope, carried| {
-            let along = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
-                self.along(scope, last, true, carried, |scope, carried| {
-                    self.accumulate(scope, reduce, points, carried)
-                })
+            let mut accumulate = |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
+                self.accumulate(scope, reduce, points, carried)
             };
-            self.tap_inside_or_not(scope, reduce.value, last, along, carried)
+            if self.is_tap(reduce.value, last) {
+                let along = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
+                    self.along(scope, last, true, carried, &mut accumulate)
+                };
+                return self.tap_inside_or_not(scope, reduce.value, Some(last), along, carried);
+            }
+            self.along(scope, last, true, carried, |scope, carried| {
+                self.tap_inside_or_not(scope, reduce.value, None, &mut accumulate, carried)
+            })
         })
     }
 
@@ -288,7 +294,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// One more value into each accumulator.
-    fn accumulate(
+    pub(super) fn accumulate(
         &self,
         scope: &Scope<'ctx>,
         reduce: &Reduce<'_>,

@@ -13,8 +13,8 @@ pub(crate) struct Access {
     steps: Vec<(AxisId, Option<Quantity>)>,
     /// How many reduced axes it is inside of.
     pub(crate) depth: u32,
-    /// Whether it belongs to a stage that is no array: all rows of a tile do these together.
-    pub(crate) in_scalar_stage: bool,
+    /// Whether it belongs to a stage that all rows of a tile do together: one that is no array, or a contraction.
+    pub(crate) is_together: bool,
     /// The inner axes of its item.
     pub(crate) axes: SmallVec<[AxisId; 4]>,
 }
@@ -59,19 +59,21 @@ pub(crate) fn accesses(kernel: &VerifiedKernel, dependence: &Dependence) -> Vec<
         };
         for item in items {
             match item {
-                Item::Stage(stage) => {
-                    let stage = kernel.stage(*stage);
+                Item::Stage(id) => {
+                    let stage = kernel.stage(*id);
                     let mut axes: SmallVec<[AxisId; 4]> = stage.axes.iter().copied().collect();
                     let mut depth = u32::from(!axes.is_empty());
                     let first = found.len();
-                    let is_scalar = axes.is_empty();
+                    let mut contractions = kernel.classification().contractions.iter();
+                    let is_together =
+                        axes.is_empty() || contractions.any(|contraction| contraction.stage == *id);
                     if let StageOperation::Reduce { axes: reduced, .. } = &stage.operation {
                         axes.extend(reduced.iter().copied());
                         depth += 1;
                     }
                     collect(kernel, dependence, &[stage.value], depth, &axes, &mut found);
                     for access in found.iter_mut().skip(first) {
-                        access.in_scalar_stage = is_scalar;
+                        access.is_together = is_together;
                     }
                 }
                 Item::Store(store) => {
@@ -118,7 +120,7 @@ fn collect(
             found.push(Access {
                 steps,
                 depth,
-                in_scalar_stage: false,
+                is_together: false,
                 axes: axes.clone(),
             });
         }
@@ -136,7 +138,7 @@ fn of_store(
     Access {
         steps: steps(kernel, dependence, &store.indices, &strides),
         depth,
-        in_scalar_stage: false,
+        is_together: false,
         axes: axes.clone(),
     }
 }

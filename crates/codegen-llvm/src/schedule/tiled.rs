@@ -55,10 +55,10 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     let mut spread = false;
     let rows = if has_reduction {
         let allowed = |axis| rows_allowed(kernel, &dependence, axis);
-        // Items with vectors along an axis of their own go row by row, scalar stages apart.
+        // Items with vectors along an axis of their own go row by row, scalar stages and contractions apart.
         let together: Vec<Access> = accesses
             .iter()
-            .filter(|access| vector_axis.is_some() || access.in_scalar_stage)
+            .filter(|access| vector_axis.is_some() || access.is_together)
             .cloned()
             .collect();
         let sharing = row_axis(kernel, &together, vector_axis, &allowed);

@@ -306,8 +306,12 @@ fn parts_of(
         let offset = dims.mul(start, along).ok()?;
         start = dims.add(start, *shapes.get(&part)?.get(axis)?).ok()?;
         let offset = program.sizes.intern(offset);
-        // Along the outermost axis parts lie in one piece.
-        let strides = (order.first() != Some(&axis)).then(|| strides.clone());
+        // Along the outermost axis parts lie in one piece, as they did.
+        let strides = if order.first() == Some(&axis) {
+            block.buffers[part].strides.clone()
+        } else {
+            Some(strides.clone())
+        };
         placed.push((part, Place::View { of: whole, offset }, strides));
     }
     Some(placed)

@@ -1,0 +1,152 @@
+//! Several sums of products at once, each in a vector of its own, then transposed to one vector of sums.
+//!
+//! An array of dot products is read and reduced along the same axis: `v[j] = sum k of q[k] * x[j, k]`, where `k` is the
+//! one along which memory is consecutive. Each dot product on its own would end with adding up the lanes of a vector. As
+//! many of them as a vector has lanes are added up together, half by half, and stored as one vector.
+
+use kiln_kernel::{AxisId, Reduction, StageId, StageOperation};
+
+use super::context::Lowering;
+use super::reduce::Reduce;
+use super::scope::{Array, Coordinate, Scope, Vectors};
+use super::tile::Tile;
+use crate::emit::{Value, lanes};
+use crate::error::LlvmError;
+
+/// Bits of the parts of a vector that shuffle without crossing.
+const PART: u32 = 128;
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// Fills as much of an array of dot products as whole vectors of it are; answers with where the rest begins, or with
+    /// none if the array is something else.
+    pub(super) fn fill_dots(
+        &self,
+        scope: &Scope<'ctx>,
+        tile: &Tile,
+        id: StageId,
+        points: &[Coordinate],
+        array: &Array<'ctx>,
+    ) -> Result<Option<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        let stage = self.kernel.stage(id);
+        let StageOperation::Reduce {
+            reduction: Reduction::Add,
+            axes,
+            accumulator,
+        } = &stage.operation
+        else {
+            return Ok(None);
+        };
+        let (&[own], &[reduced]) = (stage.axes.as_slice(), axes.as_slice()) else {
+            return Ok(None);
+        };
+        let fits = self.vector_axis(id) == Some(reduced)
+            && accumulator.is_float()
+            && self.is_multiple(reduced, tile.lanes)
+            && self.is_plain(stage.value);
+        if !fits {
+            return Ok(None);
+        }
+        let reduce = Reduce {
+            reduction: Reduction::Add,
+            axes,
+            accumulator: *accumulator,
+            value: stage.value,
+        };
+        let whole = self.multiple_below(self.extent(scope, own)?, tile.lanes);
+        let step = emit.i64(i64::from(tile.lanes));
+        self.counted(emit.i64(0), whole, step, &[], |base, _| {
+            for &at in points {
+                let sums = self.dots(scope, tile, &reduce, (own, base), reduced, at)?;
+                let along = Vectors {
+                    axis: own,
+                    lanes: tile.lanes,
+                    count: 1,
+                    base,
+                    mask: None,
+                    block: None,
+                };
+                let array = self.array_of_row(scope, array, at);
+                self.store_own(&scope.with_vectors(along), &array, &[own], sums, at)?;
+            }
+            Ok(Vec::new())
+        })?;
+        Ok(Some(whole))
+    }
+
+    /// The dot products of one row from an index of the array on, as many as a vector has lanes.
+    fn dots(
+        &self,
+        scope: &Scope<'ctx>,
+        tile: &Tile,
+        reduce: &Reduce<'_>,
+        (own, base): (AxisId, Value<'ctx>),
+        reduced: AxisId,
+        at: Coordinate,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        let zero = emit.splat(self.zero(reduce.accumulator), tile.lanes);
+        let initial = vec![zero; tile.lanes as usize];
+        let extent = self.extent(scope, reduced)?;
+        let step = emit.i64(i64::from(tile.lanes));
+        let sums = self.counted(emit.i64(0), extent, step, &initial, |start, carried| {
+            let mut sums = Vec::with_capacity(carried.len());
+            for (number, &sum) in (0..).zip(carried) {
+                let here = scope
+                    .with_axis(own, emit.iadd(base, emit.i64(number)))
+                    .with_vectors(Vectors {
+                        axis: reduced,
+                        lanes: tile.lanes,
+                        count: 1,
+                        base: start,
+                        mask: None,
+                        block: None,
+                    });
+                sums.extend(self.accumulate(&here, reduce, &[at], &[sum])?);
+            }
+            Ok(sums)
+        })?;
+        Ok(self.transposed_sum(sums, reduce.accumulator.bits()))
+    }
+
+    /// As many vectors as each has lanes become one: its lane `i` is the sum of the lanes of vector `i`.
+    fn transposed_sum(&self, mut vectors: Vec<Value<'ctx>>, bits: u32) -> Value<'ctx> {
+        let emit = &self.emit;
+        let n_lanes = vectors.first().map_or(1, |&vector| lanes(vector));
+        let part = (PART / bits).min(n_lanes);
+        // First pairs of lanes within each part, then pairs of parts.
+        let mut width = 1;
+        while vectors.len() > 1 {
+            let group = if width < part { part } else { n_lanes };
+            let unit = if width < part { 1 } else { part };
+            let picks = |odd: u32| -> Vec<u32> {
+                (0..n_lanes / group)
+                    .flat_map(|place| {
+                        [0, n_lanes].into_iter().flat_map(move |of| {
+                            (0..group / unit / 2).flat_map(move |pair| {
+                                (0..unit).map(move |lane| {
+                                    of + place * group + (2 * pair + odd) * unit + lane
+                                })
+                            })
+                        })
+                    })
+                    .collect()
+            };
+            let (evens, odds) = (picks(0), picks(1));
+            vectors = vectors
+                .chunks(2)
+                .filter_map(|pair| match pair {
+                    &[a, b] => {
+                        Some(emit.fadd(emit.shuffle(a, b, &evens), emit.shuffle(a, b, &odds)))
+                    }
+                    _ => None,
+                })
+                .collect();
+            width *= 2;
+        }
+        vectors
+            .first()
+            .copied()
+            .unwrap_or_else(|| unreachable!("a vector has at least one lane"))
+    }
+}
