@@ -331,7 +331,6 @@ fn parts_in_the_same_order_are_joined_in_place() {
 
 /// Parts along the axis that is outermost in memory lie in one piece, in their order.
 #[test]
-#[ignore = "parts in one piece lose the order of their axes"]
 fn parts_along_the_outermost_axis_keep_their_order() {
     let wishes = Wishes {
         written: &[("exp", &[1, 0]), ("tanh", &[1, 0])],
