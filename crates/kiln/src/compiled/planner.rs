@@ -18,6 +18,7 @@ type Layouts = dyn LayoutPreferences + Send + Sync;
 pub(crate) struct GraphPlanner {
     graph: Graph,
     layouts: Arc<Layouts>,
+    build: BuildOptions,
 }
 
 impl GraphPlanner {
@@ -26,6 +27,7 @@ impl GraphPlanner {
         Self {
             graph,
             layouts: Arc::new(RowMajor),
+            build: BuildOptions::default(),
         }
     }
 
@@ -33,6 +35,13 @@ impl GraphPlanner {
     #[cfg(feature = "llvm")]
     pub(crate) fn with_layouts(self, layouts: Arc<Layouts>) -> Self {
         Self { layouts, ..self }
+    }
+
+    /// With so many results, the first ones, that are there to be looked at: they lie as they would if they were none.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn with_watched(mut self, watched: usize) -> Self {
+        self.build.watched = watched;
+        self
     }
 
     /// Which ops become one kernel, in the main plan.
@@ -51,8 +60,7 @@ impl GraphPlanner {
         fusion: &FusionPlan,
     ) -> Result<Program, kiln_program::ProgramError> {
         let _span = tracing::info_span!("kiln.program").entered();
-        let options = BuildOptions::default();
-        kiln_program::build(self.graph.clone(), fusion, &*self.layouts, &options)
+        kiln_program::build(self.graph.clone(), fusion, &*self.layouts, &self.build)
     }
 }
 

@@ -162,7 +162,8 @@ impl<'a> Steps<'a> {
         let mut open = graph.clone();
         let all = given.iter().chain(graph.outputs()).enumerate();
         open.set_outputs(all.map(|(index, &value)| (format!("value{index}"), value)));
-        let mut found = Executable::build(&open, options)?.run(&open, inputs, options, None)?;
+        let executable = Executable::build_watched(&open, given.len(), options)?;
+        let mut found = executable.run(&open, inputs, options, None)?;
         let outputs = found.split_off(given.len().min(found.len()));
         let promoted = traced(graph, inputs, options, Mode::Promoted, &given)?;
         let declared = traced(graph, inputs, options, Mode::Declared, &given)?;

@@ -42,6 +42,15 @@ impl Executable {
     /// # Errors
     /// When the backend was asked for and cannot serve the graph, or this build lacks it.
     pub(super) fn build(graph: &Graph, options: &Options) -> Result<Self, Error> {
+        Self::build_watched(graph, 0, options)
+    }
+
+    /// The same for a graph whose first results, so many, are there to be looked at alone.
+    pub(super) fn build_watched(
+        graph: &Graph,
+        watched: usize,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let backend = options.backend.unwrap_or_default();
         if !backend.is_available() {
             return Err(Backend::unknown(backend.name()));
@@ -55,11 +64,11 @@ impl Executable {
             }
             #[cfg(not(feature = "llvm"))]
             Backend::Llvm => {
-                let _ = graph;
+                let _ = (graph, watched);
                 Err(Backend::unknown(backend.name()))
             }
             #[cfg(feature = "llvm")]
-            Backend::Llvm => match Compiled::build(graph, options) {
+            Backend::Llvm => match Compiled::build(graph, watched, options) {
                 Ok(compiled) => Ok(Self::Compiled(Box::new(compiled))),
                 Err(error)
                     if options.backend.is_none()
@@ -126,10 +135,12 @@ impl Executable {
 
 #[cfg(feature = "llvm")]
 impl Compiled {
-    fn build(graph: &Graph, options: &Options) -> Result<Self, Error> {
+    fn build(graph: &Graph, watched: usize, options: &Options) -> Result<Self, Error> {
         let shared = runtime_for(options)?;
         options.listener.tell(Work::Plan, "program", 0, Some(1));
-        let planner = GraphPlanner::new(graph.clone()).with_layouts(shared.layouts());
+        let planner = GraphPlanner::new(graph.clone())
+            .with_layouts(shared.layouts())
+            .with_watched(watched);
         let program = CompiledProgram::new(Arc::clone(&shared.runtime), Arc::new(planner))?;
         options.listener.tell(Work::Plan, "program", 1, Some(1));
         Ok(Self { program, shared })

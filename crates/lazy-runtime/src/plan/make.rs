@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 
 use super::frame::{MemoryIndex, Operand, OperandMemory};
 use super::{
-    BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace, facts,
+    AxisOrder, BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace,
+    facts,
 };
 use crate::compile::{CompiledKernel, LaunchNumbers};
 use crate::error::RuntimeError;
@@ -276,11 +277,20 @@ impl Maker<'_> {
 
     fn tensor(&self, id: BufferId) -> Result<TensorPlace, RuntimeError> {
         let buffer = &self.program.block(self.block).buffers[id];
+        let shape = self.shape(id)?;
+        let order = match &buffer.strides {
+            None => None,
+            Some(strides) => {
+                let strides = strides.iter().map(|&size| self.value(size));
+                AxisOrder::of(&shape, &strides.collect::<Result<Vec<_>, _>>()?)
+            }
+        };
         Ok(TensorPlace {
             operand: self.operand(id)?,
             dtype: buffer.dtype,
-            shape: self.shape(id)?,
-            is_dense: buffer.strides.is_none(),
+            is_dense: buffer.strides.is_none() || order.is_some(),
+            shape,
+            order,
         })
     }
 

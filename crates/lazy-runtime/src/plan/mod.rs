@@ -3,6 +3,7 @@
 //! A [`SegmentPlan`] is immutable and shared by every run whose symbols have the same values. It holds compiled
 //! kernels, the numbers of their launches, and for each operand which memory of the run it lies in, and where.
 
+mod axis_order;
 mod facts;
 mod frame;
 mod make;
@@ -20,6 +21,8 @@ use kiln_kernel::{Builtin, Schedule};
 use kiln_symbolic_shape::{Binding, PlanFact};
 use kiln_tensor::DType;
 use smallvec::SmallVec;
+
+pub(crate) use axis_order::AxisOrder;
 
 use crate::compile::{CompiledKernel, LaunchNumbers};
 use crate::error::RuntimeError;
@@ -86,6 +89,8 @@ pub(crate) struct TensorPlace {
     pub(crate) operand: Operand,
     pub(crate) dtype: DType,
     pub(crate) shape: SmallVec<[usize; 6]>,
+    /// How its axes lie in memory, if not as they are listed.
+    pub(crate) order: Option<AxisOrder>,
     /// Whether its elements lie one after another.
     pub(crate) is_dense: bool,
 }

@@ -195,6 +195,7 @@ impl Run<'_> {
             offset: 0,
             dtype: tensor.dtype(),
             shape: tensor.shape().into(),
+            order: None,
         })
     }
 

@@ -108,8 +108,16 @@ impl Run<'_> {
         frame: &Frame,
     ) -> Result<(), Stop> {
         let executor = self.runtime.executor();
+        let (tensor, shape) = match &place.order {
+            None => (tensor.clone(), place.shape.clone()),
+            Some(order) => {
+                let tensor = order.apply(tensor);
+                let tensor = tensor.map_err(RuntimeError::tensor(step.name.as_str()))?;
+                (tensor, order.shape(&place.shape))
+            }
+        };
         let from = executor
-            .upload(tensor)
+            .upload(&tensor)
             .map_err(RuntimeError::execute(step.name.as_str()))?;
         let from = kiln_kernel::MemorySlice {
             memory: &from,
@@ -118,7 +126,7 @@ impl Run<'_> {
         };
         let what = BuiltinOperand {
             dtype: place.dtype,
-            shape: &place.shape,
+            shape: &shape,
         };
         let to = frame.slice(&place.operand)?;
         let copied =

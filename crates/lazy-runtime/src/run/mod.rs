@@ -19,6 +19,7 @@ use kiln_tensor::DType;
 use smallvec::SmallVec;
 
 use crate::error::RuntimeError;
+use crate::plan::AxisOrder;
 
 /// A row-major tensor in a device's memory.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub(crate) struct Value {
     pub(crate) offset: usize,
     pub(crate) dtype: DType,
     pub(crate) shape: SmallVec<[usize; 6]>,
+    /// How its axes lie in memory, if not as they are listed.
+    pub(crate) order: Option<AxisOrder>,
 }
 
 /// Why a run ended early.

@@ -351,14 +351,23 @@ impl Run<'_> {
             offset,
             dtype: place.dtype,
             shape: place.shape.clone(),
+            order: place.order.clone(),
         })
     }
 
     /// A tensor of a device as one of the host.
     pub(super) fn download(&self, value: &Value, what: &str) -> Result<Tensor, RuntimeError> {
         let executor = self.runtime.executor();
-        executor
-            .download(&value.memory, value.offset, value.dtype, &value.shape)
-            .map_err(RuntimeError::execute(what))
+        let download = |shape: &[usize]| {
+            let tensor = executor.download(&value.memory, value.offset, value.dtype, shape);
+            tensor.map_err(RuntimeError::execute(what))
+        };
+        match &value.order {
+            None => download(&value.shape),
+            Some(order) => {
+                let tensor = order.undo(&download(&order.shape(&value.shape))?);
+                tensor.map_err(RuntimeError::tensor(what))
+            }
+        }
     }
 }

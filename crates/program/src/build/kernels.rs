@@ -65,7 +65,8 @@ pub(super) fn finish_kernels(
                     .filter_map(|&axis| strides.get(axis).copied())
                     .collect();
             }
-            let is_dense = orders.contains_key(&buffer) && matches!(data.place, Place::Slot { .. });
+            let is_dense =
+                orders.contains_key(&buffer) && !matches!(data.place, Place::View { .. });
             kernel = Some(if is_dense {
                 before
             } else {

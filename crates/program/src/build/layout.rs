@@ -39,9 +39,10 @@ impl LayoutPreferences for RowMajor {
 pub(super) type Shapes = HashMap<BufferId, SmallVec<[DimId; 4]>>;
 
 /// Buffers of the arena that one kernel step writes, each element once, and kernel steps alone read.
-fn free_buffers(block: &Block, nodes: &[KernelNode]) -> HashSet<BufferId> {
+fn free_buffers(block: &Block, nodes: &[KernelNode], watched: usize) -> HashSet<BufferId> {
     let mut writers: HashMap<BufferId, usize> = HashMap::new();
-    let mut bound: HashSet<BufferId> = block.results.iter().copied().collect();
+    let mut bound: HashSet<BufferId> = block.results.iter().skip(watched).copied().collect();
+    let seen: HashSet<BufferId> = block.results.iter().take(watched).copied().collect();
     // Views of a buffer take it to be row-major.
     for buffer in block.buffers.values() {
         if let Place::View { of, .. } = buffer.place {
@@ -67,13 +68,27 @@ fn free_buffers(block: &Block, nodes: &[KernelNode]) -> HashSet<BufferId> {
     }
     let is_free = |&(buffer, count): &(BufferId, usize)| {
         let data = &block.buffers[buffer];
-        count == 1 && !bound.contains(&buffer) && matches!(data.place, Place::Slot { .. })
+        let is_ours = match data.place {
+            Place::Slot { .. } => true,
+            Place::Own => seen.contains(&buffer),
+            _ => false,
+        };
+        count == 1 && !bound.contains(&buffer) && is_ours
     };
     writers
         .into_iter()
         .filter(is_free)
         .map(|(buffer, _)| buffer)
         .collect()
+}
+
+/// How many results of a block may lie as kernels prefer.
+fn watched(program: &Builder<'_>, block: &Block) -> usize {
+    if block.region == program.graph.body() {
+        program.options.watched
+    } else {
+        0
+    }
 }
 
 fn roles<'a>(
@@ -108,7 +123,7 @@ pub(super) fn assign_layouts(
             }
         }
     }
-    let free = free_buffers(block, nodes);
+    let free = free_buffers(block, nodes, watched(program, block));
     let is_order = |buffer: BufferId, order: &[usize]| {
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
@@ -236,7 +251,8 @@ pub(super) fn concat_in_place(
     for segment in 0..block.segments.len() {
         let mut position = 0;
         while position < block.segments[segment].steps.len() {
-            let free = || free_buffers(block, nodes);
+            // A result is read as a whole, be it watched or not: it stays in one piece.
+            let free = || free_buffers(block, nodes, 0);
             let at = (segment, position);
             if let Some(parts) = parts_of(program, block, nodes, (shapes, orders), at, free) {
                 for (buffer, place, strides) in parts {

@@ -34,6 +34,9 @@ pub struct BuildOptions {
     pub concat_in_place: bool,
     /// Whether buffers share memory.
     pub share_memory: bool,
+    /// How many results of the graph, the first ones, may lie as kernels prefer: those that are looked at and are none of
+    /// the graph without. A value that is also another result stays row-major.
+    pub watched: usize,
 }
 
 impl Default for BuildOptions {
@@ -41,6 +44,7 @@ impl Default for BuildOptions {
         Self {
             concat_in_place: true,
             share_memory: true,
+            watched: 0,
         }
     }
 }
