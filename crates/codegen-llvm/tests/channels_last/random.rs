@@ -1,8 +1,9 @@
 //! Random nets over pictures of one size: what has its channels innermost meets what has not, in all kinds of ops.
 //!
-//! `KILN_TEST_NETS=FIRST..END` checks other seeds than the first eight.
+//! `KILN_TEST_NETS=FIRST..END` checks other seeds than the first ones.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use kiln_testkit::random::SplitMix64;
 
@@ -182,28 +183,95 @@ fn net(seed: u64) -> String {
     )
 }
 
-/// Sizes that are run for each net, besides one of its own.
-const SIZES: [[usize; 3]; 2] = [[1, 3, 17], [2, 9, 2]];
+/// Some numbers that are not finite, now and then.
+fn elements(seed: u64) -> Elements {
+    match seed % 7 {
+        5 => Elements::With(f32::NAN),
+        6 => Elements::With(f32::INFINITY),
+        _ => Elements::Smooth,
+    }
+}
 
-#[test]
-fn random_nets_do_what_they_mean() {
-    let seeds = std::env::var("KILN_TEST_NETS").ok();
-    let seeds = seeds.map_or(0..8, |seeds| {
-        let (first, end) = seeds.split_once("..").unwrap();
+fn check_seeds(seeds: Range<u64>, check: impl Fn(u64) -> Result<(), String>) {
+    let given = std::env::var("KILN_TEST_NETS").ok();
+    let seeds = given.map_or(seeds, |given| {
+        let (first, end) = given.split_once("..").unwrap();
         first.parse().unwrap()..end.parse().unwrap()
     });
     let mut broken = Vec::new();
     for seed in seeds {
-        let own = [1, 1 + seed as usize % 8, 1 + seed as usize % 13];
-        let sizes: Vec<_> = SIZES.into_iter().chain([own]).collect();
-        let elements = match seed % 7 {
-            5 => Elements::With(f32::NAN),
-            6 => Elements::With(f32::INFINITY),
-            _ => Elements::Smooth,
-        };
-        if let Err(message) = compare(&net(seed), elements, seed % 4 != 0, &sizes) {
+        if let Err(message) = check(seed) {
             broken.push(format!("seed {seed}: {message}"));
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n\n"));
+}
+
+#[test]
+fn random_nets_do_what_they_mean() {
+    check_seeds(0..8, |seed| {
+        let own = [1, 1 + seed as usize % 8, 1 + seed as usize % 13];
+        let sizes = [[1, 3, 17], [2, 9, 2], own];
+        compare(&net(seed), elements(seed), seed % 4 != 0, &sizes)
+    });
+}
+
+/// A convolution and a pool of random windows, between convolutions that want channels innermost.
+fn windows(seed: u64) -> String {
+    let mut random = SplitMix64::new(seed);
+    let mut one_of = |numbers: &[usize]| numbers[random.below(numbers.len() as u64) as usize];
+    let mut sizes = ["A".to_owned(), "B".to_owned()];
+    let mut window = |ks: [usize; 2], is_pool: bool| {
+        let strides = [(); 2].map(|()| one_of(&[1, 1, 2, 3]));
+        let dilations = [(); 2].map(|()| one_of(&[1, 1, 2]));
+        // A pool's border is less wide than its window.
+        let most = |axis: usize| if is_pool { ks[axis] - 1 } else { 4 };
+        let low = [0, 1].map(|axis| one_of(&[0, 1, 2, 4]).min(most(axis)));
+        let high = [0, 1].map(|axis| one_of(&[0, 1, 2, 4]).min(most(axis)));
+        for axis in 0..2 {
+            let reach = dilations[axis] * (ks[axis] - 1) + 1;
+            let size = std::mem::take(&mut sizes[axis]);
+            let (border, stride) = (low[axis] + high[axis], strides[axis]);
+            sizes[axis] = format!("(({size} + {border} - {reach}) / {stride} + 1)");
+        }
+        format!("strides = {strides:?}, dilations = {dilations:?}, low = {low:?}, high = {high:?}")
+    };
+    let (kernel, pool) = match seed % 4 {
+        0 => ([1, 3], [2, 2]),
+        1 => ([3, 3], [3, 2]),
+        2 => ([2, 5], [3, 3]),
+        _ => ([3, 1], [1, 2]),
+    };
+    let conv = window(kernel, false);
+    let pooling = window(pool, true);
+    let [channels, o] =
+        [8, 7, 16, 24].map(|c| [c, [8, 12, 24, 1][seed as usize / 4 % 4]])[seed as usize % 4];
+    let (groups, within, o) = match seed % 3 {
+        0 => (channels, 1, channels),
+        _ => (1, channels, o),
+    };
+    let function = ["max", "mean", "mean_with_padding"][seed as usize % 3];
+    let [height, width] = sizes;
+    format!(
+        "graph @windows(%x: f32[N, 3, A, B]) -> f32[N, 8, {height}, {width}] where A >= 21, B >= 21 {{
+  %w: f32[{channels}, 3, 1, 1] = weights
+  %v: f32[{o}, {within}, {}, {}] = weights
+  %u: f32[8, {o}, 1, 1] = weights
+  %a = conv %x, %w {{window(1, 1, 0), groups = 1, out = f32}}
+  %b = conv %a, %v {{{conv}, groups = {groups}, out = f32}}
+  %c = pool %b {{function = {function}, size = {pool:?}, {pooling}}}
+  %d = conv %c, %u {{window(1, 1, 0), groups = 1, out = f32}}
+  return %d
+}}",
+        kernel[0], kernel[1]
+    )
+}
+
+#[test]
+fn random_windows_do_what_they_mean() {
+    check_seeds(0..12, |seed| {
+        let own = [1, 21 + seed as usize % 9, 21 + seed as usize % 23];
+        let sizes = [[1, 21, 26], [2, 22, 21], own];
+        compare(&windows(seed), elements(seed), seed % 5 != 4, &sizes)
+    });
 }
