@@ -19,22 +19,8 @@ mod models;
 use kiln_benches::table::{Row, Table};
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if !arguments.iter().any(|argument| argument == "--bench") {
-        println!(
-            "nothing is measured in a test run; say: cargo bench -p kiln-benches --bench native_code"
-        );
-        return;
-    }
-    let names: Vec<&str> = arguments
-        .iter()
-        .map(String::as_str)
-        .filter(|argument| !argument.starts_with("--"))
-        .collect();
-    let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(part));
-    let mut table = Table::new();
-    bandwidth::measure(&wanted, &mut table);
-    common_ops::measure(&wanted, &mut table);
-    models::measure(&wanted, &mut table);
-    table.finish();
+    kiln_benches::wanted::run(
+        "native_code",
+        &[bandwidth::measure, common_ops::measure, models::measure],
+    );
 }

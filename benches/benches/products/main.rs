@@ -25,25 +25,15 @@ mod turns;
 use kiln_benches::table::{Row, Table};
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if !arguments.iter().any(|argument| argument == "--bench") {
-        println!(
-            "nothing is measured in a test run; say: cargo bench -p kiln-benches --bench products"
-        );
-        return;
-    }
-    let names: Vec<&str> = arguments
-        .iter()
-        .map(String::as_str)
-        .filter(|argument| !argument.starts_with("--"))
-        .collect();
-    let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(part));
-    let mut table = Table::new();
-    square::measure(&wanted, &mut table);
-    odd_shapes::measure(&wanted, &mut table);
-    attention::measure(&wanted, &mut table);
-    few_rows::measure(&wanted, &mut table);
-    table.finish();
+    kiln_benches::wanted::run(
+        "products",
+        &[
+            square::measure,
+            odd_shapes::measure,
+            attention::measure,
+            few_rows::measure,
+        ],
+    );
 }
 
 /// One thread, and as many as there are cores.

@@ -239,7 +239,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let Some((&last, taps)) = axes.split_last() else {
             return self.accumulate(scope, reduce, points, &carried);
         };
-        self.looped(scope, taps, carried, &mut |scope, carried| {
+        self.nested(scope, taps, false, carried, &mut |scope, carried| {
             let mut accumulate = |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
                 self.accumulate(scope, reduce, points, carried)
             };
@@ -255,28 +255,23 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Loops over axes, outermost first, carrying values.
-    fn looped(
+    /// Loops over axes, outermost first, carrying values; the innermost is unrolled if it is short.
+    pub(super) fn over(
         &self,
         scope: &Scope<'ctx>,
         axes: &[AxisId],
         carried: Vec<Value<'ctx>>,
         body: &mut Body<'_, 'ctx>,
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
-        match axes {
-            [] => body(scope, &carried),
-            // As deep as a reduction has axes.
-            [axis, inner @ ..] => self.along(scope, *axis, false, &carried, |scope, carried| {
-                self.looped(scope, inner, carried.to_vec(), body)
-            }),
-        }
+        self.nested(scope, axes, true, carried, body)
     }
 
-    /// The same with the innermost loop unrolled if it is short.
-    pub(super) fn over(
+    /// The same, where the innermost may be one that is not unrolled.
+    fn nested(
         &self,
         scope: &Scope<'ctx>,
         axes: &[AxisId],
+        unroll: bool,
         carried: Vec<Value<'ctx>>,
         body: &mut Body<'_, 'ctx>,
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
@@ -286,9 +281,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             [axis, inner @ ..] => self.along(
                 scope,
                 *axis,
-                inner.is_empty(),
+                unroll && inner.is_empty(),
                 &carried,
-                |scope, carried| self.over(scope, inner, carried.to_vec(), body),
+                |scope, carried| self.nested(scope, inner, unroll, carried.to_vec(), body),
             ),
         }
     }
