@@ -348,11 +348,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     fn store_classes(&self, store: &Store) -> Vec<IndexClass> {
         let mut position = 0;
         for item in self.kernel.items() {
-            let items = match item {
-                Item::Carry(carry) => carry.items.as_slice(),
-                other => std::slice::from_ref(other),
-            };
-            for item in items {
+            for item in item.parts() {
                 if let Item::Store(other) = item {
                     if other == store {
                         let info = self.kernel.info().stores.get(position);

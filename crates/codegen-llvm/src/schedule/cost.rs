@@ -53,11 +53,7 @@ impl Access {
 pub(crate) fn accesses(kernel: &VerifiedKernel, dependence: &Dependence) -> Vec<Access> {
     let mut found = Vec::new();
     for item in kernel.items() {
-        let items = match item {
-            Item::Carry(carry) => carry.items.as_slice(),
-            other => std::slice::from_ref(other),
-        };
-        for item in items {
+        for item in item.parts() {
             match item {
                 Item::Stage(id) => {
                     let stage = kernel.stage(*id);

@@ -54,6 +54,24 @@ pub enum Item {
     Carry(Carry),
 }
 
+impl Item {
+    /// The stages and stores that it is: itself, or what is in the block.
+    pub fn parts(&self) -> &[Item] {
+        match self {
+            Item::Carry(carry) => &carry.items,
+            other => std::slice::from_ref(other),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn parts_mut(&mut self) -> &mut [Item] {
+        match self {
+            Item::Carry(carry) => &mut carry.items,
+            other => std::slice::from_mut(other),
+        }
+    }
+}
+
 /// A stage: one scalar expression over inner axes, into a local.
 ///
 /// The local is a scalar, or an array over the axes the stage names. For each point of those axes

@@ -132,10 +132,7 @@ impl Kernel {
                 Node::Load(load) if load.buffer == buffer => Some(&load.indices),
                 _ => None,
             });
-        let items = self.items.iter().flat_map(|item| match item {
-            Item::Carry(carry) => carry.items.as_slice(),
-            other => std::slice::from_ref(other),
-        });
+        let items = self.items.iter().flat_map(Item::parts);
         let stores = items.filter_map(move |item| match item {
             Item::Store(store) if store.buffer == buffer => Some(&store.indices),
             _ => None,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use smallvec::SmallVec;
 
 use super::ids::{AxisId, BufferId, NodeId};
-use super::item::{Axes, Item, StageOperation, Store};
+use super::item::{Axes, Extent, Item, StageOperation, Store};
 use super::kernel::Kernel;
 use super::node::{Load, Node, Nodes};
 
@@ -36,11 +36,7 @@ impl Kernel {
             }
         }
         for item in &mut self.items {
-            let items = match item {
-                Item::Carry(carry) => carry.items.as_mut_slice(),
-                other => std::slice::from_mut(other),
-            };
-            for item in items {
+            for item in item.parts_mut() {
                 if let Item::Store(store) = item
                     && store.buffer == buffer
                 {
@@ -80,9 +76,8 @@ impl Kernel {
 
     /// The outer axes in the order in which the first store's indices name them, if each is named.
     fn stored_order(&self) -> Option<Axes> {
-        let stores: Vec<&Store> = self
-            .items
-            .iter()
+        let items = self.items.iter().flat_map(Item::parts);
+        let stores: Vec<&Store> = items
             .filter_map(|item| match item {
                 Item::Store(store) => Some(store),
                 _ => None,
@@ -104,6 +99,11 @@ impl Kernel {
 
     /// Reduced axes in the order in which a load below a value moves along them: the last is the one that moves least far.
     fn loaded_order(&self, value: NodeId, axes: &Axes) -> Option<Axes> {
+        // How far one axis goes may depend on another, which must stay outside of it.
+        let is_size = |&axis: &AxisId| matches!(self.axis(axis).extent, Extent::Size(_));
+        if !axes.iter().all(is_size) {
+            return None;
+        }
         let load = self.loads_below(value).into_iter().find(|load| {
             let buffer = self.buffer(load.buffer);
             !matches!(buffer.role, super::Role::Const) && self.places(&load.indices, axes).is_some()

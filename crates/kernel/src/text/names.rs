@@ -56,11 +56,7 @@ impl Names {
 
     fn name_stages(&mut self, kernel: &Kernel) {
         for item in kernel.items() {
-            let inner = match item {
-                Item::Carry(carry) => carry.items.as_slice(),
-                other => std::slice::from_ref(other),
-            };
-            for item in inner {
+            for item in item.parts() {
                 if let Item::Stage(id) = item {
                     let name = free(&clean(&kernel.stage(*id).name, "stage"), &[&self.taken]);
                     self.taken.insert(name.clone());

@@ -101,7 +101,7 @@ fn roles<'a>(
 }
 
 /// Buffers whose axes lie in another order in memory, outermost first.
-pub(super) type Orders = HashMap<BufferId, Vec<usize>>;
+pub(super) type Orders = BTreeMap<BufferId, Vec<usize>>;
 
 /// Lays buffers out as the schedules of the kernels around them prefer, where none prefers otherwise, and what goes with
 /// such a buffer in other kernels alike.

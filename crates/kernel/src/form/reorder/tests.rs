@@ -291,7 +291,6 @@ fn what_joins_what_is_there_keeps_its_order() {
 }
 
 #[test]
-#[ignore = "what blocks store is not looked at yet"]
 fn what_joins_what_is_there_within_a_block_keeps_its_order() {
     let text =
         "kernel @within(%idx: in i64[K], %x: in f32[K, D], %y: out f32[D, K], %z: inout f32[2]) {
@@ -365,7 +364,6 @@ fn reduced_axes_that_no_load_is_moved_by_stay() {
 
 /// An extent of the one axis hangs on the other: they can be nested in one way only.
 #[test]
-#[ignore = "extents are not looked at yet"]
 fn reduced_axes_whose_extents_hang_on_others_stay_inside_of_them() {
     let text = "kernel @triangle(%x: in f32[N, N], %y: out f32[]) {
       s = reduce add[i < N, j < clamp(i + 1, N)] %x[j, i]
