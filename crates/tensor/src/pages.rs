@@ -12,7 +12,7 @@ const WORTH_MAPPING: usize = 4 << 20;
 /// Zeros in pages of their own, whose memory is there when it is first touched.
 ///
 /// The system is asked for huge pages: with small ones, looking up where they are takes a kernel that goes through
-/// 64 MB a quarter of its time.
+/// 64 MB a fifth of its time.
 #[derive(Debug)]
 pub struct Pages(MmapMut);
 

@@ -129,11 +129,6 @@ impl Compared {
     /// # Errors
     /// The first difference.
     pub fn check(&self, inputs: &[Tensor]) -> Result<bool, ProgramFinding> {
-        let options = |mode| InterpretOptions {
-            mode,
-            limits: small_limits(),
-            ..InterpretOptions::default()
-        };
         let promoted = interpret(&self.graph, inputs, &options(Mode::Promoted));
         let declared = interpret(&self.graph, inputs, &options(Mode::Declared));
         let references = promoted.ok().zip(declared.ok());
@@ -179,11 +174,7 @@ impl Compared {
 
     /// An output in `f64`, of inputs whose floats are off by a rounding.
     fn nearby(&self, inputs: &[Tensor], output: usize) -> Vec<Tensor> {
-        let options = InterpretOptions {
-            mode: Mode::Promoted,
-            limits: small_limits(),
-            ..InterpretOptions::default()
-        };
+        let options = options(Mode::Promoted);
         let run = |seed| {
             let mut random = SplitMix64::new(seed);
             let inputs: Result<Vec<_>, _> = inputs
@@ -194,6 +185,14 @@ impl Compared {
             Some(outputs.swap_remove(output))
         };
         (0..N_NEARBY).filter_map(run).collect()
+    }
+}
+
+fn options(mode: Mode) -> InterpretOptions<'static> {
+    InterpretOptions {
+        mode,
+        limits: small_limits(),
+        ..InterpretOptions::default()
     }
 }
 

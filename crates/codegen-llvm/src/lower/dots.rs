@@ -17,8 +17,8 @@ use crate::error::LlvmError;
 const PART: u32 = 128;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Fills as much of an array of dot products as whole vectors of it are; answers with where the rest begins, or with
-    /// none if the array is something else.
+    /// Fills an array of dot products that is best read along the axis that is reduced: whole vectors of them, and those
+    /// that are left one by one. Answers with false, and does nothing, if the array is something else.
     pub(super) fn fill_dots(
         &self,
         scope: &Scope<'ctx>,
@@ -26,7 +26,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         id: StageId,
         points: &[Coordinate],
         array: &Array<'ctx>,
-    ) -> Result<Option<Value<'ctx>>, LlvmError> {
+    ) -> Result<bool, LlvmError> {
         let emit = &self.emit;
         let stage = self.kernel.stage(id);
         let StageOperation::Reduce {
@@ -35,17 +35,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             accumulator,
         } = &stage.operation
         else {
-            return Ok(None);
+            return Ok(false);
         };
         let (&[own], &[reduced]) = (stage.axes.as_slice(), axes.as_slice()) else {
-            return Ok(None);
+            return Ok(false);
         };
-        let fits = self.vector_axis(id) == Some(reduced)
-            && accumulator.is_float()
+        let fits = accumulator.is_float()
             && self.is_multiple(reduced, tile.lanes)
             && self.is_plain(stage.value);
         if !fits {
-            return Ok(None);
+            return Ok(false);
         }
         let reduce = Reduce {
             reduction: Reduction::Add,
@@ -53,7 +52,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             accumulator: *accumulator,
             value: stage.value,
         };
-        let whole = self.multiple_below(self.extent(scope, own)?, tile.lanes);
+        let extent = self.extent(scope, own)?;
+        let whole = self.multiple_below(extent, tile.lanes);
         let step = emit.i64(i64::from(tile.lanes));
         self.counted(emit.i64(0), whole, step, &[], |base, _| {
             for &at in points {
@@ -71,7 +71,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
             Ok(Vec::new())
         })?;
-        Ok(Some(whole))
+        self.counted(whole, extent, emit.i64(1), &[], |index, _| {
+            let scope = scope.with_axis(own, index);
+            let values = self.at_points(&scope, tile, id, points)?;
+            for (&at, value) in points.iter().zip(values) {
+                let array = self.array_of_row(&scope, array, at);
+                self.store_own(&scope, &array, &[own], value, at)?;
+            }
+            Ok(Vec::new())
+        })?;
+        Ok(true)
     }
 
     /// The dot products of one row from an index of the array on, as many as a vector has lanes.

@@ -179,7 +179,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// What a stage computes at some points of the tile and of its own axes.
-    fn at_points(
+    pub(super) fn at_points(
         &self,
         scope: &Scope<'ctx>,
         tile: &Tile,
@@ -214,20 +214,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let depends = |axis| self.dependence.stage_depends(id, axis) || stage.axes.contains(&axis);
         if vector.is_some() && own_vector.is_none() {
             let points = self.points_of(scope, depends);
-            if let (Some(begin), &[own]) = (
-                self.fill_dots(scope, tile, id, &points, array)?,
-                stage.axes.as_slice(),
-            ) {
-                let end = self.extent(scope, own)?;
-                self.counted(begin, end, self.emit.i64(1), &[], |index, _| {
-                    let scope = scope.with_axis(own, index);
-                    let values = self.at_points(&scope, tile, id, &points)?;
-                    for (&at, value) in points.iter().zip(values) {
-                        let array = self.array_of_row(&scope, array, at);
-                        self.store_own(&scope, &array, &stage.axes, value, at)?;
-                    }
-                    Ok(Vec::new())
-                })?;
+            if self.fill_dots(scope, tile, id, &points, array)? {
                 return Ok(());
             }
         }
@@ -444,7 +431,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The axis of a stage that vectors suit best.
-    pub(super) fn vector_axis(&self, id: StageId) -> Option<AxisId> {
+    fn vector_axis(&self, id: StageId) -> Option<AxisId> {
         let stage = self.kernel.stage(id);
         let mut axes: Vec<AxisId> = stage.axes.to_vec();
         if let StageOperation::Reduce {

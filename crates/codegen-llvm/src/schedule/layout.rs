@@ -4,35 +4,18 @@
 //! step by step. With it innermost, neighbouring elements are used together, whatever a window does with rows and
 //! columns, and nothing is left over at the edges of a picture.
 
-use kiln_kernel::{AxisId, BufferId, Node, Role, VerifiedKernel};
-
-/// Constants with as many axes are weights.
-const WEIGHT_RANK: usize = 2;
+use kiln_kernel::{Role, VerifiedKernel};
 
 /// The wishes: buffers, by position, and the order of their axes, outermost first.
 pub(super) fn preferred(kernel: &VerifiedKernel, lanes: u32) -> Vec<(usize, Vec<usize>)> {
-    let weights = |id: &BufferId| {
-        let buffer = kernel.buffer(*id);
-        buffer.role == Role::Const && buffer.rank() >= WEIGHT_RANK
-    };
-    let of_weights: Vec<AxisId> = kernel
-        .buffers()
-        .keys()
-        .filter(weights)
-        .flat_map(|id| kernel.accesses(id))
-        .flatten()
-        .filter_map(|&index| match kernel.node(index) {
-            Node::Axis(axis) => Some(*axis),
-            _ => None,
-        })
-        .collect();
+    let of_weights = kernel.axes_of_weights();
     let mut wishes = Vec::new();
     for (position, (id, buffer)) in kernel.buffers().iter().enumerate() {
         if buffer.role == Role::Const || buffer.strides.is_some() {
             continue;
         }
         let is_channel = |place: &usize| {
-            let axis = index_at(kernel, id, *place);
+            let axis = kernel.axis_at(id, *place);
             let size = buffer.shape.get(*place);
             let size = size.and_then(|&size| kernel.dims().as_constant(size));
             axis.is_some_and(|axis| of_weights.contains(&axis))
@@ -49,17 +32,4 @@ pub(super) fn preferred(kernel: &VerifiedKernel, lanes: u32) -> Vec<(usize, Vec<
         }
     }
     wishes
-}
-
-/// The axis that every access of a buffer has as its index at a place.
-fn index_at(kernel: &VerifiedKernel, buffer: BufferId, place: usize) -> Option<AxisId> {
-    let mut axes = kernel.accesses(buffer).map(|indices| {
-        let index = *indices.get(place)?;
-        match kernel.node(index) {
-            Node::Axis(axis) => Some(*axis),
-            _ => None,
-        }
-    });
-    let first = axes.next()??;
-    axes.all(|axis| axis == Some(first)).then_some(first)
 }

@@ -46,9 +46,10 @@ pub(super) fn contraction_shape(level: IsaLevel, size: Option<i64>, lanes: u32) 
         _ => &[(4, 2), (3, 3), (2, 4)],
     };
     let vectors = size.and_then(|size| u32::try_from(size).ok());
-    let vectors = vectors.map(|size| size.div_ceil(lanes.max(1)));
+    let vectors = vectors.map(|size| size.div_ceil(lanes.max(1)).into());
     let time = |&(rows, wide): &(u32, u32)| {
-        let vectors = vectors.unwrap_or(wide);
+        let (rows, wide) = (u64::from(rows), u64::from(wide));
+        let vectors: u64 = vectors.unwrap_or(wide);
         // Sixtieths of what a row takes, with rounding down where nothing hangs on it.
         60 * (vectors / wide * step_time(rows, wide) + vectors % wide * step_time(rows, 1)) / rows
     };
@@ -62,7 +63,7 @@ pub(super) fn contraction_shape(level: IsaLevel, size: Option<i64>, lanes: u32) 
 
 /// What one step of a reduction takes a tile, in half cycles of a core that does two multiply-adds and two loads in each
 /// and waits four for a result.
-fn step_time(rows: u32, vectors: u32) -> u32 {
+fn step_time(rows: u64, vectors: u64) -> u64 {
     (rows * vectors).max(rows + vectors).max(8)
 }
 

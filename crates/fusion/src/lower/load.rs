@@ -123,7 +123,7 @@ impl Lowering<'_> {
         let is_single = self
             .constant(value)
             .is_some_and(|constant| constant.tensor().len() == 1);
-        is_single && number.dtype().is_float() && n_digits(number) > WRITTEN_DIGITS
+        is_single && n_digits(number) > WRITTEN_DIGITS
     }
 
     /// The element of a constant whose elements are all the same.
@@ -132,11 +132,12 @@ impl Lowering<'_> {
     }
 }
 
-/// How many decimal digits it takes to tell a number from its neighbours.
+/// How many decimal digits it takes to tell a float from its neighbours; 0 for narrow ones, which have few.
 fn n_digits(number: ScalarValue) -> usize {
     let shortest = match number {
         ScalarValue::F64(number) => format!("{number:e}"),
-        number => format!("{:e}", number.to_f64() as f32),
+        ScalarValue::F32(number) => format!("{number:e}"),
+        _ => return 0,
     };
     let mantissa = shortest.split('e').next().unwrap_or_default();
     mantissa.chars().filter(char::is_ascii_digit).count()

@@ -13,7 +13,7 @@ use kiln_symbolic_shape::{
 use super::slots::{Slot, put, slots};
 use super::{CanonicalPolicy, as_good};
 use crate::classify::{AxisRole, Class};
-use crate::form::{AxisId, BufferId, Kernel, Node, NodeId, Role, StageId};
+use crate::form::{AxisId, BufferId, Kernel, Node, NodeId, StageId};
 use crate::verified::VerifiedKernel;
 use crate::verify::{stores, used_nodes, verify};
 
@@ -182,7 +182,7 @@ fn fixed_axes(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> BTreeSet<Axi
         (Class::Attention, _) => policy.attention.max(policy.inner),
         _ => policy.inner,
     };
-    let weights = axes_of_weights(kernel);
+    let weights = kernel.axes_of_weights();
     let is_odd = |axis: AxisId, extent: i64| {
         weights.contains(&axis) && extent <= policy.channels && extent % policy.multiple.max(1) != 0
     };
@@ -197,20 +197,6 @@ fn fixed_axes(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> BTreeSet<Axi
             })
         })
         .collect()
-}
-
-/// The axes that index constants with several axes.
-fn axes_of_weights(kernel: &Kernel) -> BTreeSet<AxisId> {
-    let weights = kernel
-        .buffers()
-        .iter()
-        .filter(|(_, buffer)| buffer.role == Role::Const && buffer.rank() > 1);
-    let indices = weights.flat_map(|(id, _)| kernel.accesses(id)).flatten();
-    let axes = indices.filter_map(|&index| match kernel.node(index) {
-        Node::Axis(axis) => Some(*axis),
-        _ => None,
-    });
-    axes.collect()
 }
 
 /// The places of constants, in sets that plain indices tie together.

@@ -3,11 +3,13 @@
 //! Plain data, made by [`KernelBuilder`](super::KernelBuilder) and not changed afterwards. That it means
 //! something is for the verifier to say; here ids are in range and operands come before their users.
 
+use std::collections::BTreeSet;
+
 use cranelift_entity::PrimaryMap;
 use kiln_symbolic_shape::DimTable;
 use kiln_tensor::DType;
 
-use super::buffer::{Buffer, Dims};
+use super::buffer::{Buffer, Dims, Role};
 use super::ids::{AxisId, BufferId, NodeId, StageId};
 use super::item::{Axes, Axis, Item, Stage};
 use super::node::{Node, Nodes};
@@ -138,6 +140,31 @@ impl Kernel {
             _ => None,
         });
         loads.chain(stores)
+    }
+
+    /// The axis that every load and store of a buffer has as its index at a place, if it is one.
+    pub fn axis_at(&self, buffer: BufferId, place: usize) -> Option<AxisId> {
+        let mut axes = self.accesses(buffer).map(|indices| {
+            let index = *indices.get(place)?;
+            match self.node(index) {
+                Node::Axis(axis) => Some(*axis),
+                _ => None,
+            }
+        });
+        let first = axes.next()??;
+        axes.all(|axis| axis == Some(first)).then_some(first)
+    }
+
+    /// The axes that run through weights: they are indices of constants with several axes.
+    pub fn axes_of_weights(&self) -> BTreeSet<AxisId> {
+        let buffers = self.buffers.iter();
+        let weights = buffers.filter(|(_, buffer)| buffer.role == Role::Const && buffer.rank() > 1);
+        let indices = weights.flat_map(|(id, _)| self.accesses(id)).flatten();
+        let axes = indices.filter_map(|&index| match self.node(index) {
+            Node::Axis(axis) => Some(*axis),
+            _ => None,
+        });
+        axes.collect()
     }
 
     /// The outer axes: independent points, outermost first.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cranelift_entity::EntityRef;
 use kiln_ir::Op;
-use kiln_kernel::{AxisId, Kernel, Node, Role, VerifiedKernel};
+use kiln_kernel::{Role, VerifiedKernel};
 use kiln_symbolic_shape::{DimError, DimId};
 use smallvec::SmallVec;
 
@@ -185,7 +185,7 @@ fn followers(
         let Some(&innermost) = order.last() else {
             continue;
         };
-        let Some(axis) = axis_at(kernel, leading, innermost) else {
+        let Some(axis) = kernel.axis_at(leading, innermost) else {
             continue;
         };
         for (buffer, &id) in launch.operands.iter().zip(&ids) {
@@ -194,26 +194,11 @@ fn followers(
                 && undecided(buffer);
             if is_new
                 && kernel.buffer(id).rank() == order.len()
-                && axis_at(kernel, id, innermost) == Some(axis)
+                && kernel.axis_at(id, innermost) == Some(axis)
             {
                 found.push((*buffer, order.clone()));
             }
         }
-    }
-    found
-}
-
-/// The axis of a kernel that every load and store of a buffer has as its index at a position, if it is one.
-fn axis_at(kernel: &Kernel, buffer: kiln_kernel::BufferId, position: usize) -> Option<AxisId> {
-    let mut found = None;
-    for indices in kernel.accesses(buffer) {
-        let Node::Axis(axis) = kernel.node(*indices.get(position)?) else {
-            return None;
-        };
-        if found.is_some_and(|found| found != *axis) {
-            return None;
-        }
-        found = Some(*axis);
     }
     found
 }
