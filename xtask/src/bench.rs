@@ -1,10 +1,9 @@
 //! `cargo xtask bench`: what is promised, measured on this machine.
 //!
 //! The tables of the bench targets in release; with `--peers` also Kiln beside onnxruntime and OpenVINO (`peers`), and
-//! from that the table of the README (`readme`). The peers live in a Python environment of their own (`environment`).
+//! from that the table of the README (`readme`). The peers live in a Python environment of their own.
 //! Not here: any judgement; a promise that is missed is printed, and no error.
 
-mod environment;
 mod peers;
 mod readme;
 
@@ -14,9 +13,16 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::flags::BenchOptions;
+use crate::python::{self, Needs};
 use crate::workspace::{self, Metadata};
 use crate::{models, setup, step};
 
+/// The pinned peers.
+pub(crate) const PEERS: Needs<'_> = Needs {
+    task: "bench",
+    what: "peers",
+    list: "benches/peers/requirements.txt",
+};
 /// Bench targets that print tables of promises.
 const TARGETS: [&str; 2] = ["native_code", "products"];
 /// The variable that tells benches where the real models are.
@@ -35,7 +41,8 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         here.context(
             "the peers are measured on the example models; `cargo xtask models` fetches them",
         )?;
-        python = Some(environment::python(&root, &target)?);
+        let folder = target.join("peers").join("python");
+        python = Some(python::python(&root, folder, &PEERS)?);
     } else if let Err(error) = here {
         println!("warning: rows of the example models are left out: {error:#}");
     }

@@ -17,12 +17,15 @@ usage: cargo xtask <task>
   demo                          set up, fetch the models, build, and read text from a picture
   test                          everything a change must pass: format, lints, tests, docs, tidy
   tidy                          only the project's own checks (crate edges, sizes, docs, licences ...)
+  conformance [--bless] [WORD...]
+                                run ONNX's own test cases, interpreted and compiled; only those whose names hold a
+                                word; with --bless the lists of what passes are rewritten
   bench [--peers] [WORD...]     measure what is promised, in release; only rows whose names hold a word;
                                 with --peers also Kiln beside onnxruntime and OpenVINO
   bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, bench, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, bench, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub(crate) enum Task {
     Test,
     /// Check only the project's own rules.
     Tidy,
+    /// Run ONNX's own test cases.
+    Conformance(ConformanceOptions),
     /// Measure what is promised.
     Bench(BenchOptions),
     /// Rewrite checked-in lists.
@@ -54,6 +59,15 @@ pub(crate) struct BuildOptions {
     pub(crate) release: bool,
     /// Leave out what links LLVM.
     pub(crate) no_llvm: bool,
+}
+
+/// Options of `conformance`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConformanceOptions {
+    /// Rewrite the lists of what passes.
+    pub(crate) bless: bool,
+    /// Only cases with one of these in their names; all where there is none.
+    pub(crate) words: Vec<String>,
 }
 
 /// Options of `bench`.
@@ -84,6 +98,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             "demo" => Task::Demo,
             "test" => Task::Test,
             "tidy" => Task::Tidy,
+            "conformance" => Task::Conformance(ConformanceOptions::default()),
             "bench" => Task::Bench(BenchOptions::default()),
             "bless" => Task::Bless(BlessOptions::default()),
             other => bail!("expected a task ({TASKS}), found `{other}`"),
@@ -95,6 +110,8 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             (_, Long("help") | Short('h')) => return Ok(Task::Help),
             (Task::Build(options), Long("release")) => options.release = true,
             (Task::Build(options), Long("no-llvm")) => options.no_llvm = true,
+            (Task::Conformance(options), Long("bless")) => options.bless = true,
+            (Task::Conformance(options), Value(word)) => options.words.push(word.string()?),
             (Task::Bench(options), Long("peers")) => options.peers = true,
             (Task::Bench(options), Value(word)) => options.words.push(word.string()?),
             (Task::Bless(options), Long("snapshots")) => options.snapshots = true,

@@ -14,10 +14,12 @@ mod api;
 mod bench;
 mod bless;
 mod build;
+mod conformance;
 mod demo;
 mod flags;
 mod models;
 mod outside;
+mod python;
 mod setup;
 mod step;
 mod test;
@@ -50,6 +52,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
         Task::Tidy => tidy::run(),
+        Task::Conformance(options) => conformance::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Bless(options) => bless::run(&options),
     }

@@ -10,7 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::step::{self, Counts};
-use crate::{models, outside, setup, tidy, workspace};
+use crate::workspace::Metadata;
+use crate::{conformance, models, outside, setup, tidy, workspace};
 
 /// The variable that tells tests where the real models are.
 const MODELS_VARIABLE: &str = "KILN_MODELS";
@@ -81,7 +82,22 @@ fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> 
             .args(docs)
             .env("RUSTDOCFLAGS", "--deny warnings"),
     )?;
+    sample_of_conformance(root)?;
     outside::run(root)
+}
+
+/// A sample of ONNX's own test cases; without a network it is skipped, loudly, like the real models.
+fn sample_of_conformance(root: &Path) -> Result<()> {
+    let target = Metadata::load(root)?.target_directory;
+    match conformance::sample(root, &target) {
+        Ok(sample) => step::timed("a sample of ONNX's test cases", || {
+            conformance::run_sample(root, &target, sample)
+        }),
+        Err(error) => {
+            println!("skipped: ONNX's test cases cannot be written here: {error:#}");
+            Ok(())
+        }
+    }
 }
 
 /// nextest where it is installed, else cargo's own runner.

@@ -1,4 +1,4 @@
-//! The Python environment of the peers, under the target folder, with exactly the pinned versions.
+//! Python environments under the target folder, each with exactly the versions that a list pins.
 //!
 //! Invariant: the list of what is installed is written last and compared first, so an environment that was left half
 //! made, or whose list has changed since, is made anew. No host is ever named: pip asks where it is set up to ask.
@@ -10,23 +10,29 @@ use anyhow::{Context, Result};
 
 use crate::step;
 
-/// The pinned peers.
-const LIST: &str = "benches/peers/requirements.txt";
+/// What a task needs of Python.
+pub(crate) struct Needs<'a> {
+    /// The task, for messages.
+    pub(crate) task: &'a str,
+    /// What the packages are called together, such as `peers`.
+    pub(crate) what: &'a str,
+    /// The file that pins them, from the root of the project.
+    pub(crate) list: &'a str,
+}
 
-/// The environment's own Python, with all peers installed.
-pub(crate) fn python(root: &Path, target: &Path) -> Result<PathBuf> {
-    let list = root.join(LIST);
-    let wanted = std::fs::read_to_string(&list).with_context(|| format!("cannot read {LIST}"))?;
-    let environment = Environment {
-        folder: target.join("peers").join("python"),
-    };
+/// The Python of the environment in `folder`, with all that is needed installed.
+pub(crate) fn python(root: &Path, folder: PathBuf, needs: &Needs<'_>) -> Result<PathBuf> {
+    let Needs { task, what, list } = needs;
+    let wanted =
+        std::fs::read_to_string(root.join(list)).with_context(|| format!("cannot read {list}"))?;
+    let environment = Environment { folder };
     if environment.has(&wanted) {
-        println!("bench: the pinned peers are here");
+        println!("{task}: the pinned {what} are here");
         return Ok(environment.python());
     }
-    environment.make(&list)?;
+    environment.make(root, needs)?;
     std::fs::write(environment.installed(), wanted)
-        .context("cannot note which peers are installed")?;
+        .with_context(|| format!("cannot note which {what} are installed"))?;
     Ok(environment.python())
 }
 
@@ -57,10 +63,11 @@ impl Environment {
                 .is_ok_and(|status| status.success())
     }
 
-    fn make(&self, list: &Path) -> Result<()> {
+    fn make(&self, root: &Path, needs: &Needs<'_>) -> Result<()> {
+        let Needs { what, list, .. } = needs;
         let mut make = Command::new("python3");
         make.args(["-m", "venv", "--clear"]).arg(&self.folder);
-        step::run("Python environment for the peers", &mut make).context(
+        step::run(&format!("Python environment for the {what}"), &mut make).context(
             "python3 cannot make a virtual environment; `cargo xtask setup` installs python3, and Debian and Ubuntu \
              keep the rest in a package of its own: apt-get install python3-venv",
         )?;
@@ -74,10 +81,10 @@ impl Environment {
                 "--disable-pip-version-check",
             ])
             .args(["--no-input", "--only-binary=:all:", "--requirement"])
-            .arg(list);
-        step::run("pinned peers", &mut install).with_context(|| {
+            .arg(root.join(list));
+        step::run(&format!("pinned {what}"), &mut install).with_context(|| {
             format!(
-                "pip cannot install the peers that {LIST} pins; is the network there, and are there builds of them \
+                "pip cannot install the {what} that {list} pins; is the network there, and are there builds of them \
                  for {}?",
                 version(&self.python())
             )
@@ -116,16 +123,23 @@ mod tests {
     #[test]
     fn a_missing_list_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let error = python(folder.path(), folder.path()).unwrap_err();
-        assert!(error.to_string().contains(LIST), "{error}");
+        let needs = Needs {
+            task: "bench",
+            what: "peers",
+            list: "no/such/list.txt",
+        };
+        let error = python(folder.path(), folder.path().join("python"), &needs).unwrap_err();
+        assert!(error.to_string().contains("no/such/list.txt"), "{error}");
     }
 
     #[test]
-    fn every_peer_is_pinned() {
+    fn every_package_is_pinned() {
         let root = crate::workspace::root();
-        let text = std::fs::read_to_string(root.join(LIST)).unwrap();
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            assert!(line.contains("=="), "{line}");
+        for list in [crate::bench::PEERS.list, crate::conformance::PACKAGES.list] {
+            let text = std::fs::read_to_string(root.join(list)).unwrap();
+            for line in text.lines().filter(|line| !line.starts_with('#')) {
+                assert!(line.contains("=="), "{list}: {line}");
+            }
         }
     }
 }

@@ -1,0 +1,102 @@
+"""Writes the test cases of the pinned `onnx` package as folders, with one line of JSON per case.
+
+    generate.py OUT
+
+A case is OUT/SET/NAME: `model.onnx` and `test_data_set_N/{input,output}_M.pb`, as the package's own tools lay
+them out. OUT/cases.jsonl says of each its set, name, operator, domain, tolerances, and whether it is the
+`_expanded` copy of another: the same operator, written out as the nodes of its function body.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+import warnings
+
+import onnx
+from onnx import TensorProto, numpy_helper
+from onnx.backend.test.loader import DATA_DIR, load_model_tests
+
+SETS = ("simple", "pytorch-operator", "pytorch-converted")
+EXPANDED = re.compile(r"_expanded(_ver\d+)?$")
+
+
+def proto(value, info):
+    """A test value as the message that its declared type asks for."""
+    kind = info.type.WhichOneof("value")
+    if kind == "map_type":
+        return numpy_helper.from_dict(value, info.name)
+    if kind == "sequence_type":
+        return numpy_helper.from_list(value, info.name)
+    if kind == "optional_type":
+        return numpy_helper.from_optional(value, info.name)
+    if isinstance(value, TensorProto):
+        return value
+    return numpy_helper.from_array(value, info.name)
+
+
+def write(path, message):
+    with open(path, "wb") as file:
+        file.write(message.SerializeToString())
+
+
+def write_case(folder, case):
+    write(os.path.join(folder, "model.onnx"), case.model)
+    for number, (inputs, outputs) in enumerate(case.data_sets):
+        data = os.path.join(folder, f"test_data_set_{number}")
+        os.makedirs(data)
+        graph = case.model.graph
+        for index, (value, info) in enumerate(zip(inputs, graph.input)):
+            write(os.path.join(data, f"input_{index}.pb"), proto(value, info))
+        for index, (value, info) in enumerate(zip(outputs, graph.output)):
+            write(os.path.join(data, f"output_{index}.pb"), proto(value, info))
+
+
+def domain_of(domain):
+    return domain or "ai.onnx"
+
+
+def operator(model):
+    """The operator a case is about: that of its last node which is none of the helpers around it."""
+    helpers = {"Constant", "Cast", "Identity", "SequenceConstruct"}
+    nodes = [node for node in model.graph.node if node.op_type not in helpers] or list(model.graph.node)
+    node = nodes[0]
+    return domain_of(node.domain), node.op_type
+
+
+def main(out):
+    warnings.simplefilter("ignore")
+    shutil.rmtree(out, ignore_errors=True)
+    os.makedirs(out)
+    lines = []
+    nodes = load_model_tests(kind="node")
+    tested = {case.name: operator(case.model) for case in nodes}
+    for case in nodes:
+        folder = os.path.join(out, "node", case.name)
+        os.makedirs(folder)
+        write_case(folder, case)
+        base = EXPANDED.sub("", case.name)
+        domain, op = tested.get(base, tested[case.name])
+        lines.append(
+            {"set": "node", "name": case.name, "op": op, "domain": domain, "expanded": base != case.name,
+             "rtol": case.rtol, "atol": case.atol}
+        )
+    for kind in SETS:
+        for case in load_model_tests(kind=kind):
+            folder = os.path.join(out, kind, case.name)
+            shutil.copytree(os.path.join(DATA_DIR, kind, case.name), folder)
+            domain, op = operator(onnx.load(os.path.join(folder, "model.onnx")))
+            lines.append(
+                {"set": kind, "name": case.name, "op": op, "domain": domain, "expanded": False,
+                 "rtol": case.rtol, "atol": case.atol}
+            )
+    lines.sort(key=lambda line: (line["set"], line["name"]))
+    with open(os.path.join(out, "cases.jsonl"), "w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(json.dumps(line) + "\n")
+    print(f"{len(lines)} cases, {sum(line['set'] == 'node' for line in lines)} of them node tests")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

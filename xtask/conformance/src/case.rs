@@ -1,0 +1,203 @@
+//! One case: its model, its inputs and expected results, and a call on each backend.
+//!
+//! Inputs that the import has to know, such as axes, are made constants: the same as a caller would have to do.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use kiln::ir::Graph;
+use kiln::onnx::{self, ImportOptions};
+use kiln::{Backend, Model, Options, Tensor};
+
+use crate::compare::{self, Tolerance};
+use crate::verdict::{Answer, Outcome, Verdict};
+
+/// The inputs and expected results of one call.
+struct Data {
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
+}
+
+/// Runs the case of a folder.
+pub(crate) fn run(folder: &Path, tolerance: Tolerance) -> Answer {
+    let mut answer = Answer {
+        interpreted: Outcome::passed(),
+        compiled: Outcome::passed(),
+        fixed: false,
+        interpreted_steps: 0,
+    };
+    let refused = |answer: &mut Answer, outcome: Outcome| {
+        answer.interpreted = outcome.clone();
+        answer.compiled = outcome;
+    };
+    let model = match onnx::Model::load(folder.join("model.onnx")) {
+        Ok(model) => model,
+        Err(error) => {
+            refused(&mut answer, Outcome::of_error(&error.into()));
+            return answer;
+        }
+    };
+    // Without data, what the import says is still worth knowing.
+    let sets = data_sets(folder, &model);
+    let sets = match sets {
+        Ok(sets) => sets,
+        Err(error) => {
+            let outcome = match onnx::import(&model, &ImportOptions::new()) {
+                Err(refusal) => Outcome::of_error(&refusal.into()),
+                Ok(_) => Outcome {
+                    verdict: Verdict::Unsupported,
+                    ..Outcome::failed(format!("{error:#}"))
+                },
+            };
+            refused(&mut answer, outcome);
+            return answer;
+        }
+    };
+    for data in &sets {
+        let (graph, named) = match import(&model, data, &mut answer.fixed) {
+            Ok(imported) => imported,
+            Err(outcome) => {
+                refused(&mut answer, outcome);
+                return answer;
+            }
+        };
+        if answer.interpreted.verdict == Verdict::Passed {
+            let options = Options::new().backend(Backend::Interpreter).passes(false);
+            answer.interpreted = call(graph.clone(), options, &named, &data.outputs, tolerance).0;
+        }
+        if answer.compiled.verdict == Verdict::Passed {
+            let options = Options::new()
+                .backend(Backend::Llvm)
+                .threads(1)
+                .shared_kernels(false);
+            let (outcome, steps) = call(graph, options, &named, &data.outputs, tolerance);
+            answer.compiled = outcome;
+            answer.interpreted_steps = answer.interpreted_steps.max(steps);
+        }
+    }
+    answer
+}
+
+type Named<'a> = Vec<(String, &'a Tensor)>;
+
+/// The graph, and the inputs that it still has.
+fn import<'a>(
+    model: &onnx::Model,
+    data: &'a Data,
+    fixed: &mut bool,
+) -> Result<(Graph, Named<'a>), Outcome> {
+    let names = model
+        .graph()
+        .required_inputs()
+        .map(|input| input.name.clone());
+    let named: Named<'a> = names.zip(&data.inputs).collect();
+    let mut options = ImportOptions::new();
+    for (name, tensor) in &named {
+        options = options.rank(name, tensor.rank());
+    }
+    let first = match onnx::import(model, &options) {
+        Ok(graph) => return Ok((graph, named)),
+        Err(error) => error,
+    };
+    // Where integers decide, they are what the import has to know; else perhaps small tensors of any kind.
+    for may_fix in [is_small_integers as fn(&Tensor) -> bool, is_small] {
+        let mut options = options.clone();
+        for (name, tensor) in named.iter().filter(|(_, tensor)| may_fix(tensor)) {
+            options = options.fix(name, (*tensor).clone());
+        }
+        if let Ok(graph) = onnx::import(model, &options) {
+            *fixed = true;
+            let named = named.into_iter();
+            return Ok((
+                graph,
+                named.filter(|(_, tensor)| !may_fix(tensor)).collect(),
+            ));
+        }
+    }
+    Err(Outcome::of_error(&first.into()))
+}
+
+fn is_small_integers(tensor: &Tensor) -> bool {
+    tensor.rank() <= 1 && tensor.len() <= 64 && !tensor.dtype().is_float()
+}
+
+fn is_small(tensor: &Tensor) -> bool {
+    tensor.rank() <= 1 && tensor.len() <= 64
+}
+
+/// Calls the model; the number of steps that the interpreter did.
+fn call(
+    graph: Graph,
+    options: Options,
+    inputs: &Named<'_>,
+    expected: &[Tensor],
+    tolerance: Tolerance,
+) -> (Outcome, usize) {
+    let compiled = options.clone();
+    let called = Model::from_graph_with(graph, compiled).and_then(|model| {
+        let named = inputs.iter().map(|(name, tensor)| (name, *tensor));
+        let outputs = model.run(named)?;
+        let steps = match model.backend() {
+            Backend::Llvm => model.explain()?.count("interpret"),
+            _ => 0,
+        };
+        Ok((outputs, steps))
+    });
+    let (outputs, steps) = match called {
+        Ok(called) => called,
+        Err(error) => return (Outcome::of_error(&error), 0),
+    };
+    if outputs.len() < expected.len() {
+        let said = format!(
+            "expected {} results, found {}",
+            expected.len(),
+            outputs.len()
+        );
+        return (Outcome::failed(said), steps);
+    }
+    let mut pairs = outputs.iter().zip(expected);
+    let different = pairs.find_map(|((name, found), expected)| {
+        compare::difference(name, found, expected, tolerance)
+    });
+    match different {
+        None => (Outcome::passed(), steps),
+        Some(difference) => (Outcome::failed(difference), steps),
+    }
+}
+
+/// Every data set of the case, in order.
+fn data_sets(folder: &Path, model: &onnx::Model) -> anyhow::Result<Vec<Data>> {
+    let mut sets = Vec::new();
+    loop {
+        let data = folder.join(format!("test_data_set_{}", sets.len()));
+        if !data.is_dir() {
+            break;
+        }
+        sets.push(Data {
+            inputs: tensors(&data, "input")?,
+            outputs: tensors(&data, "output")?,
+        });
+    }
+    let wanted = model.graph().required_inputs().count();
+    match sets.iter().find(|data| data.inputs.len() < wanted) {
+        Some(data) => Err(anyhow!(
+            "expected {wanted} inputs, found {}",
+            data.inputs.len()
+        )),
+        None => Ok(sets),
+    }
+}
+
+fn tensors(folder: &Path, what: &str) -> anyhow::Result<Vec<Tensor>> {
+    let mut tensors = Vec::new();
+    loop {
+        let file = folder.join(format!("{what}_{}.pb", tensors.len()));
+        if !file.exists() {
+            return Ok(tensors);
+        }
+        let bytes =
+            std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let read = onnx::read_tensor(&bytes)?;
+        tensors.push(read.tensor()?.clone());
+    }
+}

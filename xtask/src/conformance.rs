@@ -1,0 +1,111 @@
+//! `cargo xtask conformance`: ONNX's own test cases on the interpreter and as native code.
+//!
+//! `cases` writes them from the pinned package, in a Python environment of their own; `worker` runs them, each under a
+//! time limit, in the program of `xtask/conformance`; `table` counts; `baseline` knows what passed before, so that
+//! nothing is lost unseen.
+
+mod baseline;
+mod cases;
+mod outcome;
+mod table;
+mod worker;
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::flags::ConformanceOptions;
+use crate::python::Needs;
+use crate::workspace::{self, Metadata};
+use crate::{setup, step};
+
+pub(crate) use cases::Case;
+use outcome::Outcome;
+
+/// What the cases are generated from.
+pub(crate) const PACKAGES: Needs<'_> = Needs {
+    task: "conformance",
+    what: "packages of ONNX",
+    list: "xtask/conformance/requirements.txt",
+};
+
+/// One case in so many is in the sample.
+const SAMPLE: usize = 12;
+
+/// A case, and how it went.
+pub(crate) struct Run {
+    case: Case,
+    outcome: Outcome,
+}
+
+/// Runs the cases, prints the table, and compares with what passed before.
+pub(crate) fn run(options: &ConformanceOptions) -> Result<()> {
+    setup::run()?;
+    let (root, folder) = folders()?;
+    let mut cases = cases::all(&root, &folder)?;
+    if !options.words.is_empty() {
+        let is_wanted = |case: &Case| options.words.iter().any(|word| case.name.contains(word));
+        cases.retain(is_wanted);
+    }
+    let runs = run_cases(&root, &folder, cases)?;
+    for run in &runs {
+        print!("{}", run.outcome.complaint(&run.case));
+    }
+    print!("\n{}", table::text(&runs));
+    if options.bless {
+        if !options.words.is_empty() {
+            bail!("--bless writes the lists of all cases; leave the words out");
+        }
+        return baseline::bless(&root, &runs);
+    }
+    let lost = baseline::lost(&root, &runs)?;
+    println!("{}", table::totals(&runs));
+    report(&lost)
+}
+
+/// Some of the cases, spread over all of them.
+///
+/// # Errors
+/// When they cannot be written, such as without a network.
+pub(crate) fn sample(root: &Path, target: &Path) -> Result<Vec<Case>> {
+    let cases = cases::all(root, &target.join("conformance"))?;
+    Ok(cases.into_iter().step_by(SAMPLE).collect())
+}
+
+/// Runs a sample and compares with what passed before.
+pub(crate) fn run_sample(root: &Path, target: &Path, sample: Vec<Case>) -> Result<()> {
+    let folder = target.join("conformance");
+    let runs = run_cases(root, &folder, sample)?;
+    report(&baseline::lost(root, &runs)?)
+}
+
+fn folders() -> Result<(std::path::PathBuf, std::path::PathBuf)> {
+    let root = workspace::root();
+    let target = Metadata::load(&root)?.target_directory;
+    Ok((root, target.join("conformance")))
+}
+
+fn run_cases(root: &Path, folder: &Path, cases: Vec<Case>) -> Result<Vec<Run>> {
+    let mut build = Command::new(workspace::cargo());
+    build
+        .current_dir(root)
+        .args(["build", "--quiet", "--package", "kiln-conformance"]);
+    step::run("the program that runs the cases", &mut build)?;
+    let target = Metadata::load(root)?.target_directory;
+    let name = format!("kiln-conformance{}", std::env::consts::EXE_SUFFIX);
+    worker::run(&target.join("debug").join(name), folder, cases)
+}
+
+fn report(lost: &[String]) -> Result<()> {
+    if lost.is_empty() {
+        return Ok(());
+    }
+    for line in lost {
+        println!("lost: {line}");
+    }
+    bail!(
+        "{} cases passed before and no longer do; where that is meant, `cargo xtask conformance --bless`",
+        lost.len()
+    )
+}
