@@ -1,0 +1,254 @@
+//! Whose each moment of the wall clock is.
+//!
+//! Threads in spans share it equally; dividing it among them at every step would cost as much as there are threads. So
+//! the account has two clocks of its own that go slower the more threads there are: one goes by the wall clock over
+//! the number of threads at work, and where none works, the other goes by the wall clock over the number that wait. A
+//! span's share is what its clock went while the span was its thread's innermost, and shares add up by construction.
+//! It knows no threads: whoever calls has each thread's frames in order.
+
+/// Parts of a nanosecond: shares are counted in 2^-32 of one.
+const FRACTION_BITS: u32 = 32;
+
+/// What a thread does in a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It works.
+    Work,
+    /// It waits for work of others.
+    Wait,
+    /// It is inside, but in no event.
+    Scope,
+}
+
+/// An open span of some thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    pub(crate) kind: Kind,
+    pub(crate) event: u32,
+    /// Nanoseconds of the clock.
+    pub(crate) begin: u64,
+    /// Nanoseconds in spans directly inside.
+    children: u64,
+    /// What its clock showed when it last became innermost.
+    resumed: u128,
+    /// Of the wall clock, before that.
+    share: u128,
+}
+
+/// What an event took so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Spans that ended.
+    pub(crate) count: u64,
+    share: u128,
+    /// Nanoseconds of threads at work in it, apart from spans inside.
+    pub(crate) work: u64,
+    /// Nanoseconds of threads that waited in it, apart from spans inside.
+    pub(crate) waited: u64,
+    /// Nanoseconds of threads in it, with spans inside; spans of an event inside itself count once.
+    pub(crate) total: u64,
+    /// Nanoseconds of the longest span.
+    pub(crate) longest: u64,
+    /// Nanoseconds that a device took for it.
+    pub(crate) device: u64,
+}
+
+impl Tally {
+    /// Nanoseconds of the wall clock.
+    pub(crate) fn wall(&self) -> u64 {
+        to_nanoseconds(self.share)
+    }
+}
+
+/// The account.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// The clock when something last began or ended.
+    last: u64,
+    working: u32,
+    waiting: u32,
+    entered: u32,
+    work_clock: u128,
+    wait_clock: u128,
+    wall: u64,
+    unattributed: u64,
+    most_threads: u32,
+    /// Spans of events that have not ended.
+    open: u64,
+    tallies: Vec<Tally>,
+}
+
+/// The account at a moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Balance {
+    pub(crate) wall: u64,
+    pub(crate) unattributed: u64,
+    /// Of spans that have not ended.
+    pub(crate) open: u64,
+    pub(crate) most_threads: u32,
+    /// By event; events beyond took nothing.
+    pub(crate) tallies: Vec<Tally>,
+}
+
+impl Account {
+    /// Opens a span inside a thread's innermost one.
+    pub(crate) fn begin(
+        &mut self,
+        now: u64,
+        parent: Option<&mut Frame>,
+        event: u32,
+        kind: Kind,
+    ) -> Frame {
+        self.advance(now);
+        if let Some(parent) = parent {
+            self.leave(parent);
+        }
+        let mut frame = Frame {
+            kind,
+            event,
+            begin: now,
+            children: 0,
+            resumed: 0,
+            share: 0,
+        };
+        self.resume(&mut frame);
+        self.open += u64::from(kind != Kind::Scope);
+        self.most_threads = self.most_threads.max(self.working);
+        frame
+    }
+
+    /// Closes a thread's innermost span, and answers with its nanoseconds. `is_inner`: a span of the same event is
+    /// around it.
+    pub(crate) fn end(
+        &mut self,
+        now: u64,
+        mut frame: Frame,
+        parent: Option<&mut Frame>,
+        is_inner: bool,
+    ) -> u64 {
+        self.advance(now);
+        self.leave(&mut frame);
+        let total = now.saturating_sub(frame.begin);
+        if let Some(parent) = parent {
+            parent.children = parent.children.saturating_add(total);
+            self.resume(parent);
+        }
+        if frame.kind != Kind::Scope {
+            self.open -= 1;
+            let own = total.saturating_sub(frame.children);
+            let tally = self.tally(frame.event);
+            tally.count += 1;
+            tally.share += frame.share;
+            let by_kind = match frame.kind {
+                Kind::Wait => &mut tally.waited,
+                Kind::Work | Kind::Scope => &mut tally.work,
+            };
+            *by_kind = by_kind.saturating_add(own);
+            if !is_inner {
+                tally.total = tally.total.saturating_add(total);
+            }
+            tally.longest = tally.longest.max(total);
+        }
+        total
+    }
+
+    /// Adds what a device took.
+    pub(crate) fn add_device(&mut self, event: u32, nanoseconds: u64) {
+        let tally = self.tally(event);
+        tally.device = tally.device.saturating_add(nanoseconds);
+    }
+
+    /// What was counted until now.
+    pub(crate) fn balance(&mut self, now: u64) -> Balance {
+        self.advance(now);
+        let closed: u128 = self.tallies.iter().map(|tally| tally.share).sum();
+        let attributed = self.wall.saturating_sub(self.unattributed);
+        let open = if self.open > 0 {
+            attributed.saturating_sub(to_nanoseconds(closed))
+        } else {
+            0
+        };
+        Balance {
+            wall: self.wall,
+            unattributed: self.unattributed,
+            open,
+            most_threads: self.most_threads,
+            tallies: self.tallies.clone(),
+        }
+    }
+
+    /// Lets time go by until now. A clock that went back stands still here until it has caught up.
+    fn advance(&mut self, now: u64) {
+        let elapsed = now.saturating_sub(self.last);
+        if elapsed == 0 {
+            return;
+        }
+        self.last = now;
+        if self.working > 0 {
+            self.work_clock += share(elapsed, self.working);
+        } else if self.waiting > 0 {
+            self.wait_clock += share(elapsed, self.waiting);
+        } else if self.entered > 0 {
+            self.unattributed += elapsed;
+        } else {
+            return;
+        }
+        self.wall += elapsed;
+    }
+
+    /// A frame is no longer its thread's innermost.
+    fn leave(&mut self, frame: &mut Frame) {
+        let clock = self.clock(frame.kind);
+        frame.share += clock.saturating_sub(frame.resumed);
+        *self.threads(frame.kind) -= 1;
+    }
+
+    /// A frame is its thread's innermost from now on.
+    fn resume(&mut self, frame: &mut Frame) {
+        frame.resumed = self.clock(frame.kind);
+        *self.threads(frame.kind) += 1;
+    }
+
+    fn clock(&self, kind: Kind) -> u128 {
+        match kind {
+            Kind::Work => self.work_clock,
+            Kind::Wait => self.wait_clock,
+            Kind::Scope => 0,
+        }
+    }
+
+    fn threads(&mut self, kind: Kind) -> &mut u32 {
+        match kind {
+            Kind::Work => &mut self.working,
+            Kind::Wait => &mut self.waiting,
+            Kind::Scope => &mut self.entered,
+        }
+    }
+
+    fn tally(&mut self, event: u32) -> &mut Tally {
+        let index = event as usize;
+        if index >= self.tallies.len() {
+            self.tallies.resize(index + 1, Tally::default());
+        }
+        &mut self.tallies[index]
+    }
+}
+
+/// The share of one of so many threads.
+fn share(elapsed: u64, threads: u32) -> u128 {
+    let elapsed = u128::from(elapsed) << FRACTION_BITS;
+    if threads == 1 {
+        elapsed
+    } else {
+        elapsed / u128::from(threads)
+    }
+}
+
+/// To the nearest nanosecond.
+fn to_nanoseconds(share: u128) -> u64 {
+    let rounded = (share + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS;
+    u64::try_from(rounded).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! What can go wrong when events are named, and when reports are written.
+
+/// An error of this crate. Each variant names its code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimingError {
+    /// E0750: no such category.
+    #[error("expected a category of {expected}, found `{found}`")]
+    UnknownCategory {
+        /// What was given.
+        found: String,
+        /// The categories there are.
+        expected: String,
+    },
+
+    /// E0751: no event was registered under this name.
+    #[error("expected a registered event, found `{found}`; registered are {expected}")]
+    UnknownEvent {
+        /// What was given.
+        found: String,
+        /// The events there are, the first of them where there are many.
+        expected: String,
+    },
+
+    /// E0752: the name is taken by another event.
+    #[error(
+        "the event `{name}` is {registered} already, and cannot become {given}; choose another name"
+    )]
+    EventTaken {
+        /// The name.
+        name: String,
+        /// What it stands for: category and description.
+        registered: String,
+        /// What it was to stand for.
+        given: String,
+    },
+
+    /// E0753: a name that cannot be one.
+    #[error(
+        "expected an event's name of 1 to {limit} bytes without control characters, found `{found}`"
+    )]
+    EventName {
+        /// What was given, or its beginning.
+        found: String,
+        /// The most bytes.
+        limit: usize,
+    },
+
+    /// E0754: no such verbosity.
+    #[error("expected a verbosity of {expected}, found `{found}`")]
+    UnknownVerbosity {
+        /// What was given.
+        found: String,
+        /// Those there are.
+        expected: String,
+    },
+
+    /// E0755: too many events.
+    #[error(
+        "expected at most {limit} events, found one more: `{name}`; give many functions one event"
+    )]
+    TooManyEvents {
+        /// The one too many.
+        name: String,
+        /// The most.
+        limit: usize,
+    },
+
+    /// E0756: a report or trace could not be written, or read.
+    #[error("cannot {doing}: {source}")]
+    Json {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        source: serde_json::Error,
+    },
+
+    /// E0757: a report of another version.
+    #[error(
+        "expected a report of version {expected}, found version {found}; read it with the Kiln that wrote it"
+    )]
+    ReportVersion {
+        /// The version that this crate reads.
+        expected: u32,
+        /// The report's.
+        found: u32,
+    },
+}
+
+impl TimingError {
+    /// The stable code of this error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownCategory { .. } => "E0750",
+            Self::UnknownEvent { .. } => "E0751",
+            Self::EventTaken { .. } => "E0752",
+            Self::EventName { .. } => "E0753",
+            Self::UnknownVerbosity { .. } => "E0754",
+            Self::TooManyEvents { .. } => "E0755",
+            Self::Json { .. } => "E0756",
+            Self::ReportVersion { .. } => "E0757",
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Says where the time went: events by category, reports that add up to the wall clock, traces, counters.
+//!
+//! A [`Timing`] is a recorder. Code that takes time opens a [`Span`] of a registered event; whatever is not inside one
+//! is shown as unattributed, so that a report is complete: events + unattributed = wall clock. It also has the
+//! [`Clock`] that everything above the backends reads. It prints nothing, writes no files, and knows no kernel: a
+//! runtime tells it what happens.
+//!
+//! | you want to | use |
+//! |---|---|
+//! | time something | [`Timing::register`], [`Timing::begin`] |
+//! | time what a thread waits for | [`Timing::wait`] |
+//! | say when the wall clock runs | [`Timing::enter`] |
+//! | time compiles, once per specialisation | [`Timing::specialize_and_compile`] |
+//! | count | [`Timing::counters`], [`Counter`] |
+//! | read it | [`Timing::report`], [`Report::to_text`], [`Report::to_json`], [`Timing::trace`] |
+//! | choose what to read | [`Verbosity`], [`Filter`] |
+//! | test with time | [`ManualClock`] |
+//!
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use kiln_timing::{Category, ManualClock, Timing, TimingOptions, Verbosity};
+//!
+//! let clock = ManualClock::new();
+//! let options = TimingOptions::new().verbosity(Verbosity::Verbose);
+//! let timing = Timing::new(Arc::new(clock.clone()), options);
+//! let passes = timing.register(Category::Build, "passes", "Passes over the graph")?;
+//! {
+//!     let _inside = timing.enter();
+//!     clock.advance(Duration::from_millis(1));
+//!     let _span = timing.begin(passes);
+//!     clock.advance(Duration::from_millis(9));
+//! }
+//! let report = timing.report();
+//! assert_eq!((report.wall(), report.unattributed()), (Duration::from_millis(10), Duration::from_millis(1)));
+//! assert_eq!(report.events[0].name, "passes");
+//! # Ok::<(), kiln_timing::TimingError>(())
+//! ```
+//!
+//! # What the wall clock is
+//!
+//! It runs while at least one thread is inside: in a span, or in a scope of [`Timing::enter`]. A moment in which some
+//! threads are in spans belongs to the innermost of each in equal shares; one in which all of those only wait belongs
+//! to what they wait for; one in which no thread is in a span is unattributed. So every moment is counted once, whatever
+//! the number of threads, and shares add up to the wall clock. Beside them stand times of threads: what each spent in
+//! an event itself, and with all that the event called for.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+
+mod category;
+mod event;
+mod filter;
+mod verbosity;
+
+mod account;
+mod counters;
+mod inner;
+mod lane;
+mod options;
+mod record;
+mod registry;
+mod span;
+mod specialize;
+mod timing;
+
+mod report;
+mod trace;
+
+mod error;
+
+pub use category::Category;
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use counters::{Counter, CounterValues, Counters};
+pub use error::TimingError;
+pub use event::{EventId, FunctionEvents};
+pub use filter::Filter;
+pub use options::TimingOptions;
+pub use report::{CategoryReport, EventReport, PartReport, RecordReport, Report};
+pub use span::{Part, Pending, Span};
+pub use timing::Timing;
+pub use trace::Trace;
+pub use verbosity::Verbosity;

@@ -1,0 +1,53 @@
+//! What a recorder times and keeps.
+
+use crate::filter::Filter;
+use crate::verbosity::Verbosity;
+
+/// Records kept at [`Verbosity::Debug`] where nothing else is said.
+const DEBUG_RECORDS: usize = 1 << 16;
+
+/// What a recorder times and keeps.
+#[derive(Clone, Debug, Default)]
+pub struct TimingOptions {
+    pub(crate) verbosity: Verbosity,
+    pub(crate) filter: Filter,
+    records: Option<usize>,
+}
+
+impl TimingOptions {
+    /// The default verbosity, nothing left out.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How much is timed and shown.
+    #[must_use]
+    pub fn verbosity(self, verbosity: Verbosity) -> Self {
+        Self { verbosity, ..self }
+    }
+
+    /// Which events reports and traces show. All are timed, so that a report still adds up.
+    #[must_use]
+    pub fn filter(self, filter: Filter) -> Self {
+        Self { filter, ..self }
+    }
+
+    /// How many spans are kept one by one, for traces: the first so many; those after them are counted. Without this,
+    /// 65,536 for a recorder that begins at [`Verbosity::Debug`], none otherwise.
+    #[must_use]
+    pub fn records(self, records: usize) -> Self {
+        Self {
+            records: Some(records),
+            ..self
+        }
+    }
+
+    /// How many spans are kept one by one.
+    pub(crate) fn record_limit(&self) -> usize {
+        let of_verbosity = match self.verbosity {
+            Verbosity::Debug => DEBUG_RECORDS,
+            _ => 0,
+        };
+        self.records.unwrap_or(of_verbosity)
+    }
+}

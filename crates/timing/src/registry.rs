@@ -1,0 +1,271 @@
+//! The events of a recorder, by name. Invariant: an event never changes and never goes, so its index stays good.
+//!
+//! The first four are those of the categories, for whatever has no event of its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use crate::category::Category;
+use crate::error::TimingError;
+use crate::event::EventInfo;
+
+/// The most events of a recorder: a few per kernel.
+pub(crate) const MAX_EVENTS: usize = 1 << 16;
+
+/// The longest name, in bytes.
+pub(crate) const MAX_NAME: usize = 256;
+
+/// How many names an error lists.
+const LISTED: usize = 40;
+
+/// Events by name.
+#[derive(Debug)]
+pub(crate) struct Registry(RwLock<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    events: Vec<EventInfo>,
+    by_name: BTreeMap<Arc<str>, u32>,
+}
+
+impl Registry {
+    /// The events of the categories alone.
+    pub(crate) fn new() -> Self {
+        let mut table = Table::default();
+        for category in Category::ALL {
+            table.insert(EventInfo {
+                category,
+                name: format!("other_{category}").into(),
+                description: format!("Whatever of category {category} has no event of its own")
+                    .into(),
+            });
+        }
+        Self(RwLock::new(table))
+    }
+
+    /// The index of a category's own event.
+    pub(crate) fn of_category(category: Category) -> u32 {
+        category as u32
+    }
+
+    /// Registers an event; the same one again is the one there is.
+    ///
+    /// # Errors
+    /// When the name is empty, too long or has control characters, when it is taken, when there are too many.
+    pub(crate) fn register(
+        &self,
+        category: Category,
+        name: &str,
+        description: &str,
+    ) -> Result<u32, TimingError> {
+        if name.is_empty() || name.len() > MAX_NAME || name.contains(char::is_control) {
+            return Err(TimingError::EventName {
+                found: shortened(name, 60),
+                limit: MAX_NAME,
+            });
+        }
+        if let Some(known) = self.read().known(category, name, description) {
+            return known;
+        }
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = table.known(category, name, description) {
+            return known;
+        }
+        if table.events.len() >= MAX_EVENTS {
+            return Err(TimingError::TooManyEvents {
+                name: name.to_owned(),
+                limit: MAX_EVENTS,
+            });
+        }
+        Ok(table.insert(EventInfo {
+            category,
+            name: name.into(),
+            description: description.into(),
+        }))
+    }
+
+    /// The event of that name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn find(&self, name: &str) -> Result<u32, TimingError> {
+        let table = self.read();
+        table.by_name.get(name).copied().ok_or_else(|| {
+            let mut expected = table
+                .by_name
+                .keys()
+                .take(LISTED)
+                .map(|name| &**name)
+                .collect::<Vec<_>>()
+                .join(", ");
+            if table.by_name.len() > LISTED {
+                expected.push_str(&format!(" and {} more", table.by_name.len() - LISTED));
+            }
+            TimingError::UnknownEvent {
+                found: shortened(name, 60),
+                expected,
+            }
+        })
+    }
+
+    /// All events so far.
+    pub(crate) fn events(&self) -> Vec<EventInfo> {
+        self.read().events.clone()
+    }
+
+    /// The category of an event, if there is such an event.
+    pub(crate) fn category(&self, index: u32) -> Option<Category> {
+        self.read()
+            .events
+            .get(index as usize)
+            .map(|event| event.category)
+    }
+
+    /// Calls with an event, if there is such an event.
+    pub(crate) fn with<R>(&self, index: u32, look: impl FnOnce(&EventInfo) -> R) -> Option<R> {
+        self.read().events.get(index as usize).map(look)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// The event of that name, or that it is another one.
+    fn known(
+        &self,
+        category: Category,
+        name: &str,
+        description: &str,
+    ) -> Option<Result<u32, TimingError>> {
+        let &index = self.by_name.get(name)?;
+        let known = self.events.get(index as usize)?;
+        if known.category == category && &*known.description == description {
+            return Some(Ok(index));
+        }
+        let said = |category: Category, description: &str| {
+            format!("\"{}\" of category {category}", shortened(description, 100))
+        };
+        Some(Err(TimingError::EventTaken {
+            name: name.to_owned(),
+            registered: said(known.category, &known.description),
+            given: said(category, description),
+        }))
+    }
+
+    /// Adds an event. There are fewer than `MAX_EVENTS`, so the index fits.
+    fn insert(&mut self, event: EventInfo) -> u32 {
+        let index = self.events.len() as u32;
+        self.by_name.insert(Arc::clone(&event.name), index);
+        self.events.push(event);
+        index
+    }
+}
+
+/// A function's name as part of an event's name: printable, and short enough.
+pub(crate) fn name_of_function(prefix: &str, function: &str) -> String {
+    let mut name = prefix.to_owned();
+    for character in function.chars() {
+        let character = if character.is_control() {
+            '?'
+        } else {
+            character
+        };
+        if name.len() + character.len_utf8() > MAX_NAME {
+            break;
+        }
+        name.push(character);
+    }
+    name
+}
+
+/// The beginning of a text, on one line.
+fn shortened(text: &str, characters: usize) -> String {
+    let mut beginning: String = text.chars().take(characters).collect();
+    if beginning.len() < text.len() {
+        beginning.push('…');
+    }
+    beginning.escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_event_is_one_and_another_is_refused() {
+        let registry = Registry::new();
+        let first = registry
+            .register(Category::Build, "import", "Reading a model")
+            .unwrap();
+        let again = registry
+            .register(Category::Build, "import", "Reading a model")
+            .unwrap();
+        assert_eq!((first, again), (4, 4));
+        assert_eq!(registry.category(first), Some(Category::Build));
+        assert_eq!(registry.category(99), None);
+        let taken = registry
+            .register(Category::Runtime, "import", "Reading a model")
+            .unwrap_err();
+        assert_eq!(taken.code(), "E0752");
+        insta::assert_snapshot!(taken, @r#"the event `import` is "Reading a model" of category build already, and cannot become "Reading a model" of category runtime; choose another name"#);
+        assert!(
+            registry
+                .register(Category::Build, "import", "Other words")
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn an_event_that_nobody_registered_is_refused_with_the_list() {
+        let registry = Registry::new();
+        registry
+            .register(Category::Compile, "compile_mlp", "Compilation time for mlp")
+            .unwrap();
+        assert_eq!(registry.find("compile_mlp").unwrap(), 4);
+        let error = registry.find("compile_mpl").unwrap_err();
+        assert_eq!(error.code(), "E0751");
+        insta::assert_snapshot!(error, @"expected a registered event, found `compile_mpl`; registered are compile_mlp, other_build, other_codegen, other_compile, other_runtime");
+        for number in 0..50 {
+            registry
+                .register(Category::Runtime, &format!("run_{number}"), "A step")
+                .unwrap();
+        }
+        assert!(
+            registry
+                .find("x")
+                .unwrap_err()
+                .to_string()
+                .ends_with("and 15 more")
+        );
+    }
+
+    #[test]
+    fn names_are_printable_and_bounded() {
+        let registry = Registry::new();
+        for name in ["", "a\nb", &"x".repeat(MAX_NAME + 1)] {
+            let error = registry.register(Category::Build, name, "").unwrap_err();
+            assert_eq!(error.code(), "E0753");
+            assert!(error.to_string().len() < 300, "{error}");
+        }
+        let long = name_of_function("compile_", &"é\n".repeat(1000));
+        assert!(long.len() <= MAX_NAME && long.starts_with("compile_é?é"));
+        assert!(registry.register(Category::Compile, &long, "").is_ok());
+    }
+
+    #[test]
+    fn there_are_only_so_many() {
+        let registry = Registry::new();
+        for number in 4..MAX_EVENTS {
+            registry
+                .register(Category::Runtime, &number.to_string(), "")
+                .unwrap();
+        }
+        let error = registry
+            .register(Category::Runtime, "one more", "")
+            .unwrap_err();
+        assert_eq!(error.code(), "E0755");
+        assert!(registry.register(Category::Runtime, "77", "").is_ok());
+    }
+}

@@ -1,0 +1,122 @@
+//! What is open while something is timed: spans, parts of spans, and spans that a device ends.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use crate::clock::nanoseconds;
+use crate::inner::Inner;
+use crate::record::{Record, Subject};
+use crate::timing::Timing;
+
+/// Something being timed on this thread, until this is dropped; nothing at all where timing is off.
+///
+/// Spans of a thread lie inside each other: one that is dropped ends those that were opened after it and forgotten.
+#[derive(Debug)]
+#[must_use = "what is timed ends when this is dropped"]
+pub struct Span<'a> {
+    open: Option<(&'a Timing, u64)>,
+    /// A span stays on its thread.
+    on_thread: PhantomData<*const ()>,
+}
+
+impl<'a> Span<'a> {
+    pub(crate) fn new(open: Option<(&'a Timing, u64)>) -> Self {
+        Self {
+            open,
+            on_thread: PhantomData,
+        }
+    }
+
+    /// Whether anything is timed.
+    pub fn is_timed(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Ends it, and answers with its time; none where nothing was timed.
+    pub fn finish(mut self) -> Option<Duration> {
+        let (timing, serial) = self.open.take()?;
+        timing.inner().close(serial).map(|(_, _, time)| time)
+    }
+
+    /// Ends the host's part of it; the device's time is told later, on whatever thread, once the device was waited for.
+    #[must_use = "the device's time is told to what is returned"]
+    pub fn submit(mut self) -> Pending {
+        let closed = self.open.take().and_then(|(timing, serial)| {
+            let (event, begin, _) = timing.inner().close(serial)?;
+            Some((timing.clone(), event, begin))
+        });
+        Pending(closed)
+    }
+
+    /// Makes it a span of another event, from its beginning.
+    pub(crate) fn become_event(&self, event: u32) {
+        if let Some((timing, serial)) = self.open {
+            timing.inner().rename(serial, event);
+        }
+    }
+}
+
+impl Drop for Span<'_> {
+    fn drop(&mut self) {
+        if let Some((timing, serial)) = self.open.take() {
+            timing.inner().close(serial);
+        }
+    }
+}
+
+/// Work that a device was given and has not finished. Dropped without a time, it has none.
+#[derive(Debug)]
+pub struct Pending(Option<(Timing, u32, u64)>);
+
+impl Pending {
+    /// Says how long the device took. It is no part of the wall clock's shares, for the host went on meanwhile.
+    pub fn finish(self, device: Duration) {
+        if let Some((timing, event, begin)) = self.0 {
+            let inner = timing.inner();
+            inner.account().add_device(event, nanoseconds(device));
+            inner.record(Record {
+                subject: Subject::Device(event),
+                thread: 0,
+                begin,
+                time: nanoseconds(device),
+                detail: None,
+            });
+        }
+    }
+}
+
+/// A part of the innermost span, by a label, until this is dropped. It takes nothing away from the span.
+#[derive(Debug)]
+#[must_use = "what is timed ends when this is dropped"]
+pub struct Part<'a> {
+    inner: Option<&'a Inner>,
+    event: u32,
+    label: &'static str,
+    begin: u64,
+    on_thread: PhantomData<*const ()>,
+}
+
+impl<'a> Part<'a> {
+    pub(crate) fn new(
+        inner: Option<&'a Inner>,
+        event: u32,
+        label: &'static str,
+        begin: u64,
+    ) -> Self {
+        Self {
+            inner,
+            event,
+            label,
+            begin,
+            on_thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner {
+            inner.close_part(self.event, self.label, self.begin);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Compiles, timed once per specialisation of a function.
+//!
+//! A specialisation is whatever makes other code of the same function: dtype, variant, options. Its first compile is
+//! the function's event; one after [invalidation](Timing::invalidate) is so again, once. Compiles that failed, and
+//! repeats that nobody asked for (code that a cache had dropped), count to `other_compile`, so that no time is lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::category::Category;
+use crate::counters::Counter;
+use crate::event::FunctionEvents;
+use crate::registry::{Registry, name_of_function};
+use crate::span::Span;
+use crate::timing::Timing;
+use crate::verbosity::Verbosity;
+
+/// The most specialisations that are told apart; further ones count to `other_compile`.
+const MAX_SPECIALIZATIONS: usize = 1 << 16;
+
+/// What was timed, by the compile event of each function.
+#[derive(Debug, Default)]
+pub(crate) struct Specializations(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    by_function: BTreeMap<u32, BTreeSet<Box<str>>>,
+    total: usize,
+}
+
+impl Specializations {
+    /// Whether a specialisation is timed for the first time; from then on it is known.
+    fn claim(&self, function: u32, specialization: &str) -> bool {
+        let mut known = self.lock();
+        if known.total >= MAX_SPECIALIZATIONS {
+            return false;
+        }
+        let of_function = known.by_function.entry(function).or_default();
+        let is_new = of_function.insert(specialization.into());
+        known.total += usize::from(is_new);
+        is_new
+    }
+
+    /// Takes a claim back.
+    fn forget(&self, function: u32, specialization: &str) {
+        let mut known = self.lock();
+        let of_function = known.by_function.get_mut(&function);
+        if of_function.is_some_and(|of_function| of_function.remove(specialization)) {
+            known.total -= 1;
+        }
+    }
+
+    fn forget_function(&self, function: u32) {
+        let mut known = self.lock();
+        let gone = known
+            .by_function
+            .remove(&function)
+            .map_or(0, |gone| gone.len());
+        known.total -= gone;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Timing {
+    /// The events of a function, registered if they are new. Where that is not possible (too many events, or names
+    /// that are taken), those of the categories.
+    pub fn function(&self, function: &str) -> FunctionEvents {
+        let name = |prefix| name_of_function(prefix, function);
+        let event = |category, prefix, what| {
+            let description = name(what);
+            self.register(category, &name(prefix), &description)
+                .unwrap_or_else(|_| self.category_event(category))
+        };
+        FunctionEvents {
+            codegen: event(Category::Codegen, "codegen_", "Code generation time for "),
+            compile: event(Category::Compile, "compile_", "Compilation time for "),
+        }
+    }
+
+    /// Compiles, and times it as the function's event if this specialisation was not timed before. A compile is
+    /// everything until the function can be launched; call this where something is really compiled, never on cached
+    /// use. Counts [`Counter::CompileOk`] or [`Counter::CompileErr`].
+    ///
+    /// ```
+    /// use kiln_timing::{Category, Timing, TimingError};
+    ///
+    /// let timing = Timing::default();
+    /// let function = timing.function("dxdt");
+    /// for specialization in ["f32", "f64", "f32"] {
+    ///     timing.specialize_and_compile(&function, specialization, || Ok::<_, TimingError>(()))?;
+    /// }
+    /// timing.set_verbosity(kiln_timing::Verbosity::Verbose);
+    /// let report = timing.report();
+    /// let event = report.event("compile_dxdt").ok_or("not timed")?;
+    /// assert_eq!((event.count, event.description.as_str()), (2, "Compilation time for dxdt"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `compile` answers.
+    pub fn specialize_and_compile<R, E>(
+        &self,
+        function: &FunctionEvents,
+        specialization: &str,
+        compile: impl FnOnce() -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut attempt = Attempt::begin(self, function, specialization);
+        let result = compile();
+        attempt.succeeded = result.is_ok();
+        result
+    }
+
+    /// The code of a function is no longer good: each specialisation is timed again, once, when it is next compiled.
+    pub fn invalidate(&self, function: &FunctionEvents) {
+        self.inner()
+            .specializations
+            .forget_function(function.compile.index);
+    }
+
+    /// The same for one specialisation, such as one that a cache dropped and that is to be timed again.
+    pub fn invalidate_specialization(&self, function: &FunctionEvents, specialization: &str) {
+        self.inner()
+            .specializations
+            .forget(function.compile.index, specialization);
+    }
+
+    /// The same for all functions.
+    pub fn invalidate_all(&self) {
+        *self.inner().specializations.lock() = Known::default();
+    }
+}
+
+/// A compile that goes on; one that is dropped without success failed or panicked.
+struct Attempt<'a> {
+    timing: &'a Timing,
+    span: Span<'a>,
+    /// The function, where this is the compile that is timed.
+    claim: Option<u32>,
+    specialization: &'a str,
+    succeeded: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn begin(timing: &'a Timing, function: &FunctionEvents, specialization: &'a str) -> Self {
+        let is_on = timing.is_at(Verbosity::Default);
+        let index = function.compile.index;
+        let claim =
+            (is_on && timing.inner().specializations.claim(index, specialization)).then_some(index);
+        let event = match claim {
+            Some(_) => function.compile,
+            None => timing.category_event(Category::Compile),
+        };
+        let span = timing.begin(event);
+        timing.describe(|| match claim {
+            Some(_) => specialization.to_owned(),
+            None => {
+                let name = timing
+                    .inner()
+                    .registry
+                    .with(index, |event| event.name.to_string());
+                format!("{}, again: {specialization}", name.unwrap_or_default())
+            }
+        });
+        Self {
+            timing,
+            span,
+            claim,
+            specialization,
+            succeeded: false,
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let counter = if self.succeeded {
+            Counter::CompileOk
+        } else {
+            Counter::CompileErr
+        };
+        self.timing.counters().count(counter);
+        if let (false, Some(function)) = (self.succeeded, self.claim) {
+            self.timing
+                .inner()
+                .specializations
+                .forget(function, self.specialization);
+            self.span
+                .become_event(Registry::of_category(Category::Compile));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::options::TimingOptions;
+
+    fn recorder() -> (Timing, ManualClock) {
+        let clock = ManualClock::new();
+        let options = TimingOptions::new().verbosity(Verbosity::Verbose);
+        (Timing::new(Arc::new(clock.clone()), options), clock)
+    }
+
+    /// Compiles for a millisecond.
+    fn compile(timing: &Timing, clock: &ManualClock, specialization: &str, works: bool) {
+        let function = timing.function("f");
+        let result = timing.specialize_and_compile(&function, specialization, || {
+            clock.advance(Duration::from_millis(1));
+            works.then_some(()).ok_or(())
+        });
+        assert_eq!(result.is_ok(), works);
+    }
+
+    /// How often the function's own event, and that of others, were timed.
+    fn counts(timing: &Timing) -> (u64, u64) {
+        let report = timing.report();
+        let count = |name| report.event(name).map_or(0, |event| event.count);
+        assert_eq!(report.sum(), report.wall());
+        (count("compile_f"), count("other_compile"))
+    }
+
+    #[test]
+    fn each_specialisation_is_timed_once_and_once_again_after_invalidation() {
+        let (timing, clock) = recorder();
+        let function = timing.function("f");
+        assert_eq!(timing.function("f"), function);
+        compile(&timing, &clock, "f32", true);
+        compile(&timing, &clock, "f64", true);
+        assert_eq!(counts(&timing), (2, 0));
+        compile(&timing, &clock, "f32", true);
+        assert_eq!(counts(&timing), (2, 1));
+        timing.invalidate(&function);
+        compile(&timing, &clock, "f32", true);
+        compile(&timing, &clock, "f32", true);
+        assert_eq!(counts(&timing), (3, 2));
+        timing.invalidate_specialization(&function, "f32");
+        timing.invalidate_specialization(&function, "never compiled");
+        compile(&timing, &clock, "f32", true);
+        assert_eq!(counts(&timing), (4, 2));
+        timing.invalidate_all();
+        compile(&timing, &clock, "f32", true);
+        assert_eq!(counts(&timing), (5, 2));
+        assert_eq!(timing.counters().values().compile_ok, 7);
+    }
+
+    #[test]
+    fn a_compile_that_fails_is_not_the_one() {
+        let (timing, clock) = recorder();
+        compile(&timing, &clock, "f32", false);
+        assert_eq!(counts(&timing), (0, 1));
+        let function = timing.function("f");
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            timing.specialize_and_compile(&function, "f32", || -> Result<(), ()> {
+                panic!("in the backend")
+            })
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(counts(&timing), (0, 2));
+        compile(&timing, &clock, "f32", true);
+        assert_eq!(counts(&timing), (1, 2));
+        let values = timing.counters().values();
+        assert_eq!((values.compile_ok, values.compile_err), (1, 2));
+    }
+
+    #[test]
+    fn off_nothing_is_timed_or_remembered() {
+        let (timing, clock) = recorder();
+        timing.set_verbosity(Verbosity::Off);
+        compile(&timing, &clock, "f32", true);
+        timing.set_verbosity(Verbosity::Verbose);
+        assert_eq!(counts(&timing), (0, 0));
+        compile(&timing, &clock, "f32", true);
+        assert_eq!(
+            (counts(&timing), timing.counters().values().compile_ok),
+            ((1, 0), 2)
+        );
+    }
+
+    #[test]
+    fn what_is_told_apart_is_bounded() {
+        let known = Specializations::default();
+        for number in 0..MAX_SPECIALIZATIONS {
+            assert!(known.claim(9, &number.to_string()));
+        }
+        assert!(!known.claim(9, "one more"));
+        known.forget_function(9);
+        assert!(known.claim(9, "one more"));
+    }
+
+    #[test]
+    fn a_function_whose_name_is_taken_counts_to_its_category() {
+        let (timing, _) = recorder();
+        timing
+            .register(Category::Runtime, "compile_odd", "Something else")
+            .unwrap();
+        let function = timing.function("odd");
+        assert_eq!(function.compile, timing.category_event(Category::Compile));
+        let event = timing.event("codegen_odd").unwrap();
+        assert_eq!(event, function.codegen);
+    }
+}
