@@ -33,6 +33,7 @@
 //! | know why ops did or did not become one kernel | [`Model::explain`], [`Model::explain_pair`] |
 //! | check compiled code against the interpreter | [`Model::reference`], [`Model::compare`] |
 //! | see what each step costs, and what was compiled | [`Model::run_profiled`], [`Model::compilation_stats`] |
+//! | say when kernels are compiled, and where they are kept | [`Options::policy`], [`Options::cache`] |
 //! | follow long work | [`Options::on_progress`], and `tracing` spans for times |
 //! | tell errors apart | [`Error::kind`] and [`Error::code`] |
 //!
@@ -56,10 +57,12 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod cache;
 mod compare;
 mod compiled;
 mod description;
 mod dim;
+mod environment;
 mod error;
 mod explain;
 mod jit;
@@ -71,6 +74,7 @@ mod outputs;
 mod progress;
 
 pub use backend::{Backend, targets};
+pub use cache::Cache;
 pub use compare::{Comparison, Difference, OutputComparison, Reference, Verdict, WorstElement};
 pub use description::ValueDescription;
 pub use dim::Dim;
@@ -84,7 +88,7 @@ pub use options::Options;
 pub use outputs::Outputs;
 pub use progress::{Progress, Work};
 
-pub use kiln_lazy_runtime::{CompilationStats, CompileRecord, StepProfile};
+pub use kiln_lazy_runtime::{CompilationStats, CompilePolicy, CompileRecord, StepProfile};
 pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
@@ -96,6 +100,7 @@ pub use kiln_fusion as fusion;
 pub use kiln_interpreter as interpreter;
 pub use kiln_ir as ir;
 pub use kiln_kernel as kernel;
+pub use kiln_kernel_cache as kernel_cache;
 pub use kiln_lazy_runtime as lazy_runtime;
 #[cfg(feature = "llvm")]
 pub use kiln_native as native;
@@ -107,4 +112,5 @@ pub use kiln_scalar as scalar;
 pub use kiln_shape_inference as shape_inference;
 pub use kiln_symbolic_shape as symbolic_shape;
 pub use kiln_tensor as tensor;
+pub use kiln_timing as timing;
 pub use kiln_trace as trace;

@@ -40,6 +40,8 @@ pub(crate) struct Frame {
 pub(crate) struct Tally {
     /// Spans that ended.
     pub(crate) count: u64,
+    /// Short ones beside them that were not timed.
+    pub(crate) untimed: u64,
     share: u128,
     /// Nanoseconds of threads at work in it, apart from spans inside.
     pub(crate) work: u64,
@@ -150,6 +152,11 @@ impl Account {
             tally.longest = tally.longest.max(total);
         }
         total
+    }
+
+    /// Adds short spans that were not timed.
+    pub(crate) fn add_untimed(&mut self, event: u32, many: u64) {
+        self.tally(event).untimed += many;
     }
 
     /// Adds what a device took.

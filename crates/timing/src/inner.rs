@@ -41,6 +41,14 @@ pub(crate) struct Inner {
     pub(crate) specializations: Specializations,
 }
 
+/// A span that ended.
+pub(crate) struct Closed {
+    pub(crate) event: u32,
+    /// Nanoseconds of the clock.
+    pub(crate) begin: u64,
+    pub(crate) time: Duration,
+}
+
 /// Parts of a category's spans by their labels: how many, and their nanoseconds.
 pub(crate) type Parts = BTreeMap<(Category, &'static str), (u64, u64)>;
 
@@ -113,8 +121,8 @@ impl Inner {
         }
     }
 
-    /// Ends a span of this thread, and those inside it that were forgotten: its event, begin and time.
-    pub(crate) fn close(&self, serial: u64) -> Option<(u32, u64, Duration)> {
+    /// Ends a span of this thread, and those inside it that were forgotten.
+    pub(crate) fn close(&self, serial: u64) -> Option<Closed> {
         let now = self.now();
         Lane::with(|lane| {
             let mut closed = None;
@@ -138,7 +146,11 @@ impl Inner {
                     });
                 }
                 if open.serial == serial {
-                    closed = Some((frame.event, frame.begin, Duration::from_nanos(time)));
+                    closed = Some(Closed {
+                        event: frame.event,
+                        begin: frame.begin,
+                        time: Duration::from_nanos(time),
+                    });
                 }
             }
             closed

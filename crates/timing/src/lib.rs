@@ -8,6 +8,7 @@
 //! | you want to | use |
 //! |---|---|
 //! | time something | [`Timing::register`], [`Timing::begin`] |
+//! | time short calls, some of them | [`Timing::begin_sampled`], [`Sampler`] |
 //! | time what a thread waits for | [`Timing::wait`] |
 //! | say when the wall clock runs | [`Timing::enter`] |
 //! | time compiles, once per specialisation | [`Timing::specialize_and_compile`] |
@@ -60,6 +61,7 @@ mod lane;
 mod options;
 mod record;
 mod registry;
+mod sampler;
 mod span;
 mod specialize;
 mod timing;
@@ -77,6 +79,7 @@ pub use event::{EventId, FunctionEvents};
 pub use filter::Filter;
 pub use options::TimingOptions;
 pub use report::{CategoryReport, EventReport, PartReport, RecordReport, Report};
+pub use sampler::Sampler;
 pub use span::{Part, Pending, Span};
 pub use timing::Timing;
 pub use trace::Trace;

@@ -66,6 +66,8 @@ pub struct CategoryReport {
     pub events: u64,
     /// How often.
     pub spans: u64,
+    /// Short calls beside those, of which only some are timed.
+    pub untimed: u64,
     /// Of the wall clock.
     pub wall_ns: u64,
     /// Of threads at work, added up.
@@ -102,6 +104,8 @@ pub struct EventReport {
     pub description: String,
     /// How often it was timed.
     pub count: u64,
+    /// Short calls beside those, of which only some are timed.
+    pub untimed: u64,
     /// Of the wall clock.
     pub wall_ns: u64,
     /// Of threads at work in it itself, added up.
@@ -253,6 +257,7 @@ impl CategoryReport {
             category,
             events: 0,
             spans: 0,
+            untimed: 0,
             wall_ns: 0,
             work_ns: 0,
             waited_ns: 0,
@@ -270,6 +275,7 @@ impl CategoryReport {
     fn add(&mut self, tally: &Tally) {
         self.events += 1;
         self.spans += tally.count;
+        self.untimed += tally.untimed;
         self.wall_ns += tally.wall();
         self.work_ns += tally.work;
         self.waited_ns += tally.waited;
@@ -284,6 +290,7 @@ impl EventReport {
             name: event.name.to_string(),
             description: event.description.to_string(),
             count: tally.count,
+            untimed: tally.untimed,
             wall_ns: tally.wall(),
             work_ns: tally.work,
             waited_ns: tally.waited,

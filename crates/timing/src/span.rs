@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::clock::nanoseconds;
-use crate::inner::Inner;
+use crate::inner::{Closed, Inner};
 use crate::record::{Record, Subject};
+use crate::sampler::Sampler;
 use crate::timing::Timing;
 
 /// Something being timed on this thread, until this is dropped; nothing at all where timing is off.
@@ -15,16 +16,26 @@ use crate::timing::Timing;
 #[must_use = "what is timed ends when this is dropped"]
 pub struct Span<'a> {
     open: Option<(&'a Timing, u64)>,
+    /// Who decided that this call is timed, and the call's number.
+    sampled: Option<(&'a Sampler, u64)>,
     /// A span stays on its thread.
     on_thread: PhantomData<*const ()>,
 }
 
 impl<'a> Span<'a> {
+    #[inline]
     pub(crate) fn new(open: Option<(&'a Timing, u64)>) -> Self {
         Self {
             open,
+            sampled: None,
             on_thread: PhantomData,
         }
+    }
+
+    /// One of the calls that a sampler chose.
+    pub(crate) fn sampled(mut self, sampler: &'a Sampler, number: u64) -> Self {
+        self.sampled = Some((sampler, number));
+        self
     }
 
     /// Whether anything is timed.
@@ -34,18 +45,26 @@ impl<'a> Span<'a> {
 
     /// Ends it, and answers with its time; none where nothing was timed.
     pub fn finish(mut self) -> Option<Duration> {
-        let (timing, serial) = self.open.take()?;
-        timing.inner().close(serial).map(|(_, _, time)| time)
+        self.close().map(|(_, closed)| closed.time)
     }
 
     /// Ends the host's part of it; the device's time is told later, on whatever thread, once the device was waited for.
     #[must_use = "the device's time is told to what is returned"]
     pub fn submit(mut self) -> Pending {
-        let closed = self.open.take().and_then(|(timing, serial)| {
-            let (event, begin, _) = timing.inner().close(serial)?;
-            Some((timing.clone(), event, begin))
-        });
-        Pending(closed)
+        let closed = self.close();
+        Pending(closed.map(|(timing, closed)| (timing.clone(), closed.event, closed.begin)))
+    }
+
+    fn close(&mut self) -> Option<(&'a Timing, Closed)> {
+        let (timing, serial) = self.open.take()?;
+        let closed = timing.inner().close(serial)?;
+        if let Some((sampler, number)) = self.sampled {
+            let untimed = sampler.note(number, closed.time);
+            if untimed > 0 {
+                timing.inner().account().add_untimed(closed.event, untimed);
+            }
+        }
+        Some((timing, closed))
     }
 
     /// Makes it a span of another event, from its beginning.
@@ -57,9 +76,10 @@ impl<'a> Span<'a> {
 }
 
 impl Drop for Span<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some((timing, serial)) = self.open.take() {
-            timing.inner().close(serial);
+        if self.open.is_some() {
+            self.close();
         }
     }
 }

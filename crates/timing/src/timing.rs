@@ -14,6 +14,7 @@ use crate::lane::Lane;
 use crate::options::TimingOptions;
 use crate::registry::Registry;
 use crate::report::Report;
+use crate::sampler::Sampler;
 use crate::span::{Part, Span};
 use crate::trace::Trace;
 use crate::verbosity::Verbosity;
@@ -116,6 +117,22 @@ impl Timing {
             self.open(event, Kind::Work)
         } else {
             Span::new(None)
+        }
+    }
+
+    /// The same for one of many calls, of which only some are timed where they are short and no more than
+    /// [`Verbosity::Default`] is asked for. The wall clock does not run for the others.
+    #[inline]
+    pub fn begin_sampled<'a>(&'a self, event: EventId, sampler: &'a Sampler) -> Span<'a> {
+        if self.is_at(Verbosity::Verbose) {
+            return self.open(event, Kind::Work);
+        }
+        if !self.is_at(Verbosity::Default) {
+            return Span::new(None);
+        }
+        match sampler.count() {
+            Some(number) => self.open(event, Kind::Work).sampled(sampler, number),
+            None => Span::new(None),
         }
     }
 

@@ -75,6 +75,9 @@ impl Report {
             if category.device_ns > 0 {
                 write!(note, "; device {}", times.number(category.device_ns))?;
             }
+            if category.untimed > 0 {
+                write!(note, "; {} short ones not timed", category.untimed)?;
+            }
             let work = times.number(category.work_ns);
             self.write_row(
                 f,

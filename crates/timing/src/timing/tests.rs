@@ -141,6 +141,31 @@ fn steps_are_timed_from_verbose_on() {
 }
 
 #[test]
+fn of_short_calls_some_are_timed_and_the_others_counted() {
+    let (timing, clock) = recorder(TimingOptions::new());
+    let event = timing.category_event(Category::Runtime);
+    let sampler = Sampler::new();
+    let call = || {
+        let _span = timing.begin_sampled(event, &sampler);
+        clock.advance(ns(10_000));
+    };
+    (0..7).for_each(|_| call());
+    let report = timing.report();
+    let runtime = report.category(Category::Runtime);
+    assert_eq!(
+        (runtime.spans, runtime.untimed, runtime.wall_ns),
+        (3, 4, 30_000)
+    );
+    assert_eq!(report.sum(), report.wall());
+    assert!(report.to_text().contains("calls; 4 short ones not timed"));
+    timing.set_verbosity(Verbosity::Verbose);
+    (0..7).for_each(|_| call());
+    assert_eq!(timing.report().event("other_runtime").unwrap().count, 10);
+    timing.set_verbosity(Verbosity::Off);
+    assert!(!timing.begin_sampled(event, &sampler).is_timed());
+}
+
+#[test]
 fn spans_that_were_forgotten_end_with_the_one_around_them() {
     let (timing, clock) = verbose();
     let event = timing.category_event(Category::Runtime);
