@@ -3,7 +3,8 @@
     generate.py OUT
 
 A case is OUT/SET/NAME: `model.onnx` and `test_data_set_N/{input,output}_M.pb`, as the package's own tools lay
-them out. OUT/cases.jsonl says of each its set, name, operator, domain, tolerances, and whether it is the
+them out, except that each file holds a tensor: a sequence is a folder `input_M` of its entries, and an optional without
+content is an empty file `input_M.none`. OUT/cases.jsonl says of each its set, name, operator, domain, tolerances, and whether it is the
 `_expanded` copy of another: the same operator, written out as the nodes of its function body.
 """
 
@@ -14,31 +15,53 @@ import shutil
 import sys
 import warnings
 
+import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import OptionalProto, SequenceProto, TensorProto, numpy_helper
 from onnx.backend.test.loader import DATA_DIR, load_model_tests
 
 SETS = ("simple", "pytorch-operator", "pytorch-converted")
 EXPANDED = re.compile(r"_expanded(_ver\d+)?$")
 
 
-def proto(value, info):
-    """A test value as the message that its declared type asks for."""
-    kind = info.type.WhichOneof("value")
-    if kind == "map_type":
-        return numpy_helper.from_dict(value, info.name)
-    if kind == "sequence_type":
-        return numpy_helper.from_list(value, info.name)
-    if kind == "optional_type":
-        return numpy_helper.from_optional(value, info.name)
-    if isinstance(value, TensorProto):
-        return value
-    return numpy_helper.from_array(value, info.name)
-
-
 def write(path, message):
     with open(path, "wb") as file:
         file.write(message.SerializeToString())
+
+
+def write_value(path, value, name):
+    """A test value: a tensor, a sequence as a list of them, or nothing."""
+    if value is None:
+        open(f"{path}.none", "wb").close()
+    elif isinstance(value, list):
+        os.makedirs(path)
+        for index, entry in enumerate(value):
+            write_value(os.path.join(path, str(index)), entry, name)
+    elif isinstance(value, TensorProto):
+        write(f"{path}.pb", value)
+    elif not isinstance(value, dict):
+        write(f"{path}.pb", numpy_helper.from_array(np.asarray(value), name))
+
+
+def unpack_values(folder, graph):
+    """Test values that are no tensors, as `write_value` has them, in a folder that holds them as one message."""
+    for data in os.listdir(folder):
+        if not data.startswith("test_data_set_"):
+            continue
+        for what, infos in (("input", graph.input), ("output", graph.output)):
+            for index, info in enumerate(infos):
+                path = os.path.join(folder, data, f"{what}_{index}")
+                readers = {
+                    "sequence_type": (SequenceProto, numpy_helper.to_list),
+                    "optional_type": (OptionalProto, numpy_helper.to_optional),
+                }
+                kind = info.type.WhichOneof("value")
+                if kind in readers and os.path.exists(f"{path}.pb"):
+                    message, read = readers[kind]
+                    with open(f"{path}.pb", "rb") as file:
+                        value = read(message.FromString(file.read()))
+                    os.remove(f"{path}.pb")
+                    write_value(path, value, info.name)
 
 
 def write_case(folder, case):
@@ -48,9 +71,9 @@ def write_case(folder, case):
         os.makedirs(data)
         graph = case.model.graph
         for index, (value, info) in enumerate(zip(inputs, graph.input)):
-            write(os.path.join(data, f"input_{index}.pb"), proto(value, info))
+            write_value(os.path.join(data, f"input_{index}"), value, info.name)
         for index, (value, info) in enumerate(zip(outputs, graph.output)):
-            write(os.path.join(data, f"output_{index}.pb"), proto(value, info))
+            write_value(os.path.join(data, f"output_{index}"), value, info.name)
 
 
 def domain_of(domain):
@@ -86,7 +109,9 @@ def main(out):
         for case in load_model_tests(kind=kind):
             folder = os.path.join(out, kind, case.name)
             shutil.copytree(os.path.join(DATA_DIR, kind, case.name), folder)
-            domain, op = operator(onnx.load(os.path.join(folder, "model.onnx")))
+            model = onnx.load(os.path.join(folder, "model.onnx"))
+            unpack_values(folder, model.graph)
+            domain, op = operator(model)
             lines.append(
                 {"set": kind, "name": case.name, "op": op, "domain": domain, "expanded": False,
                  "rtol": case.rtol, "atol": case.atol}

@@ -290,6 +290,15 @@ pub enum Error {
         known: Vec<Name>,
     },
 
+    /// E0927: an input is a sequence, and nothing says how many entries it has.
+    #[error(
+        "input {input}: expected a known number of entries, found none; give one with `ImportOptions::length`"
+    )]
+    UnknownLength {
+        /// The input.
+        input: Name,
+    },
+
     /// The types at a node do not fit. (The code is that of the cause.)
     #[error("{node}: {source}")]
     Infer {
@@ -339,6 +348,7 @@ impl Error {
             Self::UnknownSize { .. } => "E0924",
             Self::FixedInput { .. } => "E0925",
             Self::UnknownInput { .. } => "E0926",
+            Self::UnknownLength { .. } => "E0927",
             Self::Infer { source, .. } => source.code(),
             Self::Size { source, .. } => source.code(),
         }

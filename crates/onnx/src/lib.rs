@@ -52,7 +52,7 @@ pub use import::{ImportOptions, NodeContext, OpImporter, UnsupportedOperator, im
 pub use limits::{LimitKind, Limits};
 pub use model::{
     Attribute, AttributeValue, Attributes, Dim, ElementType, FromAttribute, Function, Model,
-    ModelGraph, ModelTensor, Node, Opsets, SUPPORTED_OPSETS, ValueInfo, ValueType,
+    ModelGraph, ModelTensor, NarrowType, Node, Opsets, SUPPORTED_OPSETS, ValueInfo, ValueType,
 };
 pub use name::Name;
 pub use read::read_tensor;

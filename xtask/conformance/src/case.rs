@@ -14,8 +14,26 @@ use crate::verdict::{Answer, Outcome, Verdict};
 
 /// The inputs and expected results of one call.
 struct Data {
-    inputs: Vec<Tensor>,
-    outputs: Vec<Tensor>,
+    inputs: Vec<Value>,
+    outputs: Vec<Value>,
+}
+
+/// An input or an expected result.
+enum Value {
+    Tensor(Tensor),
+    Sequence(Vec<Tensor>),
+    /// An optional without content.
+    Nothing,
+}
+
+impl Value {
+    fn tensors(&self) -> &[Tensor] {
+        match self {
+            Self::Tensor(tensor) => std::slice::from_ref(tensor),
+            Self::Sequence(entries) => entries,
+            Self::Nothing => &[],
+        }
+    }
 }
 
 /// Runs the case of a folder.
@@ -86,12 +104,21 @@ fn import<'a>(
     data: &'a Data,
     fixed: &mut bool,
 ) -> Result<(Graph, Named<'a>), Outcome> {
-    let names = model
-        .graph()
-        .required_inputs()
-        .map(|input| input.name.clone());
-    let named: Named<'a> = names.zip(&data.inputs).collect();
     let mut options = ImportOptions::new();
+    let mut named: Named<'a> = Vec::new();
+    for (input, value) in model.graph().required_inputs().zip(&data.inputs) {
+        match value {
+            Value::Tensor(tensor) => named.push((input.name.clone(), tensor)),
+            Value::Sequence(entries) => {
+                options = options.length(&input.name, entries.len());
+                let entries = entries.iter().enumerate();
+                named.extend(
+                    entries.map(|(index, entry)| (format!("{}.{index}", input.name), entry)),
+                );
+            }
+            Value::Nothing => options = options.absent(&input.name),
+        }
+    }
     for (name, tensor) in &named {
         options = options.rank(name, tensor.rank());
     }
@@ -130,7 +157,7 @@ fn call(
     graph: Graph,
     options: Options,
     inputs: &Named<'_>,
-    expected: &[Tensor],
+    expected: &[Value],
     tolerance: Tolerance,
 ) -> (Outcome, usize) {
     let compiled = options.clone();
@@ -147,6 +174,7 @@ fn call(
         Ok(called) => called,
         Err(error) => return (Outcome::of_error(&error), 0),
     };
+    let expected: Vec<&Tensor> = expected.iter().flat_map(Value::tensors).collect();
     if outputs.len() < expected.len() {
         let said = format!(
             "expected {} results, found {}",
@@ -174,8 +202,8 @@ fn data_sets(folder: &Path, model: &onnx::Model) -> anyhow::Result<Vec<Data>> {
             break;
         }
         sets.push(Data {
-            inputs: tensors(&data, "input")?,
-            outputs: tensors(&data, "output")?,
+            inputs: values(&data, "input")?,
+            outputs: values(&data, "output")?,
         });
     }
     let wanted = model.graph().required_inputs().count();
@@ -188,16 +216,33 @@ fn data_sets(folder: &Path, model: &onnx::Model) -> anyhow::Result<Vec<Data>> {
     }
 }
 
-fn tensors(folder: &Path, what: &str) -> anyhow::Result<Vec<Tensor>> {
-    let mut tensors = Vec::new();
+fn values(folder: &Path, what: &str) -> anyhow::Result<Vec<Value>> {
+    let mut values = Vec::new();
     loop {
-        let file = folder.join(format!("{what}_{}.pb", tensors.len()));
-        if !file.exists() {
-            return Ok(tensors);
-        }
-        let bytes =
-            std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let read = onnx::read_tensor(&bytes)?;
-        tensors.push(read.tensor()?.clone());
+        let path = folder.join(format!("{what}_{}", values.len()));
+        values.push(if path.is_dir() {
+            let mut entries = Vec::new();
+            while let Some(entry) = tensor(&path.join(entries.len().to_string()))? {
+                entries.push(entry);
+            }
+            Value::Sequence(entries)
+        } else if path.with_extension("none").exists() {
+            Value::Nothing
+        } else {
+            match tensor(&path)? {
+                Some(tensor) => Value::Tensor(tensor),
+                None => return Ok(values),
+            }
+        });
     }
+}
+
+/// The tensor of a file; nothing where there is none.
+fn tensor(path: &Path) -> anyhow::Result<Option<Tensor>> {
+    let file = path.with_extension("pb");
+    if !file.exists() {
+        return Ok(None);
+    }
+    let bytes = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(Some(onnx::read_tensor(&bytes)?.tensor()?.clone()))
 }

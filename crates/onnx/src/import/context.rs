@@ -10,12 +10,13 @@ use kiln_tensor::{DType, Tensor, TensorError};
 use smallvec::SmallVec;
 
 use super::graph::Frame;
+use super::item::Item;
 use super::names::Names;
 use crate::name::printable;
-use crate::{Attributes, Error, Name, Node};
+use crate::{Attributes, Error, Name, NarrowType, Node};
 
 /// The results of an operator, in its order; trailing ones may be left out.
-pub(crate) type Outputs = SmallVec<[ValueId; 2]>;
+pub(crate) type Outputs = SmallVec<[Item; 2]>;
 
 /// A node being imported.
 pub struct NodeContext<'a> {
@@ -23,7 +24,7 @@ pub struct NodeContext<'a> {
     pub(super) builder: &'a mut GraphBuilder,
     pub(super) names: &'a Names,
     pub(super) node: &'a Node,
-    pub(super) inputs: SmallVec<[Option<ValueId>; 4]>,
+    pub(super) inputs: SmallVec<[Option<Item>; 4]>,
     pub(super) version: i64,
 }
 
@@ -60,7 +61,20 @@ impl<'a> NodeContext<'a> {
 
     /// The operand at `index`, unless the node leaves it out.
     pub fn optional(&self, index: usize) -> Option<ValueId> {
-        self.inputs.get(index).copied().flatten()
+        self.item(index)?.value()
+    }
+
+    /// What the operand at `index` is, unless the node leaves it out.
+    pub(crate) fn item(&self, index: usize) -> Option<&Item> {
+        self.inputs.get(index)?.as_ref()
+    }
+
+    /// The narrow type whose values the elements of the operand at `index` have.
+    pub(crate) fn narrow_type(&self, index: usize) -> Option<NarrowType> {
+        match self.item(index)? {
+            Item::Narrow(_, narrow) => Some(*narrow),
+            _ => None,
+        }
     }
 
     /// Whether the node stands in a body of control flow that may never run.

@@ -3,6 +3,7 @@
 //! Regions are isolated: what a body reads from around it is passed in, except constants, which are
 //! repeated inside, where what they say is known.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use kiln_ir::ValueId;
@@ -12,8 +13,10 @@ use kiln_tensor::{DType, Tensor};
 use super::captures::captures_of;
 use super::context::{NodeContext, Outputs};
 use super::graph::{Frame, import_body, origin_of};
+use super::item::Item;
 use super::names::{Binding, Names};
-use crate::{Error, ModelGraph};
+use super::unroll::unrolled_loop;
+use crate::{Error, ModelGraph, Node};
 
 /// An error inside a region's closure: of the builder, or of the import.
 enum RegionError {
@@ -35,7 +38,7 @@ impl From<Error> for RegionError {
 
 /// What bodies read from around them.
 struct Captures {
-    passed: Vec<(String, ValueId)>,
+    passed: Vec<(String, Item)>,
     constants: Vec<(String, Tensor)>,
     missing: Vec<(String, String)>,
 }
@@ -51,10 +54,15 @@ impl Captures {
         let names = bodies.iter().flat_map(|body| captures_of(body));
         for name in names.filter(|&name| seen.insert(name)) {
             match ctx.names.get(name) {
-                Some(Binding::Value(value)) => match ctx.constant(*value) {
+                Some(Binding::Value(Item::Tensor(value))) => match ctx.constant(*value) {
                     Some(tensor) => captures.constants.push((name.to_owned(), tensor.clone())),
-                    None => captures.passed.push((name.to_owned(), *value)),
+                    None => captures
+                        .passed
+                        .push((name.to_owned(), Item::Tensor(*value))),
                 },
+                Some(Binding::Value(item)) => {
+                    captures.passed.push((name.to_owned(), item.clone()));
+                }
                 Some(Binding::Missing(giver)) => {
                     captures.missing.push((name.to_owned(), giver.clone()));
                 }
@@ -66,7 +74,8 @@ impl Captures {
     }
 
     fn values(&self) -> Vec<ValueId> {
-        self.passed.iter().map(|(_, value)| *value).collect()
+        let items = self.passed.iter();
+        items.flat_map(|(_, item)| item.values()).collect()
     }
 
     /// The names inside a region that got `parameters` for the captures.
@@ -76,12 +85,13 @@ impl Captures {
         parameters: &[ValueId],
     ) -> Result<Names, RegionError> {
         let mut names = Names::default();
-        for ((name, _), &parameter) in self.passed.iter().zip(parameters) {
-            names.bind(name, Binding::Value(parameter));
+        let mut parameters = parameters.iter().copied();
+        for (name, item) in &self.passed {
+            names.bind(name, Binding::Value(item.with_values(&mut parameters)));
         }
         for (name, tensor) in &self.constants {
             let value = builder.constant(tensor.clone())?;
-            names.bind(name, Binding::Value(value));
+            names.bind(name, Binding::Value(Item::Tensor(value)));
         }
         for (name, giver) in &self.missing {
             names.bind(name, Binding::Missing(giver.clone()));
@@ -97,7 +107,7 @@ fn import_region(
     body: &ModelGraph,
     mut names: Names,
     origin: &str,
-) -> Result<Vec<ValueId>, RegionError> {
+) -> Result<Vec<Item>, RegionError> {
     let results = import_body(frame, builder, body, &mut names)?;
     builder.origin(origin);
     Ok(results)
@@ -106,7 +116,7 @@ fn import_region(
 /// Binds a body's input, whatever else its name stands for outside.
 fn bind_input(names: &mut Names, body: &ModelGraph, index: usize, value: ValueId) {
     if let Some(input) = body.inputs().get(index) {
-        names.bind(&input.name, Binding::Value(value));
+        names.bind(&input.name, Binding::Value(Item::Tensor(value)));
     }
 }
 
@@ -148,24 +158,51 @@ pub(crate) fn import_if(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     let captures = Captures::of(ctx, &[then, otherwise]);
     let origin = origin_of(ctx.frame, ctx.node);
     let frame = ctx.frame.within_region(!known);
+    // What each branch gives, as far as that is more than tensors.
+    let forms: RefCell<Vec<Vec<Item>>> = RefCell::default();
     let import = |body| {
-        let (frame, captures, origin) = (&frame, &captures, &origin);
+        let (frame, captures, origin, forms) = (&frame, &captures, &origin, &forms);
         move |builder: &mut GraphBuilder, parameters: &[ValueId]| {
             let names = captures.names(builder, parameters)?;
-            import_region(frame, builder, body, names, origin)
+            let items = import_region(frame, builder, body, names, origin)?;
+            let values = items.iter().flat_map(Item::values).collect();
+            forms.borrow_mut().push(items);
+            Ok::<_, RegionError>(values)
         }
     };
     let values = captures.values();
     let results = ctx
         .builder
         .if_else(condition, &values, import(then), import(otherwise));
-    Ok(ctx.placed(results)?.into())
+    let results = ctx.placed(results)?;
+    let forms = forms.into_inner();
+    let Some((first, others)) = forms.split_first() else {
+        return Ok(results.into_iter().map(Item::Tensor).collect());
+    };
+    let alike = |other: &Vec<Item>| {
+        other.len() == first.len() && other.iter().zip(first).all(|(a, b)| a.is_like(b))
+    };
+    if !others.iter().all(alike) {
+        let what =
+            "branches that give values of different kinds, where only the data say which is taken";
+        return Err(ctx.unsupported(what));
+    }
+    let mut results = results.into_iter();
+    let items = first.iter().map(|item| item.with_values(&mut results));
+    Ok(items.collect())
 }
 
 /// `Loop`: without a trip count it goes on until the condition is false, without a condition until
 /// the trip count is reached.
 pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     let body = ctx.attributes().require::<&ModelGraph>("body")?;
+    let n_carried = ctx.node.inputs().len().saturating_sub(2);
+    ctx.expect_inputs(body, n_carried + 2)?;
+    ctx.expect_outputs(body, n_carried + 1)?;
+    let is_tensor = |index: usize| matches!(ctx.item(index + 2), None | Some(Item::Tensor(_)));
+    if !(0..n_carried).all(is_tensor) {
+        return unrolled_loop(ctx, body);
+    }
     let (trips, condition) = (ctx.optional(0), ctx.optional(1));
     let trips = match trips {
         Some(trips) => ctx.build(|builder| builder.reshape(trips, &[]))?,
@@ -176,15 +213,13 @@ pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
         Some(condition) => ctx.build(|builder| builder.reshape(condition, &[]))?,
         None => ctx.build(|builder| builder.scalar(DType::Bool, 1.0))?,
     };
-    let n_carried = ctx.node.inputs().len().saturating_sub(2);
     let carried = (0..n_carried).map(|index| ctx.input(index + 2));
     let carried = carried.collect::<Result<Vec<_>, _>>()?;
-    ctx.expect_inputs(body, n_carried + 2)?;
-    ctx.expect_outputs(body, n_carried + 1)?;
     let captures = Captures::of(ctx, &[body]);
     let origin = origin_of(ctx.frame, ctx.node);
     let frame = ctx.frame.within_region(true);
     let values = captures.values();
+    let path = ctx.node;
     let results = ctx.builder.loop_(
         trips,
         condition,
@@ -200,7 +235,7 @@ pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
                 bind_input(&mut names, body, index + 2, value);
             }
             let results = import_region(&frame, builder, body, names, &origin)?;
-            let mut results = results.into_iter();
+            let mut results = tensors(path, results)?.into_iter();
             let condition = match results.next() {
                 Some(condition) if is_conditional => builder.reshape(condition, &[])?,
                 _ => always,
@@ -212,7 +247,20 @@ pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
             })
         },
     );
-    Ok(ctx.placed(results)?.into())
+    let results = ctx.placed(results)?;
+    Ok(results.into_iter().map(Item::Tensor).collect())
+}
+
+/// What a body gives, if it is nothing but tensors.
+fn tensors(node: &Node, items: Vec<Item>) -> Result<Vec<ValueId>, RegionError> {
+    let tensor = |item: Item| match item {
+        Item::Tensor(value) => Ok(value),
+        other => Err(RegionError::Import(Error::Unsupported {
+            node: node.path(),
+            what: format!("a body that gives {}", other.kind()),
+        })),
+    };
+    items.into_iter().map(tensor).collect()
 }
 
 /// Along which axis, and from which end, `Scan` reads or writes a sequence.
@@ -286,6 +334,7 @@ pub(crate) fn import_scan(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     let mut values = scanned.to_vec();
     values.push(last);
     values.extend(captures.values());
+    let path = ctx.node;
     let results = ctx.builder.repeat(
         trips,
         carried,
@@ -309,14 +358,15 @@ pub(crate) fn import_scan(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
                 let entry = builder.gather(value, position, sequence.axis)?;
                 bind_input(&mut names, body, n_carried + index, entry);
             }
-            let mut results = import_region(&frame, builder, body, names, &origin)?;
+            let results = import_region(&frame, builder, body, names, &origin)?;
+            let mut results = tensors(path, results)?;
             let stacked = results.split_off(n_carried.min(results.len()));
             Ok((results, stacked))
         },
     );
     let mut results = ctx.placed(results)?;
     arrange_stacked(ctx, &mut results[n_carried..])?;
-    Ok(results.into())
+    Ok(results.into_iter().map(Item::Tensor).collect())
 }
 
 /// Moves the axis of stacked entries, which is the outermost, to where the node asks for it.

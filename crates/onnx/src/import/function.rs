@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kiln_ir::ValueId;
 use kiln_shape_inference::GraphBuilder;
 
 use super::context::Outputs;
 use super::graph::{Frame, import_nodes, output_value};
+use super::item::Item;
 use super::names::{Binding, Names};
 use crate::{Attribute, AttributeValue, Error, Function, LimitKind, ModelGraph, Name, Node};
 
@@ -21,15 +21,15 @@ pub(crate) fn inline(
     builder: &mut GraphBuilder,
     call: &Node,
     function: &Function,
-    inputs: &[Option<ValueId>],
+    inputs: &[Option<Item>],
 ) -> Result<Outputs, Error> {
     let depth = frame.depth + 1;
     frame.limits.check(LimitKind::CallDepth, depth)?;
     let nodes = with_arguments(frame, call, function)?;
     let mut names = Names::default();
     for (parameter, argument) in function.inputs().iter().zip(inputs) {
-        if let Some(value) = argument {
-            names.bind(parameter, Binding::Value(*value));
+        if let Some(item) = argument {
+            names.bind(parameter, Binding::Value(item.clone()));
         }
     }
     let label = if call.name().is_empty() {

@@ -12,9 +12,10 @@ use smallvec::SmallVec;
 
 use super::context::{NodeContext, Outputs};
 use super::function;
+use super::item::Item;
 use super::names::{Binding, Names};
-use super::registry::{Importer, Registry};
-use crate::{Error, Limits, ModelGraph, ModelTensor, Name, Node, Opsets};
+use super::registry::{Importer, Registry, Takes};
+use crate::{ElementType, Error, Limits, ModelGraph, ModelTensor, Name, Node, Opsets};
 
 /// What the nodes of one graph or function body have in common.
 pub(crate) struct Frame<'m> {
@@ -60,7 +61,7 @@ pub(crate) fn import_body(
     builder: &mut GraphBuilder,
     graph: &ModelGraph,
     names: &mut Names,
-) -> Result<Vec<ValueId>, Error> {
+) -> Result<Vec<Item>, Error> {
     import_graph(frame, builder, graph, names)?;
     let outputs = graph.outputs().iter();
     outputs
@@ -69,9 +70,9 @@ pub(crate) fn import_body(
 }
 
 /// The value of an output, by name.
-pub(crate) fn output_value(names: &Names, name: &str) -> Result<ValueId, Error> {
+pub(crate) fn output_value(names: &Names, name: &str) -> Result<Item, Error> {
     match names.get(name) {
-        Some(Binding::Value(value)) => Ok(*value),
+        Some(Binding::Value(item)) => Ok(item.clone()),
         Some(Binding::Missing(node)) => Err(Error::Unsupported {
             node: node.clone(),
             what: format!("its result {}", Name::from(name)),
@@ -95,7 +96,7 @@ fn bind_initializers(
         }
         let value = import_tensor(builder, tensor)?;
         builder.name(value, name);
-        names.bind(name, Binding::Value(value));
+        names.bind(name, Binding::Value(typed(value, tensor.element())));
     }
     Ok(())
 }
@@ -107,6 +108,14 @@ fn is_output(graph: &ModelGraph, name: &str) -> bool {
 fn is_read(graph: &ModelGraph, name: &str) -> bool {
     let mut inputs = graph.nodes().iter().flat_map(Node::inputs);
     inputs.any(|input| input == name)
+}
+
+/// A tensor of elements of this type.
+pub(crate) fn typed(value: ValueId, element: ElementType) -> Item {
+    match element {
+        ElementType::Narrow(narrow) => Item::Narrow(value, narrow),
+        _ => Item::Tensor(value),
+    }
 }
 
 /// Adds a tensor of the model as a constant.
@@ -135,10 +144,11 @@ pub(crate) fn import_nodes(
                 continue;
             }
             let binding = match outputs.get(index) {
-                Some(&value) => Binding::Value(value),
+                Some(item) => Binding::Value(item.clone()),
                 None => Binding::Missing(node.path()),
             };
-            if let Binding::Value(value) = binding
+            if let Binding::Value(item) = &binding
+                && let Some(value) = item.value()
                 && builder.graph().value(value).name.is_none()
             {
                 builder.name(value, name);
@@ -176,7 +186,18 @@ fn import_node(
                 inputs,
                 version,
             };
-            (operator.import)(&mut ctx)
+            expect_operands(&ctx, operator.takes)?;
+            let mut outputs = (operator.import)(&mut ctx)?;
+            if operator.takes == Takes::Moved
+                && let Some(narrow) = ctx.narrow_type(0)
+            {
+                for output in &mut outputs {
+                    if let Item::Tensor(value) = *output {
+                        *output = Item::Narrow(value, narrow);
+                    }
+                }
+            }
+            Ok(outputs)
         }
         Some(Importer::Custom(importer)) => {
             let version = frame.opsets.version(node.domain()).unwrap_or(0);
@@ -188,7 +209,9 @@ fn import_node(
                 inputs,
                 version,
             };
-            Ok(Outputs::from_vec(importer.import(&mut ctx)?))
+            expect_operands(&ctx, Takes::Tensors)?;
+            let outputs = importer.import(&mut ctx)?;
+            Ok(outputs.into_iter().map(Item::Tensor).collect())
         }
         // The search for unsupported operators went before.
         None => Err(Error::Unsupported {
@@ -198,12 +221,32 @@ fn import_node(
     }
 }
 
-fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<ValueId>; 4]>, Error> {
-    let mut inputs: SmallVec<[Option<ValueId>; 4]> = SmallVec::new();
+/// Checks that the operator takes operands of such kinds.
+fn expect_operands(ctx: &NodeContext<'_>, takes: Takes) -> Result<(), Error> {
+    for index in 0..ctx.n_inputs() {
+        let expected = match ctx.item(index) {
+            None | Some(Item::Tensor(_)) => continue,
+            Some(Item::Narrow(..)) if takes != Takes::Tensors => continue,
+            Some(Item::Narrow(..)) => {
+                "a tensor of a type that Kiln computes with; cast it before, or dequantise it"
+            }
+            Some(_) if takes == Takes::Items => continue,
+            Some(_) => "a tensor",
+        };
+        let found = ctx.item(index).map_or_else(String::new, Item::kind);
+        return Err(ctx.unsupported(format!(
+            "operand {index}: expected {expected}, found {found}"
+        )));
+    }
+    Ok(())
+}
+
+fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<Item>; 4]>, Error> {
+    let mut inputs: SmallVec<[Option<Item>; 4]> = SmallVec::new();
     for name in node.inputs() {
         inputs.push(match names.get(name) {
             _ if name.is_empty() => None,
-            Some(Binding::Value(value)) => Some(*value),
+            Some(Binding::Value(item)) => Some(item.clone()),
             Some(Binding::Missing(giver)) => {
                 return Err(Error::Unsupported {
                     node: giver.clone(),
@@ -222,7 +265,7 @@ fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<ValueId>; 
             }
         });
     }
-    while inputs.last() == Some(&None) {
+    while let Some(None) = inputs.last() {
         inputs.pop();
     }
     Ok(inputs)

@@ -11,8 +11,10 @@ use kiln_symbolic_shape::{DimError, DimId};
 use kiln_tensor::{DType, Tensor};
 
 use super::ImportOptions;
+use super::graph::typed;
+use super::item::Item;
 use super::names::{Binding, Names};
-use crate::{Dim, Error, Model, Name, ValueInfo, ValueType};
+use crate::{Dim, ElementType, Error, LimitKind, Model, Name, ValueInfo, ValueType};
 
 /// Sizes by the names that the model gives them.
 pub(super) struct Sizes(BTreeMap<String, DimId>);
@@ -126,32 +128,10 @@ pub(super) fn add_inputs(
     sizes: &Sizes,
     names: &mut Names,
 ) -> Result<(), Error> {
-    check_names(model, options.ranks.keys().chain(options.fixed.keys()))?;
+    check_names(model, options)?;
     for input in model.graph().required_inputs() {
-        let (dtype, shape) = tensor_type(input)?;
-        if let Some(tensor) = options.fixed.get(&input.name) {
-            let value = builder.constant(tensor.clone());
-            let value = value.map_err(|source| Error::Infer {
-                node: format!("input {}", Name::from(input.name.as_str())),
-                source,
-            })?;
-            names.bind(&input.name, Binding::Value(value));
-            continue;
-        }
-        let dims = match (shape, options.ranks.get(&input.name)) {
-            (Some(shape), _) => input_dims(builder, input, shape, sizes),
-            (None, Some(&rank)) => {
-                options.limits.check(crate::LimitKind::Rank, rank as u64)?;
-                input_dims(builder, input, &vec![Dim::Anonymous; rank], sizes)
-            }
-            (None, None) => {
-                return Err(Error::UnknownRank {
-                    input: Name::from(input.name.as_str()),
-                });
-            }
-        };
-        let value = builder.input(&input.name, dtype, &dims);
-        if !names.bind(&input.name, Binding::Value(value)) {
+        let item = add_input(builder, input, options, sizes)?;
+        if !names.bind(&input.name, Binding::Value(item)) {
             return Err(Error::Structure {
                 reason: format!(
                     "two inputs have the name {}",
@@ -163,21 +143,109 @@ pub(super) fn add_inputs(
     Ok(())
 }
 
+fn add_input(
+    builder: &mut GraphBuilder,
+    input: &ValueInfo,
+    options: &ImportOptions,
+    sizes: &Sizes,
+) -> Result<Item, Error> {
+    let mut ty = input.ty.as_ref();
+    if let Some(ValueType::Optional(content)) = ty {
+        if options.absent.contains(&input.name) {
+            return Ok(Item::Nothing);
+        }
+        ty = Some(content.as_ref());
+    }
+    let Some(ValueType::Sequence(entry)) = ty else {
+        let input = ValueInfo {
+            name: input.name.clone(),
+            ty: ty.cloned(),
+        };
+        return add_tensor(builder, &input, options, sizes);
+    };
+    let Some(&length) = options.lengths.get(&input.name) else {
+        return Err(Error::UnknownLength {
+            input: Name::from(input.name.as_str()),
+        });
+    };
+    options.limits.check(LimitKind::Messages, length as u64)?;
+    // The type is that of every entry, but what it calls a size may differ between them.
+    let mut entry = (**entry).clone();
+    if let ValueType::Tensor {
+        shape: Some(shape), ..
+    } = &mut entry
+    {
+        for dim in shape {
+            if matches!(dim, Dim::Named(_)) {
+                *dim = Dim::Anonymous;
+            }
+        }
+    }
+    let entries = (0..length).map(|index| {
+        let input = ValueInfo {
+            name: super::entry_name(&input.name, index),
+            ty: Some(entry.clone()),
+        };
+        add_tensor(builder, &input, options, sizes)
+    });
+    Ok(Item::Sequence(entries.collect::<Result<_, Error>>()?))
+}
+
+fn add_tensor(
+    builder: &mut GraphBuilder,
+    input: &ValueInfo,
+    options: &ImportOptions,
+    sizes: &Sizes,
+) -> Result<Item, Error> {
+    let element = match &input.ty {
+        Some(ValueType::Tensor { element, .. }) => *element,
+        _ => ElementType::Unsupported(0),
+    };
+    let (dtype, shape) = tensor_type(input)?;
+    if let Some(tensor) = options.fixed.get(&input.name) {
+        let value = builder.constant(tensor.clone());
+        let value = value.map_err(|source| Error::Infer {
+            node: format!("input {}", Name::from(input.name.as_str())),
+            source,
+        })?;
+        return Ok(typed(value, element));
+    }
+    let dims = match (shape, options.ranks.get(&input.name)) {
+        (Some(shape), _) => input_dims(builder, input, shape, sizes),
+        (None, Some(&rank)) => {
+            options.limits.check(LimitKind::Rank, rank as u64)?;
+            input_dims(builder, input, &vec![Dim::Anonymous; rank], sizes)
+        }
+        (None, None) => {
+            return Err(Error::UnknownRank {
+                input: Name::from(input.name.as_str()),
+            });
+        }
+    };
+    Ok(typed(builder.input(&input.name, dtype, &dims), element))
+}
+
 /// Checks that the caller speaks of inputs that are there.
-fn check_names<'a>(
-    model: &Model,
-    mut spoken_of: impl Iterator<Item = &'a String>,
-) -> Result<(), Error> {
-    let inputs: Vec<&str> = model
-        .graph()
-        .required_inputs()
-        .map(|input| input.name.as_str())
-        .collect();
-    match spoken_of.find(|name| !inputs.contains(&name.as_str())) {
+fn check_names(model: &Model, options: &ImportOptions) -> Result<(), Error> {
+    let mut inputs: Vec<String> = Vec::new();
+    for input in model.graph().required_inputs() {
+        let entries = options.lengths.get(&input.name).copied().unwrap_or(0);
+        options.limits.check(LimitKind::Messages, entries as u64)?;
+        inputs.extend((0..entries).map(|index| super::entry_name(&input.name, index)));
+        inputs.push(input.name.clone());
+    }
+    let spoken_of = options.ranks.keys().chain(options.fixed.keys());
+    let mut spoken_of = spoken_of
+        .chain(options.lengths.keys())
+        .chain(&options.absent);
+    match spoken_of.find(|&name| !inputs.contains(name)) {
         None => Ok(()),
         Some(name) => Err(Error::UnknownInput {
             name: Name::from(name.as_str()),
-            known: inputs.into_iter().map(Name::from).collect(),
+            known: inputs
+                .iter()
+                .map(|name| Name::from(name.as_str()))
+                .collect(),
         }),
     }
 }

@@ -13,9 +13,11 @@ mod control;
 mod function;
 mod graph;
 mod inputs;
+mod item;
 mod names;
 mod options;
 mod registry;
+mod unroll;
 mod unsupported;
 
 use std::cell::Cell;
@@ -27,8 +29,11 @@ use kiln_shape_inference::{GraphBuilder, Mode};
 pub use context::NodeContext;
 pub(crate) use context::Outputs;
 pub(crate) use control::{import_if, import_loop, import_scan};
+pub(crate) use graph::typed;
+pub(crate) use item::Item;
 pub use options::{ImportOptions, OpImporter};
-pub(crate) use registry::Operator;
+pub(crate) use registry::{Operator, Takes};
+pub(crate) use unroll::import_sequence_map;
 pub use unsupported::UnsupportedOperator;
 pub(crate) use unsupported::list as list_operators;
 
@@ -39,6 +44,11 @@ use self::registry::Registry;
 use crate::{Error, Model};
 
 /// Imports a model.
+///
+/// The graph has tensors alone. Of a sequence that goes in or out, each entry is an input or output
+/// called after it, `name.0` and so on ([`ImportOptions::length`] says how many go in); an optional
+/// is its content or, if it has none, not there ([`ImportOptions::absent`]). Elements of types that
+/// Kiln does not compute with are kept in wider ones ([`NarrowType`](crate::NarrowType)).
 ///
 /// ```
 /// use kiln_onnx::{ImportOptions, Model, NoFiles, import};
@@ -94,13 +104,28 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Graph, Error> {
         builder.metadata_mut().insert(key.clone(), value.clone());
     }
     let outputs = model.graph().outputs().iter();
-    let outputs: Vec<(&str, ValueId)> = outputs
-        .map(|output| Ok((output.name.as_str(), output_value(&names, &output.name)?)))
-        .collect::<Result<_, Error>>()?;
+    let mut tensors: Vec<(String, ValueId)> = Vec::new();
+    for output in outputs {
+        let item = output_value(&names, &output.name)?;
+        match &item {
+            Item::Sequence(_) => {
+                let entries = item.values().into_iter().enumerate();
+                tensors
+                    .extend(entries.map(|(index, value)| (entry_name(&output.name, index), value)));
+            }
+            other => tensors.extend(other.value().map(|value| (output.name.clone(), value))),
+        }
+    }
+    let outputs = tensors;
     builder.finish(&outputs).map_err(|source| Error::Infer {
         node: "model".to_owned(),
         source,
     })
+}
+
+/// The name of an entry of a sequence that goes into or out of the model.
+fn entry_name(sequence: &str, index: usize) -> String {
+    format!("{sequence}.{index}")
 }
 
 fn graph_name(model: &Model) -> &str {

@@ -4,13 +4,14 @@
 
 use std::collections::HashMap;
 
+use super::item::Item;
 use kiln_ir::ValueId;
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum Binding {
-    /// A value of the graph.
-    Value(ValueId),
+    /// A value.
+    Value(Item),
     /// A result that its operator's importer does not give; the node's path.
     Missing(String),
 }
@@ -24,10 +25,10 @@ impl Names {
         self.0.get(name)
     }
 
-    /// The value of a name, if it has one.
+    /// The tensor that a name stands for, if it does.
     pub(crate) fn value(&self, name: &str) -> Option<ValueId> {
         match self.get(name) {
-            Some(Binding::Value(value)) => Some(*value),
+            Some(Binding::Value(item)) => item.value(),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! What a caller may say about an import: sizes, strictness, ranks, operators of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub struct ImportOptions {
     pub(crate) strict: bool,
     pub(crate) ranks: BTreeMap<String, usize>,
     pub(crate) fixed: BTreeMap<String, Tensor>,
+    pub(crate) lengths: BTreeMap<String, usize>,
+    pub(crate) absent: BTreeSet<String>,
     pub(crate) importers: BTreeMap<(String, String), Arc<dyn OpImporter>>,
     pub(crate) limits: Limits,
 }
@@ -61,6 +63,21 @@ impl ImportOptions {
         self
     }
 
+    /// How many entries a sequence has that goes into the model. Each becomes an input, called
+    /// `input.0` and so on; ranks and constants may be given for these, too.
+    #[must_use]
+    pub fn length(mut self, input: &str, entries: usize) -> Self {
+        self.lengths.insert(input.to_owned(), entries);
+        self
+    }
+
+    /// Imports the model for calls that leave an optional input out; without it, it is there.
+    #[must_use]
+    pub fn absent(mut self, input: &str) -> Self {
+        self.absent.insert(input.to_owned());
+        self
+    }
+
     /// Imports the operator `op_type` of `domain` with `importer`, whatever else it would have
     /// been. The standard domain is the empty one.
     #[must_use]
@@ -92,6 +109,8 @@ impl fmt::Debug for ImportOptions {
             .field("strict", &self.strict)
             .field("ranks", &self.ranks)
             .field("fixed", &self.fixed.keys())
+            .field("lengths", &self.lengths)
+            .field("absent", &self.absent)
             .field("importers", &self.importers.keys())
             .field("limits", &self.limits)
             .finish()

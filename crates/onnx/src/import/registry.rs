@@ -14,9 +14,29 @@ pub(crate) struct Operator {
     /// The versions whose meanings the importer tells apart, ascending; the first is the oldest.
     pub(crate) since: &'static [i64],
     pub(crate) import: fn(&mut NodeContext<'_>) -> Result<Outputs, Error>,
+    pub(crate) takes: Takes,
+}
+
+/// What the operands of an operator may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Tensors whose elements are of a dtype of Kiln's.
+    Tensors,
+    /// Also tensors of narrow types.
+    Narrow,
+    /// The same, and the results are of the narrow type that the first operand has.
+    Moved,
+    /// Sequences and optionals, too.
+    Items,
 }
 
 impl Operator {
+    /// The same operator, whose operands may be more than plain tensors.
+    pub(crate) const fn taking(mut self, takes: Takes) -> Self {
+        self.takes = takes;
+        self
+    }
+
     /// The newest of the versions that an operator set of version `opset` has; `None` before the
     /// first.
     pub(crate) fn version(&self, opset: i64) -> Option<i64> {

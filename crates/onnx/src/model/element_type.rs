@@ -7,12 +7,16 @@ use std::fmt;
 
 use kiln_tensor::DType;
 
+use super::NarrowType;
+
 /// An ONNX element type, `TensorProto.DataType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ElementType {
     /// A type that Kiln computes with.
     Supported(DType),
+    /// A type that Kiln keeps as a wider one.
+    Narrow(NarrowType),
     /// A type that Kiln does not compute with, by its ONNX number.
     Unsupported(i32),
 }
@@ -34,14 +38,18 @@ impl ElementType {
             12 => DType::U32,
             13 => DType::U64,
             16 => DType::BF16,
-            other => return Self::Unsupported(other),
+            other => {
+                return NarrowType::from_number(other)
+                    .map_or(Self::Unsupported(other), Self::Narrow);
+            }
         })
     }
 
-    /// The dtype, where Kiln has it.
+    /// The dtype that elements of this type are kept in, where there is one.
     pub fn dtype(self) -> Option<DType> {
         match self {
             Self::Supported(dtype) => Some(dtype),
+            Self::Narrow(narrow) => Some(narrow.kept_in()),
             Self::Unsupported(_) => None,
         }
     }
@@ -51,6 +59,7 @@ impl fmt::Display for ElementType {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = match self {
             Self::Supported(dtype) => return write!(formatter, "{dtype}"),
+            Self::Narrow(narrow) => return write!(formatter, "{narrow}"),
             Self::Unsupported(number) => *number,
         };
         formatter.write_str(match number {
@@ -58,16 +67,6 @@ impl fmt::Display for ElementType {
             8 => "string",
             14 => "complex64",
             15 => "complex128",
-            17 => "f8e4m3fn",
-            18 => "f8e4m3fnuz",
-            19 => "f8e5m2",
-            20 => "f8e5m2fnuz",
-            21 => "u4",
-            22 => "i4",
-            23 => "f4e2m1",
-            24 => "f8e8m0",
-            25 => "u2",
-            26 => "i2",
             27 => "f6e2m3",
             28 => "f6e3m2",
             _ => return write!(formatter, "unknown({number})"),

@@ -9,12 +9,17 @@ use crate::{Error, Name};
 #[derive(Clone, Debug)]
 pub struct ModelTensor {
     name: Name,
-    content: Result<Tensor, ElementType>,
+    element: ElementType,
+    content: Option<Tensor>,
 }
 
 impl ModelTensor {
-    pub(crate) fn new(name: Name, content: Result<Tensor, ElementType>) -> Self {
-        Self { name, content }
+    pub(crate) fn new(name: Name, element: ElementType, content: Option<Tensor>) -> Self {
+        Self {
+            name,
+            element,
+            content,
+        }
     }
 
     /// The name that the model gives, or the place where the tensor stands.
@@ -22,16 +27,21 @@ impl ModelTensor {
         &self.name
     }
 
-    /// The elements.
+    /// The type of its elements as the model says it.
+    pub fn element(&self) -> ElementType {
+        self.element
+    }
+
+    /// The elements; those of a narrow type in the dtype that keeps them.
     ///
     /// # Errors
     /// [`Error::UnsupportedElement`] when Kiln has no dtype for them.
     pub fn tensor(&self) -> Result<&Tensor, Error> {
         match &self.content {
-            Ok(tensor) => Ok(tensor),
-            Err(element) => Err(Error::UnsupportedElement {
+            Some(tensor) => Ok(tensor),
+            None => Err(Error::UnsupportedElement {
                 tensor: self.name.clone(),
-                element: *element,
+                element: self.element,
             }),
         }
     }

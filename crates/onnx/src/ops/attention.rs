@@ -6,10 +6,9 @@
 use kiln_ir::{Dims, PadMode, ReduceFunction, ValueId};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
-use smallvec::smallvec;
 
 use super::cast::dtype_of;
-use super::support::{Imported, operator};
+use super::support::{Imported, operator, several};
 use crate::import::Operator;
 use crate::{Error, NodeContext};
 
@@ -124,7 +123,7 @@ fn attention(ctx: &mut NodeContext<'_>) -> Imported {
         3 => weights,
         mode => return Err(ctx.attribute_error("qk_matmul_output_mode", "0 to 3", mode)),
     };
-    Ok(smallvec![y, present_key, present_value, shown])
+    several([y, present_key, present_value, shown])
 }
 
 /// What was there before, if the node has it, followed by what is new, along the sequence.

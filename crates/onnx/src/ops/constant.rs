@@ -1,9 +1,10 @@
 //! Constants of the model, and tensors filled with one value.
 
 use kiln_tensor::Tensor;
+use smallvec::smallvec;
 
 use super::support::{Imported, one, operator};
-use crate::import::Operator;
+use crate::import::{Item, Operator, typed};
 use crate::{AttributeValue, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -19,8 +20,12 @@ fn constant(ctx: &mut NodeContext<'_>) -> Imported {
     let Some(attribute) = values.next() else {
         return Err(ctx.attribute_error("value", "a tensor", "none"));
     };
+    let mut element = None;
     let tensor = match &attribute.value {
-        AttributeValue::Tensor(tensor) => tensor.tensor()?.clone(),
+        AttributeValue::Tensor(tensor) => {
+            element = Some(tensor.element());
+            tensor.tensor()?.clone()
+        }
         AttributeValue::Float(value) => Tensor::scalar(*value),
         AttributeValue::Int(value) => Tensor::scalar(*value),
         AttributeValue::Floats(values) => {
@@ -31,7 +36,11 @@ fn constant(ctx: &mut NodeContext<'_>) -> Imported {
         }
         other => return Err(ctx.unsupported(format!("a constant from {}", other.kind()))),
     };
-    one(ctx.add_constant(tensor)?)
+    let value = ctx.add_constant(tensor)?;
+    Ok(smallvec![match element {
+        Some(element) => typed(value, element),
+        None => Item::Tensor(value),
+    }])
 }
 
 /// The value is repeated, not stored as often as the shape says.

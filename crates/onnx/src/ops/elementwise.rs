@@ -53,19 +53,21 @@ pub(super) fn binary(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
 }
 
 fn variadic(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
+    one(joined(ctx, function)?)
+}
+
+fn joined(ctx: &mut NodeContext<'_>, function: &str) -> Result<ValueId, crate::Error> {
     let mut joined = ctx.input(0)?;
     for index in 1..ctx.n_inputs() {
         let next = ctx.input(index)?;
         joined = ctx.map(function, &[joined, next])?;
     }
-    one(joined)
+    Ok(joined)
 }
 
 fn mean(ctx: &mut NodeContext<'_>) -> Imported {
     let count = ctx.n_inputs();
-    let [sum] = variadic(ctx, "add")?[..] else {
-        unreachable!("`variadic` gives one result");
-    };
+    let sum = joined(ctx, "add")?;
     let count = ctx.scalar_like(sum, count as f64)?;
     one(ctx.div(sum, count)?)
 }

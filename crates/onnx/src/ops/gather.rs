@@ -4,13 +4,13 @@ use kiln_ir::Op;
 
 use super::support::{Imported, one, operator};
 use crate::NodeContext;
-use crate::import::Operator;
+use crate::import::{Operator, Takes};
 
 pub(super) const OPERATORS: &[Operator] = &[
     operator("Compress", &[9], compress),
-    operator("Gather", &[1], gather),
-    operator("GatherElements", &[11], gather_elements),
-    operator("GatherND", &[11], gather_nd),
+    operator("Gather", &[1], gather).taking(Takes::Moved),
+    operator("GatherElements", &[11], gather_elements).taking(Takes::Moved),
+    operator("GatherND", &[11], gather_nd).taking(Takes::Moved),
 ];
 
 fn gather(ctx: &mut NodeContext<'_>) -> Imported {

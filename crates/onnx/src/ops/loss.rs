@@ -2,9 +2,8 @@
 
 use kiln_ir::{Dims, Op, ReduceFunction, ValueId};
 use kiln_tensor::DType;
-use smallvec::smallvec;
 
-use super::support::{Imported, one, operator};
+use super::support::{Imported, one, operator, several};
 use crate::import::Operator;
 use crate::{Error, NodeContext};
 
@@ -23,7 +22,7 @@ fn softmax_cross_entropy(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let logarithms = ctx.build(|builder| builder.log_softmax(x, 1))?;
     let loss = loss(ctx, logarithms)?;
-    Ok(smallvec![loss, logarithms])
+    several([loss, logarithms])
 }
 
 /// `-x[n, target[n, ..], ..] * weight[target[n, ..]]`, reduced: `x: [N, C, ..], target: [N, ..]`.

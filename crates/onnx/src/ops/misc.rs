@@ -2,9 +2,8 @@
 
 use kiln_ir::{CumulateFunction, Extremum, Op};
 use kiln_tensor::DType;
-use smallvec::smallvec;
 
-use super::support::{Imported, one, operator};
+use super::support::{Imported, one, operator, several};
 use crate::NodeContext;
 use crate::import::Operator;
 
@@ -64,7 +63,7 @@ fn top_k(ctx: &mut NodeContext<'_>) -> Imported {
         Extremum::Min
     };
     let (values, indices) = ctx.build(|builder| builder.top_k(x, k, axis, extremum))?;
-    Ok(smallvec![values, indices])
+    several([values, indices])
 }
 
 /// The first `lens[b]` entries of each sequence backwards, the rest as they are.

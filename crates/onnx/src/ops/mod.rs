@@ -21,7 +21,9 @@ mod loss;
 mod matmul;
 mod misc;
 mod movement;
+mod narrow;
 mod norm;
+mod optional;
 mod pad;
 mod pool;
 mod quantize;
@@ -32,6 +34,7 @@ mod reshape;
 mod resize;
 mod rotary;
 mod scatter;
+mod sequence;
 mod shape;
 mod signal;
 mod slice;
@@ -58,6 +61,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     misc::OPERATORS,
     movement::OPERATORS,
     norm::OPERATORS,
+    optional::OPERATORS,
     pad::OPERATORS,
     pool::OPERATORS,
     quantize::OPERATORS,
@@ -68,6 +72,7 @@ pub(crate) const FAMILIES: &[&[Operator]] = &[
     resize::OPERATORS,
     rotary::OPERATORS,
     scatter::OPERATORS,
+    sequence::OPERATORS,
     shape::OPERATORS,
     signal::OPERATORS,
     slice::OPERATORS,

@@ -5,16 +5,16 @@ use kiln_symbolic_shape::DimId;
 
 use super::support::{Imported, one, operator};
 use crate::NodeContext;
-use crate::import::Operator;
+use crate::import::{Item, Operator, Takes};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    operator("Concat", &[4], concat),
-    operator("DepthToSpace", &[1], depth_to_space),
-    operator("Expand", &[8], expand),
-    operator("SpaceToDepth", &[1], space_to_depth),
-    operator("Split", &[2, 13, 18], split),
-    operator("Tile", &[6], tile),
-    operator("Transpose", &[1], transpose),
+    operator("Concat", &[4], concat).taking(Takes::Moved),
+    operator("DepthToSpace", &[1], depth_to_space).taking(Takes::Moved),
+    operator("Expand", &[8], expand).taking(Takes::Moved),
+    operator("SpaceToDepth", &[1], space_to_depth).taking(Takes::Moved),
+    operator("Split", &[2, 13, 18], split).taking(Takes::Moved),
+    operator("Tile", &[6], tile).taking(Takes::Moved),
+    operator("Transpose", &[1], transpose).taking(Takes::Moved),
 ];
 
 fn transpose(ctx: &mut NodeContext<'_>) -> Imported {
@@ -57,7 +57,7 @@ fn split(ctx: &mut NodeContext<'_>) -> Imported {
         None => equal_parts(ctx, dims[axis])?,
     };
     let parts = ctx.build(|builder| builder.split(x, axis, &sizes))?;
-    Ok(parts.into_iter().collect())
+    Ok(parts.into_iter().map(Item::Tensor).collect())
 }
 
 /// As many parts as there are results, of one size; the last may be smaller.

@@ -4,12 +4,11 @@
 
 use kiln_ir::{Dims, PoolFunction, ReduceFunction, ValueId, Window};
 use kiln_tensor::DType;
-use smallvec::smallvec;
 
 use super::cast::dtype_of;
 use super::pool::{root, to_power};
-use super::support::{Imported, one, operator};
-use crate::import::Operator;
+use super::support::{Imported, one, operator, several};
+use crate::import::{Item, Operator};
 use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -75,7 +74,7 @@ fn batch_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     );
     let y =
         ctx.build(|builder| builder.batch_norm(x, [scale, bias, own_mean, own_variance], epsilon))?;
-    let mut outputs = smallvec![ctx.cast(y, dtype)?];
+    let mut outputs = vec![ctx.cast(y, dtype)?];
     for (index, (running, own)) in [(mean, own_mean), (variance, own_variance)]
         .into_iter()
         .enumerate()
@@ -88,7 +87,7 @@ fn batch_normalization(ctx: &mut NodeContext<'_>) -> Imported {
             .and_then(|operand| ctx.dtype(operand))?;
         outputs.push(ctx.cast(sum, stored)?);
     }
-    Ok(outputs)
+    Ok(outputs.into_iter().map(Item::Tensor).collect())
 }
 
 /// Mean and variance over axes, which stay.
@@ -195,7 +194,7 @@ fn layer_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     if let Some(bias) = bias {
         y = ctx.add(y, bias)?;
     }
-    Ok(smallvec![y, mean, inverse])
+    several([y, mean, inverse])
 }
 
 fn rms_normalization(ctx: &mut NodeContext<'_>) -> Imported {

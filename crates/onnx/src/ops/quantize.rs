@@ -7,27 +7,34 @@ use kiln_ir::{Dims, ReduceFunction, ValueId};
 use kiln_tensor::DType;
 use smallvec::smallvec;
 
-use super::cast::dtype_attribute;
+use super::cast::{dtype_attribute, element_of};
 use super::conv::{along_axis, centred, convolve};
 use super::matmul::product;
-use super::support::{Imported, one, operator};
-use crate::import::Operator;
-use crate::{Error, NodeContext};
+use super::narrow::{RoundMode, rounded};
+use super::support::{Imported, one, operator, several};
+use crate::import::{Item, Operator, Takes};
+use crate::{ElementType, Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    operator("DequantizeLinear", &[10], dequantize_linear),
+    operator("DequantizeLinear", &[10], dequantize_linear).taking(Takes::Narrow),
     operator("DynamicQuantizeLinear", &[11], dynamic_quantize_linear),
     operator("QLinearConv", &[10], qlinear_conv),
     operator("QLinearMatMul", &[10], qlinear_matmul),
-    operator("QuantizeLinear", &[10], quantize_linear),
+    operator("QuantizeLinear", &[10], quantize_linear).taking(Takes::Narrow),
 ];
 
 /// `saturate(round(x / scale) + zero_point)`.
 fn quantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, scale) = (ctx.input(0)?, ctx.input(1)?);
     let zero_point = ctx.optional(2);
-    let default = zero_point.map_or(Ok(DType::U8), |value| ctx.dtype(value))?;
-    let to = dtype_attribute(ctx, "output_dtype", default)?;
+    let to = match ctx.attributes().get::<i64>("output_dtype")? {
+        None | Some(0) => match (zero_point, ctx.narrow_type(2)) {
+            (_, Some(narrow)) => ElementType::Narrow(narrow),
+            (Some(value), None) => ElementType::Supported(ctx.dtype(value)?),
+            (None, None) => ElementType::Supported(DType::U8),
+        },
+        Some(number) => element_of(number),
+    };
     let wide = ctx.dtype(scale)?;
     let wide = dtype_attribute(ctx, "precision", wide)?;
     let x = ctx.cast(x, wide)?;
@@ -36,7 +43,31 @@ fn quantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     let zero_point = zero_point
         .map(|value| laid_out(ctx, value, x))
         .transpose()?;
-    one(quantized(ctx, x, scale, zero_point, to)?)
+    let to = match to {
+        ElementType::Narrow(narrow) if narrow.float_format().is_some() => {
+            let mut y = ctx.div(x, scale)?;
+            if let Some(zero_point) = zero_point {
+                let zero_point = ctx.cast(zero_point, wide)?;
+                y = ctx.add(y, zero_point)?;
+            }
+            let saturate = ctx.flag("saturate", true)?;
+            let y = rounded(ctx, y, narrow, saturate, RoundMode::Nearest)?;
+            return Ok(smallvec![Item::Narrow(y, narrow)]);
+        }
+        to => to,
+    };
+    let Some(dtype) = to.dtype() else {
+        return Err(ctx.unsupported(format!("quantising to {to}")));
+    };
+    let bits = match to {
+        ElementType::Narrow(narrow) => narrow.bits(),
+        _ => dtype.bits(),
+    };
+    let y = quantized(ctx, x, scale, zero_point, (dtype, bits))?;
+    match to {
+        ElementType::Narrow(narrow) => Ok(smallvec![Item::Narrow(y, narrow)]),
+        _ => one(y),
+    }
 }
 
 /// `(x - zero_point) * scale`.
@@ -44,9 +75,15 @@ fn dequantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, scale) = (ctx.input(0)?, ctx.input(1)?);
     let own = ctx.dtype(scale)?;
     let out = dtype_attribute(ctx, "output_dtype", own)?;
-    let mut wide = ctx.cast(x, DType::I32)?;
+    // Floats of a byte have no use for an integer in between.
+    let between = if ctx.dtype(x)?.is_float() {
+        own
+    } else {
+        DType::I32
+    };
+    let mut wide = ctx.cast(x, between)?;
     if let Some(zero_point) = ctx.optional(2) {
-        let zero_point = ctx.cast(zero_point, DType::I32)?;
+        let zero_point = ctx.cast(zero_point, between)?;
         let zero_point = laid_out(ctx, zero_point, x)?;
         wide = ctx.sub(wide, zero_point)?;
     }
@@ -102,18 +139,18 @@ fn laid_out(ctx: &mut NodeContext<'_>, value: ValueId, x: ValueId) -> Result<Val
     })
 }
 
-/// Quantises with parameters that broadcast.
+/// Quantises with parameters that broadcast, to so many bits of a dtype.
 fn quantized(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
     scale: ValueId,
     zero_point: Option<ValueId>,
-    to: DType,
+    (to, bits): (DType, u32),
 ) -> Result<ValueId, Error> {
-    if !to.is_integer() || to.bits() > 16 {
+    if !to.is_integer() || bits > 16 {
         return Err(ctx.unsupported(format!("quantising to {to}")));
     }
-    let (low, high) = bounds(to);
+    let (low, high) = bounds(to, bits);
     let quotient = ctx.div(x, scale)?;
     let rounded = ctx.map("round_even", &[quotient])?;
     // f32 holds every sum of such a number and a zero point that does not saturate anyway.
@@ -130,8 +167,8 @@ fn quantized(
     ctx.cast(clipped, to)
 }
 
-fn bounds(dtype: DType) -> (f64, f64) {
-    let span = 2_f64.powi(i32::try_from(dtype.bits()).unwrap_or(0));
+fn bounds(dtype: DType, bits: u32) -> (f64, f64) {
+    let span = 2_f64.powi(i32::try_from(bits).unwrap_or(0));
     if dtype.is_signed() {
         (-span / 2.0, span / 2.0 - 1.0)
     } else {
@@ -155,8 +192,8 @@ fn dynamic_quantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     let zero_point = ctx.map("clip", &[zero_point, zero, most])?;
     let zero_point = ctx.map("round_even", &[zero_point])?;
     let zero_point = ctx.cast(zero_point, DType::U8)?;
-    let y = quantized(ctx, x, scale, Some(zero_point), DType::U8)?;
-    Ok(smallvec![y, scale, zero_point])
+    let y = quantized(ctx, x, scale, Some(zero_point), (DType::U8, 8))?;
+    several([y, scale, zero_point])
 }
 
 /// Operands `a, scale, zero, b, scale, zero, y scale, y zero`.
@@ -209,5 +246,11 @@ fn requantized(
     let rank = ctx.rank(number)?;
     let scale = along_axis(ctx, scale, rank.saturating_sub(2), number)?;
     let zero_point = along_axis(ctx, zero_point, rank.saturating_sub(2), number)?;
-    one(quantized(ctx, number, scale, Some(zero_point), to)?)
+    one(quantized(
+        ctx,
+        number,
+        scale,
+        Some(zero_point),
+        (to, to.bits()),
+    )?)
 }

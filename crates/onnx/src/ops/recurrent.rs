@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use self::activation::Activation;
 use self::cell::{Cell, CellKind};
 use super::support::{Imported, operator};
-use crate::import::Operator;
+use crate::import::{Item, Operator};
 use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -203,6 +203,6 @@ impl Layer {
             let axis = usize::from(self.batch_first);
             outputs.push(ctx.build(|builder| builder.stack(&last, axis))?);
         }
-        Ok(outputs)
+        Ok(outputs.into_iter().map(Item::Tensor).collect())
     }
 }

@@ -5,14 +5,14 @@ use kiln_symbolic_shape::{ContractFact, DimId, FactOrigin, Predicate, Proof};
 use kiln_tensor::DType;
 
 use super::support::{Imported, one, operator};
-use crate::import::Operator;
+use crate::import::{Operator, Takes};
 use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    operator("Flatten", &[1], flatten),
-    operator("Reshape", &[5], reshape),
-    operator("Squeeze", &[1, 13], squeeze),
-    operator("Unsqueeze", &[1, 13], unsqueeze),
+    operator("Flatten", &[1], flatten).taking(Takes::Moved),
+    operator("Reshape", &[5], reshape).taking(Takes::Moved),
+    operator("Squeeze", &[1, 13], squeeze).taking(Takes::Moved),
+    operator("Unsqueeze", &[1, 13], unsqueeze).taking(Takes::Moved),
 ];
 
 /// 0 copies the operand's size (unless `allowzero`), -1 is what is left.

@@ -3,19 +3,22 @@
 use kiln_tensor::DType;
 use smallvec::smallvec;
 
-use super::support::{Imported, one, operator};
+use super::support::{Imported, one, operator, several};
 use crate::NodeContext;
-use crate::import::Operator;
+use crate::import::{Operator, Takes};
 
 pub(super) const OPERATORS: &[Operator] = &[
     operator("Dropout", &[7, 10, 12], dropout),
-    operator("Identity", &[1], identity),
-    operator("Shape", &[1], shape),
-    operator("Size", &[1], size),
+    operator("Identity", &[1], identity).taking(Takes::Items),
+    operator("Shape", &[1], shape).taking(Takes::Narrow),
+    operator("Size", &[1], size).taking(Takes::Narrow),
 ];
 
 fn identity(ctx: &mut NodeContext<'_>) -> Imported {
-    one(ctx.input(0)?)
+    match ctx.item(0) {
+        Some(item) => Ok(smallvec![item.clone()]),
+        None => one(ctx.input(0)?),
+    }
 }
 
 /// The sizes of axes `start..end`; positions outside are cut off.
@@ -54,7 +57,7 @@ fn dropout(ctx: &mut NodeContext<'_>) -> Imported {
     let old = ctx.version() < 10;
     let dtype = if old { ctx.dtype(x)? } else { DType::Bool };
     let mask = ctx.filled(dtype, 1.0, &dims)?;
-    Ok(smallvec![x, mask])
+    several([x, mask])
 }
 
 /// Whether the mode operand may be true while the ratio operand may be above 0.

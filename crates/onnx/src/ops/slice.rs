@@ -3,10 +3,11 @@
 use kiln_symbolic_shape::DimId;
 
 use super::support::{Imported, one, operator};
-use crate::import::Operator;
+use crate::import::{Operator, Takes};
 use crate::{Error, NodeContext};
 
-pub(super) const OPERATORS: &[Operator] = &[operator("Slice", &[1, 10], slice)];
+pub(super) const OPERATORS: &[Operator] =
+    &[operator("Slice", &[1, 10], slice).taking(Takes::Moved)];
 
 /// Bounds are attributes before version 10 and operands from then on.
 fn slice(ctx: &mut NodeContext<'_>) -> Imported {

@@ -5,7 +5,7 @@ use kiln_symbolic_shape::{DimId, DimRange};
 use kiln_tensor::{DType, Tensor};
 use smallvec::smallvec;
 
-use crate::import::{Operator, Outputs};
+use crate::import::{Item, Operator, Outputs, Takes};
 use crate::{Error, NodeContext};
 
 pub(super) type Imported = Result<Outputs, Error>;
@@ -20,12 +20,18 @@ pub(super) const fn operator(
         name,
         since,
         import,
+        takes: Takes::Tensors,
     }
 }
 
 /// One result.
 pub(super) fn one(value: ValueId) -> Imported {
-    Ok(smallvec![value])
+    Ok(smallvec![Item::Tensor(value)])
+}
+
+/// Several results.
+pub(super) fn several<const N: usize>(values: [ValueId; N]) -> Imported {
+    Ok(values.into_iter().map(Item::Tensor).collect())
 }
 
 /// # Constants

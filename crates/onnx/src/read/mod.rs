@@ -7,6 +7,7 @@ mod attribute;
 mod dense;
 mod external;
 mod graph;
+mod narrow;
 mod sparse;
 mod tensor;
 mod types;

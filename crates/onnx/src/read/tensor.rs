@@ -5,8 +5,9 @@ use kiln_tensor::{DType, Tensor, element_count};
 
 use super::dense::{raw_elements, typed_elements};
 use super::external::ExternalFiles;
+use super::narrow::narrow_elements;
 use super::sparse::densify;
-use crate::model::{ElementType, ModelTensor};
+use crate::model::{ElementType, ModelTensor, NarrowType};
 use crate::proto::{SparseTensorProto, TensorProto};
 use crate::{Error, Fs, LimitKind, Limits, Name};
 
@@ -45,11 +46,13 @@ impl<'a> TensorReader<'a> {
 
     /// Reads a tensor under the given name.
     pub(crate) fn read(&mut self, proto: TensorProto, name: Name) -> Result<ModelTensor, Error> {
-        let content = match ElementType::from_number(proto.data_type) {
-            ElementType::Supported(dtype) => Ok(self.read_elements(proto, dtype, &name)?),
-            unsupported @ ElementType::Unsupported(_) => Err(unsupported),
+        let element = ElementType::from_number(proto.data_type);
+        let content = match element {
+            ElementType::Supported(dtype) => Some(self.read_elements(proto, dtype, &name)?),
+            ElementType::Narrow(narrow) => Some(self.read_narrow(proto, narrow, &name)?),
+            ElementType::Unsupported(_) => None,
         };
-        Ok(ModelTensor::new(name, content))
+        Ok(ModelTensor::new(name, element, content))
     }
 
     /// Reads a sparse tensor under the given name, and makes it dense.
@@ -64,10 +67,8 @@ impl<'a> TensorReader<'a> {
         };
         let values = proto.values.ok_or_else(missing)?;
         let ElementType::Supported(dtype) = ElementType::from_number(values.data_type) else {
-            return Ok(ModelTensor::new(
-                name,
-                Err(ElementType::from_number(values.data_type)),
-            ));
+            let element = ElementType::from_number(values.data_type);
+            return Ok(ModelTensor::new(name, element, None));
         };
         let indices = proto.indices.ok_or_else(missing)?;
         if ElementType::from_number(indices.data_type) != ElementType::Supported(DType::I64) {
@@ -82,7 +83,21 @@ impl<'a> TensorReader<'a> {
         let values = self.read_elements(values, dtype, &name)?;
         let indices = self.read_elements(indices, DType::I64, &name)?;
         let tensor = densify(&expected, &values, &indices)?;
-        Ok(ModelTensor::new(name, Ok(tensor)))
+        let element = ElementType::Supported(dtype);
+        Ok(ModelTensor::new(name, element, Some(tensor)))
+    }
+
+    fn read_narrow(
+        &mut self,
+        proto: TensorProto,
+        narrow: NarrowType,
+        name: &Name,
+    ) -> Result<Tensor, Error> {
+        let expected = self.expect(name, narrow.kept_in(), &proto.dims)?;
+        if proto.segment.is_some() {
+            return Err(expected.malformed("it is stored in segments; expected it in one piece"));
+        }
+        narrow_elements(&expected, narrow, proto, &mut self.external)
     }
 
     fn read_elements(

@@ -1,0 +1,195 @@
+//! Sequences of tensors. How many entries there are is known when the model is imported, so what an operator does with
+//! them is done then, and leaves nothing but the entries.
+
+use std::sync::Arc;
+
+use kiln_symbolic_shape::DimId;
+use kiln_tensor::Tensor;
+use smallvec::smallvec;
+
+use super::support::{Imported, one, operator};
+use crate::import::{Item, Operator, Takes};
+use crate::{Error, NodeContext};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    operator("ConcatFromSequence", &[11], concat).taking(Takes::Items),
+    operator("SequenceAt", &[11], at).taking(Takes::Items),
+    operator("SequenceConstruct", &[11], construct).taking(Takes::Items),
+    operator("SequenceEmpty", &[11], empty),
+    operator("SequenceErase", &[11], erase).taking(Takes::Items),
+    operator("SequenceInsert", &[11], insert).taking(Takes::Items),
+    operator("SequenceLength", &[11], length).taking(Takes::Items),
+    operator("SplitToSequence", &[11], split).taking(Takes::Narrow),
+];
+
+/// Most parts that a tensor is split into.
+const PART_LIMIT: i64 = 65_536;
+
+fn sequence(entries: impl IntoIterator<Item = Item>) -> Imported {
+    Ok(smallvec![Item::Sequence(entries.into_iter().collect())])
+}
+
+/// The entries of operand 0.
+fn entries(ctx: &NodeContext<'_>) -> Result<Arc<[Item]>, Error> {
+    match ctx.item(0) {
+        Some(Item::Sequence(entries)) => Ok(Arc::clone(entries)),
+        other => {
+            let found = other.map_or_else(|| "nothing".to_owned(), Item::kind);
+            Err(ctx.operand_error(0, "a sequence", found))
+        }
+    }
+}
+
+/// A tensor, as an entry of a sequence must be.
+fn entry(ctx: &NodeContext<'_>, index: usize) -> Result<Item, Error> {
+    match ctx.item(index) {
+        Some(item @ (Item::Tensor(_) | Item::Narrow(..))) => Ok(item.clone()),
+        other => {
+            let found = other.map_or_else(|| "nothing".to_owned(), Item::kind);
+            Err(ctx.operand_error(index, "a tensor", found))
+        }
+    }
+}
+
+/// The position that an operand says, at most `last`; negative ones count from the end of `length` entries.
+fn position(
+    ctx: &NodeContext<'_>,
+    index: usize,
+    length: usize,
+    last: usize,
+) -> Result<usize, Error> {
+    let given = ctx.integers(index)?;
+    let &[at] = given.as_slice() else {
+        return Err(ctx.operand_error(index, "one position", given.len().to_string()));
+    };
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    let from_start = if at < 0 {
+        at.saturating_add(length)
+    } else {
+        at
+    };
+    usize::try_from(from_start)
+        .ok()
+        .filter(|&position| position <= last)
+        .ok_or_else(|| {
+            let expected = format!("a position in a sequence of {length} entries");
+            ctx.operand_error(index, expected, at.to_string())
+        })
+}
+
+fn construct(ctx: &mut NodeContext<'_>) -> Imported {
+    let items = (0..ctx.n_inputs()).map(|index| entry(ctx, index));
+    sequence(items.collect::<Result<Vec<_>, _>>()?)
+}
+
+fn empty(_: &mut NodeContext<'_>) -> Imported {
+    sequence([])
+}
+
+fn length(ctx: &mut NodeContext<'_>) -> Imported {
+    let length = i64::try_from(entries(ctx)?.len()).unwrap_or(i64::MAX);
+    one(ctx.add_constant(Tensor::scalar(length))?)
+}
+
+fn at(ctx: &mut NodeContext<'_>) -> Imported {
+    let entries = entries(ctx)?;
+    match entries.len().checked_sub(1) {
+        Some(last) => {
+            let position = position(ctx, 1, entries.len(), last)?;
+            Ok(smallvec![entries[position].clone()])
+        }
+        None => Err(ctx.operand_error(0, "a sequence of 1 entry or more", "an empty one")),
+    }
+}
+
+/// Before a position, or at the end.
+fn insert(ctx: &mut NodeContext<'_>) -> Imported {
+    let mut entries = entries(ctx)?.to_vec();
+    let position = match ctx.optional(2) {
+        Some(_) => position(ctx, 2, entries.len(), entries.len())?,
+        None => entries.len(),
+    };
+    entries.insert(position, entry(ctx, 1)?);
+    sequence(entries)
+}
+
+/// The entry at a position, or the last, goes.
+fn erase(ctx: &mut NodeContext<'_>) -> Imported {
+    let mut entries = entries(ctx)?.to_vec();
+    let Some(last) = entries.len().checked_sub(1) else {
+        return Err(ctx.operand_error(0, "a sequence of 1 entry or more", "an empty one"));
+    };
+    let position = match ctx.optional(1) {
+        Some(_) => position(ctx, 1, entries.len(), last)?,
+        None => last,
+    };
+    entries.remove(position);
+    sequence(entries)
+}
+
+/// Along an axis, or stacked along a new one.
+fn concat(ctx: &mut NodeContext<'_>) -> Imported {
+    let item = Item::Sequence(entries(ctx)?);
+    let values = item.values();
+    let Some(&first) = values.first() else {
+        return Err(ctx.operand_error(0, "a sequence of 1 entry or more", "an empty one"));
+    };
+    let rank = ctx.rank(first)?;
+    let axis = ctx.attributes().require::<i64>("axis")?;
+    if ctx.flag("new_axis", false)? {
+        let axis = ctx.axis(axis, rank + 1)?;
+        return one(ctx.build(|builder| builder.stack(&values, axis))?);
+    }
+    let axis = ctx.axis(axis, rank)?;
+    one(ctx.build(|builder| builder.concat(&values, axis))?)
+}
+
+/// Into parts of one size, of the sizes that are given, or of single entries, whose axis may go.
+fn split(ctx: &mut NodeContext<'_>) -> Imported {
+    let x = ctx.input(0)?;
+    let dims = ctx.shape(x)?;
+    let axis = ctx.axis_attribute(0, dims.len())?;
+    let whole = dims[axis];
+    let mut squeezes = false;
+    let sizes: Vec<DimId> = match ctx.optional(1) {
+        Some(sizes) if ctx.rank(sizes)? == 1 => ctx.sizes_of(1)?,
+        given => {
+            squeezes = given.is_none() && !ctx.flag("keepdims", true)?;
+            let part = match given {
+                Some(_) => ctx.integers(1)?.first().copied().unwrap_or(0),
+                None => 1,
+            };
+            equal_parts(ctx, whole, part)?
+        }
+    };
+    let narrow = ctx.narrow_type(0);
+    let parts = ctx.build(|builder| {
+        let parts = builder.split(x, axis, &sizes)?.into_iter();
+        if !squeezes {
+            return Ok(parts.collect::<Vec<_>>());
+        }
+        parts.map(|part| builder.squeeze(part, &[axis])).collect()
+    })?;
+    sequence(parts.into_iter().map(|part| match narrow {
+        Some(narrow) => Item::Narrow(part, narrow),
+        None => Item::Tensor(part),
+    }))
+}
+
+/// Parts of one size, the last of which may be smaller.
+fn equal_parts(ctx: &mut NodeContext<'_>, whole: DimId, part: i64) -> Result<Vec<DimId>, Error> {
+    let Some(whole) = ctx.known(whole) else {
+        let found = ctx.input(0).map(|x| ctx.builder().describe(x))?;
+        let expected = "a known size along the axis, as it says how many parts there are";
+        return Err(ctx.operand_error(0, expected, found));
+    };
+    if part < 1 || whole / part > PART_LIMIT {
+        let expected = format!("parts of 1 entry or more, at most {PART_LIMIT} of them");
+        return Err(ctx.operand_error(1, expected, part.to_string()));
+    }
+    let mut sizes = vec![ctx.size(part); usize::try_from(whole / part).unwrap_or(0)];
+    if whole % part != 0 {
+        sizes.push(ctx.size(whole % part));
+    }
+    Ok(sizes)
+}
