@@ -15,6 +15,9 @@ use crate::span::Span;
 use crate::timing::Timing;
 use crate::verbosity::Verbosity;
 
+/// The most functions that are told apart; further ones have the events of their categories.
+const MAX_FUNCTIONS: usize = 1 << 14;
+
 /// The most specialisations that are told apart; further ones count to `other_compile`.
 const MAX_SPECIALIZATIONS: usize = 1 << 16;
 
@@ -26,6 +29,10 @@ pub(crate) struct Specializations(Mutex<Known>);
 struct Known {
     by_function: BTreeMap<u32, BTreeSet<Box<str>>>,
     total: usize,
+    /// The events of functions that are told apart.
+    functions: BTreeMap<Box<str>, FunctionEvents>,
+    /// How many of those have a name.
+    names: BTreeMap<Box<str>, u32>,
 }
 
 impl Specializations {
@@ -80,6 +87,34 @@ impl Timing {
         }
     }
 
+    /// The events of one of several functions that may have the same name, told apart by whatever `identity` is: the
+    /// second one called `f` has `compile_f#2`. Nothing is registered while timing is off.
+    pub fn function_of(&self, function: &str, identity: &str) -> FunctionEvents {
+        let known = |known: &Known| known.functions.get(identity).copied();
+        let of_categories = || FunctionEvents {
+            codegen: self.category_event(Category::Codegen),
+            compile: self.category_event(Category::Compile),
+        };
+        if !self.is_at(Verbosity::Default) {
+            return of_categories();
+        }
+        let mut all = self.inner().specializations.lock();
+        if let Some(events) = known(&all) {
+            return events;
+        }
+        if all.functions.len() >= MAX_FUNCTIONS {
+            return of_categories();
+        }
+        let number = all.names.entry(function.into()).or_default();
+        *number += 1;
+        let events = match *number {
+            1 => self.function(function),
+            number => self.function(&format!("{function}#{number}")),
+        };
+        all.functions.insert(identity.into(), events);
+        events
+    }
+
     /// Compiles, and times it as the function's event if this specialisation was not timed before. A compile is
     /// everything until the function can be launched; call this where something is really compiled, never on cached
     /// use. Counts [`Counter::CompileOk`] or [`Counter::CompileErr`].
@@ -129,7 +164,9 @@ impl Timing {
 
     /// The same for all functions.
     pub fn invalidate_all(&self) {
-        *self.inner().specializations.lock() = Known::default();
+        let mut known = self.inner().specializations.lock();
+        known.by_function.clear();
+        known.total = 0;
     }
 }
 
@@ -293,6 +330,25 @@ mod tests {
         assert!(!known.claim(9, "one more"));
         known.forget_function(9);
         assert!(known.claim(9, "one more"));
+    }
+
+    #[test]
+    fn functions_of_one_name_are_told_apart() {
+        let (timing, _) = recorder();
+        let first = timing.function_of("f", "one");
+        let second = timing.function_of("f", "two");
+        assert_ne!(first, second);
+        assert_eq!(timing.function_of("f", "one"), first);
+        assert_eq!(timing.event("compile_f#2").unwrap(), second.compile);
+        timing.set_verbosity(Verbosity::Off);
+        let compile = timing.category_event(Category::Compile);
+        assert_eq!(timing.function_of("f", "three").compile, compile);
+        timing.set_verbosity(Verbosity::Default);
+        for number in 2..MAX_FUNCTIONS {
+            timing.function_of("g", &number.to_string());
+        }
+        assert_eq!(timing.function_of("h", "one too many").compile, compile);
+        assert_eq!(timing.function_of("f", "two"), second);
     }
 
     #[test]
