@@ -20,7 +20,7 @@ use crate::bounded::{BoundedLru, LruLimits};
 use crate::clock::Clock;
 use crate::codec::Codec;
 use crate::error::{CacheError, Failure};
-use crate::explain::{self, MissReport};
+use crate::explain::{MissReport, StoredHeads};
 use crate::failures::Failures;
 use crate::flight::{Flights, Joined};
 use crate::key::CacheKey;
@@ -232,6 +232,12 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         in_memory().is_some() || self.inner.tiers.iter().any(|tier| tier.contains(key))
     }
 
+    /// Whether memory has a key; counted as nothing.
+    pub fn contains_in_memory(&self, key: &CacheKey) -> bool {
+        let memory = self.inner.memory();
+        memory.is_some_and(|memory| memory.peek(&key.digest()).is_some())
+    }
+
     /// Removes a key from memory, every tier, and the failures.
     pub fn remove(&self, key: &CacheKey) {
         let value = self
@@ -267,6 +273,15 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
             .map(|mut memory| memory.set_limits(limits));
         let n_evicted = evicted.map_or(0, |evicted| evicted.len());
         self.inner.count_evicted(n_evicted);
+    }
+
+    /// What the tiers hold now, to explain misses with. Reads the heads of stored entries.
+    pub fn stored_heads(&self) -> StoredHeads {
+        let heads = self.inner.tiers.iter().flat_map(|tier| {
+            let heads = tier.heads(HEADS);
+            heads.into_iter().map(|head| (tier.name().to_owned(), head))
+        });
+        StoredHeads(heads.collect())
     }
 
     /// How many keys are being compiled.
@@ -324,11 +339,7 @@ impl<V: Send + Sync + 'static, E: fmt::Display + Send + Sync + 'static> TieredCa
         }
         let failure = inner.failure(key, inner.clock.now());
         report.failure = failure.map(|failure| failure.to_string());
-        let heads = inner.tiers.iter().flat_map(|tier| {
-            let heads = tier.heads(HEADS);
-            heads.into_iter().map(|head| (tier.name(), head))
-        });
-        report.nearest = explain::nearest(key, heads);
+        report.nearest = self.stored_heads().nearest(key);
         report
     }
 }

@@ -34,6 +34,18 @@ pub struct Nearest {
     pub differences: Vec<FieldDifference>,
 }
 
+/// What the tiers hold at some moment: taken once, asked about many keys.
+#[derive(Clone, Debug, Default)]
+pub struct StoredHeads(pub(crate) Vec<(String, EntryHead)>);
+
+impl StoredHeads {
+    /// The entry of the key's kind and subject that differs from it in the fewest fields.
+    pub fn nearest(&self, key: &CacheKey) -> Option<Nearest> {
+        let heads = self.0.iter();
+        nearest(key, heads.map(|(tier, head)| (tier.as_str(), head)))
+    }
+}
+
 impl fmt::Display for MissReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: ", self.key)?;
@@ -69,7 +81,7 @@ impl fmt::Display for MissReport {
 /// The entry of the same kind and subject that differs in the fewest fields.
 pub(crate) fn nearest<'a>(
     key: &CacheKey,
-    heads: impl IntoIterator<Item = (&'a str, EntryHead)>,
+    heads: impl IntoIterator<Item = (&'a str, &'a EntryHead)>,
 ) -> Option<Nearest> {
     let subject = key.fields().first()?;
     heads

@@ -117,6 +117,17 @@ impl<K: Ord + Copy, T: Clone> Flights<K, T> {
 }
 
 impl<K: Ord, T: Clone> Lead<K, T> {
+    /// A place among those who wait for this leader.
+    pub(crate) fn follow(&self) -> Follow<T> {
+        let mut state = lock(&self.slot.state);
+        let id = state.next_id;
+        state.next_id += 1;
+        state.followers.insert(id, false);
+        drop(state);
+        let slot = Arc::clone(&self.slot);
+        Follow { slot, id }
+    }
+
     /// Gives everybody the result.
     pub(crate) fn finish(self, result: T) {
         self.end(Outcome::Done(result));

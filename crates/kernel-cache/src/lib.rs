@@ -59,7 +59,7 @@ pub use codec::{BytesCodec, Codec};
 pub use disk::{Cleared, DiskOptions, DiskTier, DiskUsage, EntryInfo, Verified};
 pub use entry::{EntryHead, Payload, StoredEntry};
 pub use error::{CacheError, Failure, FolderProblem};
-pub use explain::{MissReport, Nearest};
+pub use explain::{MissReport, Nearest, StoredHeads};
 pub use fs::{FileInfo, FileKind, Folder, FolderFile, Fs, SystemFs};
 pub use kernels::{KernelCache, KernelCacheEntry, LruKernelCache};
 pub use key::{CacheKey, EntryKind, FieldDifference, FieldValue, KeyDigest, KeyField};

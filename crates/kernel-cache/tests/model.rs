@@ -139,6 +139,21 @@ fn in_every_interleaving_a_leader_that_gives_up_is_followed_by_another() {
 }
 
 #[test]
+fn in_every_interleaving_the_one_who_has_it_made_elsewhere_gets_it() {
+    check(|| {
+        let flights: Shared = Arc::new(Flights::new());
+        let Joined::Lead(lead) = flights.join(7, Duration::ZERO, LONG) else {
+            panic!("the first leads");
+        };
+        let follow = lead.follow();
+        let maker = thread::spawn(move || lead.finish(5));
+        assert_eq!(follow.wait(LONG), Waited::Done(5));
+        maker.join().expect("it does not panic");
+        assert_eq!(flights.len(), 0);
+    });
+}
+
+#[test]
 fn in_every_interleaving_a_panicking_leader_wakes_those_who_wait() {
     check(|| {
         let flights: Shared = Arc::new(Flights::new());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::inner::{Inner, Shared};
 use super::nesting::{Nesting, is_nested};
-use super::{Found, Source, TieredCache};
+use super::{Found, Source, TieredCache, Waiter};
 use crate::error::{CacheError, Failure};
 use crate::flight::Lead;
 use crate::key::{CacheKey, KeyDigest};
@@ -58,6 +58,34 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
     /// How many wait for it now. A compile that is queued, and that nobody waits for any more, may be dropped.
     pub fn n_waiting(&self) -> usize {
         self.lead.as_ref().map_or(0, Lead::n_followers)
+    }
+
+    /// A place among those who wait for it; none where nobody can: in a forked child, and inside another compile.
+    pub fn waiter(&self) -> Option<Waiter<V, E>> {
+        let follow = self.lead.as_ref()?.follow();
+        let inner = Arc::clone(&self.cache.inner);
+        Some(Waiter::new(inner, self.key.clone(), follow).of_leader())
+    }
+
+    /// The value if memory or a tier has it, shared with those who wait; what the tiers say if not. Nothing is compiled,
+    /// no other process is waited for, and those who wait are told that it was given up.
+    ///
+    /// # Errors
+    /// What each tier says.
+    pub fn look_up(self) -> Result<Found<V>, Vec<TierMiss>> {
+        let inner = Arc::clone(&self.cache.inner);
+        if let Some(value) = inner.in_memory(&self.key) {
+            let source = Source::Memory;
+            return Ok(self.finish(Found { value, source }));
+        }
+        match inner.in_tiers(&self.key) {
+            Ok(found) => Ok(self.finish(found)),
+            Err(misses) => {
+                Counters::count(&inner.counters.misses);
+                inner.count_misses(&misses);
+                Err(misses)
+            }
+        }
     }
 
     /// The value: from a tier if one has it, from another process that is at it and done within `limit`, or compiled;

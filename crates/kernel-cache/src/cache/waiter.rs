@@ -16,6 +16,8 @@ pub struct Waiter<V, E> {
     inner: Arc<Inner<V, E>>,
     key: CacheKey,
     follow: Follow<Shared<V, E>>,
+    /// Whether what it gets counts as a hit; not for whoever leads.
+    is_counted: bool,
 }
 
 /// Ends a wait from another thread.
@@ -27,7 +29,20 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Waiter<V, E> {
         key: CacheKey,
         follow: Follow<Shared<V, E>>,
     ) -> Self {
-        Self { inner, key, follow }
+        Self {
+            inner,
+            key,
+            follow,
+            is_counted: true,
+        }
+    }
+
+    /// The same for whoever had the compile done.
+    pub(super) fn of_leader(self) -> Self {
+        Self {
+            is_counted: false,
+            ..self
+        }
     }
 
     /// Waits for the result, at most so long. A wait that ended without one can be begun again.
@@ -40,7 +55,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Waiter<V, E> {
         let error = match self.follow.wait(limit) {
             Waited::Done(result) => {
                 let result = result.into_found(&self.key);
-                if result.is_ok() {
+                if result.is_ok() && self.is_counted {
                     Counters::count(&counters.shared);
                 }
                 return result;
