@@ -156,6 +156,11 @@ pub trait KernelCompiler: Send + Sync {
     /// The target of the machine this runs on.
     fn host(&self) -> Target;
 
+    /// The features of the machine that code for a target may use, as the backend spells them: part of every key.
+    fn features(&self, _target: &Target) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether it compiles for a target.
     fn supports(&self, target: &Target) -> bool;
 

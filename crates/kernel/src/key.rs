@@ -89,8 +89,8 @@ impl KeyFields {
             .collect()
     }
 
-    /// Every field: its name and its parts.
-    fn parts(&self) -> [(&'static str, Vec<String>); 8] {
+    /// Every field: its name and its parts, what was compiled first.
+    pub fn parts(&self) -> [(&'static str, Vec<String>); 8] {
         // Taken apart by name, so that a new field cannot be forgotten.
         let Self {
             kernel,
