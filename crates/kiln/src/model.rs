@@ -215,9 +215,9 @@ impl Model {
     ///
     /// ```
     /// # #[cfg(feature = "llvm")] {
-    /// use kiln::{Backend, Model, Options, Tensor};
+    /// use kiln::{Backend, Cache, Model, Options, Tensor};
     ///
-    /// let options = Options::new().backend(Backend::Llvm).shared_kernels(false);
+    /// let options = Options::new().backend(Backend::Llvm).shared_kernels(false).cache(Cache::off());
     /// let text = "graph @double(%x: f32[N]) -> f32[N] {
     ///   %y = add %x, %x
     ///   return %y

@@ -1,16 +1,18 @@
 //! How to load and run a model: one builder, every switch with a sensible default.
 
 use crate::backend::Backend;
+use crate::cache::Cache;
 use crate::dim::Dim;
 use crate::limits::Limits;
 use crate::notice::{Notice, Notices};
 use crate::progress::{Listener, Progress};
-use kiln_lazy_runtime::Runtime;
+use kiln_lazy_runtime::{CompilePolicy, Runtime};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_shape_inference::Mode;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How to load and run a model.
 ///
@@ -58,6 +60,16 @@ pub struct Options {
         expect(dead_code, reason = "only compiled code has a runtime")
     )]
     pub(crate) runtime: Option<Arc<Runtime>>,
+    #[cfg_attr(
+        not(feature = "llvm"),
+        expect(dead_code, reason = "only compiled code is kept")
+    )]
+    pub(crate) cache: Cache,
+    #[cfg_attr(
+        not(feature = "llvm"),
+        expect(dead_code, reason = "only compiled code is compiled")
+    )]
+    pub(crate) compiling: Compiling,
     pub(crate) limits: Limits,
     pub(crate) listener: Listener,
     pub(crate) notices: Notices,
@@ -85,6 +97,8 @@ impl Options {
             target: None,
             shared_kernels: true,
             runtime: None,
+            cache: Cache::default(),
+            compiling: Compiling::default(),
             limits: Limits::default(),
             listener: Listener::default(),
             notices: Notices::default(),
@@ -192,6 +206,62 @@ impl Options {
         }
     }
 
+    /// Where compiled code is kept between processes; by default in a folder of this user.
+    #[must_use]
+    pub fn cache(self, cache: Cache) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// When kernels are compiled; by default when a call first needs them.
+    ///
+    /// ```
+    /// use kiln::{CompilePolicy, Options};
+    /// use std::time::Duration;
+    ///
+    /// // No call waits longer than 10 ms for a compiler; the interpreter answers meanwhile.
+    /// let options = Options::new()
+    ///     .policy(CompilePolicy::Background)
+    ///     .max_block(Duration::from_millis(10));
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn policy(mut self, policy: CompilePolicy) -> Self {
+        self.compiling.policy = policy;
+        self
+    }
+
+    /// How long a call may wait for compilers, all its kernels together, before the interpreter answers in their place.
+    /// Without it, as long as it takes where the policy waits at all.
+    #[must_use]
+    pub fn max_block(mut self, limit: Duration) -> Self {
+        self.compiling.max_block = Some(limit);
+        self
+    }
+
+    /// How long a call may wait for compilers before it fails with an error of kind
+    /// [`Limit`](crate::ErrorKind::Limit). The compile goes on.
+    #[must_use]
+    pub fn compile_timeout(mut self, limit: Duration) -> Self {
+        self.compiling.timeout = Some(limit);
+        self
+    }
+
+    /// How much time may go into compiling, for all models that share kernels. When it is spent, what is not compiled
+    /// is left to the interpreter.
+    #[must_use]
+    pub fn compile_budget(mut self, budget: Duration) -> Self {
+        self.compiling.budget = Some(budget);
+        self
+    }
+
+    /// How many threads compile; 0, the default, means one per core. One of them at a time compiles what no call waits
+    /// for.
+    #[must_use]
+    pub fn compile_threads(mut self, threads: usize) -> Self {
+        self.compiling.threads = threads;
+        self
+    }
+
     /// When to give up.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
@@ -228,6 +298,16 @@ impl Options {
             ..self
         }
     }
+}
+
+/// When and how long kernels are compiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Compiling {
+    pub(crate) policy: CompilePolicy,
+    pub(crate) max_block: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) budget: Option<Duration>,
+    pub(crate) threads: usize,
 }
 
 /// Who may stop a call; nobody by default.

@@ -14,7 +14,7 @@ use crate::runtime::{Runtime, binding_of};
 /// A kernel with the values of its symbols, to be compiled and run on tensors.
 #[derive(Debug)]
 pub struct LazyCompilationContext {
-    identity: KernelIdentity,
+    identity: Arc<KernelIdentity>,
     symbols: Vec<i64>,
     input_shapes: Vec<Vec<usize>>,
     output_shapes: Vec<Vec<usize>>,
@@ -40,7 +40,7 @@ impl LazyCompilationContext {
             }
         }
         Ok(Self {
-            identity: KernelIdentity::of(kernel, kernel.name()),
+            identity: Arc::new(KernelIdentity::of(kernel, kernel.name())),
             symbols: symbols.to_vec(),
             input_shapes,
             output_shapes,
@@ -87,8 +87,11 @@ impl LazyCompilationContext {
             return Ok(Arc::clone(compiled));
         }
         let begin = runtime.clock().now();
-        let (compiled, _) =
-            runtime.on_compile_threads(|| runtime.compile_alone(&self.identity, &self.symbols))?;
+        let code = runtime.obtain_alone(&self.identity, &[&self.symbols]);
+        let compiled = match code.into_iter().next() {
+            Some(code) => code?,
+            None => unreachable!("one was asked for"),
+        };
         let time = runtime.clock().now().saturating_sub(begin);
         Ok(Arc::clone(
             &self.compiled.get_or_init(|| (compiled, time)).0,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kiln_fusion::FusionError;
 use kiln_interpreter::{InterpretError, OpFault, OpSite};
 use kiln_kernel::{CompileError, ExecuteError, FaultCause, QuantityError};
+use kiln_kernel_cache::CacheError;
 use kiln_program::ProgramError;
 use kiln_scalar::ScalarFault;
 use kiln_symbolic_shape::EvaluateError;
@@ -121,6 +122,35 @@ pub enum RuntimeError {
     #[error("cannot plan the program: {0}")]
     Plan(Arc<dyn std::error::Error + Send + Sync>),
 
+    /// E0890: code was not there in time; it is still being compiled.
+    #[error(
+        "kernel @{kernel} was not compiled within the limit; call again, or allow more time to compile"
+    )]
+    CompileTimeout {
+        /// The kernel.
+        kernel: String,
+    },
+
+    /// E0891: code that is in no store, where nothing may be compiled.
+    #[error(
+        "expected the code of kernel @{kernel} to be stored, since nothing may be compiled, found none: {reason}"
+    )]
+    NotInCache {
+        /// The kernel.
+        kernel: String,
+        /// What each store says.
+        reason: String,
+    },
+
+    /// Somebody else's compile gave nothing; has the code of the cache's error.
+    #[error("kernel @{kernel}: {error}")]
+    Cache {
+        /// The kernel.
+        kernel: String,
+        /// Why there is nothing.
+        error: CacheError,
+    },
+
     /// A tensor could not be made; has the code of the cause.
     #[error("{context}: {error}")]
     Tensor {
@@ -150,6 +180,9 @@ impl RuntimeError {
             Self::Launch { .. } => "E0867",
             Self::NotCompiled { .. } => "E0868",
             Self::Malformed { .. } => "E0869",
+            Self::CompileTimeout { .. } => "E0890",
+            Self::NotInCache { .. } => "E0891",
+            Self::Cache { error, .. } => error.code(),
             Self::Plan(cause) => code_of_plan(&**cause),
             Self::Tensor { error, .. } => error.code(),
         }
@@ -165,6 +198,11 @@ impl RuntimeError {
             }
             _ => false,
         }
+    }
+
+    /// Whether the interpreter must not answer in place of a kernel whose code this error is about.
+    pub(crate) fn ends_the_call(&self) -> bool {
+        matches!(self, Self::CompileTimeout { .. } | Self::NotInCache { .. })
     }
 
     /// A fault in a kernel that is part of no program.

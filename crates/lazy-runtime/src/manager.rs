@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use kiln_kernel::VerifiedKernel;
-use rayon::prelude::*;
 
 use crate::compile::{CompilationStats, CompiledKernel, KernelIdentity};
 use crate::error::RuntimeError;
@@ -36,11 +35,12 @@ impl LazyCompilationManager {
         kernel: &VerifiedKernel,
         symbols: &[i64],
     ) -> Result<Arc<CompiledKernel>, RuntimeError> {
-        let identity = KernelIdentity::of(kernel, kernel.name());
-        let compile = || self.runtime.compile_alone(&identity, symbols);
-        self.runtime
-            .on_compile_threads(compile)
-            .map(|(compiled, _)| compiled)
+        let identity = Arc::new(KernelIdentity::of(kernel, kernel.name()));
+        let mut code = self.runtime.obtain_alone(&identity, &[symbols]).into_iter();
+        match code.next() {
+            Some(code) => code,
+            None => unreachable!("one was asked for"),
+        }
     }
 
     /// Compiles what these values of a kernel's symbols need, on all compile threads; answers with how many pieces of
@@ -53,15 +53,11 @@ impl LazyCompilationManager {
         kernel: &VerifiedKernel,
         variants: &[Vec<i64>],
     ) -> Result<usize, RuntimeError> {
-        let identity = KernelIdentity::of(kernel, kernel.name());
-        let compile = |symbols: &Vec<i64>| {
-            let (compiled, _) = self.runtime.compile_alone(&identity, symbols)?;
-            Ok(compiled.key.clone())
-        };
-        let keys: Result<Vec<String>, RuntimeError> = self
-            .runtime
-            .on_compile_threads(|| variants.par_iter().map(compile).collect());
-        let mut keys = keys?;
+        let identity = Arc::new(KernelIdentity::of(kernel, kernel.name()));
+        let variants: Vec<&[i64]> = variants.iter().map(Vec::as_slice).collect();
+        let code = self.runtime.obtain_alone(&identity, &variants).into_iter();
+        let keys = code.map(|code| Ok(code?.key.clone()));
+        let mut keys = keys.collect::<Result<Vec<String>, RuntimeError>>()?;
         keys.sort_unstable();
         keys.dedup();
         Ok(keys.len())

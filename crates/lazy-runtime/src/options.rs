@@ -1,9 +1,11 @@
 //! How a runtime behaves.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use kiln_interpreter::CustomOps;
 use kiln_kernel::Target;
+use kiln_kernel_cache::CacheOptions;
 
 /// Options of a [`Runtime`](crate::Runtime).
 #[derive(Clone, Debug)]
@@ -13,8 +15,23 @@ pub struct RuntimeOptions {
     pub target: Option<Target>,
     /// How many launch plans are kept for each segment: combinations of sizes.
     pub launch_plans: NonZeroUsize,
+    /// When kernels are compiled, and what answers meanwhile.
+    pub policy: CompilePolicy,
+    /// How long a call may wait for code, all its kernels together, before the interpreter answers in its place. None
+    /// is without end where the policy waits at all.
+    pub max_block: Option<Duration>,
+    /// How long a call may wait for code before it fails.
+    pub compile_timeout: Option<Duration>,
     /// Threads that compile; none is as many as the machine runs at once.
     pub compile_threads: Option<NonZeroUsize>,
+    /// How many of them compile what no call waits for.
+    pub background_threads: NonZeroUsize,
+    /// How much time may go into compiling; when it is spent, what is not there is left to the interpreter.
+    pub compile_budget: Option<Duration>,
+    /// Limits of the kernels in memory, and times of waiting and trying again.
+    pub cache: CacheOptions,
+    /// The version of what makes kernels from graphs: part of every key.
+    pub version: String,
     /// What custom ops compute.
     pub custom_ops: CustomOps,
     /// Most iterations of all loops in one run.
@@ -23,12 +40,40 @@ pub struct RuntimeOptions {
     pub live_bytes: u64,
 }
 
+/// When kernels are compiled. Whatever the policy, what a store has is loaded and not compiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompilePolicy {
+    /// When a call first needs them; the call waits, at most [`RuntimeOptions::max_block`].
+    #[default]
+    FirstUse,
+    /// When a call first needs them, behind its back; the interpreter answers until they are there. A call waits at most
+    /// [`RuntimeOptions::max_block`], and without it not at all.
+    Background,
+    /// As [`FirstUse`](Self::FirstUse) from this call of a program on, counted from 1; the calls before are interpreted.
+    AfterCalls(u32),
+    /// Never in a call: what is in no store is an error.
+    AheadOfTime,
+}
+
+impl CompilePolicy {
+    /// After ten calls.
+    pub const WHEN_USED_OFTEN: Self = Self::AfterCalls(10);
+}
+
 impl Default for RuntimeOptions {
     fn default() -> Self {
         Self {
             target: None,
             launch_plans: NonZeroUsize::MIN.saturating_add(1023),
+            policy: CompilePolicy::default(),
+            max_block: None,
+            compile_timeout: None,
             compile_threads: None,
+            background_threads: NonZeroUsize::MIN,
+            compile_budget: None,
+            cache: CacheOptions::default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             custom_ops: CustomOps::new(),
             loop_iterations: 1 << 32,
             live_bytes: 64 << 30,
@@ -56,10 +101,38 @@ impl RuntimeOptions {
         self
     }
 
+    /// Compiling at other times.
+    #[must_use]
+    pub fn with_policy(mut self, policy: CompilePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Waiting for code at most so long, before the interpreter answers.
+    #[must_use]
+    pub fn with_max_block(mut self, max_block: Duration) -> Self {
+        self.max_block = Some(max_block);
+        self
+    }
+
+    /// Waiting for code at most so long, before the call fails.
+    #[must_use]
+    pub fn with_compile_timeout(mut self, timeout: Duration) -> Self {
+        self.compile_timeout = Some(timeout);
+        self
+    }
+
     /// Compiling on another number of threads.
     #[must_use]
     pub fn with_compile_threads(mut self, threads: NonZeroUsize) -> Self {
         self.compile_threads = Some(threads);
+        self
+    }
+
+    /// Compiling for at most so long, all kernels together.
+    #[must_use]
+    pub fn with_compile_budget(mut self, budget: Duration) -> Self {
+        self.compile_budget = Some(budget);
         self
     }
 

@@ -1,6 +1,6 @@
 //! A program that runs: its main plan, and other plans for sizes on which facts do not hold.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_program::Program;
@@ -28,6 +28,7 @@ pub struct CompiledProgram {
     has_others: AtomicBool,
     /// Which other plan serves which sizes of inputs.
     choice: Memo<Arc<Plan>>,
+    calls: AtomicU64,
 }
 
 /// Plans, each with the sorted facts that it does without.
@@ -75,6 +76,7 @@ impl CompiledProgram {
             others: Mutex::default(),
             has_others: AtomicBool::new(false),
             choice: Memo::new(launch_plans),
+            calls: AtomicU64::new(0),
             runtime,
         }
     }
@@ -147,6 +149,7 @@ impl CompiledProgram {
         inputs: &[Tensor],
         mut profile: Option<&mut Vec<StepProfile>>,
     ) -> Result<Vec<Tensor>, RuntimeError> {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let mut plan = Arc::clone(&self.main);
         let mut failed: Vec<PlanFact> = Vec::new();
         let mut key: Option<Key> = None;
@@ -168,6 +171,7 @@ impl CompiledProgram {
                 states,
                 inputs,
                 profile.as_deref_mut(),
+                call,
             ) {
                 Ok(outputs) => {
                     if !failed.is_empty() {

@@ -1,48 +1,40 @@
 //! The runtime: a compiler, a device, threads, and what they made so far, shared by programs.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use kiln_kernel::{
-    FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, Schedule, Target, TaskPool, VerifiedKernel,
-};
-use kiln_program::{Action, KernelId, Step};
+use kiln_kernel::{KernelCompiler, KernelExecutor, Target, TaskPool, VerifiedKernel};
+use kiln_kernel_cache::Tier;
 use kiln_symbolic_shape::Binding;
+use smallvec::SmallVec;
 
 use crate::clock::{Clock, SystemClock};
 use crate::compile::{
-    CompilationStats, CompileRecord, CompiledKernel, Compiling, ConstantStore, Counters,
-    KernelIdentity, KernelStore,
+    Choice, Chosen, CompilationStats, CompileRecord, CompiledKernel, ConstantStore, Counters,
+    KernelIdentity, Kernels, NoCode, Obtaining, Patience, Permission, Urgency, Wanted, Workers,
 };
 use crate::error::RuntimeError;
-use crate::options::RuntimeOptions;
-use crate::plan::Prepared;
-
-/// Bytes of stack of a thread that compiles: compilers recurse.
-const COMPILE_STACK: usize = 64 << 20;
+use crate::options::{CompilePolicy, RuntimeOptions};
+use crate::parts::Parts;
 
 /// Compiles kernels on first use and keeps them; runs them on a device.
 ///
 /// One per process and device is enough: programs that share it share their kernels and constants.
 pub struct Runtime {
-    compiler: Option<(Arc<dyn KernelCompiler>, Target)>,
-    executor: Arc<dyn KernelExecutor>,
-    pool: Arc<dyn TaskPool>,
+    parts: Parts,
     options: RuntimeOptions,
-    clock: Arc<dyn Clock>,
-    kernels: KernelStore,
+    kernels: Arc<Kernels>,
+    workers: Workers,
     constants: ConstantStore,
-    counters: Counters,
-    compile_threads: OnceLock<Option<rayon::ThreadPool>>,
 }
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime")
-            .field("device", &self.executor.device())
             .field("target", &self.target())
-            .field("threads", &self.pool.threads())
+            .field("parts", &self.parts)
             .finish_non_exhaustive()
     }
 }
@@ -55,48 +47,74 @@ impl Runtime {
         pool: Arc<dyn TaskPool>,
         options: RuntimeOptions,
     ) -> Self {
-        let compiler = compiler.map(|compiler| {
-            let target = options.target.clone().unwrap_or_else(|| compiler.host());
-            (compiler, target)
-        });
-        Self {
+        let clock = Arc::new(SystemClock::new());
+        let parts = Parts {
             compiler,
             executor,
             pool,
-            options,
-            clock: Arc::new(SystemClock::new()),
-            kernels: KernelStore::default(),
+            clock,
+            tiers: Vec::new(),
+        };
+        Self::of_parts(parts, options)
+    }
+
+    fn of_parts(parts: Parts, options: RuntimeOptions) -> Self {
+        let machine = || thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.compile_threads.map_or_else(machine, usize::from);
+        let hung_after = options.compile_timeout.unwrap_or(options.cache.trusted);
+        let workers = Workers::new(
+            threads,
+            usize::from(options.background_threads),
+            hung_after,
+            Arc::clone(&parts.clock),
+        );
+        Self {
+            kernels: Arc::new(Kernels::new(&parts, &options)),
+            workers,
             constants: ConstantStore::default(),
-            counters: Counters::default(),
-            compile_threads: OnceLock::new(),
+            parts,
+            options,
         }
     }
 
-    /// With another clock.
+    /// With another clock. To be said before anything is compiled.
     #[must_use]
-    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        let parts = Parts {
+            clock,
+            ..self.parts.clone()
+        };
+        Self::of_parts(parts, self.options.clone())
+    }
+
+    /// With stores behind memory, the fastest first. To be said before anything is compiled.
+    #[must_use]
+    pub fn with_tiers(self, tiers: Vec<Arc<dyn Tier>>) -> Self {
+        let parts = Parts {
+            tiers,
+            ..self.parts.clone()
+        };
+        Self::of_parts(parts, self.options.clone())
     }
 
     /// What it compiles for.
     pub fn target(&self) -> Option<&Target> {
-        self.compiler.as_ref().map(|(_, target)| target)
+        self.kernels.compiler().map(|(_, target)| target)
     }
 
     /// The compiler.
     pub fn compiler(&self) -> Option<&dyn KernelCompiler> {
-        self.compiler.as_ref().map(|(compiler, _)| &**compiler)
+        self.kernels.compiler().map(|(compiler, _)| compiler)
     }
 
     /// The device.
     pub fn executor(&self) -> &dyn KernelExecutor {
-        &*self.executor
+        &*self.parts.executor
     }
 
     /// The threads.
     pub fn pool(&self) -> &Arc<dyn TaskPool> {
-        &self.pool
+        &self.parts.pool
     }
 
     /// The options.
@@ -106,7 +124,7 @@ impl Runtime {
 
     /// The clock.
     pub fn clock(&self) -> &dyn Clock {
-        &*self.clock
+        &*self.parts.clock
     }
 
     /// What was compiled so far, in order, the first ten thousand.
@@ -116,7 +134,8 @@ impl Runtime {
 
     /// Counters.
     pub fn stats(&self) -> CompilationStats {
-        self.counters.read(self.kernels.n_kernels())
+        self.counters()
+            .read(self.kernels.n_kernels(), self.kernels.cache_stats())
     }
 
     /// Forgets kernels and constants; programs that run keep theirs until they are planned anew.
@@ -125,117 +144,100 @@ impl Runtime {
         self.constants.clear();
     }
 
+    /// Changes when code becomes ready behind the back of calls.
+    pub(crate) fn published(&self) -> u64 {
+        self.kernels.published()
+    }
+
+    /// The ways to compile a kernel, best first.
+    pub(crate) fn choices(&self, identity: &KernelIdentity) -> Vec<Choice> {
+        self.kernels.choices(identity)
+    }
+
+    /// How many compiles wait for a thread, and how many run.
+    pub fn compiling(&self) -> (usize, usize) {
+        self.workers.counts()
+    }
+
     pub(crate) fn constants(&self) -> &ConstantStore {
         &self.constants
     }
 
     pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
+        &self.kernels.counters
     }
 
-    /// Runs something on the threads that compile, which have room for a compiler's recursion.
-    pub(crate) fn on_compile_threads<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        let threads = self.compile_threads.get_or_init(|| {
-            let machine = || thread::available_parallelism().map_or(1, usize::from);
-            let threads = self
-                .options
-                .compile_threads
-                .map_or_else(machine, usize::from);
-            rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .stack_size(COMPILE_STACK)
-                .thread_name(|index| format!("kiln-compile-{index}"))
-                .build()
-                .ok()
+    /// Code for kernels, compiled where there is none and the patience lasts.
+    pub(crate) fn obtain(&self, wanted: &[Wanted<'_>], patience: &Patience) -> Vec<Chosen> {
+        let obtaining = Obtaining {
+            kernels: &self.kernels,
+            workers: &self.workers,
+            clock: &*self.parts.clock,
+        };
+        obtaining.obtain(wanted, patience)
+    }
+
+    /// Code for kernels that are part of no program, each for values of its symbols.
+    pub(crate) fn obtain_alone(
+        &self,
+        identity: &Arc<KernelIdentity>,
+        symbols: &[&[i64]],
+    ) -> Vec<Result<Arc<CompiledKernel>, RuntimeError>> {
+        let choices = self.kernels.choices(identity);
+        let wanted = symbols.iter().map(|symbols| Wanted {
+            identity,
+            choices: those_that_hold(identity, &choices, symbols),
         });
-        match threads {
-            Some(threads) => threads.install(work),
-            None => work(),
-        }
+        let wanted: Vec<Wanted<'_>> = wanted.collect();
+        let chosen = self.obtain(&wanted, &Patience::ENDLESS).into_iter();
+        let code = chosen.map(|chosen| match chosen {
+            Ok((compiled, _)) => Ok(compiled),
+            Err(NoCode::Error(error)) => Err(error),
+            Err(NoCode::Later) => Err(RuntimeError::NotCompiled {
+                step: format!("kernel @{}", identity.name()),
+                reason: "no more time may go into compiling".to_owned(),
+            }),
+        });
+        code.collect()
     }
 
-    /// The kernel for these values of its symbols, compiled if need be: of the schedules whose predicates hold the
-    /// first that compiles.
-    pub(crate) fn compile_for(
-        &self,
-        prepared: &Prepared,
-        kernel: KernelId,
-        symbols: &[i64],
-    ) -> Result<(Arc<CompiledKernel>, Schedule), RuntimeError> {
-        let Some((compiler, target)) = &self.compiler else {
-            return Err(self.no_compiler(prepared.identity(kernel)));
+    /// What a call may wait, from now on. `calls` is how many calls the program had, this one included.
+    pub(crate) fn patience(&self, calls: u64) -> Patience {
+        let options = &self.options;
+        let from_now = |limit: Duration| self.clock().now().saturating_add(limit);
+        let mut patience = Patience {
+            permission: Permission::Compile(Urgency::Urgent),
+            block_until: options.max_block.map(from_now),
+            fail_at: options.compile_timeout.map(from_now),
         };
-        let identity = prepared.identity(kernel);
-        let candidates = prepared.candidates(kernel, &**compiler, target);
-        self.compile_first(identity, candidates, symbols)
-    }
-
-    /// Compiles a kernel that is part of no program.
-    pub(crate) fn compile_alone(
-        &self,
-        identity: &KernelIdentity,
-        symbols: &[i64],
-    ) -> Result<(Arc<CompiledKernel>, Schedule), RuntimeError> {
-        let Some((compiler, target)) = &self.compiler else {
-            return Err(self.no_compiler(identity));
-        };
-        let candidates = compiler.schedules(&identity.kernel, target);
-        self.compile_first(identity, &candidates, symbols)
-    }
-
-    fn no_compiler(&self, identity: &KernelIdentity) -> RuntimeError {
-        RuntimeError::NotCompiled {
-            step: format!("kernel @{}", identity.name()),
-            reason: "this runtime has none".to_owned(),
-        }
-    }
-
-    fn compile_first(
-        &self,
-        identity: &KernelIdentity,
-        candidates: &[kiln_kernel::Candidate],
-        symbols: &[i64],
-    ) -> Result<(Arc<CompiledKernel>, Schedule), RuntimeError> {
-        let Some((compiler, target)) = &self.compiler else {
-            return Err(self.no_compiler(identity));
-        };
-        let ctx = Compiling {
-            compiler: &**compiler,
-            executor: &*self.executor,
-            target,
-            clock: &*self.clock,
-            counters: &self.counters,
-        };
-        let binding = binding_of(&identity.kernel, symbols);
-        let dims = identity.kernel.kernel().dims();
-        let holds = |candidate: &&kiln_kernel::Candidate| {
-            let predicates = &mut candidate.predicate.iter();
-            predicates.all(|predicate| dims.holds(predicate, &binding) == Ok(true))
-        };
-        let offered = candidates
-            .iter()
-            .filter(holds)
-            .map(|candidate| candidate.schedule.clone());
-        let mut first_error = None;
-        for schedule in offered.chain([Schedule::new(FALLBACK_SCHEDULE)]) {
-            match self.kernels.get_or_compile(&ctx, identity, &schedule) {
-                Ok(compiled) => return Ok((compiled, schedule)),
-                Err(error) => {
-                    tracing::warn!(%error, %schedule, "a schedule that does not compile");
-                    first_error.get_or_insert(error);
-                }
+        match options.policy {
+            CompilePolicy::FirstUse => {}
+            CompilePolicy::AfterCalls(first) if calls >= u64::from(first) => {}
+            CompilePolicy::AfterCalls(_) => patience.permission = Permission::LookUp,
+            CompilePolicy::AheadOfTime => patience.permission = Permission::Demand,
+            CompilePolicy::Background => {
+                patience.permission = Permission::Compile(Urgency::Background { worth: 0 });
+                let limit = options.max_block.unwrap_or_default();
+                patience.block_until = Some(from_now(limit));
             }
         }
-        Err(first_error.unwrap_or_else(|| self.no_compiler(identity)))
+        patience
     }
+}
 
-    /// Whether every kernel of these steps was compiled in some form, so that there is likely little to do.
-    pub(crate) fn is_warm(&self, prepared: &Prepared, steps: &[Step]) -> bool {
-        steps.iter().all(|step| match &step.action {
-            Action::Kernel(launch) => self.kernels.knows(prepared.identity(launch.kernel)),
-            _ => true,
-        })
-    }
+/// The choices whose predicates hold for these values of a kernel's symbols.
+pub(crate) fn those_that_hold<'a>(
+    identity: &KernelIdentity,
+    choices: &'a [Choice],
+    symbols: &[i64],
+) -> SmallVec<[&'a Choice; 2]> {
+    let binding = binding_of(&identity.kernel, symbols);
+    let dims = identity.kernel.kernel().dims();
+    let holds = |choice: &&Choice| {
+        let predicates = &mut choice.candidate.predicate.iter();
+        predicates.all(|predicate| dims.holds(predicate, &binding) == Ok(true))
+    };
+    choices.iter().filter(holds).collect()
 }
 
 /// Values of a kernel's symbols, in the order of its table.

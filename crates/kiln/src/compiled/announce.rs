@@ -89,6 +89,10 @@ impl<C: KernelCompiler> KernelCompiler for Announcer<C> {
         self.compiler.host()
     }
 
+    fn features(&self, target: &Target) -> Vec<String> {
+        self.compiler.features(target)
+    }
+
     fn supports(&self, target: &Target) -> bool {
         self.compiler.supports(target)
     }

@@ -4,19 +4,24 @@
 //! A runtime lives as long as some model uses it.
 
 use super::announce::{Announcements, Announcer, Seat};
+use crate::cache::Cache;
 use crate::error::{Error, Failure};
-use crate::options::Options;
+use crate::options::{Compiling, Options};
 use crate::progress::Listener;
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
 use kiln_kernel::Target;
+use kiln_kernel_cache::Tier;
 use kiln_lazy_runtime::{PreferredLayouts, Runtime, RuntimeOptions, SpinPool};
 use kiln_native::NativeExecutor;
 use kiln_program::LayoutPreferences;
-use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// More threads than this are refused: no machine that Kiln runs on has as many.
 const MOST_THREADS: usize = 1024;
+
+/// The version that keys of stored code name; see `build.rs`.
+const VERSION: &str = env!("KILN_VERSION");
 
 /// A runtime, and how to hear of its compiles.
 pub(crate) struct SharedRuntime {
@@ -38,15 +43,17 @@ impl SharedRuntime {
 }
 
 /// What decides whether models can share a runtime.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq)]
 struct Key {
     threads: usize,
     target: Target,
+    cache: Cache,
+    compiling: Compiling,
     loop_iterations: u64,
     live_bytes: u64,
 }
 
-static RUNTIMES: Mutex<BTreeMap<Key, Weak<SharedRuntime>>> = Mutex::new(BTreeMap::new());
+static RUNTIMES: Mutex<Vec<(Key, Weak<SharedRuntime>)>> = Mutex::new(Vec::new());
 
 /// The runtime for these options, made if no model has one.
 ///
@@ -73,6 +80,8 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
     let key = Key {
         threads,
         target: LlvmCompiler::target(level(options.target.as_deref())?),
+        cache: options.cache.clone(),
+        compiling: options.compiling,
         loop_iterations: options.limits.run.iterations,
         live_bytes: options.limits.run.live_bytes,
     };
@@ -80,12 +89,13 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
         return Ok(Arc::new(build(&key)));
     }
     let mut runtimes = RUNTIMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(runtime) = runtimes.get(&key).and_then(Weak::upgrade) {
+    let known = runtimes.iter().find(|(known, _)| *known == key);
+    if let Some(runtime) = known.and_then(|(_, runtime)| runtime.upgrade()) {
         return Ok(runtime);
     }
-    runtimes.retain(|_, runtime| runtime.strong_count() > 0);
+    runtimes.retain(|(_, runtime)| runtime.strong_count() > 0);
     let runtime = Arc::new(build(&key));
-    runtimes.insert(key, Arc::downgrade(&runtime));
+    runtimes.push((key, Arc::downgrade(&runtime)));
     Ok(runtime)
 }
 
@@ -95,12 +105,27 @@ fn build(key: &Key) -> SharedRuntime {
     let mut options = RuntimeOptions::new().with_target(key.target.clone());
     options.loop_iterations = key.loop_iterations;
     options.live_bytes = key.live_bytes;
+    VERSION.clone_into(&mut options.version);
+    let Compiling {
+        policy,
+        max_block,
+        timeout,
+        budget,
+        threads,
+    } = key.compiling;
+    options.policy = policy;
+    options.max_block = max_block;
+    options.compile_timeout = timeout;
+    options.compile_budget = budget;
+    options.compile_threads = NonZeroUsize::new(threads);
+    let disk = key.cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
     let runtime = Runtime::new(
         Some(Arc::new(compiler)),
         Arc::new(NativeExecutor::new()),
         Arc::new(SpinPool::new(key.threads)),
         options,
-    );
+    )
+    .with_tiers(disk.into_iter().collect());
     SharedRuntime {
         runtime: Arc::new(runtime),
         announcements: Some(announcements),

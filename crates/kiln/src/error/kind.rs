@@ -3,6 +3,7 @@
 use super::Failure;
 use kiln_interpreter::{InterpretError, OpFault};
 use kiln_kernel::CompileError;
+use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
 use kiln_program::ProgramError;
 use kiln_shape_inference::{InferError, InferErrorKind};
@@ -181,12 +182,23 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         RuntimeError::NoOtherPlan { .. } | RuntimeError::NotCompiled { .. } => {
             ErrorKind::Unsupported
         }
-        RuntimeError::Launch { .. } => ErrorKind::Limit,
+        RuntimeError::Launch { .. } | RuntimeError::CompileTimeout { .. } => ErrorKind::Limit,
+        RuntimeError::NotInCache { .. } => ErrorKind::Environment,
+        RuntimeError::Cache { error, .. } => of_cache(error),
         RuntimeError::Plan(cause) => match cause.downcast_ref::<ProgramError>() {
             Some(error) => of_program(error),
             None => ErrorKind::Internal,
         },
         RuntimeError::Tensor { error, .. } => of_tensor(error),
+        _ => ErrorKind::Internal,
+    }
+}
+
+fn of_cache(error: &CacheError) -> ErrorKind {
+    match error {
+        CacheError::Cancelled { .. } => ErrorKind::Cancelled,
+        CacheError::Timeout { .. } => ErrorKind::Limit,
+        CacheError::Folder { .. } | CacheError::Io { .. } => ErrorKind::Environment,
         _ => ErrorKind::Internal,
     }
 }

@@ -1,15 +1,27 @@
-//! Compiling on first use: each kernel once, whoever asks, and what it cost.
+//! Compiling on first use: each kernel once, whoever asks, on threads of their own; and what it cost.
 
+mod codec;
 mod constants;
+mod failure;
+mod identity;
 mod numbers;
+mod obtain;
+mod patience;
+mod queue;
 mod record;
 mod stats;
 mod store;
+mod workers;
 
 pub(crate) use constants::ConstantStore;
+pub(crate) use identity::KernelIdentity;
 pub(crate) use numbers::LaunchNumbers;
+pub(crate) use obtain::{Chosen, NoCode, Obtaining, Wanted};
+pub(crate) use patience::{Patience, Permission};
+pub(crate) use queue::Urgency;
 pub use record::{CompileReason, CompileRecord};
 pub use stats::CompilationStats;
 pub(crate) use stats::Counters;
 pub use store::CompiledKernel;
-pub(crate) use store::{Compiling, KernelIdentity, KernelStore};
+pub(crate) use store::{Choice, Kernels};
+pub(crate) use workers::Workers;

@@ -15,14 +15,22 @@ pub enum CompileReason {
     FirstUse,
     /// The kernel is known, but not with this schedule.
     NewVariant,
+    /// A store has the kernel, made otherwise: by another version, for another target.
+    KeyDiffers {
+        /// In what the stored one that comes nearest differs, one line each.
+        differences: Vec<String>,
+    },
 }
 
 impl fmt::Display for CompileReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::FirstUse => "first use",
-            Self::NewVariant => "new variant",
-        })
+        match self {
+            Self::FirstUse => f.write_str("first use"),
+            Self::NewVariant => f.write_str("new variant"),
+            Self::KeyDiffers { differences } => {
+                write!(f, "stored otherwise: {}", differences.join("; "))
+            }
+        }
     }
 }
 
@@ -41,6 +49,8 @@ pub struct CompileRecord {
     pub schedule: Schedule,
     /// Why.
     pub reason: CompileReason,
+    /// What each store said before, one line each.
+    pub misses: Vec<String>,
     /// Time of each part, in the order in which they were first begun.
     pub phases: Vec<(CompilePhase, Duration)>,
     /// Time to make the code callable.

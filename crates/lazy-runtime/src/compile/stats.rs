@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use kiln_kernel_cache::CacheStats;
+
 /// What a runtime did so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -28,6 +30,14 @@ pub struct CompilationStats {
     pub other_plans: u64,
     /// Launch plans made: new combinations of sizes.
     pub launch_plans: u64,
+    /// Steps whose code was not there in time, so that the interpreter answered; among the interpreted steps.
+    pub fallbacks: u64,
+    /// Time that calls waited for code, all threads together.
+    pub blocked: Duration,
+    /// Calls that failed because code was not there within the limit.
+    pub timeouts: u64,
+    /// What the cache of kernels did.
+    pub cache: CacheStats,
 }
 
 impl CompilationStats {
@@ -62,6 +72,25 @@ impl CompilationStats {
         line("interpreted steps", self.interpreted_steps.to_string());
         line("other plans", self.other_plans.to_string());
         line("launch plans", self.launch_plans.to_string());
+        line("steps without code in time", self.fallbacks.to_string());
+        line("waited for code", format!("{:.1?}", self.blocked));
+        line("timeouts", self.timeouts.to_string());
+        let cache = &self.cache;
+        line("loaded from stores", cache.tier_hits.to_string());
+        line("stored", cache.stored.to_string());
+        let saved = Duration::from_nanos(cache.saved_nanoseconds);
+        line("compile time saved", format!("{saved:.1?}"));
+        for (name, count) in [
+            ("damaged entries", cache.corrupt),
+            ("entries of other versions", cache.skewed),
+            ("entries refused", cache.rejected),
+            ("failures of stores", cache.io_error),
+            ("entries not stored", cache.not_stored),
+        ] {
+            if count > 0 {
+                line(name, count.to_string());
+            }
+        }
         report
     }
 }
@@ -70,14 +99,15 @@ impl CompilationStats {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) compilations: AtomicU64,
-    pub(crate) hits: AtomicU64,
-    pub(crate) misses: AtomicU64,
     pub(crate) compile_nanoseconds: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) fallback_contractions: AtomicU64,
     pub(crate) interpreted_steps: AtomicU64,
     pub(crate) other_plans: AtomicU64,
     pub(crate) launch_plans: AtomicU64,
+    pub(crate) fallbacks: AtomicU64,
+    pub(crate) blocked_nanoseconds: AtomicU64,
+    pub(crate) timeouts: AtomicU64,
 }
 
 impl Counters {
@@ -85,12 +115,19 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn read(&self, unique_kernels: usize) -> CompilationStats {
+    /// A call waited for code.
+    pub(crate) fn add_blocked(&self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.blocked_nanoseconds
+            .fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self, unique_kernels: usize, cache: CacheStats) -> CompilationStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CompilationStats {
             compilations: get(&self.compilations),
-            hits: get(&self.hits),
-            misses: get(&self.misses),
+            hits: cache.hits(),
+            misses: cache.misses,
             compile_time: Duration::from_nanos(get(&self.compile_nanoseconds)),
             unique_kernels: unique_kernels as u64,
             failures: get(&self.failures),
@@ -98,6 +135,10 @@ impl Counters {
             interpreted_steps: get(&self.interpreted_steps),
             other_plans: get(&self.other_plans),
             launch_plans: get(&self.launch_plans),
+            fallbacks: get(&self.fallbacks),
+            blocked: Duration::from_nanos(get(&self.blocked_nanoseconds)),
+            timeouts: get(&self.timeouts),
+            cache,
         }
     }
 }

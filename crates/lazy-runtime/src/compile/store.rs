@@ -1,19 +1,31 @@
-//! Compiled kernels in memory: by key, each compiled once however many threads ask for it.
+//! The kernels of a runtime: found in memory or a tier, or compiled, each once whoever asks for it.
+//!
+//! [`Kernels`] has everything that a compile needs and no threads, so that a job may hold it for as long as it takes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use kiln_ir::Digest;
 use kiln_kernel::{
-    Artifact, CompileError, KernelCompiler, KernelExecutor, Key, KeyFields, LoadedKernel, Schedule,
-    Target, VerifiedKernel, stable_key,
+    Artifact, Candidate, FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, LoadedKernel, Schedule,
+    Target,
+};
+use kiln_kernel_cache::{
+    Begin, CacheKey, CacheStats, Failure, Found, MissReport, Source, StoredHeads, Ticket, TierMiss,
+    TieredCache, Waiter,
 };
 
+use super::codec::KernelCodec;
+use super::failure::KernelFailure;
+use super::identity::KernelIdentity;
 use super::record::{CompileReason, CompileRecord, PhaseTimes};
 use super::stats::Counters;
 use crate::clock::Clock;
-use crate::error::RuntimeError;
+use crate::options::RuntimeOptions;
+use crate::parts::Parts;
+use crate::sync::lock;
 
 /// How many records of compiles are kept.
 const RECORDS: usize = 10_000;
@@ -29,180 +41,283 @@ pub struct CompiledKernel {
     pub key: String,
 }
 
-/// A kernel and its text: made once per program.
-#[derive(Clone, Debug)]
-pub(crate) struct KernelIdentity {
-    /// Under the name that records, errors and crash reports say, which is no part of the key.
-    pub(crate) kernel: VerifiedKernel,
-    text: String,
-    digest: Digest,
+/// A way to compile a kernel, and the key of what comes of it.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) candidate: Candidate,
+    pub(crate) key: CacheKey,
 }
 
-impl KernelIdentity {
-    /// The identity of a canonical kernel that people know by another name.
-    pub(crate) fn of(kernel: &VerifiedKernel, name: &str) -> Self {
-        let text = kiln_kernel::text::print(&kernel.kernel().clone().renamed("k"));
-        let digest = Digest::of_text(&text);
-        Self {
-            kernel: kernel.labelled(name),
-            text,
-            digest,
-        }
-    }
-
-    /// What it is called in records.
-    pub(crate) fn name(&self) -> &str {
-        self.kernel.name()
-    }
-
-    fn key(&self, compiler: &dyn KernelCompiler, target: &Target, schedule: &Schedule) -> Key {
-        stable_key(&KeyFields {
-            kernel: self.text.clone(),
-            variant: BTreeSet::new(),
-            schedule: schedule.clone(),
-            target: target.clone(),
-            features: BTreeSet::new(),
-            kiln: env!("CARGO_PKG_VERSION").to_owned(),
-            compiler: compiler.version(),
-            options: BTreeMap::new(),
-        })
-    }
+/// What a request for a kernel gives at once.
+pub(crate) enum Asked {
+    /// Code.
+    Ready(Arc<CompiledKernel>),
+    /// Nothing, and why.
+    Failed(Failure<KernelFailure>),
+    /// Whoever asks makes it, on whatever thread.
+    Lead(Ticket<CompiledKernel, KernelFailure>),
+    /// Somebody is at it.
+    Follow(Waiter<CompiledKernel, KernelFailure>),
 }
-
-/// Why a kernel has no code.
-#[derive(Clone, Debug)]
-enum Failure {
-    Compile(Arc<CompileError>),
-    Load(Arc<kiln_kernel::ExecuteError>, String),
-}
-
-type Entry = Arc<OnceLock<Result<Arc<CompiledKernel>, Failure>>>;
 
 /// The kernels of a runtime.
-#[derive(Debug, Default)]
-pub(crate) struct KernelStore {
-    entries: Mutex<HashMap<Key, Entry>>,
+pub(crate) struct Kernels {
+    compiler: Option<(Arc<dyn KernelCompiler>, Target)>,
+    executor: Arc<dyn KernelExecutor>,
+    clock: Arc<dyn Clock>,
+    pub(crate) counters: Counters,
+    cache: TieredCache<CompiledKernel, KernelFailure>,
+    /// Those that there is or was code of.
     known: Mutex<HashSet<Digest>>,
     records: Mutex<Vec<CompileRecord>>,
+    /// What tiers held when something was first compiled.
+    stored: OnceLock<StoredHeads>,
+    /// Counts what became ready or failed on the threads.
+    published: AtomicU64,
+    version: String,
+    trusted: Duration,
+    budget: Option<Duration>,
 }
 
-/// What compiling needs.
-pub(crate) struct Compiling<'a> {
-    pub(crate) compiler: &'a dyn KernelCompiler,
-    pub(crate) executor: &'a dyn KernelExecutor,
-    pub(crate) target: &'a Target,
-    pub(crate) clock: &'a dyn Clock,
-    pub(crate) counters: &'a Counters,
+impl std::fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernels").finish_non_exhaustive()
+    }
 }
 
-impl KernelStore {
-    /// The kernel with a schedule, compiled if it is not there. Of threads that ask at one time one compiles.
-    pub(crate) fn get_or_compile(
+impl Kernels {
+    pub(crate) fn new(parts: &Parts, options: &RuntimeOptions) -> Self {
+        let compiler = parts.compiler.as_ref().map(|compiler| {
+            let target = options.target.clone().unwrap_or_else(|| compiler.host());
+            (Arc::clone(compiler), target)
+        });
+        let executor: Arc<dyn KernelExecutor> = Arc::clone(&parts.executor);
+        Self {
+            compiler,
+            executor: Arc::clone(&executor),
+            clock: Arc::clone(&parts.clock),
+            counters: Counters::default(),
+            cache: TieredCache::with_tiers(
+                KernelCodec { executor },
+                parts.cache_clock(),
+                options.cache,
+                parts.tiers.clone(),
+            ),
+            known: Mutex::default(),
+            records: Mutex::default(),
+            stored: OnceLock::new(),
+            published: AtomicU64::new(0),
+            version: options.version.clone(),
+            trusted: options.cache.trusted,
+            budget: options.compile_budget,
+        }
+    }
+
+    pub(crate) fn compiler(&self) -> Option<(&dyn KernelCompiler, &Target)> {
+        let (compiler, target) = self.compiler.as_ref()?;
+        Some((&**compiler, target))
+    }
+
+    /// What the compiler offers for a kernel, best first; the last takes every call. Nothing without a compiler.
+    pub(crate) fn choices(&self, identity: &KernelIdentity) -> Vec<Choice> {
+        let Some((compiler, target)) = self.compiler() else {
+            return Vec::new();
+        };
+        let mut candidates = compiler.schedules(&identity.kernel, target);
+        let is_total = candidates
+            .iter()
+            .any(|candidate| candidate.schedule.is_fallback() && candidate.predicate.is_empty());
+        if !is_total {
+            candidates.push(Candidate {
+                schedule: Schedule::new(FALLBACK_SCHEDULE),
+                predicate: Vec::new(),
+                layouts: Vec::new(),
+                cost: f64::INFINITY,
+            });
+        }
+        let choice = |candidate: Candidate| Choice {
+            key: identity.key(compiler, target, &candidate.schedule, &self.version),
+            candidate,
+        };
+        candidates.into_iter().map(choice).collect()
+    }
+
+    /// A kernel in memory, or what is to be done for it.
+    pub(crate) fn ask(&self, identity: &KernelIdentity, key: &CacheKey) -> Asked {
+        match self.cache.begin(key) {
+            Begin::Ready(found) => Asked::Ready(self.found(identity, found)),
+            Begin::Failed(failure) => Asked::Failed(failure),
+            Begin::Lead(ticket) => Asked::Lead(ticket),
+            Begin::Follow(waiter) => Asked::Follow(waiter),
+        }
+    }
+
+    /// Notes that a kernel was had.
+    pub(crate) fn found(
         &self,
-        ctx: &Compiling<'_>,
+        identity: &KernelIdentity,
+        found: Found<CompiledKernel>,
+    ) -> Arc<CompiledKernel> {
+        if found.source != Source::Memory {
+            lock(&self.known).insert(identity.digest());
+        }
+        found.value
+    }
+
+    /// Does what a ticket is for: from a tier, or by compiling where that is `allowed`. Whoever waits is told.
+    pub(crate) fn fulfil(
+        &self,
+        ticket: Ticket<CompiledKernel, KernelFailure>,
         identity: &KernelIdentity,
         schedule: &Schedule,
-    ) -> Result<Arc<CompiledKernel>, RuntimeError> {
-        let key = identity.key(ctx.compiler, ctx.target, schedule);
-        let entry = Arc::clone(lock(&self.entries).entry(key).or_default());
-        let mut is_new = false;
-        let result = entry.get_or_init(|| {
-            is_new = true;
-            self.compile(ctx, identity, schedule, key)
-        });
-        Counters::count(if is_new {
-            &ctx.counters.misses
+        allowed: bool,
+    ) -> Option<Result<Found<CompiledKernel>, Failure<KernelFailure>>> {
+        let result = if !allowed || self.is_budget_spent() {
+            // What is not there stays to be asked for again.
+            ticket.look_up().ok().map(Ok)
         } else {
-            &ctx.counters.hits
-        });
-        match result {
-            Ok(compiled) => Ok(Arc::clone(compiled)),
-            Err(Failure::Compile(error)) => Err(RuntimeError::Compile(Arc::clone(error))),
-            Err(Failure::Load(error, kernel)) => Err(RuntimeError::Execute {
-                context: format!("cannot load kernel @{kernel}"),
-                error: Arc::clone(error),
-            }),
+            Some(self.compile_with(ticket, identity, schedule))
+        };
+        if let Some(Ok(found)) = &result
+            && !matches!(found.source, Source::Memory)
+        {
+            lock(&self.known).insert(identity.digest());
         }
+        self.published.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    fn compile_with(
+        &self,
+        ticket: Ticket<CompiledKernel, KernelFailure>,
+        identity: &KernelIdentity,
+        schedule: &Schedule,
+    ) -> Result<Found<CompiledKernel>, Failure<KernelFailure>> {
+        let key = ticket.key().clone();
+        let mut number = None;
+        let found = ticket.compile(self.trusted, || {
+            let (result, record) = self.compile(identity, schedule, &key);
+            // Before anybody is told of the result.
+            number = self.note(record);
+            result
+        });
+        if let (Some(number), Ok(found)) = (number, &found)
+            && let Source::Compiled { misses, .. } = &found.source
+            && let Some(record) = lock(&self.records).get_mut(number)
+        {
+            record.misses = misses.iter().map(TierMiss::to_string).collect();
+        }
+        found
     }
 
     fn compile(
         &self,
-        ctx: &Compiling<'_>,
         identity: &KernelIdentity,
         schedule: &Schedule,
-        key: Key,
-    ) -> Result<Arc<CompiledKernel>, Failure> {
+        key: &CacheKey,
+    ) -> (Result<CompiledKernel, KernelFailure>, CompileRecord) {
         let kernel = &identity.kernel;
         let name = identity.name();
         let span = tracing::info_span!("runtime.compile", kernel = name, %schedule);
         let _entered = span.enter();
-        let is_new = lock(&self.known).insert(identity.digest);
-        let begin = ctx.clock.now();
-        let mut observer = PhaseTimes::new(ctx.clock);
-        let artifact = ctx
-            .compiler
-            .compile(kernel, ctx.target, schedule, &mut observer);
-        let compiled = ctx.clock.now();
+        let reason = self.reason(identity, key);
+        let begin = self.clock.now();
+        let mut observer = PhaseTimes::new(&*self.clock);
+        let (compiler, target) = match &self.compiler {
+            Some((compiler, target)) => (compiler, target),
+            None => unreachable!("without a compiler there are no schedules to ask for"),
+        };
+        let artifact = compiler.compile(kernel, target, schedule, &mut observer);
+        let compiled = self.clock.now();
+        let key = key.digest().to_string();
         let result = match artifact {
-            Err(error) => Err(Failure::Compile(Arc::new(error))),
-            Ok(artifact) => match ctx.executor.load(&artifact) {
-                Err(error) => Err(Failure::Load(Arc::new(error), name.to_owned())),
-                Ok(loaded) => Ok(Arc::new(CompiledKernel {
+            Err(error) => Err(KernelFailure::Compile(Arc::new(error))),
+            Ok(artifact) => match self.executor.load(&artifact) {
+                Err(error) => Err(KernelFailure::Load(Arc::new(error), name.to_owned())),
+                Ok(loaded) => Ok(CompiledKernel {
                     artifact,
                     loaded,
-                    key: key.to_string(),
-                })),
+                    key: key.clone(),
+                }),
             },
         };
-        let end = ctx.clock.now();
-        let total = end.saturating_sub(begin);
+        let end = self.clock.now();
         let record = CompileRecord {
             kernel: name.to_owned(),
             class: kernel.classification().class,
-            key: key.to_string(),
-            target: ctx.target.clone(),
+            key,
+            target: target.clone(),
             schedule: schedule.clone(),
-            reason: if is_new {
-                CompileReason::FirstUse
-            } else {
-                CompileReason::NewVariant
-            },
+            reason,
+            misses: Vec::new(),
             phases: observer.times,
             load: end.saturating_sub(compiled),
-            total,
+            total: end.saturating_sub(begin),
             code_bytes: result
                 .as_ref()
                 .map_or(0, |compiled| compiled.artifact.code.len()),
-            error: match &result {
-                Ok(_) => None,
-                Err(Failure::Compile(error)) => Some(error.to_string()),
-                Err(Failure::Load(error, _)) => Some(error.to_string()),
-            },
+            error: result.as_ref().err().map(ToString::to_string),
         };
-        Counters::count(&ctx.counters.compilations);
-        let nanoseconds = u64::try_from(total.as_nanos()).unwrap_or(u64::MAX);
-        ctx.counters
+        (result, record)
+    }
+
+    /// Why a kernel is compiled: it is known in another form, here or to a tier, or new.
+    fn reason(&self, identity: &KernelIdentity, key: &CacheKey) -> CompileReason {
+        if lock(&self.known).contains(&identity.digest()) {
+            return CompileReason::NewVariant;
+        }
+        let stored = self.stored.get_or_init(|| self.cache.stored_heads());
+        match stored.nearest(key) {
+            Some(nearest) => CompileReason::KeyDiffers {
+                differences: nearest
+                    .differences
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
+            },
+            None => CompileReason::FirstUse,
+        }
+    }
+
+    /// Counts a compile and keeps its record; answers with the record's position.
+    fn note(&self, record: CompileRecord) -> Option<usize> {
+        let counters = &self.counters;
+        Counters::count(&counters.compilations);
+        let nanoseconds = u64::try_from(record.total.as_nanos()).unwrap_or(u64::MAX);
+        counters
             .compile_nanoseconds
             .fetch_add(nanoseconds, Ordering::Relaxed);
         if record.error.is_some() {
-            Counters::count(&ctx.counters.failures);
+            Counters::count(&counters.failures);
         } else if record.is_contraction_left_to_fallback() {
-            Counters::count(&ctx.counters.fallback_contractions);
+            Counters::count(&counters.fallback_contractions);
         }
         tracing::info!(
-            key = record.key, reason = %record.reason, time = ?total, bytes = record.code_bytes,
+            key = record.key, reason = %record.reason, time = ?record.total, bytes = record.code_bytes,
             error = record.error, "compiled"
         );
         let mut records = lock(&self.records);
-        if records.len() < RECORDS {
+        (records.len() < RECORDS).then(|| {
             records.push(record);
-        }
-        result
+            records.len() - 1
+        })
     }
 
-    /// Whether a kernel was compiled, in whatever variant.
-    pub(crate) fn knows(&self, identity: &KernelIdentity) -> bool {
-        lock(&self.known).contains(&identity.digest)
+    /// Whether as much time went into compiling as may.
+    pub(crate) fn is_budget_spent(&self) -> bool {
+        let spent = self.counters.compile_nanoseconds.load(Ordering::Relaxed);
+        self.budget
+            .is_some_and(|budget| Duration::from_nanos(spent) >= budget)
+    }
+
+    /// Changes when something that was asked for on the threads is ready, or failed.
+    pub(crate) fn published(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// Why a key would be compiled now.
+    pub(crate) fn explain(&self, key: &CacheKey) -> MissReport {
+        self.cache.explain(key)
     }
 
     /// What was compiled so far, the first ten thousand.
@@ -210,18 +325,18 @@ impl KernelStore {
         lock(&self.records).clone()
     }
 
-    /// How many kernels were compiled, whatever the variants.
+    /// How many kernels there is or was code of, whatever the variants.
     pub(crate) fn n_kernels(&self) -> usize {
         lock(&self.known).len()
     }
 
-    /// Forgets every kernel. Those in use live on until nothing uses them.
+    pub(crate) fn cache_stats(&self) -> CacheStats {
+        self.cache.stats()
+    }
+
+    /// Forgets every kernel in memory. Those in use live on until nothing uses them.
     pub(crate) fn clear(&self) {
-        lock(&self.entries).clear();
+        self.cache.clear_memory();
         lock(&self.known).clear();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

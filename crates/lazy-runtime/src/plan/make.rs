@@ -9,17 +9,16 @@ use kiln_program::{
 };
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{AxisSlice, Tensor, TensorError, alignment_of, element_count};
-use rayon::prelude::*;
 use smallvec::SmallVec;
 
 use super::frame::{MemoryIndex, Operand, OperandMemory};
 use super::{
     AxisOrder, BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace,
-    facts,
+    Waits, facts,
 };
-use crate::compile::{CompiledKernel, LaunchNumbers};
+use crate::compile::{Chosen, CompiledKernel, LaunchNumbers, NoCode, Patience, Wanted};
 use crate::error::RuntimeError;
-use crate::runtime::{Runtime, binding_of};
+use crate::runtime::{Runtime, binding_of, those_that_hold};
 
 /// Makes the plan of a segment for these values of symbols. `earlier` are the plans of the segments before it, for
 /// the same values.
@@ -30,6 +29,7 @@ pub(crate) fn make_plan(
     segment: usize,
     binding: Binding,
     earlier: &[Arc<SegmentPlan>],
+    patience: &Patience,
 ) -> Result<SegmentPlan, Refusal> {
     let program = &prepared.program;
     let data = program.block(block);
@@ -50,13 +50,19 @@ pub(crate) fn make_plan(
     let own = of_segment.own.iter().map(|&buffer| maker.own(buffer));
     let own = own.collect::<Result<Vec<_>, _>>()?;
     maker.check_live(arena, &own)?;
-    let kernels = maker.compile_all(&of_segment.steps)?;
-    let steps = of_segment
-        .steps
-        .iter()
-        .zip(kernels)
-        .map(|(step, kernel)| maker.step(step, kernel));
-    let steps = steps.collect::<Result<Vec<_>, _>>()?;
+    // Taken before anything is asked for, so that nothing that becomes ready meanwhile is overlooked.
+    let published = runtime.published();
+    let mut kernels = maker.choose_all(&of_segment.steps, patience)?.into_iter();
+    let mut is_provisional = false;
+    let mut steps = Vec::with_capacity(of_segment.steps.len());
+    for step in &of_segment.steps {
+        let kernel = match &step.action {
+            Action::Kernel(_) => kernels.next(),
+            _ => None,
+        };
+        is_provisional |= matches!(kernel, Some(Err(NoCode::Later)));
+        steps.push(maker.step(step, kernel)?);
+    }
     let results = if segment + 1 == data.segments.len() {
         data.results
             .iter()
@@ -72,6 +78,10 @@ pub(crate) fn make_plan(
         own,
         steps,
         results,
+        waits: is_provisional.then_some(Waits {
+            since: published,
+            is_asked_for: patience.compiles(),
+        }),
     })
 }
 
@@ -86,9 +96,6 @@ struct Maker<'a> {
     segment: usize,
     earlier: &'a [Arc<SegmentPlan>],
 }
-
-/// A kernel step's code, or why there is none.
-type Chosen = Option<Result<(Arc<CompiledKernel>, Schedule), RuntimeError>>;
 
 impl Maker<'_> {
     // Sizes
@@ -278,17 +285,23 @@ impl Maker<'_> {
     fn tensor(&self, id: BufferId) -> Result<TensorPlace, RuntimeError> {
         let buffer = &self.program.block(self.block).buffers[id];
         let shape = self.shape(id)?;
-        let order = match &buffer.strides {
-            None => None,
-            Some(strides) => {
-                let strides = strides.iter().map(|&size| self.value(size));
-                AxisOrder::of(&shape, &strides.collect::<Result<Vec<_>, _>>()?)
+        let (mut order, mut apart) = (None, None);
+        if let Some(strides) = &buffer.strides {
+            let strides = strides.iter().map(|&size| self.value(size));
+            let strides = strides.collect::<Result<Vec<_>, _>>()?;
+            order = AxisOrder::of(&shape, &strides);
+            if order.is_none() {
+                let whole = strides.into_iter().map(isize::try_from);
+                let whole = whole.collect::<Result<_, _>>();
+                apart = Some(whole.map_err(|_| {
+                    RuntimeError::malformed(format!("%{} reaches out of memory", buffer.name))
+                })?);
             }
-        };
+        }
         Ok(TensorPlace {
             operand: self.operand(id)?,
             dtype: buffer.dtype,
-            is_dense: buffer.strides.is_none() || order.is_some(),
+            apart,
             shape,
             order,
         })
@@ -300,35 +313,22 @@ impl Maker<'_> {
 
     // Kernels
 
-    /// Chooses and compiles what the kernel steps need: what is not there yet, on all compile threads at once.
-    fn compile_all(&self, steps: &[Step]) -> Result<Vec<Chosen>, RuntimeError> {
-        let choose = |step: &Step| match &step.action {
-            Action::Kernel(launch) => Some(self.compile(launch)),
+    /// Chooses what the kernel steps need, and has compiled what is not there yet.
+    fn choose_all(&self, steps: &[Step], patience: &Patience) -> Result<Vec<Chosen>, RuntimeError> {
+        let launches = steps.iter().filter_map(|step| match &step.action {
+            Action::Kernel(launch) => Some(launch),
             _ => None,
-        };
-        let kernels = steps
-            .iter()
-            .filter(|step| matches!(step.action, Action::Kernel(_)))
-            .count();
-        if kernels < 2 || self.runtime.compiler().is_none() {
-            return Ok(steps.iter().map(choose).collect());
-        }
-        // One after the other where all are there; entering the threads costs more than that.
-        if self.runtime.is_warm(self.prepared, steps) {
-            return Ok(steps.iter().map(choose).collect());
-        }
-        Ok(self
-            .runtime
-            .on_compile_threads(|| steps.par_iter().map(choose).collect()))
-    }
-
-    fn compile(
-        &self,
-        launch: &KernelLaunch,
-    ) -> Result<(Arc<CompiledKernel>, Schedule), RuntimeError> {
-        let symbols = self.symbols(launch)?;
-        self.runtime
-            .compile_for(self.prepared, launch.kernel, &symbols)
+        });
+        let wanted = launches.map(|launch| {
+            let identity = self.prepared.identity(launch.kernel);
+            let choices = self.prepared.choices(launch.kernel, self.runtime);
+            Ok(Wanted {
+                identity,
+                choices: those_that_hold(identity, choices, &self.symbols(launch)?),
+            })
+        });
+        let wanted: Vec<Wanted<'_>> = wanted.collect::<Result<_, RuntimeError>>()?;
+        Ok(self.runtime.obtain(&wanted, patience))
     }
 
     fn symbols(&self, launch: &KernelLaunch) -> Result<Vec<i64>, RuntimeError> {
@@ -433,13 +433,14 @@ impl Maker<'_> {
 
     // Steps
 
-    fn step(&self, step: &Step, kernel: Chosen) -> Result<StepPlan, RuntimeError> {
+    fn step(&self, step: &Step, kernel: Option<Chosen>) -> Result<StepPlan, RuntimeError> {
         Ok(match &step.action {
             Action::Kernel(launch) => match kernel {
                 Some(Ok((compiled, schedule))) => {
                     StepPlan::Kernel(Box::new(self.kernel(launch, compiled, schedule)?))
                 }
-                Some(Err(error)) => self.interpreted(step, launch, error)?,
+                Some(Err(NoCode::Error(error))) => self.interpreted(step, launch, error)?,
+                Some(Err(NoCode::Later)) => self.on_the_host(launch, true)?,
                 None => return Err(RuntimeError::malformed("a kernel step without a choice")),
             },
             Action::Builtin {
@@ -459,20 +460,30 @@ impl Maker<'_> {
         })
     }
 
-    /// A kernel without code is left to the interpreter where its operands are whole tensors, loudly.
+    /// A kernel that will never have code is left to the interpreter, loudly; unless there is nothing but the interpreter.
     fn interpreted(
         &self,
         step: &Step,
         launch: &KernelLaunch,
         error: RuntimeError,
     ) -> Result<StepPlan, RuntimeError> {
-        let action = Action::Kernel(launch.clone());
-        let reads = self.tensors(&self.program.reads(&action))?;
-        let writes = self.tensors(&self.program.writes(&action))?;
-        if reads.iter().chain(&writes).any(|tensor| !tensor.is_dense) {
+        if error.ends_the_call() {
             return Err(error);
         }
         tracing::warn!(step = step.name, %error, "left to the interpreter");
-        Ok(StepPlan::Interpreted { reads, writes })
+        self.on_the_host(launch, false)
+    }
+
+    fn on_the_host(
+        &self,
+        launch: &KernelLaunch,
+        is_meanwhile: bool,
+    ) -> Result<StepPlan, RuntimeError> {
+        let action = Action::Kernel(launch.clone());
+        Ok(StepPlan::Interpreted {
+            reads: self.tensors(&self.program.reads(&action))?,
+            writes: self.tensors(&self.program.writes(&action))?,
+            is_meanwhile,
+        })
     }
 }

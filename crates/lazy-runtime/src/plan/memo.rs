@@ -41,6 +41,16 @@ impl<T> Memo<T> {
         plan
     }
 
+    /// Puts a plan in place of whatever is there.
+    pub(crate) fn replace(&self, key: Key, plan: T) -> Arc<T> {
+        let plan = Arc::new(plan);
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = cache.put(key, Arc::clone(&plan));
+        drop(cache);
+        drop(before);
+        plan
+    }
+
     pub(crate) fn clear(&self) {
         self.0
             .lock()

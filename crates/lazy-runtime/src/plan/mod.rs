@@ -42,6 +42,17 @@ pub(crate) struct SegmentPlan {
     pub(crate) steps: Vec<StepPlan>,
     /// Of the last segment: the block's results.
     pub(crate) results: Vec<TensorPlace>,
+    /// Where steps still wait for code: for how long.
+    pub(crate) waits: Option<Waits>,
+}
+
+/// A plan some of whose steps have no code yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    /// What was published when it was made.
+    pub(crate) since: u64,
+    /// Whether the code was asked to be compiled, and not only looked for.
+    pub(crate) is_asked_for: bool,
 }
 
 /// A step with every size evaluated.
@@ -61,6 +72,8 @@ pub(crate) enum StepPlan {
         reads: Vec<TensorPlace>,
         /// Where the results go.
         writes: Vec<TensorPlace>,
+        /// Whether there may be code later.
+        is_meanwhile: bool,
     },
 }
 
@@ -91,8 +104,8 @@ pub(crate) struct TensorPlace {
     pub(crate) shape: SmallVec<[usize; 6]>,
     /// How its axes lie in memory, if not as they are listed.
     pub(crate) order: Option<AxisOrder>,
-    /// Whether its elements lie one after another.
-    pub(crate) is_dense: bool,
+    /// Elements from one index to the next, where they lie apart: in a part of something larger.
+    pub(crate) apart: Option<SmallVec<[isize; 6]>>,
 }
 
 /// Why there is no launch plan.

@@ -1,16 +1,16 @@
 //! A program with what the runtime adds to it once: kernels' keys and schedules, and the memos of its segments.
 
 use std::num::NonZeroUsize;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cranelift_entity::{EntityRef, SecondaryMap};
-use kiln_kernel::{Candidate, KernelCompiler, Target};
 use kiln_program::{BlockId, BufferId, KernelId, Place, Program};
 
 use super::frame::MemoryIndex;
 use super::memo::Memo;
 use super::{Key, SegmentPlan};
-use crate::compile::KernelIdentity;
+use crate::compile::{Choice, KernelIdentity};
+use crate::runtime::Runtime;
 
 /// A program ready to be planned for sizes.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub(crate) struct Prepared {
 
 #[derive(Debug)]
 struct PreparedKernel {
-    identity: KernelIdentity,
-    candidates: OnceLock<Vec<Candidate>>,
+    identity: Arc<KernelIdentity>,
+    choices: OnceLock<Vec<Choice>>,
 }
 
 #[derive(Debug)]
@@ -38,8 +38,8 @@ struct PreparedBlock {
 impl Prepared {
     pub(crate) fn new(program: Program, launch_plans: NonZeroUsize) -> Self {
         let kernels = program.kernels().values().map(|kernel| PreparedKernel {
-            identity: KernelIdentity::of(&kernel.kernel, &kernel.name),
-            candidates: OnceLock::new(),
+            identity: Arc::new(KernelIdentity::of(&kernel.kernel, &kernel.name)),
+            choices: OnceLock::new(),
         });
         let kernels = kernels.collect();
         let blocks = program.blocks().values().map(|block| {
@@ -86,21 +86,16 @@ impl Prepared {
         &self.blocks[block.index()].memos[segment]
     }
 
-    pub(crate) fn identity(&self, kernel: KernelId) -> &KernelIdentity {
+    pub(crate) fn identity(&self, kernel: KernelId) -> &Arc<KernelIdentity> {
         &self.kernels[kernel.index()].identity
     }
 
-    /// What a compiler offers for a kernel; asked once.
-    pub(crate) fn candidates(
-        &self,
-        kernel: KernelId,
-        compiler: &dyn KernelCompiler,
-        target: &Target,
-    ) -> &[Candidate] {
+    /// The ways to compile a kernel; asked for once.
+    pub(crate) fn choices(&self, kernel: KernelId, runtime: &Runtime) -> &[Choice] {
         let kernel = &self.kernels[kernel.index()];
         kernel
-            .candidates
-            .get_or_init(|| compiler.schedules(&kernel.identity.kernel, target))
+            .choices
+            .get_or_init(|| runtime.choices(&kernel.identity))
     }
 
     /// Forgets every launch plan.

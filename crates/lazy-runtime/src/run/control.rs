@@ -196,6 +196,7 @@ impl Run<'_> {
             dtype: tensor.dtype(),
             shape: tensor.shape().into(),
             order: None,
+            apart: None,
         })
     }
 

@@ -107,6 +107,9 @@ impl Run<'_> {
         place: &TensorPlace,
         frame: &Frame,
     ) -> Result<(), Stop> {
+        if let Some(strides) = &place.apart {
+            return self.scatter(tensor, place, strides, frame, &step.name);
+        }
         let executor = self.runtime.executor();
         let (tensor, shape) = match &place.order {
             None => (tensor.clone(), place.shape.clone()),

@@ -8,6 +8,7 @@ mod control;
 mod host;
 mod inputs;
 mod state;
+mod strided;
 mod walk;
 
 pub(crate) use state::States;
@@ -31,6 +32,8 @@ pub(crate) struct Value {
     pub(crate) shape: SmallVec<[usize; 6]>,
     /// How its axes lie in memory, if not as they are listed.
     pub(crate) order: Option<AxisOrder>,
+    /// Elements from one index to the next, where they lie apart.
+    pub(crate) apart: Option<SmallVec<[isize; 6]>>,
 }
 
 /// Why a run ended early.

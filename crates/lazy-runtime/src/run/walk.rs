@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::bind::site_of;
 use super::state::{Launched, RunState, States};
 use super::{Stop, Value, inputs};
-use crate::compile::Counters;
+use crate::compile::{Counters, Patience};
 use crate::error::{RuntimeError, problem_of};
 use crate::plan::{
     BuiltinPlan, Frame, KernelPlan, Key, MemoryIndex, Prepared, Refusal, SegmentPlan, StepPlan,
@@ -29,6 +29,10 @@ pub(crate) struct Run<'a> {
     pub(crate) program: &'a Program,
     pub(crate) state: RunState,
     pub(crate) profile: Option<&'a mut Vec<StepProfile>>,
+    /// Which call of the program this is, counted from 1.
+    call: u64,
+    /// What this call may still wait for code; known once it is needed.
+    patience: Option<Patience>,
 }
 
 /// Runs a program's body on these inputs.
@@ -38,6 +42,7 @@ pub(crate) fn run_program(
     states: &States,
     inputs: &[Tensor],
     profile: Option<&mut Vec<StepProfile>>,
+    call: u64,
 ) -> Result<Vec<Tensor>, Stop> {
     let program = &prepared.program;
     let key = inputs::check(program.graph(), inputs)?;
@@ -50,6 +55,8 @@ pub(crate) fn run_program(
         program,
         state,
         profile,
+        call,
+        patience: None,
     };
     run.state.iterations = 0;
     let outputs = run.body(&key, inputs);
@@ -65,7 +72,7 @@ pub(crate) fn run_program(
 impl Run<'_> {
     fn body(&mut self, key: &Key, inputs: &[Tensor]) -> Result<Vec<Tensor>, Stop> {
         let body = self.program.body();
-        let first = match self.prepared.memo(body, 0).get(key) {
+        let first = match self.known(body, 0, key) {
             Some(plan) => plan,
             None => {
                 let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
@@ -95,23 +102,34 @@ impl Run<'_> {
         Ok(outputs.collect::<Result<Vec<_>, _>>()?)
     }
 
+    /// A plan that was made before; not one whose steps may have got code since.
+    fn known(&self, block: BlockId, segment: usize, key: &[i64]) -> Option<Arc<SegmentPlan>> {
+        let plan = self.prepared.memo(block, segment).get(key)?;
+        let Some(waits) = plan.waits else {
+            return Some(plan);
+        };
+        let is_stale = waits.since != self.runtime.published()
+            || (!waits.is_asked_for && self.runtime.patience(self.call).compiles());
+        (!is_stale).then_some(plan)
+    }
+
     /// The plan of a segment for these values of symbols.
     pub(super) fn plan(
-        &self,
+        &mut self,
         block: BlockId,
         segment: usize,
         binding: Binding,
         earlier: &[Arc<SegmentPlan>],
     ) -> Result<Arc<SegmentPlan>, Stop> {
         let key = key_of(&binding);
-        match self.prepared.memo(block, segment).get(&key) {
+        match self.known(block, segment, &key) {
             Some(plan) => Ok(plan),
             None => self.make(block, segment, binding, earlier, key),
         }
     }
 
     fn make(
-        &self,
+        &mut self,
         block: BlockId,
         segment: usize,
         binding: Binding,
@@ -119,6 +137,8 @@ impl Run<'_> {
         key: Key,
     ) -> Result<Arc<SegmentPlan>, Stop> {
         Counters::count(&self.runtime.counters().launch_plans);
+        let (runtime, call) = (self.runtime, self.call);
+        let patience = *self.patience.get_or_insert_with(|| runtime.patience(call));
         match make_plan(
             self.runtime,
             self.prepared,
@@ -126,8 +146,9 @@ impl Run<'_> {
             segment,
             binding,
             earlier,
+            &patience,
         ) {
-            Ok(plan) => Ok(self.prepared.memo(block, segment).insert(key, plan)),
+            Ok(plan) => Ok(self.prepared.memo(block, segment).replace(key, plan)),
             Err(Refusal::Facts(facts)) => Err(Stop::Facts(facts)),
             Err(Refusal::Error(error)) => Err(Stop::Error(error)),
         }
@@ -230,7 +251,14 @@ impl Run<'_> {
                     let known = binding.get_or_insert_with(|| plan.binding.clone());
                     self.host(block, step, reads, frame, known)?;
                 }
-                StepPlan::Interpreted { reads, writes } => {
+                StepPlan::Interpreted {
+                    reads,
+                    writes,
+                    is_meanwhile,
+                } => {
+                    if *is_meanwhile {
+                        Counters::count(&self.runtime.counters().fallbacks);
+                    }
                     let known = binding.as_ref().unwrap_or(&plan.binding);
                     self.interpret_kernel(step, reads, writes, frame, known)?;
                 }
@@ -352,11 +380,15 @@ impl Run<'_> {
             dtype: place.dtype,
             shape: place.shape.clone(),
             order: place.order.clone(),
+            apart: place.apart.clone(),
         })
     }
 
     /// A tensor of a device as one of the host.
     pub(super) fn download(&self, value: &Value, what: &str) -> Result<Tensor, RuntimeError> {
+        if let Some(strides) = &value.apart {
+            return self.gather(value, strides, what);
+        }
         let executor = self.runtime.executor();
         let download = |shape: &[usize]| {
             let tensor = executor.download(&value.memory, value.offset, value.dtype, shape);

@@ -1,0 +1,73 @@
+//! Where compiled code is kept between processes, said by the user: [`Cache`].
+
+use crate::environment;
+use kiln_kernel_cache::{DiskOptions, DiskTier};
+use std::path::{Path, PathBuf};
+
+/// Where compiled code is kept, so that later processes need not compile it again.
+///
+/// The default is a folder of this user: `KILN_CACHE_DIR`, or else `kiln` in `XDG_CACHE_HOME`, or else `.cache/kiln` at
+/// home. `KILN_CACHE_DIR=off` keeps nothing. What is wrong with the folder is logged, and is never an error of a call.
+///
+/// ```
+/// use kiln::{Cache, Options};
+///
+/// let options = Options::new().cache(Cache::folder("/var/cache/my-service").max_bytes(1 << 30));
+/// assert_eq!(Cache::off().path(), None);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cache {
+    folder: Option<PathBuf>,
+    max_bytes: Option<u64>,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        let environment::CacheEnvironment { folder, max_bytes } = environment::cache();
+        Self { folder, max_bytes }
+    }
+}
+
+impl Cache {
+    /// Nothing is kept.
+    pub fn off() -> Self {
+        Self {
+            folder: None,
+            max_bytes: None,
+        }
+    }
+
+    /// In this folder, which is made when something is stored. It must belong to this user, and nobody else may write
+    /// to it.
+    pub fn folder(path: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: Some(path.into()),
+            max_bytes: None,
+        }
+    }
+
+    /// About how many bytes the folder may hold; what was used longest ago goes. Four GiB unless said otherwise.
+    #[must_use]
+    pub fn max_bytes(self, bytes: u64) -> Self {
+        Self {
+            max_bytes: Some(bytes),
+            ..self
+        }
+    }
+
+    /// The folder; none where nothing is kept.
+    pub fn path(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// The folder as a store, to list, check and clear it; none where nothing is kept.
+    pub fn open(&self) -> Option<DiskTier> {
+        let defaults = DiskOptions::default();
+        let options = DiskOptions {
+            max_bytes: self.max_bytes.unwrap_or(defaults.max_bytes),
+            ..defaults
+        };
+        Some(DiskTier::at(self.folder.clone()?, options))
+    }
+}

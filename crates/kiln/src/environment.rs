@@ -1,0 +1,71 @@
+//! What the environment says: read here, and nowhere else in the library.
+//!
+//! | variable | says |
+//! |---|---|
+//! | `KILN_CACHE_DIR` | the folder of compiled code; `off` for none |
+//! | `KILN_CACHE_MAX_MB` | about how many megabytes it may hold |
+//! | `XDG_CACHE_HOME`, `HOME` | where that folder is without the first: `kiln` in the one, `.cache/kiln` in the other |
+
+use std::env;
+use std::path::PathBuf;
+
+/// What the environment says about the cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CacheEnvironment {
+    /// None is no cache.
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) max_bytes: Option<u64>,
+}
+
+/// Reads it.
+pub(crate) fn cache() -> CacheEnvironment {
+    let path = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    of_variables(
+        path("KILN_CACHE_DIR").map(PathBuf::from),
+        path("XDG_CACHE_HOME").map(PathBuf::from),
+        path("HOME").map(PathBuf::from),
+        env::var("KILN_CACHE_MAX_MB").ok(),
+    )
+}
+
+fn of_variables(
+    folder: Option<PathBuf>,
+    xdg: Option<PathBuf>,
+    home: Option<PathBuf>,
+    max_mb: Option<String>,
+) -> CacheEnvironment {
+    let max_bytes = max_mb.and_then(|text| text.trim().parse::<u64>().ok());
+    let folder = match folder {
+        Some(folder) if folder.as_os_str() == "off" => None,
+        Some(folder) => Some(folder),
+        // The specification says to ignore what is not absolute.
+        None => match xdg.filter(|folder| folder.is_absolute()) {
+            Some(folder) => Some(folder.join("kiln")),
+            None => home
+                .filter(|folder| folder.is_absolute())
+                .map(|folder| folder.join(".cache").join("kiln")),
+        },
+    };
+    CacheEnvironment {
+        folder,
+        max_bytes: max_bytes.map(|megabytes| megabytes.saturating_mul(1_000_000)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_the_one_that_is_named_or_where_others_keep_theirs() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        let folder = |own, xdg, home| of_variables(own, xdg, home, None).folder;
+        assert_eq!(folder(path("/c"), path("/x"), path("/h")), path("/c"));
+        assert_eq!(folder(path("off"), path("/x"), path("/h")), None);
+        assert_eq!(folder(None, path("/x"), path("/h")), path("/x/kiln"));
+        assert_eq!(folder(None, path("x"), path("/h")), path("/h/.cache/kiln"));
+        assert_eq!(folder(None, None, None), None);
+        let limit = |text: &str| of_variables(None, None, None, Some(text.to_owned())).max_bytes;
+        assert_eq!((limit("250"), limit("many")), (Some(250_000_000), None));
+    }
+}

@@ -1,0 +1,107 @@
+//! What is compiled is kept: a second runtime, as a second process would, compiles nothing.
+
+#![cfg(feature = "llvm")]
+
+use kiln::{Backend, Cache, CompilePolicy, ErrorKind, Model, Options, Tensor};
+use std::path::Path;
+use tempfile::TempDir;
+
+const MLP: &str = "graph @mlp(%x: f32[B, 8], %w: f32[8, N], %b: f32[N]) -> (f32[B, N], f32[N]) {
+  %0 = matmul %x, %w
+  %1 = add %0, %b
+  %2 = relu %1
+  %3 = reduce %2 {function = sum, axes = [0]}
+  return %2, %3
+}";
+
+fn own(folder: &Path) -> Options {
+    Options::new()
+        .backend(Backend::Llvm)
+        .shared_kernels(false)
+        .cache(Cache::folder(folder))
+}
+
+fn run(model: &Model) -> Vec<f32> {
+    let ramp = |shape: &[usize]| {
+        let n: usize = shape.iter().product();
+        let elements: Vec<f32> = (0..n).map(|i| (i % 7) as f32 * 0.25 - 0.5).collect();
+        Tensor::from_slice(shape, &elements).unwrap()
+    };
+    let (x, w, b) = (ramp(&[3, 8]), ramp(&[8, 5]), ramp(&[5]));
+    let outputs = model.run([("x", &x), ("w", &w), ("b", &b)]).unwrap();
+    outputs[0].to_vec::<f32>().unwrap()
+}
+
+fn cache_folder() -> (TempDir, std::path::PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("cache");
+    (folder, path)
+}
+
+#[test]
+fn what_one_compiled_another_loads() {
+    let (_folder, path) = cache_folder();
+    let first = Model::from_text_with(MLP, own(&path)).unwrap();
+    let expected = run(&first);
+    let stats = first.compilation_stats();
+    assert!(stats.compilations > 0 && stats.cache.tier_hits == 0);
+    assert_eq!(stats.cache.stored, stats.compilations);
+    drop(first);
+    let second = Model::from_text_with(MLP, own(&path)).unwrap();
+    assert_eq!(run(&second), expected);
+    let again = second.compilation_stats();
+    assert_eq!((again.compilations, again.misses), (0, 0));
+    assert_eq!(again.cache.tier_hits, stats.compilations);
+    assert!(again.to_report().contains("loaded from stores"));
+}
+
+#[test]
+fn ahead_of_time_nothing_is_compiled_and_what_is_missing_is_explained() {
+    let (_folder, path) = cache_folder();
+    let strict = || own(&path).policy(CompilePolicy::AheadOfTime);
+    let model = Model::from_text_with(MLP, strict()).unwrap();
+    let (x, w, b) = (
+        Tensor::full(&[3, 8], 0.5f32).unwrap(),
+        Tensor::full(&[8, 5], 0.5f32).unwrap(),
+        Tensor::full(&[5], 0.5f32).unwrap(),
+    );
+    let error = model.run([("x", &x), ("w", &w), ("b", &b)]).unwrap_err();
+    assert_eq!(error.code(), "E0891");
+    assert_eq!(error.kind(), ErrorKind::Environment);
+    assert!(error.to_string().contains("disk: no such entry"), "{error}");
+    assert_eq!(model.compilation_stats().compilations, 0);
+    // Compiled for another level, the miss says so.
+    let lowest = own(&path).target(&kiln::targets()[0]);
+    run(&Model::from_text_with(MLP, lowest).unwrap());
+    let error = model.run([("x", &x), ("w", &w), ("b", &b)]).unwrap_err();
+    if kiln::targets().len() > 1 {
+        assert!(error.to_string().contains("target: "), "{error}");
+    }
+    run(&Model::from_text_with(MLP, own(&path)).unwrap());
+    let model = Model::from_text_with(MLP, strict()).unwrap();
+    run(&model);
+    assert_eq!(model.compilation_stats().compilations, 0);
+}
+
+#[test]
+fn a_damaged_folder_is_never_why_a_call_fails() {
+    let (_folder, path) = cache_folder();
+    let expected = run(&Model::from_text_with(MLP, own(&path)).unwrap());
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let file = entry.unwrap().path();
+        let mut bytes = std::fs::read(&file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+    }
+    let model = Model::from_text_with(MLP, own(&path)).unwrap();
+    assert_eq!(run(&model), expected);
+    let stats = model.compilation_stats();
+    assert!(stats.cache.corrupt > 0 && stats.compilations > 0);
+    // A folder that cannot be one.
+    let file = path.join("file");
+    std::fs::write(&file, "no folder").unwrap();
+    let model = Model::from_text_with(MLP, own(&file)).unwrap();
+    assert_eq!(run(&model), expected);
+    assert!(model.compilation_stats().cache.not_stored > 0);
+}

@@ -1,0 +1,62 @@
+//! A kernel as the cache knows it: its text, and the keys of its code.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kiln_ir::Digest;
+use kiln_kernel::{KernelCompiler, KeyFields, Schedule, Target, VerifiedKernel, stable_key};
+use kiln_kernel_cache::{CacheKey, EntryKind};
+
+/// A kernel and its text: made once per program.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelIdentity {
+    /// Under the name that records, errors and crash reports say, which is no part of the key.
+    pub(crate) kernel: VerifiedKernel,
+    text: String,
+    digest: Digest,
+}
+
+impl KernelIdentity {
+    /// The identity of a canonical kernel that people know by another name.
+    pub(crate) fn of(kernel: &VerifiedKernel, name: &str) -> Self {
+        let text = kiln_kernel::text::print(&kernel.kernel().clone().renamed("k"));
+        let digest = Digest::of_text(&text);
+        Self {
+            kernel: kernel.labelled(name),
+            text,
+            digest,
+        }
+    }
+
+    /// What it is called in records.
+    pub(crate) fn name(&self) -> &str {
+        self.kernel.name()
+    }
+
+    /// The digest of its text.
+    pub(crate) fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The key of its code by a compiler, which `version` of Kiln calls.
+    pub(crate) fn key(
+        &self,
+        compiler: &dyn KernelCompiler,
+        target: &Target,
+        schedule: &Schedule,
+        version: &str,
+    ) -> CacheKey {
+        let fields = KeyFields {
+            kernel: self.text.clone(),
+            variant: BTreeSet::new(),
+            schedule: schedule.clone(),
+            target: target.clone(),
+            features: compiler.features(target).into_iter().collect(),
+            kiln: version.to_owned(),
+            compiler: compiler.version(),
+            options: BTreeMap::new(),
+        };
+        let digest = *stable_key(&fields).as_bytes();
+        let parts = fields.parts().map(|(name, parts)| (name, parts.join(" ")));
+        CacheKey::new(EntryKind::KERNEL, digest.into(), parts)
+    }
+}

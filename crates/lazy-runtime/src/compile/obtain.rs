@@ -1,0 +1,224 @@
+//! Code for the kernels of a plan: asked for all at once, waited for one by one.
+
+use std::sync::Arc;
+
+use kiln_kernel::Schedule;
+use kiln_kernel_cache::{CacheError, Failure, KeyDigest, Waiter};
+use smallvec::SmallVec;
+
+use super::failure::{KernelFailure, error_of};
+use super::patience::{Patience, Permission};
+use super::queue::Urgency;
+use super::store::{Asked, Choice, Kernels};
+use super::workers::Workers;
+use super::{CompiledKernel, Counters, KernelIdentity};
+use crate::clock::Clock;
+use crate::error::RuntimeError;
+
+/// A kernel that a step launches: the choices whose predicates hold, best first.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) identity: &'a Arc<KernelIdentity>,
+    pub(crate) choices: SmallVec<[&'a Choice; 2]>,
+}
+
+/// Code, or why there is none.
+pub(crate) type Chosen = Result<(Arc<CompiledKernel>, Schedule), NoCode>;
+
+/// Why a step has no code.
+#[derive(Debug)]
+pub(crate) enum NoCode {
+    /// It never will, or not in time.
+    Error(RuntimeError),
+    /// It may have some later.
+    Later,
+}
+
+/// How far a request is.
+enum Progress {
+    Done(Chosen),
+    Waiting(Waiter<CompiledKernel, KernelFailure>),
+}
+
+/// One request.
+struct Request<'r, 'w> {
+    wanted: &'r Wanted<'w>,
+    /// The choice that is tried.
+    at: usize,
+    first_error: Option<RuntimeError>,
+    progress: Progress,
+}
+
+/// What is needed to have something compiled.
+pub(crate) struct Obtaining<'a> {
+    pub(crate) kernels: &'a Arc<Kernels>,
+    pub(crate) workers: &'a Workers,
+    pub(crate) clock: &'a dyn Clock,
+}
+
+impl Obtaining<'_> {
+    /// Code for each of these kernels, compiled on the threads where there is none and the patience lasts.
+    pub(crate) fn obtain(&self, wanted: &[Wanted<'_>], patience: &Patience) -> Vec<Chosen> {
+        let mut requests = Vec::with_capacity(wanted.len());
+        for wanted in wanted {
+            let mut request = Request {
+                wanted,
+                at: 0,
+                first_error: None,
+                progress: Progress::Done(Err(NoCode::Later)),
+            };
+            self.ask(&mut request, patience);
+            requests.push(request);
+        }
+        let waits = |request: &Request<'_, '_>| matches!(request.progress, Progress::Waiting(_));
+        if requests.iter().any(waits) {
+            let begin = self.clock.now();
+            for request in &mut requests {
+                self.wait(request, patience);
+            }
+            let blocked = self.clock.now().saturating_sub(begin);
+            self.kernels.counters.add_blocked(blocked);
+        }
+        let done = requests.into_iter().map(|request| match request.progress {
+            Progress::Done(chosen) => chosen,
+            Progress::Waiting(_) => Err(NoCode::Later),
+        });
+        done.collect()
+    }
+
+    /// Asks for a request's choices, one after the other, until one is there or waited for.
+    fn ask(&self, request: &mut Request<'_, '_>, patience: &Patience) {
+        loop {
+            let identity = request.wanted.identity;
+            let Some(choice) = request.wanted.choices.get(request.at) else {
+                let error = request.first_error.take();
+                let error = error.unwrap_or_else(|| no_compiler(identity.name()));
+                request.progress = Progress::Done(Err(NoCode::Error(error)));
+                return;
+            };
+            let schedule = &choice.candidate.schedule;
+            match self.kernels.ask(identity, &choice.key) {
+                Asked::Ready(compiled) => {
+                    request.progress = Progress::Done(Ok((compiled, schedule.clone())));
+                    return;
+                }
+                Asked::Failed(failure) => request.failed(choice, failure),
+                Asked::Follow(waiter) => {
+                    if patience.permission == Permission::Compile(Urgency::Urgent) {
+                        self.workers.hurry(choice.key.digest());
+                    }
+                    request.progress = Progress::Waiting(waiter);
+                    return;
+                }
+                Asked::Lead(ticket) => {
+                    let waiter = ticket.waiter();
+                    let (urgency, allowed) = match patience.permission {
+                        Permission::Compile(urgency) => (urgency, true),
+                        Permission::LookUp | Permission::Demand => (Urgency::Urgent, false),
+                    };
+                    // Where nobody can wait for it, in a forked child, it is done here.
+                    let Some(waiter) = waiter else {
+                        let result = self.kernels.fulfil(ticket, identity, schedule, allowed);
+                        match result {
+                            Some(Ok(found)) => {
+                                let compiled = self.kernels.found(identity, found);
+                                request.progress = Progress::Done(Ok((compiled, schedule.clone())));
+                                return;
+                            }
+                            Some(Err(failure)) => {
+                                request.failed(choice, failure);
+                                continue;
+                            }
+                            None => return self.missing(request, choice, patience),
+                        }
+                    };
+                    let kernels = Arc::clone(self.kernels);
+                    let (identity, schedule) = (Arc::clone(identity), schedule.clone());
+                    let id: KeyDigest = choice.key.digest();
+                    let job = move || {
+                        // Whoever waits is told by the ticket.
+                        let _ = kernels.fulfil(ticket, &identity, &schedule, allowed);
+                    };
+                    self.workers.run(id, urgency, Box::new(job));
+                    request.progress = Progress::Waiting(waiter);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for a request, and for what it asks for next where that fails.
+    fn wait(&self, request: &mut Request<'_, '_>, patience: &Patience) {
+        while let Progress::Waiting(waiter) = &request.progress {
+            let Some(&choice) = request.wanted.choices.get(request.at) else {
+                return;
+            };
+            match waiter.wait(patience.limit(self.clock.now())) {
+                Ok(found) => {
+                    let compiled = self.kernels.found(request.wanted.identity, found);
+                    let schedule = choice.candidate.schedule.clone();
+                    request.progress = Progress::Done(Ok((compiled, schedule)));
+                }
+                Err(Failure::Cache(CacheError::Timeout { .. })) => {
+                    let now = self.clock.now();
+                    let no_code = if patience.is_failed(now) {
+                        Counters::count(&self.kernels.counters.timeouts);
+                        NoCode::Error(RuntimeError::CompileTimeout {
+                            kernel: request.wanted.identity.name().to_owned(),
+                        })
+                    } else {
+                        NoCode::Later
+                    };
+                    request.progress = Progress::Done(Err(no_code));
+                }
+                Err(Failure::Cache(CacheError::Abandoned { .. })) => {
+                    if patience.compiles() && !self.kernels.is_budget_spent() {
+                        // Who led was not allowed to compile, or went away.
+                        self.ask(request, patience);
+                    } else {
+                        self.missing(request, choice, patience);
+                    }
+                }
+                Err(failure @ Failure::Cache(_)) => {
+                    let error = error_of(request.wanted.identity.name(), failure);
+                    request.progress = Progress::Done(Err(NoCode::Error(error)));
+                }
+                Err(failure) => {
+                    request.failed(choice, failure);
+                    self.ask(request, patience);
+                }
+            }
+        }
+    }
+
+    /// No tier has it, and it must not be compiled.
+    fn missing(&self, request: &mut Request<'_, '_>, choice: &Choice, patience: &Patience) {
+        let no_code = match patience.permission {
+            Permission::Demand => NoCode::Error(RuntimeError::NotInCache {
+                kernel: request.wanted.identity.name().to_owned(),
+                reason: self.kernels.explain(&choice.key).to_string(),
+            }),
+            Permission::Compile(_) | Permission::LookUp => NoCode::Later,
+        };
+        request.progress = Progress::Done(Err(no_code));
+    }
+}
+
+impl Request<'_, '_> {
+    /// The choice that was tried does not compile; the next one is to be.
+    fn failed(&mut self, choice: &Choice, failure: Failure<KernelFailure>) {
+        let error = error_of(self.wanted.identity.name(), failure);
+        let schedule = &choice.candidate.schedule;
+        tracing::warn!(%error, %schedule, "a schedule that does not compile");
+        self.first_error.get_or_insert(error);
+        self.at += 1;
+    }
+}
+
+/// The error for a kernel that nothing can compile.
+pub(crate) fn no_compiler(kernel: &str) -> RuntimeError {
+    RuntimeError::NotCompiled {
+        step: format!("kernel @{kernel}"),
+        reason: "the runtime was made without one".to_owned(),
+    }
+}

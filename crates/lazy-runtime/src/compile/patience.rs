@@ -1,0 +1,55 @@
+//! How long a call waits for a compiler, and whether anything is compiled for it.
+
+use std::time::Duration;
+
+use super::queue::Urgency;
+
+/// What may be done for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// Compile, this soon.
+    Compile(Urgency),
+    /// Look in the tiers. What is not there is left for later.
+    LookUp,
+    /// Look in the tiers. What is not there is an error.
+    Demand,
+}
+
+/// What one call may still wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) permission: Permission,
+    /// When the call goes on without; none is never.
+    pub(crate) block_until: Option<Duration>,
+    /// When the call gives up; none is never.
+    pub(crate) fail_at: Option<Duration>,
+}
+
+/// Longer than anybody waits, and short enough to be added to.
+const FOR_EVER: Duration = Duration::from_secs(1 << 32);
+
+impl Patience {
+    /// Of who needs the code, however long it takes.
+    pub(crate) const ENDLESS: Self = Self {
+        permission: Permission::Compile(Urgency::Urgent),
+        block_until: None,
+        fail_at: None,
+    };
+
+    /// Whether anything may be compiled.
+    pub(crate) fn compiles(&self) -> bool {
+        matches!(self.permission, Permission::Compile(_))
+    }
+
+    /// How long a wait that begins now may be.
+    pub(crate) fn limit(&self, now: Duration) -> Duration {
+        let until = [self.block_until, self.fail_at].into_iter().flatten().min();
+        until.map_or(FOR_EVER, |until| until.saturating_sub(now))
+    }
+
+    /// Whether a wait that came to nothing is an error, and not a reason to go on without.
+    pub(crate) fn is_failed(&self, now: Duration) -> bool {
+        let goes_on = self.block_until.is_some_and(|until| until <= now);
+        !goes_on && self.fail_at.is_some_and(|until| until <= now)
+    }
+}

@@ -1,0 +1,196 @@
+//! Which job is next: those that a call waits for first, in order; then the others, the dearest first, few at a time.
+//!
+//! Nothing is run here, and the lock is held for a moment only. A model checker runs this file in every interleaving.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::sync::{Condvar, Mutex, lock, wait};
+
+/// Jobs by their ids.
+#[derive(Debug)]
+pub(crate) struct JobQueue<K, J> {
+    state: Mutex<State<K, J>>,
+    changed: Condvar,
+    /// How many jobs that nobody waits for run at one time.
+    background_limit: usize,
+}
+
+/// How soon a job is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// A call waits for it.
+    Urgent,
+    /// Nobody waits; the higher its worth the sooner.
+    Background {
+        /// What it is expected to save.
+        worth: u64,
+    },
+}
+
+/// A job handed out. Whoever has it says when it is [done](JobQueue::done).
+#[derive(Debug)]
+pub(crate) struct Taken<J> {
+    pub(crate) job: J,
+    is_background: bool,
+}
+
+#[derive(Debug)]
+struct State<K, J> {
+    urgent: VecDeque<(K, J)>,
+    /// By worth, the highest last; of equal worth the newest first.
+    background: BTreeMap<(u64, u64), (K, J)>,
+    next: u64,
+    running: usize,
+    running_background: usize,
+    is_stopped: bool,
+}
+
+impl<K: PartialEq, J> JobQueue<K, J> {
+    pub(crate) fn new(background_limit: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                urgent: VecDeque::new(),
+                background: BTreeMap::new(),
+                next: u64::MAX,
+                running: 0,
+                running_background: 0,
+                is_stopped: false,
+            }),
+            changed: Condvar::new(),
+            background_limit,
+        }
+    }
+
+    /// Puts a job in; hands it back when the queue was stopped.
+    pub(crate) fn push(&self, id: K, urgency: Urgency, job: J) -> Result<(), J> {
+        let mut state = lock(&self.state);
+        if state.is_stopped {
+            return Err(job);
+        }
+        match urgency {
+            Urgency::Urgent => state.urgent.push_back((id, job)),
+            Urgency::Background { worth } => {
+                let number = state.next;
+                state.next -= 1;
+                state.background.insert((worth, number), (id, job));
+            }
+        }
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Somebody waits for a job that was queued for later.
+    pub(crate) fn hurry(&self, id: &K) {
+        let mut state = lock(&self.state);
+        let found = state
+            .background
+            .iter()
+            .find(|(_, (queued, _))| queued == id)
+            .map(|(&place, _)| place);
+        let Some(entry) = found.and_then(|place| state.background.remove(&place)) else {
+            return;
+        };
+        state.urgent.push_back(entry);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The next job, once there is one; none when the queue was stopped.
+    pub(crate) fn take(&self) -> Option<Taken<J>> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.is_stopped {
+                return None;
+            }
+            if let Some((_, job)) = state.urgent.pop_front() {
+                state.running += 1;
+                return Some(Taken {
+                    job,
+                    is_background: false,
+                });
+            }
+            if state.running_background < self.background_limit
+                && let Some((_, (_, job))) = state.background.pop_last()
+            {
+                state.running += 1;
+                state.running_background += 1;
+                return Some(Taken {
+                    job,
+                    is_background: true,
+                });
+            }
+            state = wait(&self.changed, state);
+        }
+    }
+
+    /// A job that was taken is over.
+    pub(crate) fn done(&self, is_background: bool) {
+        let mut state = lock(&self.state);
+        state.running -= 1;
+        state.running_background -= usize::from(is_background);
+        drop(state);
+        // Who waits for room for another in the background, and who waits for all to be over.
+        self.changed.notify_all();
+    }
+
+    /// No more jobs: those that wait are handed back, those that run come to an end.
+    pub(crate) fn stop(&self) -> Vec<J> {
+        let mut state = lock(&self.state);
+        state.is_stopped = true;
+        let urgent = std::mem::take(&mut state.urgent);
+        let background = std::mem::take(&mut state.background);
+        drop(state);
+        self.changed.notify_all();
+        let jobs = urgent.into_iter().chain(background.into_values());
+        jobs.map(|(_, job)| job).collect()
+    }
+
+    /// How many jobs wait, and how many run.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let state = lock(&self.state);
+        (state.urgent.len() + state.background.len(), state.running)
+    }
+}
+
+impl<J> Taken<J> {
+    /// The job, and what [`JobQueue::done`] is to be told.
+    pub(crate) fn into_parts(self) -> (J, bool) {
+        (self.job, self.is_background)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(queue: &JobQueue<u32, &'static str>) -> (&'static str, bool) {
+        queue.take().map(Taken::into_parts).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_a_call_waits_for_is_first_then_what_is_worth_most() {
+        let queue = JobQueue::new(1);
+        let background = |worth| Urgency::Background { worth };
+        for (id, urgency, job) in [
+            (1, background(5), "cheap"),
+            (2, background(9), "dear"),
+            (3, background(9), "as dear, later"),
+            (4, Urgency::Urgent, "awaited"),
+        ] {
+            assert!(queue.push(id, urgency, job).is_ok());
+        }
+        queue.hurry(&1);
+        queue.hurry(&7);
+        assert_eq!(take(&queue), ("awaited", false));
+        assert_eq!(take(&queue), ("cheap", false));
+        assert_eq!(take(&queue), ("dear", true));
+        assert_eq!(queue.counts(), (1, 3));
+        queue.done(true);
+        assert_eq!(take(&queue), ("as dear, later", true));
+        queue.push(5, background(1), "never").unwrap_or_default();
+        assert_eq!(queue.stop(), ["never"]);
+        assert!(queue.take().is_none());
+        assert_eq!(queue.push(6, Urgency::Urgent, "late"), Err("late"));
+    }
+}

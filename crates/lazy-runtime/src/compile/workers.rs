@@ -1,0 +1,184 @@
+//! Threads that compile: as many as are allowed, made when they are needed, with room for a compiler's recursion.
+//!
+//! In a process forked off from the one that made them there are none; whoever has a job then does it himself.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use kiln_kernel_cache::KeyDigest;
+
+use super::queue::{JobQueue, Urgency};
+use crate::clock::Clock;
+use crate::sync::lock;
+
+/// Bytes of stack of a thread that compiles: compilers recurse.
+const STACK: usize = 64 << 20;
+
+/// More threads than this are not made, however many hang.
+const MOST: usize = 64;
+
+/// How long the end of a runtime waits for what is being stored.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Work to be done on a thread that compiles.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    threads: usize,
+    /// A job that takes longer does not count as one that its thread is busy with: another thread is made.
+    hung_after: Duration,
+    made: AtomicUsize,
+    process: u32,
+}
+
+struct Shared {
+    queue: JobQueue<KeyDigest, Job>,
+    clock: Arc<dyn Clock>,
+    /// When each job that runs was begun.
+    begun: Mutex<Vec<Duration>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Workers {
+    /// At most `threads` threads, `background` of them for what nobody waits for.
+    pub(crate) fn new(
+        threads: usize,
+        background: usize,
+        hung_after: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let threads = threads.clamp(1, MOST);
+        Self {
+            shared: Arc::new(Shared {
+                queue: JobQueue::new(background.clamp(1, threads)),
+                clock,
+                begun: Mutex::default(),
+            }),
+            threads,
+            hung_after,
+            made: AtomicUsize::new(0),
+            process: std::process::id(),
+        }
+    }
+
+    /// Whether this is a child of the process that made the threads.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    /// Has a job done, as soon as it is wanted; here and now where there are no threads.
+    pub(crate) fn run(&self, id: KeyDigest, urgency: Urgency, job: Job) {
+        if self.is_forked() || !self.ensure_thread() {
+            return on_a_large_stack(job);
+        }
+        if let Err(job) = self.shared.queue.push(id, urgency, job) {
+            job();
+        }
+    }
+
+    /// Somebody waits for a job that was queued for later.
+    pub(crate) fn hurry(&self, id: KeyDigest) {
+        if !self.is_forked() {
+            self.shared.queue.hurry(&id);
+        }
+    }
+
+    /// How many jobs wait, and how many run.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        match self.is_forked() {
+            true => (0, 0),
+            false => self.shared.queue.counts(),
+        }
+    }
+
+    /// Makes a thread if more are allowed than there are; says whether there is any.
+    fn ensure_thread(&self) -> bool {
+        let now = self.shared.clock.now();
+        let hung = {
+            let begun = lock(&self.shared.begun);
+            let is_hung = |begin: &&Duration| now.saturating_sub(**begin) > self.hung_after;
+            begun.iter().filter(is_hung).count()
+        };
+        let allowed = (self.threads + hung).min(MOST);
+        let (waiting, running) = self.shared.queue.counts();
+        let made = self.made.load(Ordering::Relaxed);
+        if made >= allowed || (made > 0 && waiting + running < made) {
+            return made > 0;
+        }
+        let claimed =
+            self.made
+                .compare_exchange(made, made + 1, Ordering::Relaxed, Ordering::Relaxed);
+        if claimed.is_err() {
+            return true;
+        }
+        let shared = Arc::clone(&self.shared);
+        let builder = thread::Builder::new()
+            .name(format!("kiln-compile-{made}"))
+            .stack_size(STACK);
+        if builder.spawn(move || shared.work()).is_ok() {
+            return true;
+        }
+        self.made.fetch_sub(1, Ordering::Relaxed);
+        made > 0
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        while let Some(taken) = self.queue.take() {
+            let (job, is_background) = taken.into_parts();
+            let begin = self.clock.now();
+            lock(&self.begun).push(begin);
+            // A job catches what it calls; this is for the rest, so that the thread lives on.
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            if done.is_err() {
+                tracing::error!("a compile thread's job panicked");
+            }
+            {
+                let mut begun = lock(&self.begun);
+                if let Some(position) = begun.iter().position(|&other| other == begin) {
+                    begun.swap_remove(position);
+                }
+            }
+            self.queue.done(is_background);
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        if self.is_forked() {
+            return;
+        }
+        let dropped = self.shared.queue.stop();
+        drop(dropped);
+        // What was compiled is being stored; whoever hangs is left behind.
+        let pause = Duration::from_millis(1);
+        let mut waited = Duration::ZERO;
+        while self.shared.queue.counts().1 > 0 && waited < FAREWELL {
+            thread::sleep(pause);
+            waited += pause;
+        }
+    }
+}
+
+/// Runs a job where a compiler has room.
+fn on_a_large_stack(job: Job) {
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().stack_size(STACK);
+        // Without threads at all, the job is dropped, which whoever waits for it is told.
+        if let Ok(handle) = builder.spawn_scoped(scope, job) {
+            let _ = handle.join();
+        }
+    });
+}

@@ -1,0 +1,39 @@
+//! What a runtime is put together from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_kernel::{KernelCompiler, KernelExecutor, TaskPool};
+use kiln_kernel_cache::Tier;
+
+use crate::clock::Clock;
+
+/// The parts that a runtime names by their traits alone.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) compiler: Option<Arc<dyn KernelCompiler>>,
+    pub(crate) executor: Arc<dyn KernelExecutor>,
+    pub(crate) pool: Arc<dyn TaskPool>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Stores behind memory, the fastest first.
+    pub(crate) tiers: Vec<Arc<dyn Tier>>,
+}
+
+impl Parts {
+    /// The clock as the cache takes it.
+    pub(crate) fn cache_clock(&self) -> Arc<dyn kiln_kernel_cache::Clock> {
+        let clock = Arc::clone(&self.clock);
+        Arc::new(move || clock.now())
+    }
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tiers: Vec<&str> = self.tiers.iter().map(|tier| tier.name()).collect();
+        f.debug_struct("Parts")
+            .field("device", &self.executor.device())
+            .field("threads", &self.pool.threads())
+            .field("tiers", &tiers)
+            .finish_non_exhaustive()
+    }
+}
