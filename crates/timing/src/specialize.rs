@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::category::Category;
 use crate::counters::Counter;
 use crate::event::FunctionEvents;
-use crate::registry::{Registry, name_of_function};
+use crate::registry::Registry;
 use crate::span::Span;
 use crate::timing::Timing;
 use crate::verbosity::Verbosity;
@@ -75,15 +75,19 @@ impl Timing {
     /// The events of a function, registered if they are new. Where that is not possible (too many events, or names
     /// that are taken), those of the categories.
     pub fn function(&self, function: &str) -> FunctionEvents {
-        let name = |prefix| name_of_function(prefix, function);
-        let event = |category, prefix, what| {
-            let description = name(what);
-            self.register(category, &name(prefix), &description)
-                .unwrap_or_else(|_| self.category_event(category))
-        };
         FunctionEvents {
-            codegen: event(Category::Codegen, "codegen_", "Code generation time for "),
-            compile: event(Category::Compile, "compile_", "Compilation time for "),
+            codegen: self.named(
+                Category::Codegen,
+                "codegen_",
+                function,
+                "Code generation time for ",
+            ),
+            compile: self.named(
+                Category::Compile,
+                "compile_",
+                function,
+                "Compilation time for ",
+            ),
         }
     }
 

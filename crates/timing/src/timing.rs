@@ -12,7 +12,7 @@ use crate::event::EventId;
 use crate::inner::Inner;
 use crate::lane::Lane;
 use crate::options::TimingOptions;
-use crate::registry::Registry;
+use crate::registry::{Registry, name_of_function};
 use crate::report::Report;
 use crate::sampler::Sampler;
 use crate::span::{Part, Span};
@@ -89,6 +89,23 @@ impl Timing {
     ) -> Result<EventId, TimingError> {
         let index = self.0.registry.register(category, name, description)?;
         Ok(self.0.event(index))
+    }
+
+    /// The same for an event whose name somebody else chose: what cannot stand in a name is replaced, and where it
+    /// cannot be registered at all (too many events, a name that is taken), it is the category's own.
+    ///
+    /// ```
+    /// use kiln_timing::{Category, Timing};
+    ///
+    /// let timing = Timing::default();
+    /// let run = timing.named(Category::Runtime, "run_", "my graph", "Calls of ");
+    /// assert_eq!(timing.event("run_my graph")?, run);
+    /// # Ok::<(), kiln_timing::TimingError>(())
+    /// ```
+    pub fn named(&self, category: Category, prefix: &str, name: &str, what: &str) -> EventId {
+        let description = name_of_function(what, name);
+        self.register(category, &name_of_function(prefix, name), &description)
+            .unwrap_or_else(|_| self.category_event(category))
     }
 
     /// The event of that name.
