@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A tensor program, ready to be called with tensors of any size that it allows.
 ///
@@ -246,6 +247,17 @@ impl Model {
             return runtime.compile_records();
         }
         Vec::new()
+    }
+
+    /// Waits until nothing is compiled behind the back of calls, and all that was is stored; at most so long. Says
+    /// whether that is so. Of this model and those that share kernels with it.
+    pub fn wait_for_compiles(&self, limit: Duration) -> bool {
+        #[cfg(feature = "llvm")]
+        if let Some(runtime) = self.runtime() {
+            return runtime.wait_idle(limit);
+        }
+        let _ = limit;
+        true
     }
 
     /// What executes the model. With an open rank and no call yet, what is to execute it.

@@ -159,6 +159,11 @@ impl Runtime {
         self.workers.counts()
     }
 
+    /// Waits until nothing is compiled or stored any more, at most so long; says whether that is so.
+    pub fn wait_idle(&self, limit: Duration) -> bool {
+        self.workers.wait_idle(limit)
+    }
+
     pub(crate) fn constants(&self) -> &ConstantStore {
         &self.constants
     }

@@ -3,8 +3,9 @@
 //! Nothing is run here, and the lock is held for a moment only. A model checker runs this file in every interleaving.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::sync::{Condvar, Mutex, lock, wait, wait_while};
 
 /// Jobs by their ids.
 #[derive(Debug)]
@@ -144,6 +145,15 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         self.changed.notify_all();
         let jobs = urgent.into_iter().chain(background.into_values());
         jobs.map(|(_, job)| job).collect()
+    }
+
+    /// Waits until no job waits or runs, at most so long; says whether that is so.
+    pub(crate) fn wait_idle(&self, limit: Duration) -> bool {
+        let state = lock(&self.state);
+        let is_busy = |state: &mut State<K, J>| {
+            state.running > 0 || !state.urgent.is_empty() || !state.background.is_empty()
+        };
+        !is_busy(&mut wait_while(&self.changed, state, limit, is_busy))
     }
 
     /// How many jobs wait, and how many run.

@@ -93,6 +93,11 @@ impl Workers {
         }
     }
 
+    /// Waits until no job waits or runs, at most so long; says whether that is so.
+    pub(crate) fn wait_idle(&self, limit: Duration) -> bool {
+        self.is_forked() || self.shared.queue.wait_idle(limit)
+    }
+
     /// How many jobs wait, and how many run.
     pub(crate) fn counts(&self) -> (usize, usize) {
         match self.is_forked() {
@@ -163,12 +168,7 @@ impl Drop for Workers {
         let dropped = self.shared.queue.stop();
         drop(dropped);
         // What was compiled is being stored; whoever hangs is left behind.
-        let pause = Duration::from_millis(1);
-        let mut waited = Duration::ZERO;
-        while self.shared.queue.counts().1 > 0 && waited < FAREWELL {
-            thread::sleep(pause);
-            waited += pause;
-        }
+        self.shared.queue.wait_idle(FAREWELL);
     }
 }
 
