@@ -144,21 +144,22 @@ impl<K: Ord, T: Clone> Lead<K, T> {
     }
 
     fn end(&self, outcome: Outcome<T>) {
+        // Out of the map before anybody is told: who comes after those who were told begins anew.
         {
+            let mut slots = lock(&self.flights.slots);
+            // Another may lead in its place by now.
+            let is_ours = slots
+                .get(&self.key)
+                .is_some_and(|slot| Arc::ptr_eq(slot, &self.slot));
+            if is_ours {
+                slots.remove(&self.key);
+            }
             let mut state = lock(&self.slot.state);
             if matches!(state.outcome, Outcome::Open) {
                 state.outcome = outcome;
             }
         }
         self.slot.changed.notify_all();
-        let mut slots = lock(&self.flights.slots);
-        // Another may lead in its place by now.
-        let is_ours = slots
-            .get(&self.key)
-            .is_some_and(|slot| Arc::ptr_eq(slot, &self.slot));
-        if is_ours {
-            slots.remove(&self.key);
-        }
     }
 }
 
