@@ -1,7 +1,7 @@
 //! Kernels to "artifacts": the text as code, sizes of buffers from their shapes, symbols as arguments.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use kiln_kernel::{
     Artifact, ArtifactBuffer, Candidate, CompileError, CompileObserver, CompilePhase,
@@ -29,6 +29,50 @@ pub struct FakeCompiler {
     pub offer: Offer,
     /// Compiles so far.
     pub compiles: Arc<AtomicUsize>,
+    /// What compiles wait for, if for anything.
+    pub gate: Option<Arc<Gate>>,
+    /// How many compiles panic before one does not.
+    pub panics: Arc<AtomicUsize>,
+    /// Part of keys.
+    pub version: &'static str,
+}
+
+/// Holds compiles up until it is opened.
+#[derive(Debug, Default)]
+pub struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    is_open: bool,
+    waiting: usize,
+}
+
+impl Gate {
+    pub fn open(&self) {
+        self.state.lock().unwrap().is_open = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until so many compiles wait here.
+    pub fn wait_for(&self, compiles: usize) {
+        let state = self.state.lock().unwrap();
+        let waits = |state: &mut GateState| state.waiting < compiles;
+        drop(self.changed.wait_while(state, waits).unwrap());
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.waiting += 1;
+        self.changed.notify_all();
+        drop(
+            self.changed
+                .wait_while(state, |state| !state.is_open)
+                .unwrap(),
+        );
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +81,7 @@ struct NeverWorks;
 
 impl KernelCompiler for FakeCompiler {
     fn version(&self) -> String {
-        "fake 1".to_owned()
+        format!("fake 1{}", self.version)
     }
 
     fn host(&self) -> Target {
@@ -83,6 +127,14 @@ impl KernelCompiler for FakeCompiler {
         observer: &mut dyn CompileObserver,
     ) -> Result<Artifact, CompileError> {
         self.compiles.fetch_add(1, Ordering::SeqCst);
+        if let Some(gate) = &self.gate {
+            gate.pass();
+        }
+        let count_down = |n: usize| n.checked_sub(1);
+        let panics = self
+            .panics
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, count_down);
+        assert!(panics.is_err(), "this compile panics");
         observer.begin(CompilePhase::Emit);
         observer.end(CompilePhase::Emit);
         if schedule.name == "broken" || self.offer == Offer::AllBroken {

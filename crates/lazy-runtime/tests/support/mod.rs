@@ -31,7 +31,7 @@ use kiln_symbolic_shape::PlanFact;
 use kiln_tensor::Tensor;
 use kiln_testkit::oracle::{Tolerance, compare_all};
 
-pub use fake_compiler::{FakeCompiler, Offer};
+pub use fake_compiler::{FakeCompiler, Gate, Offer};
 pub use fake_device::FakeDevice;
 
 /// Plans a graph as the facade does.

@@ -1,0 +1,277 @@
+//! When kernels are compiled, what answers meanwhile, and how long anybody waits.
+
+mod support;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kiln_lazy_runtime::{CompilePolicy, CompiledProgram, Runtime, RuntimeOptions};
+use support::{
+    FakeCompiler, Gate, Offer, compiled, error_of, expect_same, graph, ramp, runtime_with,
+};
+
+const LONG: Duration = Duration::from_secs(20);
+
+const TWO_STEPS: &str = "graph @two(%x: f32[A, B]) -> (f32[A], f32[A, B]) {
+  %a = reduce %x {function = sum, axes = [1]}
+  %y = exp %x
+  return %a, %y
+}";
+
+fn program(compiler: &FakeCompiler, options: RuntimeOptions) -> (Arc<Runtime>, CompiledProgram) {
+    let runtime = runtime_with(compiler.clone(), options);
+    let program = compiled(&runtime, &graph(TWO_STEPS), false);
+    (runtime, program)
+}
+
+fn check(program: &CompiledProgram, shape: &[usize]) {
+    expect_same(program, &graph(TWO_STEPS), &[ramp(shape)]);
+}
+
+fn gated() -> (FakeCompiler, Arc<Gate>) {
+    let gate = Arc::new(Gate::default());
+    let compiler = FakeCompiler {
+        gate: Some(Arc::clone(&gate)),
+        ..FakeCompiler::default()
+    };
+    (compiler, gate)
+}
+
+#[test]
+fn behind_the_back_of_calls_the_interpreter_answers_until_there_is_code() {
+    let (compiler, gate) = gated();
+    let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
+    let (runtime, program) = program(&compiler, options);
+    for shape in [[2, 3], [2, 3], [0, 4]] {
+        check(&program, &shape);
+    }
+    let stats = runtime.stats();
+    assert_eq!((stats.fallbacks, stats.interpreted_steps), (6, 6));
+    assert_eq!(stats.compilations, 0);
+    gate.open();
+    assert!(runtime.wait_idle(LONG));
+    for shape in [[2, 3], [5, 1]] {
+        check(&program, &shape);
+    }
+    let stats = runtime.stats();
+    assert_eq!((stats.fallbacks, stats.compilations), (6, 2));
+    assert!(stats.to_report().contains("steps without code in time"));
+}
+
+#[test]
+fn in_the_background_few_compile_at_a_time_and_a_call_that_waits_goes_first() {
+    let (compiler, gate) = gated();
+    let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
+    let (runtime, program) = program(&compiler, options);
+    check(&program, &[2, 2]);
+    gate.wait_for(1);
+    // Two kernels, two threads, and one of them in the background.
+    assert_eq!(runtime.compiling(), (1, 1));
+    gate.open();
+    assert!(runtime.wait_idle(LONG));
+    assert_eq!(runtime.compiling(), (0, 0));
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn no_call_waits_longer_than_it_may() {
+    let (compiler, gate) = gated();
+    let limit = Duration::from_millis(10);
+    for policy in [CompilePolicy::FirstUse, CompilePolicy::Background] {
+        let options = RuntimeOptions::new()
+            .with_policy(policy)
+            .with_max_block(limit);
+        let (runtime, program) = program(&compiler, options);
+        check(&program, &[3, 3]);
+        let blocked = runtime.stats().blocked;
+        assert!(blocked < limit + Duration::from_secs(1), "{blocked:?}");
+        assert_eq!(runtime.stats().fallbacks, 2);
+        // The same sizes do not wait again.
+        check(&program, &[3, 3]);
+        assert_eq!(runtime.stats().blocked, blocked);
+    }
+    gate.open();
+}
+
+#[test]
+fn calls_before_the_nth_are_interpreted() {
+    let compiler = FakeCompiler::default();
+    let options = RuntimeOptions::new().with_policy(CompilePolicy::AfterCalls(3));
+    let (runtime, program) = program(&compiler, options);
+    check(&program, &[2, 2]);
+    check(&program, &[4, 1]);
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 0);
+    check(&program, &[2, 2]);
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 2);
+    check(&program, &[4, 1]);
+    check(&program, &[2, 2]);
+    assert_eq!(runtime.stats().interpreted_steps, 4);
+    assert_eq!(
+        CompilePolicy::WHEN_USED_OFTEN,
+        CompilePolicy::AfterCalls(10)
+    );
+}
+
+#[test]
+fn ahead_of_time_a_call_compiles_nothing() {
+    let compiler = FakeCompiler::default();
+    let options = RuntimeOptions::new().with_policy(CompilePolicy::AheadOfTime);
+    let (_, program) = program(&compiler, options);
+    let error = error_of(&program, &[ramp(&[2, 2])]);
+    assert_eq!(error.code(), "E0891");
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_hung_compile_is_a_timeout_and_others_go_on() {
+    let (compiler, gate) = gated();
+    let limit = Duration::from_millis(50);
+    let mut options = RuntimeOptions::new()
+        .with_compile_timeout(limit)
+        .with_compile_threads(NonZeroUsize::MIN);
+    options.cache.trusted = LONG;
+    let (runtime, program) = program(&compiler, options);
+    let begin = Instant::now();
+    let error = error_of(&program, &[ramp(&[2, 2])]);
+    assert_eq!(error.code(), "E0890");
+    assert!(begin.elapsed() < limit + Duration::from_secs(1));
+    assert!(runtime.stats().timeouts >= 1);
+    // What does not need it goes on: another program, whose kernel is compiled on another thread in place of the one
+    // that hangs.
+    gate.open();
+    assert!(runtime.wait_idle(LONG));
+    check(&program, &[2, 2]);
+}
+
+#[test]
+fn threads_that_hang_are_replaced() {
+    let (compiler, gate) = gated();
+    let limit = Duration::from_millis(20);
+    let options = RuntimeOptions::new().with_compile_timeout(limit);
+    let (runtime, program) = program(&compiler, options);
+    for n in 1..4 {
+        // Two threads hang with the two kernels; whoever comes later gets threads of his own, or his timeout.
+        assert_eq!(error_of(&program, &[ramp(&[n, 2])]).code(), "E0890");
+    }
+    let other = compiled(
+        &runtime,
+        &graph(
+            "graph @other(%x: f32[A]) -> f32[A] {
+          %y = sqrt %x
+          return %y
+        }",
+        ),
+        false,
+    );
+    let waits = thread::spawn(move || other.run(&[ramp(&[2])]).map(drop));
+    gate.wait_for(3);
+    gate.open();
+    drop(waits.join().unwrap());
+    assert!(runtime.wait_idle(LONG));
+    check(&program, &[1, 2]);
+}
+
+#[test]
+fn when_the_budget_is_spent_the_interpreter_stays() {
+    let compiler = FakeCompiler::default();
+    let options = RuntimeOptions::new().with_compile_budget(Duration::ZERO);
+    let (runtime, program) = program(&compiler, options);
+    check(&program, &[2, 2]);
+    check(&program, &[2, 2]);
+    let stats = runtime.stats();
+    assert_eq!((stats.compilations, stats.fallbacks), (0, 4));
+}
+
+#[test]
+fn a_compile_that_panics_is_an_error_of_the_step_and_can_be_tried_again() {
+    let compiler = FakeCompiler::default();
+    compiler.panics.store(2, Ordering::SeqCst);
+    let (runtime, program) = program(&compiler, RuntimeOptions::new());
+    // Interpreted, since there is no code.
+    check(&program, &[2, 2]);
+    assert_eq!(runtime.stats().cache.panics, 2);
+    assert_eq!(runtime.stats().interpreted_steps, 2);
+    check(&program, &[3, 2]);
+    assert_eq!(runtime.stats().compilations, 2);
+}
+
+#[test]
+fn the_interpreter_answers_for_kernels_in_parts_of_larger_buffers() {
+    // Parts of a concatenation are written where they belong, with other things between their rows.
+    let text = "graph @joined(%x: f32[A, B], %y: f32[A, C]) -> f32[A, B + C] {
+      %a = exp %x
+      %b = sqrt %y
+      %j = concat %a, %b {axis = 1}
+      return %j
+    }";
+    let (compiler, gate) = gated();
+    let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
+    let runtime = runtime_with(compiler, options);
+    let graph = graph(text);
+    for fuse in [false, true] {
+        let program = compiled(&runtime, &graph, fuse);
+        for (a, b, c) in [(2, 3, 4), (1, 1, 0), (0, 2, 2), (3, 1, 1)] {
+            expect_same(&program, &graph, &[ramp(&[a, b]), positive(&[a, c])]);
+        }
+    }
+    assert!(runtime.stats().fallbacks > 0);
+    gate.open();
+}
+
+fn positive(shape: &[usize]) -> kiln_tensor::Tensor {
+    let n: usize = shape.iter().product();
+    let elements: Vec<f32> = (0..n).map(|i| i as f32).collect();
+    kiln_tensor::Tensor::from_vec(shape, elements).expect("a small tensor")
+}
+
+#[test]
+fn sixty_four_threads_on_a_cold_program_compile_each_kernel_once() {
+    for policy in [CompilePolicy::FirstUse, CompilePolicy::Background] {
+        let compiler = FakeCompiler::default();
+        let options = RuntimeOptions::new().with_policy(policy);
+        let (runtime, program) = program(&compiler, options);
+        thread::scope(|scope| {
+            for n in 0..64 {
+                let program = &program;
+                scope.spawn(move || check(program, &[n % 5, 3]));
+            }
+        });
+        assert!(runtime.wait_idle(LONG));
+        assert_eq!(compiler.compiles.load(Ordering::SeqCst), 2, "{policy:?}");
+    }
+}
+
+#[test]
+fn the_end_of_a_runtime_does_not_wait_for_what_hangs() {
+    let (compiler, gate) = gated();
+    let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
+    let (runtime, program) = program(&compiler, options);
+    check(&program, &[2, 2]);
+    gate.wait_for(1);
+    let begin = Instant::now();
+    drop(program);
+    drop(runtime);
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    gate.open();
+}
+
+#[test]
+fn a_schedule_that_never_compiles_is_passed_over_in_the_background_too() {
+    let compiler = FakeCompiler {
+        offer: Offer::Broken,
+        ..FakeCompiler::default()
+    };
+    let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
+    let (runtime, program) = program(&compiler, options);
+    for _ in 0..3 {
+        check(&program, &[2, 2]);
+        assert!(runtime.wait_idle(LONG));
+    }
+    let before = runtime.stats();
+    check(&program, &[2, 2]);
+    assert_eq!(runtime.stats().fallbacks, before.fallbacks);
+    assert_eq!(before.failures, 2);
+}
