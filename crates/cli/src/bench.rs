@@ -55,8 +55,10 @@ struct Measurement<'a> {
     compiles: u64,
     /// Time of compiling for the first call, over all threads that compile.
     compile_ms: f64,
-    /// How much of the first call was spent waiting for a compiler: at most as long as that took.
+    /// How long calls waited for code: compiled, or loaded from a store.
     blocked_ms: f64,
+    /// Steps that the interpreter computed because code was not there in time.
+    fallbacks: u64,
     memory_hits: u64,
     disk_hits: u64,
     misses: u64,
@@ -65,7 +67,10 @@ struct Measurement<'a> {
 }
 
 impl Bench {
-    pub(crate) fn run(self) -> Result<Failures, Error> {
+    pub(crate) fn run(mut self) -> Result<Failures, Error> {
+        if self.no_compile {
+            self.model.forbid_compiling();
+        }
         let bar = Bar::new();
         let (model, load) = self.model.load(&bar)?;
         let mut failures = Failures::default();
@@ -125,9 +130,13 @@ impl Bench {
             calls: 1 + repeated,
             compiles,
             compile_ms: milliseconds(compile),
-            blocked_ms: milliseconds(first).min(milliseconds(compile)),
-            memory_hits: stats.hits.saturating_sub(before.hits),
-            disk_hits: 0,
+            blocked_ms: milliseconds(stats.blocked.saturating_sub(before.blocked)),
+            fallbacks: stats.fallbacks.saturating_sub(before.fallbacks),
+            memory_hits: stats
+                .cache
+                .memory_hits
+                .saturating_sub(before.cache.memory_hits),
+            disk_hits: stats.cache.tier_hits.saturating_sub(before.cache.tier_hits),
             misses: stats.misses.saturating_sub(before.misses),
             peak_rss_mb: peak_rss_mb(),
         })

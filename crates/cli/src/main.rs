@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cache;
 mod cases;
 mod compare;
 mod doctor;
@@ -32,7 +33,7 @@ use std::process::ExitCode;
     version,
     about,
     propagate_version = true,
-    after_help = "Logs: KILN_LOG=debug (or `kiln_passes=trace,info`, …) writes them, with the time of every stage, to standard error."
+    after_help = "Logs: KILN_LOG=debug (or `kiln_passes=trace,info`, …) writes them, with the time of every stage, to standard error.\nCompiled code is kept in KILN_CACHE_DIR (`off` for none), or else in the user's cache folder; see `kiln cache`."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -53,6 +54,8 @@ enum Command {
     Compare(compare::Compare),
     /// Measure each step of a call
     Profile(profile::Profile),
+    /// List, count, check or remove compiled code that is kept
+    Cache(cache::Cache),
     /// Say what this machine has, what is missing, and how to get it
     Doctor(doctor::Doctor),
 }
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Compare(compare) => compare.run(),
         Command::Profile(profile) => profile.run(),
+        Command::Cache(cache) => cache.run(),
         Command::Doctor(doctor) => doctor.run(),
     };
     match done {

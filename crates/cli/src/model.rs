@@ -4,7 +4,7 @@ use crate::progress::Bar;
 use crate::report;
 use anyhow::{Context, Error, anyhow};
 use clap::Args;
-use kiln::{Backend, Dim, Mode, Model, Notice, Options};
+use kiln::{Backend, Cache, CompilePolicy, Dim, Mode, Model, Notice, Options};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -29,6 +29,15 @@ pub(crate) struct ModelArguments {
     /// The instruction-set level to compile for, such as avx2+fma; without it, this machine's highest
     #[arg(long, value_name = "LEVEL")]
     target: Option<String>,
+    /// Where compiled code is kept; `off` for nowhere. Without it, KILN_CACHE_DIR or the user's cache folder
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// When kernels are compiled: first-use, background, after=N (from the Nth call on), ahead (never in a call)
+    #[arg(long, value_name = "WHEN", value_parser = policy)]
+    policy: Option<CompilePolicy>,
+    /// How many milliseconds a call may wait for compilers before the interpreter answers
+    #[arg(long, value_name = "MS")]
+    max_block: Option<u64>,
     /// Leave the graph as it was imported
     #[arg(long)]
     no_passes: bool,
@@ -38,6 +47,11 @@ pub(crate) struct ModelArguments {
 }
 
 impl ModelArguments {
+    /// Fails calls that would have to compile something.
+    pub(crate) fn forbid_compiling(&mut self) {
+        self.policy = Some(CompilePolicy::AheadOfTime);
+    }
+
     /// Loads the model to call it, and says how long that took.
     pub(crate) fn load(&self, bar: &Bar) -> Result<(Model, Duration), Error> {
         self.load_with(bar, |options| {
@@ -95,6 +109,18 @@ impl ModelArguments {
         if let Some(target) = &self.target {
             options = options.target(target);
         }
+        if let Some(folder) = &self.cache {
+            options = options.cache(match folder.as_os_str() == "off" {
+                true => Cache::off(),
+                false => Cache::folder(folder),
+            });
+        }
+        if let Some(policy) = self.policy {
+            options = options.policy(policy);
+        }
+        if let Some(limit) = self.max_block {
+            options = options.max_block(Duration::from_millis(limit));
+        }
         for NamedDim { name, dim } in &self.dims {
             options = options.dim(name, *dim);
         }
@@ -108,6 +134,20 @@ impl ModelArguments {
         let model = Model::load_with(&self.model, options);
         bar.finish();
         Ok((model?, start.elapsed()))
+    }
+}
+
+/// The words for when to compile.
+fn policy(text: &str) -> Result<CompilePolicy, String> {
+    match text {
+        "first-use" => Ok(CompilePolicy::FirstUse),
+        "background" => Ok(CompilePolicy::Background),
+        "ahead" => Ok(CompilePolicy::AheadOfTime),
+        _ => {
+            let calls = text.strip_prefix("after=").and_then(|n| n.parse().ok());
+            let expected = || "expected first-use, background, after=N or ahead".to_owned();
+            calls.map(CompilePolicy::AfterCalls).ok_or_else(expected)
+        }
     }
 }
 
@@ -181,6 +221,13 @@ mod tests {
         );
         assert_eq!(parse("seq"), None);
         assert_eq!(parse("=8"), None);
+    }
+
+    #[test]
+    fn policies_have_words() {
+        assert_eq!(policy("background"), Ok(CompilePolicy::Background));
+        assert_eq!(policy("after=3"), Ok(CompilePolicy::AfterCalls(3)));
+        assert!(policy("after=soon").is_err() && policy("never").is_err());
     }
 
     #[test]

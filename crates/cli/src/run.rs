@@ -23,6 +23,9 @@ pub(crate) struct Run {
     /// Where outputs are written: DIR/CASE/OUTPUT.npy, or DIR/OUTPUT.npy for a single call
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Fail where something would have to be compiled
+    #[arg(long)]
+    no_compile: bool,
     /// Print a JSON line per call
     #[arg(long)]
     json: bool,
@@ -46,7 +49,10 @@ struct OutputReport<'a> {
 }
 
 impl Run {
-    pub(crate) fn run(self) -> Result<Failures, Error> {
+    pub(crate) fn run(mut self) -> Result<Failures, Error> {
+        if self.no_compile {
+            self.model.forbid_compiling();
+        }
         let bar = Bar::new();
         let (model, _) = self.model.load(&bar)?;
         let mut failures = Failures::default();

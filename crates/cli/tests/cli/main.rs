@@ -4,6 +4,8 @@
 
 mod support;
 
+#[cfg(feature = "llvm")]
+mod cache;
 mod commands;
 #[cfg(feature = "llvm")]
 mod compiled;

@@ -1,0 +1,61 @@
+//! Compiled code outlives the process, and a person can look after it.
+
+use super::support::Workshop;
+
+#[test]
+fn a_second_process_compiles_nothing_and_the_folder_is_looked_after() {
+    let workshop = Workshop::new();
+    let (ok, fails) = (true, false);
+    let folder = workshop.path("cache").display().to_string();
+    let bench = |extra: &[&str], expected: bool| {
+        let arguments = [
+            "bench",
+            "model.kiln",
+            "--backend",
+            "llvm",
+            "--cases",
+            "cases",
+            "--once",
+            "--json",
+        ];
+        let arguments = [&arguments[..], &["--cache", &folder], extra].concat();
+        let output = workshop.kiln(&arguments);
+        assert_eq!(output.status.success(), expected, "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let cache = |arguments: &[&str], expected: bool| {
+        let arguments = [&["cache", "--folder", &folder], arguments].concat();
+        let output = workshop.kiln(&arguments);
+        assert_eq!(output.status.success(), expected, "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    bench(&["--no-compile"], fails);
+    let first = bench(&[], ok);
+    assert!(!first.starts_with("{\"compiles\":0"), "{first}");
+    let second = bench(&["--no-compile"], ok);
+    let line: serde_json::Value = serde_json::from_str(second.lines().next().unwrap()).unwrap();
+    assert_eq!(line["compiles"], 0);
+    assert!(line["disk_hits"].as_u64().unwrap() > 0, "{line}");
+
+    let list = cache(&["ls", "--json"], ok);
+    let entries = list.lines().count();
+    assert!(
+        entries > 0 && list.contains("\"kind\":\"kernel\""),
+        "{list}"
+    );
+    assert!(cache(&["ls"], ok).contains("llvm"));
+    assert!(cache(&["stats"], ok).contains("kernel"));
+    let stats: serde_json::Value = serde_json::from_str(&cache(&["stats", "--json"], ok)).unwrap();
+    assert_eq!(stats["entries"].as_u64(), Some(entries as u64));
+    assert!(cache(&["verify"], ok).contains(&format!("{entries} entries are whole")));
+    let file = std::fs::read_dir(workshop.path("cache")).unwrap();
+    let entry =
+        |entry: &std::path::PathBuf| entry.extension().is_some_and(|ending| ending == "kiln1");
+    let file = file.map(|file| file.unwrap().path()).find(entry).unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    assert!(cache(&["verify", "--remove"], fails).contains("1 are not"));
+    assert!(cache(&["clear"], ok).contains(&format!("removed {} entries", entries - 1)));
+    assert_eq!(cache(&["ls"], ok), "");
+}
