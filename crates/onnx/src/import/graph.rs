@@ -176,7 +176,7 @@ fn import_node(
     match frame.registry.find(node) {
         Some(Importer::Function(called)) => function::inline(frame, builder, node, called, &inputs),
         Some(Importer::Standard(operator)) => {
-            let opset = standard_opset(frame, node)?;
+            let opset = opset_of(frame, node)?;
             let version = operator.version(opset).unwrap_or(opset);
             let mut ctx = NodeContext {
                 frame,
@@ -271,7 +271,11 @@ fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<Item>; 4]>
     Ok(inputs)
 }
 
-fn standard_opset(frame: &Frame<'_>, node: &Node) -> Result<i64, Error> {
+/// The version of the node's operator set. A domain that a model uses without importing it counts as its first.
+fn opset_of(frame: &Frame<'_>, node: &Node) -> Result<i64, Error> {
+    if !node.domain().is_empty() {
+        return Ok(frame.opsets.version(node.domain()).unwrap_or(1));
+    }
     frame.opsets.standard().ok_or_else(|| Error::Structure {
         reason: format!(
             "{}: the model imports no version of the standard operators",

@@ -82,19 +82,24 @@ impl<'m> Registry<'m> {
         if let Some(function) = self.functions.get(&key) {
             return Some(Importer::Function(function));
         }
-        if !node.domain().is_empty() {
-            return None;
-        }
         STANDARD
-            .get(node.op_type())
+            .get(&(node.domain(), node.op_type()))
             .copied()
             .map(Importer::Standard)
     }
 }
 
-static STANDARD: LazyLock<BTreeMap<&'static str, &'static Operator>> = LazyLock::new(|| {
-    let operators = ops::FAMILIES.iter().copied().flatten();
-    operators
-        .map(|operator| (operator.name, operator))
+/// By domain and name.
+type Table = BTreeMap<(&'static str, &'static str), &'static Operator>;
+
+static STANDARD: LazyLock<Table> = LazyLock::new(|| {
+    let standard = ops::FAMILIES.iter().map(|table| ("", *table));
+    let tables = standard.chain(ops::OTHER_DOMAINS.iter().copied());
+    tables
+        .flat_map(|(domain, table)| {
+            table
+                .iter()
+                .map(move |operator| ((domain, operator.name), operator))
+        })
         .collect()
 });

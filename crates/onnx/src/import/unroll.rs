@@ -14,7 +14,11 @@ use crate::{Error, LimitKind, ModelGraph};
 
 impl NodeContext<'_> {
     /// Imports a body in place: its inputs are `items`, and what it reads from around it is there.
-    fn import_round(&mut self, body: &ModelGraph, items: &[Item]) -> Result<Vec<Item>, Error> {
+    pub(crate) fn import_round(
+        &mut self,
+        body: &ModelGraph,
+        items: &[Item],
+    ) -> Result<Vec<Item>, Error> {
         let nodes = u64::try_from(body.nodes().len()).unwrap_or(u64::MAX);
         let inlined = self.frame.inlined.get().saturating_add(nodes.max(1));
         self.frame.limits.check(LimitKind::InlinedNodes, inlined)?;

@@ -60,7 +60,7 @@ impl Search<'_, '_> {
                         self.called.push(function);
                     }
                 }
-                Some(Importer::Standard(operator)) => match opsets.standard() {
+                Some(Importer::Standard(operator)) => match opsets.version(node.domain()) {
                     Some(opset) if operator.version(opset).is_none() => {
                         self.add(node, format!("{} of version {opset}", node.operator()));
                     }

@@ -135,7 +135,11 @@ fn with_past(ctx: &mut NodeContext<'_>, index: usize, new: ValueId) -> Result<Va
 }
 
 /// Each head repeated so that there are as many as the query has.
-fn repeat_heads(ctx: &mut NodeContext<'_>, value: ValueId, heads: DimId) -> Result<ValueId, Error> {
+pub(super) fn repeat_heads(
+    ctx: &mut NodeContext<'_>,
+    value: ValueId,
+    heads: DimId,
+) -> Result<ValueId, Error> {
     let dims = ctx.shape(value)?;
     let &[batch, own, sequence, size] = dims.as_slice() else {
         let found = ctx.builder().describe(value);
@@ -153,7 +157,11 @@ fn repeat_heads(ctx: &mut NodeContext<'_>, value: ValueId, heads: DimId) -> Resu
 }
 
 /// Queries times keys, scaled.
-fn scores(ctx: &mut NodeContext<'_>, query: ValueId, key: ValueId) -> Result<ValueId, Error> {
+pub(super) fn scores(
+    ctx: &mut NodeContext<'_>,
+    query: ValueId,
+    key: ValueId,
+) -> Result<ValueId, Error> {
     let size = ctx.shape(query)?[3];
     let scale = ctx.attributes().get::<f32>("scale")?.map(f64::from);
     let factor = match (scale, ctx.known(size)) {

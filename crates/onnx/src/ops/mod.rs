@@ -7,18 +7,28 @@
 mod support;
 
 mod activation;
+mod affine_grid;
 mod attention;
+mod bits;
 mod cast;
+mod classic;
+mod col2im;
 mod compare;
 mod constant;
 mod control;
 mod conv;
+mod deform_conv;
+mod determinant;
 mod einsum;
 mod elementwise;
+mod fourier;
 mod gather;
+mod grid_sample;
+mod linear_attention;
 mod logic;
 mod loss;
 mod matmul;
+mod mel;
 mod misc;
 mod movement;
 mod narrow;
@@ -26,25 +36,55 @@ mod norm;
 mod optional;
 mod pad;
 mod pool;
+mod preview;
 mod quantize;
+mod random;
 mod range_fill;
 mod recurrent;
 mod reduce;
 mod reshape;
 mod resize;
+mod roi_align;
 mod rotary;
+mod sample;
 mod scatter;
 mod sequence;
 mod shape;
 mod signal;
 mod slice;
 mod softmax;
+mod suppress;
+mod unique;
+mod unpool;
+mod vectorize;
 mod window;
 
 use crate::import::Operator;
 
-/// Every table.
+/// The tables of other domains.
+pub(crate) const OTHER_DOMAINS: &[(&str, &[Operator])] = &[
+    ("ai.onnx.ml", classic::OPERATORS),
+    ("ai.onnx.preview", preview::PREVIEW),
+    ("ai.onnx.preview.training", preview::TRAINING),
+];
+
+/// Every table of the standard domain.
 pub(crate) const FAMILIES: &[&[Operator]] = &[
+    affine_grid::OPERATORS,
+    bits::OPERATORS,
+    col2im::OPERATORS,
+    deform_conv::OPERATORS,
+    determinant::OPERATORS,
+    fourier::OPERATORS,
+    grid_sample::OPERATORS,
+    linear_attention::OPERATORS,
+    mel::OPERATORS,
+    random::OPERATORS,
+    roi_align::OPERATORS,
+    suppress::OPERATORS,
+    unique::OPERATORS,
+    unpool::OPERATORS,
+    vectorize::OPERATORS,
     activation::OPERATORS,
     attention::OPERATORS,
     cast::OPERATORS,

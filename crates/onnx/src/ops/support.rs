@@ -275,6 +275,59 @@ impl NodeContext<'_> {
         self.map("div", &[left, right])
     }
 
+    /// The second where the condition holds, else the third.
+    pub(super) fn select(
+        &mut self,
+        condition: ValueId,
+        one: ValueId,
+        other: ValueId,
+    ) -> Result<ValueId, Error> {
+        self.map("select", &[condition, one, other])
+    }
+
+    /// Plus a number of the value's dtype.
+    pub(super) fn plus(&mut self, value: ValueId, number: f64) -> Result<ValueId, Error> {
+        let number = self.scalar_like(value, number)?;
+        self.add(value, number)
+    }
+
+    /// The positions along an axis of sizes `dims`.
+    pub(super) fn positions(
+        &mut self,
+        dtype: DType,
+        dims: &[DimId],
+        axis: usize,
+    ) -> Result<ValueId, Error> {
+        self.build(|builder| builder.iota(dtype, dims, axis))
+    }
+
+    /// A size as a scalar of a dtype.
+    pub(super) fn dim_as(&mut self, dim: DimId, dtype: DType) -> Result<ValueId, Error> {
+        if let Some(known) = self.known(dim) {
+            return self.scalar(dtype, known as f64);
+        }
+        let data = self.dim_as_data(dim)?;
+        self.cast(data, dtype)
+    }
+
+    /// Repeated to sizes.
+    pub(super) fn broadcast(&mut self, value: ValueId, dims: &[DimId]) -> Result<ValueId, Error> {
+        self.build(|builder| builder.broadcast_to(value, dims))
+    }
+
+    /// The sizes of a value of a known rank.
+    pub(super) fn dims_of_rank<const N: usize>(
+        &self,
+        index: usize,
+        value: ValueId,
+    ) -> Result<[DimId; N], Error> {
+        let dims = self.shape(value)?;
+        <[DimId; N]>::try_from(dims.as_slice()).map_err(|_| {
+            let found = self.builder().describe(value);
+            self.operand_error(index, format!("a tensor of rank {N}"), found)
+        })
+    }
+
     /// Matrices along the last two axes, multiplied; operands and result of one dtype.
     pub(super) fn matmul(&mut self, left: ValueId, right: ValueId) -> Result<ValueId, Error> {
         let out = self.dtype(left)?;
