@@ -30,6 +30,7 @@ mod planner;
 mod pool;
 mod profile;
 mod program;
+mod recorder;
 mod run;
 mod runtime;
 mod sync;

@@ -7,6 +7,7 @@ use kiln_kernel::{KernelCompiler, KernelExecutor, TaskPool};
 use kiln_kernel_cache::Tier;
 
 use crate::clock::Clock;
+use crate::recorder::Recorder;
 
 /// The parts that a runtime names by their traits alone.
 #[derive(Clone)]
@@ -17,14 +18,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     /// Stores behind memory, the fastest first.
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
-}
-
-impl Parts {
-    /// The clock as the cache takes it.
-    pub(crate) fn cache_clock(&self) -> Arc<dyn kiln_kernel_cache::Clock> {
-        let clock = Arc::clone(&self.clock);
-        Arc::new(move || clock.now())
-    }
+    /// Times what no program asks for.
+    pub(crate) recorder: Recorder,
 }
 
 impl fmt::Debug for Parts {

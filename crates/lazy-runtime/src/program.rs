@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kiln_program::Program;
 use kiln_symbolic_shape::{DimId, PlanFact};
 use kiln_tensor::Tensor;
+use kiln_timing::{Category, Counter, EventId, Sampler, Timing};
 
 use crate::compile::Counters;
 use crate::error::RuntimeError;
 use crate::plan::{Key, Memo, Prepared};
 use crate::planner::Planner;
 use crate::profile::StepProfile;
+use crate::recorder::Recorder;
 use crate::run::{States, Stop, run_program};
 use crate::runtime::Runtime;
 
@@ -29,6 +31,9 @@ pub struct CompiledProgram {
     /// Which other plan serves which sizes of inputs.
     choice: Memo<Arc<Plan>>,
     calls: AtomicU64,
+    /// The event of a call.
+    run: EventId,
+    sampler: Sampler,
 }
 
 /// Plans, each with the sorted facts that it does without.
@@ -66,8 +71,12 @@ impl CompiledProgram {
     /// One program, without a planner: sizes that contradict its facts are refused.
     pub fn of_program(runtime: Arc<Runtime>, program: Program) -> Self {
         let launch_plans = runtime.options().launch_plans;
-        let prepared = Prepared::new(program, launch_plans);
+        let recorder = runtime.recorder().clone();
+        let run = run_event(&recorder, &program);
+        let prepared = Prepared::new(program, launch_plans, recorder);
         Self {
+            run,
+            sampler: Sampler::new(),
             main: Arc::new(Plan {
                 prepared,
                 states: States::default(),
@@ -79,6 +88,26 @@ impl CompiledProgram {
             calls: AtomicU64::new(0),
             runtime,
         }
+    }
+
+    /// With a recorder of its own for what is done for it. To be said before the first call.
+    #[must_use]
+    pub fn with_timing(mut self, timing: Timing) -> Self {
+        let recorder = Recorder::of(timing);
+        self.run = run_event(&recorder, self.program());
+        if let Some(main) = Arc::get_mut(&mut self.main) {
+            main.prepared.recorder = recorder;
+        }
+        self
+    }
+
+    /// The recorder of what is done for it.
+    pub fn timing(&self) -> &Timing {
+        &self.recorder().timing
+    }
+
+    fn recorder(&self) -> &Recorder {
+        &self.main.prepared.recorder
     }
 
     /// The main plan.
@@ -149,6 +178,7 @@ impl CompiledProgram {
         inputs: &[Tensor],
         mut profile: Option<&mut Vec<StepProfile>>,
     ) -> Result<Vec<Tensor>, RuntimeError> {
+        let _span = self.timing().begin_sampled(self.run, &self.sampler);
         let call = self.calls.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let mut plan = Arc::clone(&self.main);
         let mut failed: Vec<PlanFact> = Vec::new();
@@ -215,11 +245,13 @@ impl CompiledProgram {
             .plan(failed)
             .map_err(|error| self.no_other_plan(newly, error.to_string()))?;
         Counters::count(&self.runtime.counters().other_plans);
+        self.recorder().count(Counter::Fallback);
         tracing::info!(
             facts = failed.len(),
             "planned without facts that do not hold"
         );
-        let prepared = Prepared::new(program, self.runtime.options().launch_plans);
+        let launch_plans = self.runtime.options().launch_plans;
+        let prepared = Prepared::new(program, launch_plans, self.recorder().clone());
         let plan = Arc::new(Plan {
             prepared,
             states: States::default(),
@@ -254,6 +286,14 @@ impl CompiledProgram {
     fn others(&self) -> std::sync::MutexGuard<'_, OtherPlans> {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The event of a program's calls.
+fn run_event(recorder: &Recorder, program: &Program) -> EventId {
+    let name = program.graph().name();
+    recorder
+        .timing
+        .named(Category::Runtime, "run_", name, "Calls of ")
 }
 
 fn same(left: &PlanFact, right: &PlanFact) -> bool {

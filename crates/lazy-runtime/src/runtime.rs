@@ -8,6 +8,7 @@ use std::time::Duration;
 use kiln_kernel::{KernelCompiler, KernelExecutor, Target, TaskPool, VerifiedKernel};
 use kiln_kernel_cache::Tier;
 use kiln_symbolic_shape::Binding;
+use kiln_timing::Timing;
 use smallvec::SmallVec;
 
 use crate::clock::{Clock, SystemClock};
@@ -18,6 +19,7 @@ use crate::compile::{
 use crate::error::RuntimeError;
 use crate::options::{CompilePolicy, RuntimeOptions};
 use crate::parts::Parts;
+use crate::recorder::Recorder;
 
 /// Compiles kernels on first use and keeps them; runs them on a device.
 ///
@@ -54,6 +56,7 @@ impl Runtime {
             pool,
             clock,
             tiers: Vec::new(),
+            recorder: Recorder::of(Timing::off()),
         };
         Self::of_parts(parts, options)
     }
@@ -95,6 +98,26 @@ impl Runtime {
             ..self.parts.clone()
         };
         Self::of_parts(parts, self.options.clone())
+    }
+
+    /// With a recorder for what is compiled for no program, and for programs that have none of their own. To be said
+    /// before anything is compiled.
+    #[must_use]
+    pub fn with_timing(self, timing: Timing) -> Self {
+        let parts = Parts {
+            recorder: Recorder::of(timing),
+            ..self.parts.clone()
+        };
+        Self::of_parts(parts, self.options.clone())
+    }
+
+    /// The recorder of what is compiled for no program.
+    pub fn timing(&self) -> &Timing {
+        &self.parts.recorder.timing
+    }
+
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.parts.recorder
     }
 
     /// What it compiles for.
@@ -173,11 +196,17 @@ impl Runtime {
     }
 
     /// Code for kernels, compiled where there is none and the patience lasts.
-    pub(crate) fn obtain(&self, wanted: &[Wanted<'_>], patience: &Patience) -> Vec<Chosen> {
+    pub(crate) fn obtain(
+        &self,
+        wanted: &[Wanted<'_>],
+        patience: &Patience,
+        recorder: &Recorder,
+    ) -> Vec<Chosen> {
         let obtaining = Obtaining {
             kernels: &self.kernels,
             workers: &self.workers,
             clock: &*self.parts.clock,
+            recorder,
         };
         obtaining.obtain(wanted, patience)
     }
@@ -194,7 +223,8 @@ impl Runtime {
             choices: those_that_hold(identity, &choices, symbols),
         });
         let wanted: Vec<Wanted<'_>> = wanted.collect();
-        let chosen = self.obtain(&wanted, &Patience::ENDLESS).into_iter();
+        let chosen = self.obtain(&wanted, &Patience::ENDLESS, self.recorder());
+        let chosen = chosen.into_iter();
         let code = chosen.map(|chosen| match chosen {
             Ok((compiled, _)) => Ok(compiled),
             Err(NoCode::Error(error)) => Err(error),

@@ -148,6 +148,7 @@ fn off_nothing_is_timed_and_everything_is_counted() {
     let runtime = runtime();
     let program = compiled(&runtime, &graph(TWO), false);
     program.run(&[ramp(&[2, 3])]).unwrap();
+    assert!(runtime.wait_idle(Duration::from_secs(60)));
     let report = program.timing().report();
     assert_eq!(
         (

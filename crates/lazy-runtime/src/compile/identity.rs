@@ -11,8 +11,11 @@ use kiln_kernel_cache::{CacheKey, EntryKind};
 pub(crate) struct KernelIdentity {
     /// Under the name that records, errors and crash reports say, which is no part of the key.
     pub(crate) kernel: VerifiedKernel,
+    /// What it is called where its compiles are timed.
+    function: String,
     text: String,
     digest: Digest,
+    digest_text: String,
 }
 
 impl KernelIdentity {
@@ -22,9 +25,24 @@ impl KernelIdentity {
         let digest = Digest::of_text(&text);
         Self {
             kernel: kernel.labelled(name),
+            function: name.to_owned(),
             text,
             digest,
+            digest_text: digest.to_string(),
         }
+    }
+
+    /// The same, timed under another name.
+    pub(crate) fn with_function(self, function: &str) -> Self {
+        Self {
+            function: function.to_owned(),
+            ..self
+        }
+    }
+
+    /// What it is called where its compiles are timed.
+    pub(crate) fn function(&self) -> &str {
+        &self.function
     }
 
     /// What it is called in records.
@@ -35,6 +53,11 @@ impl KernelIdentity {
     /// The digest of its text.
     pub(crate) fn digest(&self) -> Digest {
         self.digest
+    }
+
+    /// The same, written.
+    pub(crate) fn digest_text(&self) -> &str {
+        &self.digest_text
     }
 
     /// The key of its code by a compiler, which `version` of Kiln calls.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kiln_kernel::Schedule;
 use kiln_kernel_cache::{CacheError, Failure, KeyDigest, Waiter};
+use kiln_timing::Counter;
 use smallvec::SmallVec;
 
 use super::failure::{KernelFailure, error_of};
@@ -14,6 +15,7 @@ use super::workers::Workers;
 use super::{CompiledKernel, Counters, KernelIdentity};
 use crate::clock::Clock;
 use crate::error::RuntimeError;
+use crate::recorder::Recorder;
 
 /// A kernel that a step launches: the choices whose predicates hold, best first.
 #[derive(Debug)]
@@ -54,6 +56,7 @@ pub(crate) struct Obtaining<'a> {
     pub(crate) kernels: &'a Arc<Kernels>,
     pub(crate) workers: &'a Workers,
     pub(crate) clock: &'a dyn Clock,
+    pub(crate) recorder: &'a Recorder,
 }
 
 impl Obtaining<'_> {
@@ -73,11 +76,16 @@ impl Obtaining<'_> {
         let waits = |request: &Request<'_, '_>| matches!(request.progress, Progress::Waiting(_));
         if requests.iter().any(waits) {
             let begin = self.clock.now();
+            let _span = self.recorder.wait();
             for request in &mut requests {
                 self.wait(request, patience);
             }
             let blocked = self.clock.now().saturating_sub(begin);
             self.kernels.counters.add_blocked(blocked);
+            if requests.iter().any(Request::is_timeout) {
+                Counters::count(&self.kernels.counters.timeouts);
+            }
+            self.recorder.timing.counters().add_blocked(blocked);
         }
         let done = requests.into_iter().map(|request| match request.progress {
             Progress::Done(chosen) => chosen,
@@ -99,11 +107,13 @@ impl Obtaining<'_> {
             let schedule = &choice.candidate.schedule;
             match self.kernels.ask(identity, &choice.key) {
                 Asked::Ready(compiled) => {
+                    self.recorder.count(Counter::Hit);
                     request.progress = Progress::Done(Ok((compiled, schedule.clone())));
                     return;
                 }
                 Asked::Failed(failure) => request.failed(choice, failure),
                 Asked::Follow(waiter) => {
+                    self.recorder.count(Counter::Hit);
                     if patience.permission == Permission::Compile(Urgency::Urgent) {
                         self.workers.hurry(choice.key.digest());
                     }
@@ -112,13 +122,17 @@ impl Obtaining<'_> {
                 }
                 Asked::Lead(ticket) => {
                     let waiter = ticket.waiter();
+                    // Named here, in the order of steps, and not as threads come.
+                    self.recorder.function(identity);
                     let (urgency, allowed) = match patience.permission {
                         Permission::Compile(urgency) => (urgency, true),
                         Permission::LookUp | Permission::Demand => (Urgency::Urgent, false),
                     };
                     // Where nobody can wait for it, in a forked child, it is done here.
                     let Some(waiter) = waiter else {
-                        let result = self.kernels.fulfil(ticket, identity, schedule, allowed);
+                        let result =
+                            self.kernels
+                                .fulfil(ticket, identity, schedule, allowed, self.recorder);
                         match result {
                             Some(Ok(found)) => {
                                 let compiled = self.kernels.found(identity, found);
@@ -134,10 +148,11 @@ impl Obtaining<'_> {
                     };
                     let kernels = Arc::clone(self.kernels);
                     let (identity, schedule) = (Arc::clone(identity), schedule.clone());
+                    let recorder = self.recorder.clone();
                     let id: KeyDigest = choice.key.digest();
                     let job = move || {
                         // Whoever waits is told by the ticket.
-                        let _ = kernels.fulfil(ticket, &identity, &schedule, allowed);
+                        let _ = kernels.fulfil(ticket, &identity, &schedule, allowed, &recorder);
                     };
                     self.workers.run(id, urgency, Box::new(job));
                     request.progress = Progress::Waiting(waiter);
@@ -162,7 +177,7 @@ impl Obtaining<'_> {
                 Err(Failure::Cache(CacheError::Timeout { .. })) => {
                     let now = self.clock.now();
                     let no_code = if patience.is_failed(now) {
-                        Counters::count(&self.kernels.counters.timeouts);
+                        self.recorder.count(Counter::Timeout);
                         NoCode::Error(RuntimeError::CompileTimeout {
                             kernel: request.wanted.identity.name().to_owned(),
                         })
@@ -205,6 +220,14 @@ impl Obtaining<'_> {
 }
 
 impl Request<'_, '_> {
+    fn is_timeout(&self) -> bool {
+        let error = match &self.progress {
+            Progress::Done(Err(NoCode::Error(error))) => error,
+            _ => return false,
+        };
+        matches!(error, RuntimeError::CompileTimeout { .. })
+    }
+
     /// The choice that was tried does not compile; the next one is to be.
     fn failed(&mut self, choice: &Choice, failure: Failure<KernelFailure>) {
         let error = error_of(self.wanted.identity.name(), failure);

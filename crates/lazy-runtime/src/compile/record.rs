@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use kiln_kernel::{Class, CompileObserver, CompilePhase, Schedule, Target};
+use kiln_timing::{EventId, Part, Span, Timing};
 
 use crate::clock::Clock;
 
@@ -99,17 +100,29 @@ impl fmt::Display for CompileRecord {
     }
 }
 
+/// A part that goes on, as the recorder times it.
+#[expect(dead_code, reason = "held until the part ends")]
+enum Timed<'a> {
+    Event(Span<'a>),
+    Part(Part<'a>),
+}
+
 /// Adds up the time of each part.
 pub(super) struct PhaseTimes<'a> {
     clock: &'a dyn Clock,
-    begun: Vec<(CompilePhase, Duration)>,
+    timing: &'a Timing,
+    /// The event of the part that makes what a compiler reads; the others are parts of the compile's event.
+    codegen: EventId,
+    begun: Vec<(CompilePhase, Duration, Timed<'a>)>,
     pub(super) times: Vec<(CompilePhase, Duration)>,
 }
 
 impl<'a> PhaseTimes<'a> {
-    pub(super) fn new(clock: &'a dyn Clock) -> Self {
+    pub(super) fn new(clock: &'a dyn Clock, timing: &'a Timing, codegen: EventId) -> Self {
         Self {
             clock,
+            timing,
+            codegen,
             begun: Vec::new(),
             times: Vec::new(),
         }
@@ -121,14 +134,21 @@ impl CompileObserver for PhaseTimes<'_> {
         if !self.times.iter().any(|(known, _)| *known == phase) {
             self.times.push((phase, Duration::ZERO));
         }
-        self.begun.push((phase, self.clock.now()));
+        let timed = match phase {
+            CompilePhase::Lower => Timed::Event(self.timing.begin(self.codegen)),
+            CompilePhase::Verify => Timed::Part(self.timing.part("verify")),
+            CompilePhase::Optimize => Timed::Part(self.timing.part("optimize")),
+            CompilePhase::Emit => Timed::Part(self.timing.part("emit")),
+            _ => Timed::Part(self.timing.part("other")),
+        };
+        self.begun.push((phase, self.clock.now(), timed));
     }
 
     fn end(&mut self, phase: CompilePhase) {
-        let Some(position) = self.begun.iter().rposition(|(begun, _)| *begun == phase) else {
+        let Some(position) = self.begun.iter().rposition(|(begun, ..)| *begun == phase) else {
             return;
         };
-        let (_, begin) = self.begun.remove(position);
+        let (_, begin, _timed) = self.begun.remove(position);
         let elapsed = self.clock.now().saturating_sub(begin);
         if let Some((_, time)) = self.times.iter_mut().find(|(known, _)| *known == phase) {
             *time += elapsed;

@@ -17,6 +17,8 @@ use kiln_kernel_cache::{
     TieredCache, Waiter,
 };
 
+use kiln_timing::Counter;
+
 use super::codec::KernelCodec;
 use super::failure::KernelFailure;
 use super::identity::KernelIdentity;
@@ -25,6 +27,7 @@ use super::stats::Counters;
 use crate::clock::Clock;
 use crate::options::RuntimeOptions;
 use crate::parts::Parts;
+use crate::recorder::Recorder;
 use crate::sync::lock;
 
 /// How many records of compiles are kept.
@@ -74,6 +77,8 @@ pub(crate) struct Kernels {
     stored: OnceLock<StoredHeads>,
     /// Counts what became ready or failed on the threads.
     published: AtomicU64,
+    /// Counts how often everything was forgotten.
+    generation: AtomicU64,
     version: String,
     trusted: Duration,
     budget: Option<Duration>,
@@ -99,7 +104,7 @@ impl Kernels {
             counters: Counters::default(),
             cache: TieredCache::with_tiers(
                 KernelCodec { executor },
-                parts.cache_clock(),
+                Arc::clone(&parts.clock),
                 options.cache,
                 parts.tiers.clone(),
             ),
@@ -107,6 +112,7 @@ impl Kernels {
             records: Mutex::default(),
             stored: OnceLock::new(),
             published: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
             version: options.version.clone(),
             trusted: options.cache.trusted,
             budget: options.compile_budget,
@@ -171,13 +177,20 @@ impl Kernels {
         identity: &KernelIdentity,
         schedule: &Schedule,
         allowed: bool,
+        recorder: &Recorder,
     ) -> Option<Result<Found<CompiledKernel>, Failure<KernelFailure>>> {
+        let _span = recorder.stores();
         let result = if !allowed || self.is_budget_spent() {
             // What is not there stays to be asked for again.
             ticket.look_up().ok().map(Ok)
         } else {
-            Some(self.compile_with(ticket, identity, schedule))
+            Some(self.compile_with(ticket, identity, schedule, recorder))
         };
+        match &result {
+            Some(Ok(found)) => recorder.count_source(&found.source),
+            Some(Err(_)) => {}
+            None => recorder.count(Counter::Miss),
+        }
         if let Some(Ok(found)) = &result
             && !matches!(found.source, Source::Memory)
         {
@@ -192,11 +205,13 @@ impl Kernels {
         ticket: Ticket<CompiledKernel, KernelFailure>,
         identity: &KernelIdentity,
         schedule: &Schedule,
+        recorder: &Recorder,
     ) -> Result<Found<CompiledKernel>, Failure<KernelFailure>> {
         let key = ticket.key().clone();
         let mut number = None;
         let found = ticket.compile(self.trusted, || {
-            let (result, record) = self.compile(identity, schedule, &key);
+            recorder.count(Counter::Miss);
+            let (result, record) = self.compile(identity, schedule, &key, recorder);
             // Before anybody is told of the result.
             number = self.note(record);
             result
@@ -215,32 +230,40 @@ impl Kernels {
         identity: &KernelIdentity,
         schedule: &Schedule,
         key: &CacheKey,
+        recorder: &Recorder,
     ) -> (Result<CompiledKernel, KernelFailure>, CompileRecord) {
         let kernel = &identity.kernel;
         let name = identity.name();
         let span = tracing::info_span!("runtime.compile", kernel = name, %schedule);
         let _entered = span.enter();
         let reason = self.reason(identity, key);
+        let timing = &recorder.timing;
+        let function = recorder.function(identity);
         let begin = self.clock.now();
-        let mut observer = PhaseTimes::new(&*self.clock);
+        let mut observer = PhaseTimes::new(&*self.clock, timing, function.codegen);
         let (compiler, target) = match &self.compiler {
             Some((compiler, target)) => (compiler, target),
             None => unreachable!("without a compiler there are no schedules to ask for"),
         };
-        let artifact = compiler.compile(kernel, target, schedule, &mut observer);
-        let compiled = self.clock.now();
         let key = key.digest().to_string();
-        let result = match artifact {
-            Err(error) => Err(KernelFailure::Compile(Arc::new(error))),
-            Ok(artifact) => match self.executor.load(&artifact) {
+        // Code that was forgotten is compiled anew, and timed again.
+        let generation = self.generation.load(Ordering::Relaxed);
+        let specialization = format!("{schedule} for {target}, {generation}");
+        let mut compiled = begin;
+        let result = timing.specialize_and_compile(&function, &specialization, || {
+            let artifact = compiler.compile(kernel, target, schedule, &mut observer);
+            compiled = self.clock.now();
+            let artifact = artifact.map_err(|error| KernelFailure::Compile(Arc::new(error)))?;
+            let _part = timing.part("load");
+            match self.executor.load(&artifact) {
                 Err(error) => Err(KernelFailure::Load(Arc::new(error), name.to_owned())),
                 Ok(loaded) => Ok(CompiledKernel {
                     artifact,
                     loaded,
                     key: key.clone(),
                 }),
-            },
-        };
+            }
+        });
         let end = self.clock.now();
         let record = CompileRecord {
             kernel: name.to_owned(),
@@ -336,6 +359,7 @@ impl Kernels {
 
     /// Forgets every kernel in memory. Those in use live on until nothing uses them.
     pub(crate) fn clear(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
         self.cache.clear_memory();
         lock(&self.known).clear();
     }

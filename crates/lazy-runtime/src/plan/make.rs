@@ -277,6 +277,7 @@ impl Maker<'_> {
 
     fn constant(&self, constant: ConstantId) -> Result<kiln_kernel::Memory, RuntimeError> {
         let constant = &self.program.constants()[constant];
+        let _span = self.prepared.recorder.constants();
         self.runtime
             .constants()
             .plain(self.runtime.executor(), constant)
@@ -328,7 +329,8 @@ impl Maker<'_> {
             })
         });
         let wanted: Vec<Wanted<'_>> = wanted.collect::<Result<_, RuntimeError>>()?;
-        Ok(self.runtime.obtain(&wanted, patience))
+        let recorder = &self.prepared.recorder;
+        Ok(self.runtime.obtain(&wanted, patience, recorder))
     }
 
     fn symbols(&self, launch: &KernelLaunch) -> Result<Vec<i64>, RuntimeError> {
@@ -359,6 +361,7 @@ impl Maker<'_> {
                 Some(spec) => {
                     let constant = self.constant_operand(buffer, launch, position, &symbols)?;
                     let store = self.runtime.constants();
+                    let _span = self.prepared.recorder.constants();
                     let memory = store.packed(self.runtime.executor(), &constant, spec)?;
                     let bytes = memory.bytes();
                     Operand {

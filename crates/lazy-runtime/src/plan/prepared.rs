@@ -4,21 +4,30 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use cranelift_entity::{EntityRef, SecondaryMap};
-use kiln_program::{BlockId, BufferId, KernelId, Place, Program};
+use kiln_program::{Block, BlockId, BufferId, KernelId, Place, Program, Step};
+use kiln_timing::{Category, EventId, Span, Verbosity};
 
 use super::frame::MemoryIndex;
 use super::memo::Memo;
 use super::{Key, SegmentPlan};
 use crate::compile::{Choice, KernelIdentity};
+use crate::recorder::Recorder;
 use crate::runtime::Runtime;
 
 /// A program ready to be planned for sizes.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) program: Program,
+    /// Times and counts what is done for the program.
+    pub(crate) recorder: Recorder,
+    /// The events of steps, by block and segment; registered once they are timed.
+    steps: OnceLock<StepEvents>,
     kernels: Vec<PreparedKernel>,
     blocks: Vec<PreparedBlock>,
 }
+
+/// By block, segment and step.
+type StepEvents = Vec<Vec<Vec<EventId>>>;
 
 #[derive(Debug)]
 struct PreparedKernel {
@@ -36,10 +45,19 @@ struct PreparedBlock {
 }
 
 impl Prepared {
-    pub(crate) fn new(program: Program, launch_plans: NonZeroUsize) -> Self {
-        let kernels = program.kernels().values().map(|kernel| PreparedKernel {
-            identity: Arc::new(KernelIdentity::of(&kernel.kernel, &kernel.name)),
-            choices: OnceLock::new(),
+    pub(crate) fn new(program: Program, launch_plans: NonZeroUsize, recorder: Recorder) -> Self {
+        // What is one kernel keeps the name that its user gave it.
+        let is_one = program.kernels().len() == 1;
+        let kernels = program.kernels().values().map(|kernel| {
+            let identity = KernelIdentity::of(&kernel.kernel, &kernel.name);
+            let identity = match is_one {
+                true => identity.with_function(program.graph().name()),
+                false => identity,
+            };
+            PreparedKernel {
+                identity: Arc::new(identity),
+                choices: OnceLock::new(),
+            }
         });
         let kernels = kernels.collect();
         let blocks = program.blocks().values().map(|block| {
@@ -68,6 +86,8 @@ impl Prepared {
         let blocks = blocks.collect();
         Self {
             program,
+            recorder,
+            steps: OnceLock::new(),
             kernels,
             blocks,
         }
@@ -96,6 +116,25 @@ impl Prepared {
         kernel
             .choices
             .get_or_init(|| runtime.choices(&kernel.identity))
+    }
+
+    /// Times a step, where steps are timed.
+    pub(crate) fn time_step(&self, block: BlockId, segment: usize, step: usize) -> Span<'_> {
+        let timing = &self.recorder.timing;
+        let events = self.steps.get_or_init(|| {
+            let blocks = self.program.blocks().values();
+            let event = |step: &Step| {
+                timing.named(Category::Runtime, "run_", &step.name, "Execution time of ")
+            };
+            let of_block = |block: &Block| {
+                let segments = block.segments.iter();
+                segments
+                    .map(|segment| segment.steps.iter().map(event).collect())
+                    .collect()
+            };
+            blocks.map(of_block).collect()
+        });
+        timing.begin_at(Verbosity::Verbose, events[block.index()][segment][step])
     }
 
     /// Forgets every launch plan.

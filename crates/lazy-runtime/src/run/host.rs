@@ -6,6 +6,7 @@ use kiln_kernel::{Builtin, BuiltinOperand};
 use kiln_program::{Action, BlockId, BufferId, Step};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{DType, Tensor};
+use kiln_timing::Counter;
 use std::collections::HashMap;
 
 use super::bind::{bind, bind_sizes, site_of};
@@ -39,7 +40,7 @@ impl Run<'_> {
                 symbols,
                 ..
             } => {
-                Counters::count(&self.runtime.counters().interpreted_steps);
+                self.count_interpreted();
                 let given = self.download_all(&values, step)?;
                 let given = inputs.iter().map(|&(value, _)| value).zip(given).collect();
                 let results = self.evaluate(step, given, binding)?;
@@ -65,6 +66,11 @@ impl Run<'_> {
         }
     }
 
+    fn count_interpreted(&self) {
+        Counters::count(&self.runtime.counters().interpreted_steps);
+        self.prepared.recorder.count(Counter::InterpretedSteps);
+    }
+
     /// Has the interpreter compute a kernel step, and copies the results to where the kernel would have written.
     pub(super) fn interpret_kernel(
         &mut self,
@@ -74,7 +80,7 @@ impl Run<'_> {
         frame: &Frame,
         binding: &Binding,
     ) -> Result<(), Stop> {
-        Counters::count(&self.runtime.counters().interpreted_steps);
+        self.count_interpreted();
         self.finish()?;
         let Action::Kernel(launch) = &step.action else {
             return Err(RuntimeError::malformed("an interpreted kernel that is none").into());

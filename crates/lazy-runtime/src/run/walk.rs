@@ -8,6 +8,7 @@ use kiln_program::{BlockId, Place, Program, Step};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::Tensor;
+use kiln_timing::{Counter, Verbosity};
 use smallvec::SmallVec;
 
 use super::bind::site_of;
@@ -137,6 +138,7 @@ impl Run<'_> {
         key: Key,
     ) -> Result<Arc<SegmentPlan>, Stop> {
         Counters::count(&self.runtime.counters().launch_plans);
+        let _span = self.prepared.recorder.launch_plan();
         let (runtime, call) = (self.runtime, self.call);
         let patience = *self.patience.get_or_insert_with(|| runtime.patience(call));
         match make_plan(
@@ -225,7 +227,10 @@ impl Run<'_> {
             frame.set(index, memory, 0);
         }
         let steps = &self.program.block(block).segments[segment].steps;
+        let is_timed = self.prepared.recorder.timing.is_at(Verbosity::Verbose);
         for (position, (step, planned)) in steps.iter().zip(&plan.steps).enumerate() {
+            let prepared = self.prepared;
+            let _span = is_timed.then(|| prepared.time_step(block, segment, position));
             let begin = self.profile.is_some().then(|| self.runtime.clock().now());
             match planned {
                 StepPlan::Kernel(kernel) => {
@@ -258,6 +263,7 @@ impl Run<'_> {
                 } => {
                     if *is_meanwhile {
                         Counters::count(&self.runtime.counters().fallbacks);
+                        self.prepared.recorder.count(Counter::Fallback);
                     }
                     let known = binding.as_ref().unwrap_or(&plan.binding);
                     self.interpret_kernel(step, reads, writes, frame, known)?;

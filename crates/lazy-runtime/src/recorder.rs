@@ -1,0 +1,105 @@
+//! A recorder of `timing`, and the events of this crate in it.
+//!
+//! Each program has one; the runtime has another for kernels that are part of no program. What is counted here is
+//! what the recorder's owner had done, whoever else shares the runtime.
+
+use kiln_kernel_cache::{MissCategory, Source, TierMiss};
+use kiln_timing::{Category, Counter, EventId, FunctionEvents, Span, Timing};
+
+use crate::compile::KernelIdentity;
+
+/// A recorder and its events.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorder {
+    pub(crate) timing: Timing,
+    launch_plan: EventId,
+    constants: EventId,
+    wait: EventId,
+    stores: EventId,
+}
+
+impl Recorder {
+    /// Registers the events.
+    pub(crate) fn of(timing: Timing) -> Self {
+        let event = |category, name, description| {
+            let registered = timing.register(category, name, description);
+            registered.unwrap_or_else(|_| timing.category_event(category))
+        };
+        Self {
+            launch_plan: event(
+                Category::Build,
+                "launch_plan",
+                "Everything that depends on sizes, evaluated",
+            ),
+            constants: event(
+                Category::Build,
+                "constants",
+                "Constants, brought into the form that kernels want",
+            ),
+            wait: event(
+                Category::Compile,
+                "wait_for_code",
+                "Calls that wait for code",
+            ),
+            stores: event(
+                Category::Compile,
+                "kernel_stores",
+                "Kernels looked up in stores, loaded from them, and stored",
+            ),
+            timing,
+        }
+    }
+
+    /// The launch plan of a combination of sizes is made.
+    pub(crate) fn launch_plan(&self) -> Span<'_> {
+        self.timing.begin(self.launch_plan)
+    }
+
+    /// A constant is brought into a kernel's form.
+    pub(crate) fn constants(&self) -> Span<'_> {
+        self.timing.begin(self.constants)
+    }
+
+    /// A call waits for code.
+    pub(crate) fn wait(&self) -> Span<'_> {
+        self.timing.wait(self.wait)
+    }
+
+    /// Stores are asked, or given something.
+    pub(crate) fn stores(&self) -> Span<'_> {
+        self.timing.begin(self.stores)
+    }
+
+    /// The events of a kernel.
+    pub(crate) fn function(&self, identity: &KernelIdentity) -> FunctionEvents {
+        self.timing
+            .function_of(identity.function(), identity.digest_text())
+    }
+
+    pub(crate) fn count(&self, counter: Counter) {
+        self.timing.counters().count(counter);
+    }
+
+    /// Counts where something came from; what was compiled was counted before it was.
+    pub(crate) fn count_source(&self, source: &Source) {
+        let misses: &[TierMiss] = match source {
+            Source::Compiled { misses, .. } => misses,
+            Source::Tier { misses, .. } => {
+                self.count(Counter::Hit);
+                misses
+            }
+            _ => {
+                self.count(Counter::Hit);
+                &[]
+            }
+        };
+        for miss in misses {
+            match miss.miss.category() {
+                MissCategory::Corrupt => self.count(Counter::Corrupt),
+                MissCategory::Rejected => self.count(Counter::Rejected),
+                MissCategory::IoError => self.count(Counter::IoError),
+                _ => {}
+            }
+        }
+    }
+}
