@@ -12,7 +12,7 @@
 //! tensors loaded, names kept, types described. [`Limits`] bound what loading may cost; [`Fs`] is
 //! the only way to other files, and [`Folder`] confines it to the model's own folder.
 //!
-//! [`import()`] then decomposes every operator (versions 7 to 28 of the standard ones) into core
+//! [`import()`] then decomposes every operator (versions 1 to 28 of the standard ones; of the first six, what old exporters wrote) into core
 //! operations, keeps the names of sizes, and turns sizes that travel as data back into sizes.
 //!
 //! Whatever is wrong is an [`Error`] with a code and the node's or tensor's name, printed so that no

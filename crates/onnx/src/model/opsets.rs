@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::{Error, Name};
 
 /// The versions of the standard operators that can be imported.
-pub const SUPPORTED_OPSETS: RangeInclusive<i64> = 7..=28;
+pub const SUPPORTED_OPSETS: RangeInclusive<i64> = 1..=28;
 
 /// Operator-set versions by domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

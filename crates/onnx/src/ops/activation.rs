@@ -20,7 +20,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         with(ctx, "leaky_relu", &[("alpha", 0.01)])
     }),
     operator("Mish", &[18], |ctx| unary(ctx, "mish")),
-    operator("PRelu", &[7], |ctx| binary(ctx, "prelu")),
+    operator("PRelu", &[6, 7], prelu),
     operator("Relu", &[6], |ctx| unary(ctx, "relu")),
     operator("Selu", &[6], |ctx| {
         with(ctx, "selu", &[("alpha", SELU_ALPHA), ("gamma", SELU_GAMMA)])
@@ -39,6 +39,18 @@ pub(super) const OPERATORS: &[Operator] = &[
         with(ctx, "thresholded_relu", &[("alpha", 1.0)])
     }),
 ];
+
+/// Before version 7 a slope per channel is given as a vector.
+fn prelu(ctx: &mut NodeContext<'_>) -> Imported {
+    let (x, slope) = (ctx.input(0)?, ctx.input(1)?);
+    let (rank, own) = (ctx.rank(x)?, ctx.rank(slope)?);
+    if ctx.version() >= 7 || own != 1 || rank < 3 {
+        return binary(ctx, "prelu");
+    }
+    let after: Vec<usize> = (1..rank - 1).collect();
+    let slope = ctx.build(|builder| builder.unsqueeze(slope, &after))?;
+    one(ctx.map("prelu", &[x, slope])?)
+}
 
 /// The defaults of ONNX, which are f32.
 const SELU_ALPHA: f32 = 1.673_263_2;

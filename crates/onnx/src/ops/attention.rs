@@ -67,7 +67,7 @@ fn split_heads(ctx: &mut NodeContext<'_>, index: usize, heads: i64) -> Result<Va
 }
 
 /// `[batch, heads, sequence, size] -> [batch, sequence, heads * size]`.
-fn merge_heads(ctx: &mut NodeContext<'_>, value: ValueId) -> Result<ValueId, Error> {
+pub(super) fn merge_heads(ctx: &mut NodeContext<'_>, value: ValueId) -> Result<ValueId, Error> {
     let moved = ctx.transpose(value, &[0, 2, 1, 3])?;
     let dims = ctx.shape(moved)?;
     let hidden = ctx.product(&dims[2..])?;

@@ -8,12 +8,12 @@ use crate::NodeContext;
 use crate::import::Operator;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    operator("Equal", &[7], |ctx| binary(ctx, "eq")),
-    operator("Greater", &[7], |ctx| binary(ctx, "gt")),
+    operator("Equal", &[1, 7], |ctx| binary(ctx, "eq")),
+    operator("Greater", &[1, 7], |ctx| binary(ctx, "gt")),
     operator("GreaterOrEqual", &[12], |ctx| binary(ctx, "ge")),
     operator("IsInf", &[10], is_inf),
     operator("IsNaN", &[9], |ctx| unary(ctx, "is_nan")),
-    operator("Less", &[7], |ctx| binary(ctx, "lt")),
+    operator("Less", &[1, 7], |ctx| binary(ctx, "lt")),
     operator("LessOrEqual", &[12], |ctx| binary(ctx, "le")),
     operator("Where", &[9], select),
 ];

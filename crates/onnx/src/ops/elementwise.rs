@@ -11,7 +11,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Abs", &[6], |ctx| unary(ctx, "abs")),
     operator("Acos", &[7], |ctx| unary(ctx, "acos")),
     operator("Acosh", &[9], |ctx| unary(ctx, "acosh")),
-    operator("Add", &[7], |ctx| binary(ctx, "add")),
+    operator("Add", &[1, 7], |ctx| binary(ctx, "add")),
     operator("Asin", &[7], |ctx| unary(ctx, "asin")),
     operator("Asinh", &[9], |ctx| unary(ctx, "asinh")),
     operator("Atan", &[7], |ctx| unary(ctx, "atan")),
@@ -19,7 +19,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Ceil", &[6], |ctx| unary(ctx, "ceil")),
     operator("Cos", &[7], |ctx| unary(ctx, "cos")),
     operator("Cosh", &[9], |ctx| unary(ctx, "cosh")),
-    operator("Div", &[7], |ctx| binary(ctx, "div")),
+    operator("Div", &[1, 7], |ctx| binary(ctx, "div")),
     operator("Erf", &[9], |ctx| unary(ctx, "erf")),
     operator("Exp", &[6], |ctx| unary(ctx, "exp")),
     operator("Floor", &[6], |ctx| unary(ctx, "floor")),
@@ -28,16 +28,16 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Mean", &[6], mean),
     operator("Min", &[6], |ctx| variadic(ctx, "min")),
     operator("Mod", &[10], modulo),
-    operator("Mul", &[7], |ctx| binary(ctx, "mul")),
+    operator("Mul", &[1, 7], |ctx| binary(ctx, "mul")),
     operator("Neg", &[6], |ctx| unary(ctx, "neg")),
-    operator("Pow", &[7], pow),
+    operator("Pow", &[1, 7], pow),
     operator("Reciprocal", &[6], |ctx| unary(ctx, "reciprocal")),
     operator("Round", &[11], |ctx| unary(ctx, "round_even")),
     operator("Sign", &[9], |ctx| unary(ctx, "sign")),
     operator("Sin", &[7], |ctx| unary(ctx, "sin")),
     operator("Sinh", &[9], |ctx| unary(ctx, "sinh")),
     operator("Sqrt", &[6], |ctx| unary(ctx, "sqrt")),
-    operator("Sub", &[7], |ctx| binary(ctx, "sub")),
+    operator("Sub", &[1, 7], |ctx| binary(ctx, "sub")),
     operator("Sum", &[6], |ctx| variadic(ctx, "add")),
     operator("Tan", &[7], |ctx| unary(ctx, "tan")),
 ];
@@ -48,8 +48,29 @@ pub(super) fn unary(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
 }
 
 pub(super) fn binary(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
-    let (left, right) = (ctx.input(0)?, ctx.input(1)?);
+    let (left, right) = (ctx.input(0)?, right_operand(ctx)?);
     one(ctx.map(function, &[left, right])?)
+}
+
+/// Operand 1. Before version 7 an attribute says at which axis of operand 0 its axes begin.
+fn right_operand(ctx: &mut NodeContext<'_>) -> Result<ValueId, crate::Error> {
+    let right = ctx.input(1)?;
+    let Some(axis) = ctx
+        .attributes()
+        .get::<i64>("axis")?
+        .filter(|_| ctx.version() < 7)
+    else {
+        return Ok(right);
+    };
+    let left = ctx.input(0)?;
+    let (rank, own) = (ctx.rank(left)?, ctx.rank(right)?);
+    let axis = ctx.axis(axis, rank)?;
+    if axis + own > rank {
+        let expected = format!("an axis after which {own} axes follow");
+        return Err(ctx.attribute_error("axis", expected, axis));
+    }
+    let after: Vec<usize> = (own..rank - axis).collect();
+    ctx.build(|builder| builder.unsqueeze(right, &after))
 }
 
 fn variadic(ctx: &mut NodeContext<'_>, function: &str) -> Imported {
@@ -80,7 +101,7 @@ fn modulo(ctx: &mut NodeContext<'_>) -> Imported {
 
 /// Base and exponent may have different dtypes; the result has the base's.
 fn pow(ctx: &mut NodeContext<'_>) -> Imported {
-    let (base, exponent) = (ctx.input(0)?, ctx.input(1)?);
+    let (base, exponent) = (ctx.input(0)?, right_operand(ctx)?);
     let (dtype, other) = (ctx.dtype(base)?, ctx.dtype(exponent)?);
     if dtype.is_integer() && other.is_float() {
         let wide = power(ctx, base, exponent, DType::F64)?;

@@ -9,7 +9,7 @@ use crate::import::Operator;
 use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    operator("Gemm", &[7], gemm),
+    operator("Gemm", &[1], gemm),
     operator("MatMul", &[1], matmul),
     operator("MatMulInteger", &[10], matmul_integer),
 ];
@@ -62,7 +62,7 @@ fn matmul_integer(ctx: &mut NodeContext<'_>) -> Imported {
 }
 
 /// `alpha * a * b + beta * c`, `a` and `b` transposed at will.
-fn gemm(ctx: &mut NodeContext<'_>) -> Imported {
+pub(super) fn gemm(ctx: &mut NodeContext<'_>) -> Imported {
     let (mut a, mut b) = (ctx.input(0)?, ctx.input(1)?);
     let alpha = f64::from(ctx.attributes().get_or("alpha", 1.0_f32)?);
     let beta = f64::from(ctx.attributes().get_or("beta", 1.0_f32)?);

@@ -15,8 +15,10 @@ mod classic;
 mod col2im;
 mod compare;
 mod constant;
+mod contrib;
 mod control;
 mod conv;
+mod crop_resize;
 mod deform_conv;
 mod determinant;
 mod einsum;
@@ -36,6 +38,7 @@ mod norm;
 mod optional;
 mod pad;
 mod pool;
+mod pool_indices;
 mod preview;
 mod quantize;
 mod random;
@@ -63,6 +66,10 @@ use crate::import::Operator;
 
 /// The tables of other domains.
 pub(crate) const OTHER_DOMAINS: &[(&str, &[Operator])] = &[
+    ("com.microsoft", contrib::FAMILIES[0]),
+    ("com.microsoft", contrib::FAMILIES[1]),
+    ("com.microsoft", contrib::FAMILIES[2]),
+    ("com.microsoft", contrib::FAMILIES[3]),
     ("ai.onnx.ml", classic::OPERATORS),
     ("ai.onnx.preview", preview::PREVIEW),
     ("ai.onnx.preview.training", preview::TRAINING),

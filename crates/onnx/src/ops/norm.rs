@@ -12,7 +12,7 @@ use crate::import::{Item, Operator};
 use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    operator("BatchNormalization", &[7, 9, 14], batch_normalization),
+    operator("BatchNormalization", &[6, 7, 9, 14], batch_normalization),
     operator("GroupNormalization", &[18, 21], group_normalization),
     operator("InstanceNormalization", &[6], instance_normalization),
     operator("LRN", &[1], local_response_normalization),
@@ -51,6 +51,9 @@ fn batch_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let epsilon = epsilon(ctx)?;
     if ctx.version() < 9 && ctx.attributes().get_or("spatial", 1_i64)? != 1 {
         return Err(ctx.unsupported("statistics per element (attribute \"spatial\" of 0)"));
+    }
+    if ctx.version() < 7 && !ctx.flag("is_test", false)? {
+        return Err(ctx.unsupported("training, as version 6 has it without \"is_test\""));
     }
     let dtype = ctx.dtype(x)?;
     let wide = widest(ctx, 5)?;

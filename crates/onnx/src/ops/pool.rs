@@ -3,13 +3,14 @@
 use kiln_ir::{Integers, Op, PoolFunction, ReduceFunction, ValueId, Window};
 use kiln_symbolic_shape::DimId;
 
-use super::support::{Imported, one, operator};
+use super::pool_indices::largest_indices;
+use super::support::{Imported, one, operator, several};
 use super::window::{Moves, spatial_sizes};
 use crate::import::Operator;
 use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    operator("AveragePool", &[7], average_pool),
+    operator("AveragePool", &[1], average_pool),
     operator("GlobalAveragePool", &[1], |ctx| {
         global(ctx, |ctx, x, axes| {
             ctx.reduce(ReduceFunction::Mean, x, axes, true)
@@ -122,7 +123,13 @@ fn round_up(
 fn max_pool(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let pooling = Pooling::read(ctx)?;
-    one(pooling.apply(ctx, PoolFunction::Max, x)?)
+    let y = pooling.apply(ctx, PoolFunction::Max, x)?;
+    if !ctx.wants_output(1) {
+        return one(y);
+    }
+    let column_major = ctx.flag("storage_order", false)?;
+    let indices = largest_indices(ctx, x, y, &pooling.size, &pooling.window, column_major)?;
+    several([y, indices])
 }
 
 fn average_pool(ctx: &mut NodeContext<'_>) -> Imported {

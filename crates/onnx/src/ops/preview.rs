@@ -68,7 +68,7 @@ fn optimised(ctx: &mut NodeContext<'_>, each: usize, step: Step) -> Imported {
     let (rate, time) = (ctx.input(0)?, ctx.input(1)?);
     let (rate, time) = (ctx.as_scalar(rate)?, ctx.as_scalar(time)?);
     let given = ctx.n_inputs().saturating_sub(2);
-    if given == 0 || given % each != 0 {
+    if given == 0 || !given.is_multiple_of(each) {
         let expected = format!("{each} operands per tensor after the first two");
         return Err(ctx.operand_error(2, expected, given.to_string()));
     }

@@ -24,7 +24,7 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 /// `saturate(round(x / scale) + zero_point)`.
-fn quantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
+pub(super) fn quantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, scale) = (ctx.input(0)?, ctx.input(1)?);
     let zero_point = ctx.optional(2);
     let to = match ctx.attributes().get::<i64>("output_dtype")? {
@@ -71,7 +71,7 @@ fn quantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
 }
 
 /// `(x - zero_point) * scale`.
-fn dequantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
+pub(super) fn dequantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, scale) = (ctx.input(0)?, ctx.input(1)?);
     let own = ctx.dtype(scale)?;
     let out = dtype_attribute(ctx, "output_dtype", own)?;
@@ -140,7 +140,7 @@ fn laid_out(ctx: &mut NodeContext<'_>, value: ValueId, x: ValueId) -> Result<Val
 }
 
 /// Quantises with parameters that broadcast, to so many bits of a dtype.
-fn quantized(
+pub(super) fn quantized(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
     scale: ValueId,
@@ -179,6 +179,15 @@ fn bounds(dtype: DType, bits: u32) -> (f64, f64) {
 /// To u8, with scale and zero point from the operand's range, which is made to hold 0.
 fn dynamic_quantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
+    let (y, scale, zero_point) = dynamically_quantized(ctx, x)?;
+    several([y, scale, zero_point])
+}
+
+/// The quantised tensor, its scale and its zero point.
+pub(super) fn dynamically_quantized(
+    ctx: &mut NodeContext<'_>,
+    x: ValueId,
+) -> Result<(ValueId, ValueId, ValueId), Error> {
     let axes: Vec<usize> = (0..ctx.rank(x)?).collect();
     let (zero, most) = (ctx.scalar_like(x, 0.0)?, ctx.scalar_like(x, 255.0)?);
     let low = ctx.reduce(ReduceFunction::Min, x, &axes, false)?;
@@ -193,7 +202,7 @@ fn dynamic_quantize_linear(ctx: &mut NodeContext<'_>) -> Imported {
     let zero_point = ctx.map("round_even", &[zero_point])?;
     let zero_point = ctx.cast(zero_point, DType::U8)?;
     let y = quantized(ctx, x, scale, Some(zero_point), (DType::U8, 8))?;
-    several([y, scale, zero_point])
+    Ok((y, scale, zero_point))
 }
 
 /// Operands `a, scale, zero, b, scale, zero, y scale, y zero`.

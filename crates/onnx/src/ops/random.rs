@@ -10,7 +10,7 @@ use kiln_tensor::{DType, Tensor};
 use super::cast::dtype_attribute;
 use super::support::{Imported, one, operator};
 use crate::import::Operator;
-use crate::{Error, NodeContext};
+use crate::{AttributeValue, Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
     operator("Bernoulli", &[15], bernoulli),
@@ -45,8 +45,17 @@ fn like(ctx: &mut NodeContext<'_>, distribution: Distribution) -> Imported {
 
 /// The generator's key: from the seed, or from the node's path, and which of the node's streams it is for.
 fn key(ctx: &mut NodeContext<'_>, stream: u64) -> Result<ValueId, Error> {
-    let seed = match ctx.attributes().get::<f32>("seed")? {
-        Some(seed) => u64::from(seed.to_bits()),
+    let seed = match ctx.attributes().value("seed") {
+        // Some operators have a float, others an integer.
+        Some(AttributeValue::Int(seed)) => Some(seed.cast_unsigned()),
+        Some(_) => ctx
+            .attributes()
+            .get::<f32>("seed")?
+            .map(|seed| u64::from(seed.to_bits())),
+        None => None,
+    };
+    let seed = match seed {
+        Some(seed) => seed,
         // FNV-1a, which says the same in every process.
         None => ctx
             .node()

@@ -8,6 +8,7 @@ use kiln_shape_inference::Element;
 use kiln_symbolic_shape::DimId;
 use smallvec::SmallVec;
 
+use super::crop_resize::cropped;
 use super::support::{Imported, one, operator};
 use crate::import::Operator;
 use crate::{Error, NodeContext};
@@ -77,6 +78,10 @@ fn resize(ctx: &mut NodeContext<'_>) -> Imported {
         (false, false) => return Err(ctx.operand_error(2, "scales or sizes", "neither")),
     };
     let (coordinates, rounding) = coordinates(ctx)?;
+    let Some(coordinates) = coordinates else {
+        let sizes = (&target.axes, target.sizes.as_slice());
+        return one(cropped(ctx, x, sizes, mode, rounding)?);
+    };
     let cubic_coefficient = ctx.attributes().get_or("cubic_coeff_a", -0.75_f32)?;
     let exclude_outside = ctx.flag("exclude_outside", false)?;
     let antialias = ctx.flag("antialias", false)?;
@@ -111,7 +116,8 @@ fn mode(ctx: &NodeContext<'_>) -> Result<ResizeMode, Error> {
     }
 }
 
-fn coordinates(ctx: &NodeContext<'_>) -> Result<(Coordinates, NearestRounding), Error> {
+/// How coordinates follow from positions; none where a region is cropped.
+fn coordinates(ctx: &NodeContext<'_>) -> Result<(Option<Coordinates>, NearestRounding), Error> {
     let attributes = ctx.attributes();
     let rounding = match attributes.get_or("nearest_mode", "round_prefer_floor")? {
         "round_prefer_floor" => NearestRounding::PreferFloor,
@@ -124,18 +130,20 @@ fn coordinates(ctx: &NodeContext<'_>) -> Result<(Coordinates, NearestRounding), 
         }
     };
     let name = "coordinate_transformation_mode";
-    Ok(match attributes.get_or(name, "half_pixel")? {
+    let (coordinates, rounding) = match attributes.get_or(name, "half_pixel")? {
         "half_pixel" => (Coordinates::HalfPixel, rounding),
         "half_pixel_symmetric" => (Coordinates::HalfPixelSymmetric, rounding),
         "pytorch_half_pixel" => (Coordinates::PytorchHalfPixel, rounding),
         "align_corners" => (Coordinates::AlignCorners, rounding),
         "asymmetric" => (Coordinates::Asymmetric, rounding),
+        "tf_crop_and_resize" => return Ok((None, rounding)),
         // floor((x + 0.5) / scale) is `HalfPixel` rounded to the nearest, halves up.
         "tf_half_pixel_for_nn" if rounding == NearestRounding::Floor => {
             (Coordinates::HalfPixel, NearestRounding::PreferCeil)
         }
         other => return Err(ctx.unsupported(format!("coordinates {other:?}"))),
-    })
+    };
+    Ok((Some(coordinates), rounding))
 }
 
 /// Output sizes that operand 3 gives, perhaps with the operand's aspect ratio kept.

@@ -1,14 +1,16 @@
 //! Sizes as data, and values that stay what they are.
 
+use kiln_ir::ValueId;
 use kiln_tensor::DType;
 use smallvec::smallvec;
 
+use super::random::unit_numbers;
 use super::support::{Imported, one, operator, several};
 use crate::NodeContext;
 use crate::import::{Operator, Takes};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    operator("Dropout", &[7, 10, 12], dropout),
+    operator("Dropout", &[6, 7, 10, 12], dropout),
     operator("Identity", &[1], identity).taking(Takes::Items),
     operator("Shape", &[1], shape).taking(Takes::Narrow),
     operator("Size", &[1], size).taking(Takes::Narrow),
@@ -43,11 +45,11 @@ fn size(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.dim_as_data(count)?)
 }
 
-/// Nothing is dropped: models are imported to be run. The mask says that everything was kept.
+/// Nothing is dropped unless the model asks for training. The mask says what was kept.
 fn dropout(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     if ctx.version() >= 12 && is_training(ctx)? {
-        return Err(ctx.unsupported("dropping elements, as in training"));
+        return dropped(ctx, x);
     }
     if !ctx.wants_output(1) {
         return one(x);
@@ -58,6 +60,34 @@ fn dropout(ctx: &mut NodeContext<'_>) -> Imported {
     let dtype = if old { ctx.dtype(x)? } else { DType::Bool };
     let mask = ctx.filled(dtype, 1.0, &dims)?;
     several([x, mask])
+}
+
+/// Each element is dropped with the probability that operand 1 says, and what stays makes up for it; all stays where
+/// the mode operand is false.
+fn dropped(ctx: &mut NodeContext<'_>, x: ValueId) -> Imported {
+    let dims = ctx.shape(x)?;
+    let ratio = match ctx.optional(1) {
+        Some(ratio) => {
+            let ratio = ctx.as_scalar(ratio)?;
+            ctx.cast(ratio, DType::F32)?
+        }
+        None => ctx.scalar(DType::F32, 0.5)?,
+    };
+    let mode = ctx.input(2)?;
+    let mode = ctx.as_scalar(mode)?;
+    let mode = ctx.cast(mode, DType::F32)?;
+    let ratio = ctx.mul(ratio, mode)?;
+    let numbers = unit_numbers(ctx, &dims, 0)?;
+    let mask = ctx.map("ge", &[numbers, ratio])?;
+    let one = ctx.scalar(DType::F32, 1.0)?;
+    let rest = ctx.sub(one, ratio)?;
+    let scale = ctx.div(one, rest)?;
+    let dtype = ctx.dtype(x)?;
+    let scale = ctx.cast(scale, dtype)?;
+    let scaled = ctx.mul(x, scale)?;
+    let zero = ctx.scalar(dtype, 0.0)?;
+    let y = ctx.select(mask, scaled, zero)?;
+    several([y, mask])
 }
 
 /// Whether the mode operand may be true while the ratio operand may be above 0.

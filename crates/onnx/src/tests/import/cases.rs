@@ -10,7 +10,7 @@
 //!   = f32[2,2] 1.5 2 3 4    the result; `= _` is not asked for
 //!   ! E0917                 or the code of the error
 //! ```
-//! After the version, `!` asks for known sizes alone. The results are those of ONNX's reference
+//! An operator of another domain is written `domain::Op`; its version then counts for nothing. After the version, `!` asks for known sizes alone. The results are those of ONNX's reference
 //! evaluator, or written down by hand where a comment says so.
 
 use kiln_tensor::{DType, Tensor, bf16, f16};
@@ -37,16 +37,20 @@ case_files!(
     attention,
     cast,
     constant,
+    contrib,
     conv,
     einsum,
+    fourier,
     elementwise,
     gather,
+    linear_attention,
     logic,
     loss,
     matmul,
     movement,
     norm,
     pad,
+    picture,
     pool,
     quantize,
     range_fill,
@@ -55,6 +59,7 @@ case_files!(
     reshape,
     resize,
     scatter,
+    sets,
     signal,
     slice,
     softmax,
@@ -209,12 +214,14 @@ impl Case {
             }
             Expected::Error(_) => vec!["y0".to_owned()],
         };
-        let node = node(
-            &self.op_type,
+        let (domain, op_type) = self.op_type.split_once("::").unwrap_or(("", &self.op_type));
+        let mut node = node(
+            op_type,
             &names.join(" "),
             &results.join(" "),
             self.attributes.clone(),
         );
+        node.domain = domain.to_owned();
         let outputs: Vec<&str> = results
             .iter()
             .map(String::as_str)
@@ -258,7 +265,7 @@ fn parse(content: &str) -> Vec<Case> {
 
 fn parse_header(line: &str) -> Case {
     let (head, rest) = line.split_once(' ').unwrap_or((line, ""));
-    let (op_type, version) = head.split_once(':').expect("Op:version");
+    let (op_type, version) = head.rsplit_once(':').expect("Op:version");
     let known_sizes_only = version.ends_with('!');
     Case {
         title: line.to_owned(),

@@ -1,0 +1,466 @@
+//! Attention as exporters fuse it: with projections inside, with biases and masks, with caches of keys and values.
+
+use kiln_ir::{Dims, ValueId};
+use kiln_symbolic_shape::DimId;
+use kiln_tensor::DType;
+use smallvec::smallvec;
+
+use super::super::attention::{merge_heads, repeat_heads};
+use super::super::support::{Imported, one, operator};
+use crate::import::{Item, Operator};
+use crate::{Error, NodeContext};
+
+pub(super) const OPERATORS: &[Operator] = &[
+    operator("Attention", &[1], attention),
+    operator("GroupQueryAttention", &[1], group_query_attention),
+    operator("MultiHeadAttention", &[1], multi_head_attention),
+    operator("RotaryEmbedding", &[1], rotary_embedding),
+];
+
+/// A positive attribute.
+fn count(ctx: &NodeContext<'_>, name: &str) -> Result<i64, Error> {
+    let count = ctx.attributes().require::<i64>(name)?;
+    if count < 1 {
+        return Err(ctx.attribute_error(name, "at least 1", count));
+    }
+    Ok(count)
+}
+
+/// `[batch, sequence, heads * size] -> [batch, heads, sequence, size]`.
+fn split(ctx: &mut NodeContext<'_>, value: ValueId, heads: i64) -> Result<ValueId, Error> {
+    let [batch, sequence, hidden] = ctx.dims_of_rank::<3>(0, value)?;
+    let dims = ctx.sizes(|table| {
+        let heads = table.constant(heads);
+        Ok([batch, sequence, heads, table.floor_div(hidden, heads)?])
+    })?;
+    let split = ctx.reshape(value, &dims)?;
+    ctx.transpose(split, &[0, 2, 1, 3])
+}
+
+/// `softmax(query * key * scale + bias) * value`, heads merged; queries of rank 4.
+fn attended(
+    ctx: &mut NodeContext<'_>,
+    [query, key, value]: [ValueId; 3],
+    bias: Option<ValueId>,
+) -> Result<ValueId, Error> {
+    let size = ctx.shape(query)?[3];
+    let dtype = ctx.dtype(query)?;
+    let scale = match ctx.attributes().get_or("scale", 0.0_f32)? {
+        0.0 => {
+            let size = ctx.dim_as(size, DType::F32)?;
+            let scale = ctx.map("rsqrt", &[size])?;
+            ctx.cast(scale, dtype)?
+        }
+        scale => ctx.scalar(dtype, f64::from(scale))?,
+    };
+    let key = ctx.transpose(key, &[0, 1, 3, 2])?;
+    let scores = ctx.matmul(query, key)?;
+    let mut scores = ctx.mul(scores, scale)?;
+    let softcap = f64::from(ctx.attributes().get_or("softcap", 0.0_f32)?);
+    if softcap > 0.0 {
+        let part = ctx.scaled(scores, 1.0 / softcap)?;
+        let curve = ctx.map("tanh", &[part])?;
+        scores = ctx.scaled(curve, softcap)?;
+    }
+    if let Some(bias) = bias {
+        let bias = ctx.cast(bias, dtype)?;
+        scores = ctx.add(scores, bias)?;
+    }
+    let weights = ctx.build(|builder| builder.softmax(scores, 3))?;
+    let y = ctx.matmul(weights, value)?;
+    merge_heads(ctx, y)
+}
+
+/// What is added to scores where a mask forbids.
+fn filter(ctx: &NodeContext<'_>) -> Result<f64, Error> {
+    Ok(f64::from(
+        ctx.attributes()
+            .get_or("mask_filter_value", -10_000.0_f32)?,
+    ))
+}
+
+/// A mask as something to add to scores `[batch, heads, queries, keys]`: of 0 and 1 per key, per query and key, or with
+/// an axis for heads; or how many keys each sample has.
+fn mask_bias(
+    ctx: &mut NodeContext<'_>,
+    mask: ValueId,
+    (batch, queries, keys): (DimId, DimId, DimId),
+) -> Result<ValueId, Error> {
+    let unit = ctx.size(1);
+    let zero = ctx.integer(0)?;
+    let wide = ctx.cast(mask, DType::I64)?;
+    let allowed = match ctx.rank(mask)? {
+        1 => {
+            let lengths = ctx.reshape(wide, &[batch, unit, unit, unit])?;
+            let key = ctx.positions(DType::I64, &[unit, unit, unit, keys], 3)?;
+            ctx.map("lt", &[key, lengths])?
+        }
+        2 => {
+            let per_key = ctx.reshape(wide, &[batch, unit, unit, keys])?;
+            ctx.map("ne", &[per_key, zero])?
+        }
+        3 => {
+            let per_query = ctx.reshape(wide, &[batch, unit, queries, keys])?;
+            ctx.map("ne", &[per_query, zero])?
+        }
+        _ => {
+            let found = ctx.builder().describe(mask);
+            return Err(ctx.unsupported(format!("a mask such as {found}")));
+        }
+    };
+    let (none, never) = (
+        ctx.scalar(DType::F32, 0.0)?,
+        ctx.scalar(DType::F32, filter(ctx)?)?,
+    );
+    ctx.select(allowed, none, never)
+}
+
+/// Minus infinity where a key comes after its query; the last query sees every key.
+fn causal_bias(
+    ctx: &mut NodeContext<'_>,
+    queries: DimId,
+    keys: DimId,
+    never: f64,
+) -> Result<ValueId, Error> {
+    let unit = ctx.size(1);
+    let query = ctx.positions(DType::I64, &[queries, unit], 0)?;
+    let key = ctx.positions(DType::I64, &[unit, keys], 1)?;
+    let before = ctx.sizes(|table| table.sub(keys, queries))?;
+    let before = ctx.dim_as_data(before)?;
+    let query = ctx.add(query, before)?;
+    let allowed = ctx.map("le", &[key, query])?;
+    let (none, never) = (ctx.scalar(DType::F32, 0.0)?, ctx.scalar(DType::F32, never)?);
+    ctx.select(allowed, none, never)
+}
+
+fn joined(
+    ctx: &mut NodeContext<'_>,
+    one: Option<ValueId>,
+    other: Option<ValueId>,
+) -> Result<Option<ValueId>, Error> {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            let other = ctx.cast(other, ctx.dtype(one)?)?;
+            Ok(Some(ctx.add(one, other)?))
+        }
+        (one, other) => Ok(one.or(other)),
+    }
+}
+
+/// `x: [batch, sequence, in]` times `weights: [in, 3 * hidden]` gives queries, keys and values. Operands `x, weights,
+/// bias, mask, past: [2, batch, heads, past, size], attention bias`.
+fn attention(ctx: &mut NodeContext<'_>) -> Imported {
+    let (x, weights) = (ctx.input(0)?, ctx.input(1)?);
+    let heads = count(ctx, "num_heads")?;
+    if ctx.flag("do_rotary", false)? {
+        return Err(ctx.unsupported("rotation inside of attention"));
+    }
+    let [batch, sequence, _] = ctx.dims_of_rank::<3>(0, x)?;
+    let mut mixed = ctx.matmul(x, weights)?;
+    if let Some(bias) = ctx.optional(2) {
+        mixed = ctx.add(mixed, bias)?;
+    }
+    let hidden = ctx.shape(mixed)?[2];
+    let sizes: Vec<DimId> = match ctx.attributes().get::<&[i64]>("qkv_hidden_sizes")? {
+        Some(sizes) if sizes.len() == 3 => sizes.iter().map(|&size| ctx.size(size)).collect(),
+        Some(sizes) => {
+            return Err(ctx.attribute_error("qkv_hidden_sizes", "3 sizes", sizes.len()));
+        }
+        None => {
+            let three = ctx.size(3);
+            let part = ctx.sizes(|table| table.floor_div(hidden, three))?;
+            vec![part; 3]
+        }
+    };
+    let parts = ctx.build(|builder| builder.split(mixed, 2, &sizes))?;
+    let query = split(ctx, parts[0], heads)?;
+    let mut key = split(ctx, parts[1], heads)?;
+    let mut value = split(ctx, parts[2], heads)?;
+    if let Some(past) = ctx.optional(4) {
+        let (past_key, past_value) = (ctx.entry(past, 0, 0)?, ctx.entry(past, 0, 1)?);
+        key = ctx.build(|builder| builder.concat(&[past_key, key], 2))?;
+        value = ctx.build(|builder| builder.concat(&[past_value, value], 2))?;
+    }
+    let keys = ctx.shape(key)?[2];
+    let mut bias = match ctx.optional(3) {
+        Some(mask) => Some(mask_bias(ctx, mask, (batch, sequence, keys))?),
+        None => None,
+    };
+    if ctx.flag("unidirectional", false)? {
+        let never = filter(ctx)?;
+        let causal = causal_bias(ctx, sequence, keys, never)?;
+        bias = joined(ctx, bias, Some(causal))?;
+    }
+    let bias = joined(ctx, bias, ctx.optional(5))?;
+    let y = attended(ctx, [query, key, value], bias)?;
+    if !ctx.wants_output(1) {
+        return one(y);
+    }
+    let present = ctx.build(|builder| builder.stack(&[key, value], 0))?;
+    Ok(smallvec![Item::Tensor(y), Item::Tensor(present)])
+}
+
+/// Operands `query, key, value, bias, key mask, attention bias, past key, past value`.
+fn multi_head_attention(ctx: &mut NodeContext<'_>) -> Imported {
+    let query = ctx.input(0)?;
+    let heads = count(ctx, "num_heads")?;
+    if ctx.rank(query)? != 3 {
+        return Err(ctx.unsupported("queries, keys and values packed in one tensor"));
+    }
+    let mut parts = vec![query];
+    for index in [1, 2] {
+        parts.push(ctx.input(index)?);
+    }
+    if let Some(bias) = ctx.optional(3) {
+        let mut sizes = Vec::with_capacity(3);
+        for &part in &parts {
+            sizes.push(match ctx.rank(part)? {
+                3 => ctx.shape(part)?[2],
+                _ => return Err(ctx.unsupported("a bias for keys that are split already")),
+            });
+        }
+        let biases = ctx.build(|builder| builder.split(bias, 0, &sizes))?;
+        for (part, bias) in parts.iter_mut().zip(biases) {
+            *part = ctx.add(*part, bias)?;
+        }
+    }
+    let mut split_parts = Vec::with_capacity(3);
+    for part in parts {
+        // Keys and values may come as [batch, heads, sequence, size].
+        split_parts.push(match ctx.rank(part)? {
+            3 => split(ctx, part, heads)?,
+            _ => part,
+        });
+    }
+    let &[query, mut key, mut value] = split_parts.as_slice() else {
+        unreachable!("three parts are split");
+    };
+    for (index, part) in [(6, &mut key), (7, &mut value)] {
+        if let Some(past) = ctx.optional(index) {
+            *part = ctx.build(|builder| builder.concat(&[past, *part], 2))?;
+        }
+    }
+    let dims = ctx.shape(query)?;
+    let keys = ctx.shape(key)?[2];
+    let mut bias = match ctx.optional(4) {
+        Some(mask) => Some(mask_bias(ctx, mask, (dims[0], dims[2], keys))?),
+        None => None,
+    };
+    if ctx.flag("unidirectional", false)? {
+        let never = filter(ctx)?;
+        let causal = causal_bias(ctx, dims[2], keys, never)?;
+        bias = joined(ctx, bias, Some(causal))?;
+    }
+    let bias = joined(ctx, bias, ctx.optional(5))?;
+    let y = attended(ctx, [query, key, value], bias)?;
+    if !ctx.wants_output(1) && !ctx.wants_output(2) {
+        return one(y);
+    }
+    Ok(smallvec![
+        Item::Tensor(y),
+        Item::Tensor(key),
+        Item::Tensor(value)
+    ])
+}
+
+/// Queries in groups that share a key; operands `query, key, value, past key, past value, lengths - 1, total length,
+/// cosines, sines`. Every sample must have the whole length, so that what is new follows what was there.
+fn group_query_attention(ctx: &mut NodeContext<'_>) -> Imported {
+    let query = ctx.input(0)?;
+    let heads = count(ctx, "num_heads")?;
+    let key_heads = count(ctx, "kv_num_heads")?;
+    for index in 9..ctx.n_inputs() {
+        if ctx.optional(index).is_some() {
+            return Err(ctx.unsupported(format!("operand {index} of group query attention")));
+        }
+    }
+    let mut parts = match (ctx.optional(1), ctx.optional(2)) {
+        (Some(key), Some(value)) => vec![query, key, value],
+        _ => {
+            // Packed: heads + 2 * key heads, one after the other.
+            let [_, _, hidden] = ctx.dims_of_rank::<3>(0, query)?;
+            let sizes = ctx.sizes(|table| {
+                let all = table.constant(heads + 2 * key_heads);
+                let size = table.floor_div(hidden, all)?;
+                let (own, shared) = (table.constant(heads), table.constant(key_heads));
+                let shared = table.mul(shared, size)?;
+                Ok([table.mul(own, size)?, shared, shared])
+            })?;
+            ctx.build(|builder| builder.split(query, 2, &sizes))?
+        }
+    };
+    for (part, heads) in parts.iter_mut().zip([heads, key_heads, key_heads]) {
+        *part = split(ctx, *part, heads)?;
+    }
+    let &[mut query, mut key, mut value] = parts.as_slice() else {
+        unreachable!("there are three parts");
+    };
+    let sequence = ctx.shape(query)?[2];
+    let past = match ctx.optional(3) {
+        Some(past) => ctx.shape(past)?[2],
+        None => ctx.size(0),
+    };
+    if ctx.flag("do_rotary", false)? {
+        let interleaved = ctx.flag("rotary_interleaved", false)?;
+        let start = ctx.dim_as_data(past)?;
+        let position = ctx.positions(DType::I64, &[sequence], 0)?;
+        let position = ctx.add(position, start)?;
+        let (cosines, sines) = (ctx.input(7)?, ctx.input(8)?);
+        let rows = ctx.build(|builder| {
+            Ok((
+                builder.gather(cosines, position, 0)?,
+                builder.gather(sines, position, 0)?,
+            ))
+        })?;
+        query = turned(ctx, query, rows, interleaved)?;
+        key = turned(ctx, key, rows, interleaved)?;
+    }
+    for (index, part) in [(3, &mut key), (4, &mut value)] {
+        if let Some(past) = ctx.optional(index) {
+            *part = ctx.build(|builder| builder.concat(&[past, *part], 2))?;
+        }
+    }
+    let keys = ctx.shape(key)?[2];
+    let all_heads = ctx.size(heads);
+    let (present_key, present_value) = (key, value);
+    let key = repeat_heads(ctx, key, all_heads)?;
+    let value = repeat_heads(ctx, value, all_heads)?;
+    let mut bias = causal_bias(ctx, sequence, keys, f64::NEG_INFINITY)?;
+    let window = ctx.attributes().get_or("local_window_size", -1_i64)?;
+    if window >= 0 {
+        let near = window_bias(ctx, sequence, keys, window)?;
+        bias = ctx.add(bias, near)?;
+    }
+    let y = attended(ctx, [query, key, value], Some(bias))?;
+    Ok(smallvec![
+        Item::Tensor(y),
+        Item::Tensor(present_key),
+        Item::Tensor(present_value)
+    ])
+}
+
+/// Minus infinity where a key is `window` or more before its query.
+fn window_bias(
+    ctx: &mut NodeContext<'_>,
+    queries: DimId,
+    keys: DimId,
+    window: i64,
+) -> Result<ValueId, Error> {
+    let unit = ctx.size(1);
+    let query = ctx.positions(DType::I64, &[queries, unit], 0)?;
+    let key = ctx.positions(DType::I64, &[unit, keys], 1)?;
+    let before = ctx.sizes(|table| table.sub(keys, queries))?;
+    let before = ctx.dim_as_data(before)?;
+    let query = ctx.add(query, before)?;
+    let distance = ctx.sub(query, key)?;
+    let window = ctx.integer(window)?;
+    let allowed = ctx.map("lt", &[distance, window])?;
+    let none = ctx.scalar(DType::F32, 0.0)?;
+    let never = ctx.scalar(DType::F32, f64::NEG_INFINITY)?;
+    ctx.select(allowed, none, never)
+}
+
+/// Pairs of features of `x: [batch, heads, sequence, size]` turned by the angles whose cosines and sines
+/// `[.., sequence, half]` are given; what is beyond twice as many features stays.
+fn turned(
+    ctx: &mut NodeContext<'_>,
+    x: ValueId,
+    (cosines, sines): (ValueId, ValueId),
+    interleaved: bool,
+) -> Result<ValueId, Error> {
+    let dims = ctx.shape(x)?;
+    let &[batch, heads, sequence, size] = dims.as_slice() else {
+        let found = ctx.builder().describe(x);
+        return Err(ctx.operand_error(0, "a tensor of rank 4", found));
+    };
+    let half = match ctx.shape(cosines)?.last() {
+        Some(&half) => half,
+        None => return Err(ctx.operand_error(7, "a matrix", "a scalar")),
+    };
+    let two = ctx.size(2);
+    let (zero, both, rest) = ctx.sizes(|table| {
+        let both = table.mul(half, two)?;
+        Ok((table.constant(0), both, table.sub(size, both)?))
+    })?;
+    let part = ctx.build(|builder| builder.slice_axis(x, 3, zero, both))?;
+    let (first, second) = if interleaved {
+        let pairs: Dims = [batch, heads, sequence, half, two].into_iter().collect();
+        let pairs = ctx.reshape(part, &pairs)?;
+        (ctx.entry(pairs, 4, 0)?, ctx.entry(pairs, 4, 1)?)
+    } else {
+        ctx.build(|builder| {
+            Ok((
+                builder.slice_axis(part, 3, zero, half)?,
+                builder.slice_axis(part, 3, half, half)?,
+            ))
+        })?
+    };
+    let (a, b) = (ctx.mul(cosines, first)?, ctx.mul(sines, second)?);
+    let real = ctx.sub(a, b)?;
+    let (a, b) = (ctx.mul(sines, first)?, ctx.mul(cosines, second)?);
+    let imaginary = ctx.add(a, b)?;
+    let joined = if interleaved {
+        let pairs = ctx.build(|builder| builder.stack(&[real, imaginary], 4))?;
+        ctx.reshape(pairs, &[batch, heads, sequence, both])?
+    } else {
+        ctx.build(|builder| builder.concat(&[real, imaginary], 3))?
+    };
+    ctx.build(|builder| {
+        let kept = builder.slice_axis(x, 3, both, rest)?;
+        builder.concat(&[joined, kept], 3)
+    })
+}
+
+/// `x: [batch, sequence, hidden] or [batch, heads, sequence, size]`, positions `[1]` (of the first) or
+/// `[batch, sequence]`, tables of cosines and sines.
+fn rotary_embedding(ctx: &mut NodeContext<'_>) -> Imported {
+    let (x, position) = (ctx.input(0)?, ctx.input(1)?);
+    let (cosines, sines) = (ctx.input(2)?, ctx.input(3)?);
+    let own = ctx.shape(x)?;
+    let half = ctx.dims_of_rank::<2>(2, cosines)?[1];
+    let heads = if own.len() == 4 {
+        x
+    } else {
+        let [batch, sequence, hidden] = ctx.dims_of_rank::<3>(0, x)?;
+        let size = match ctx.attributes().get_or("num_heads", 0_i64)? {
+            0 => ctx.sizes(|table| {
+                let two = table.constant(2);
+                table.mul(half, two)
+            })?,
+            heads => ctx.sizes(|table| {
+                let heads = table.constant(heads);
+                table.floor_div(hidden, heads)
+            })?,
+        };
+        let count = ctx.sizes(|table| table.floor_div(hidden, size))?;
+        let split = ctx.reshape(x, &[batch, sequence, count, size])?;
+        ctx.transpose(split, &[0, 2, 1, 3])?
+    };
+    let dims = ctx.shape(heads)?;
+    let (batch, sequence) = (dims[0], dims[2]);
+    let unit = ctx.size(1);
+    let position = ctx.cast(position, DType::I64)?;
+    let position = if ctx.rank(position)? == 2 {
+        position
+    } else {
+        let first = ctx.as_scalar(position)?;
+        let step = ctx.positions(DType::I64, &[unit, sequence], 1)?;
+        ctx.add(step, first)?
+    };
+    let samples = if ctx.shape(position)?[0] == unit {
+        unit
+    } else {
+        batch
+    };
+    let mut rows = Vec::with_capacity(2);
+    for table in [cosines, sines] {
+        let row = ctx.build(|builder| builder.gather(table, position, 0))?;
+        rows.push(ctx.reshape(row, &[samples, unit, sequence, half])?);
+    }
+    let interleaved = ctx.flag("interleaved", false)?;
+    let y = turned(ctx, heads, (rows[0], rows[1]), interleaved)?;
+    if own.len() == 4 {
+        return one(y);
+    }
+    one(merge_heads(ctx, y)?)
+}
