@@ -3,7 +3,9 @@
 use crate::error::{Error, Failure};
 use crate::model::Model;
 use crate::options::Options;
+use crate::recording::building;
 use kiln_lazy_runtime::CompilationStats;
+use kiln_timing::Timing;
 use kiln_trace::{ArgumentType, Arguments, Results, Signature, TraceFunction, Traced};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +34,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub fn jit<A: Arguments, F: TraceFunction<A>>(function: F) -> Jit<F, A> {
     Jit {
         traced: Traced::new("jit", function),
-        options: Options::new(),
+        options: Options::new().with_one_recorder(),
         models: Mutex::default(),
     }
 }
@@ -66,7 +68,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
     pub fn with_options(self, options: Options) -> Self {
         Self {
             traced: self.traced,
-            options,
+            options: options.with_one_recorder(),
             models: Mutex::default(),
         }
     }
@@ -111,7 +113,10 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         if let Some(model) = self.lock().get(signature) {
             return Ok(model.clone());
         }
-        let graph = self.traced.graph(signature)?;
+        let graph = {
+            let _time = building(self.timing(), "trace", "Recording a function as a graph");
+            self.traced.graph(signature)?
+        };
         let model = Model::from_graph_with((*graph).clone(), self.options.clone())?;
         let mut models = self.lock();
         let model = models.entry(signature.to_vec()).or_insert(model);
@@ -122,6 +127,11 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
     pub fn compilation_stats(&self) -> CompilationStats {
         let model = self.lock().values().next().cloned();
         model.map_or_else(CompilationStats::default, |model| model.compilation_stats())
+    }
+
+    /// Where the time went, of all recordings together; see [`Model::timing`].
+    pub fn timing(&self) -> &Timing {
+        self.options.clockwork()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Signature, Model>> {

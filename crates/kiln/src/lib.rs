@@ -34,7 +34,8 @@
 //! | check compiled code against the interpreter | [`Model::reference`], [`Model::compare`] |
 //! | see what each step costs, and what was compiled | [`Model::run_profiled`], [`Model::compilation_stats`] |
 //! | say when kernels are compiled, and where they are kept | [`Options::policy`], [`Options::cache`] |
-//! | follow long work | [`Options::on_progress`], and `tracing` spans for times |
+//! | know where the time went | [`Model::timing`], [`Options::timing`], [`Options::on_timing`] |
+//! | follow long work | [`Options::on_progress`], and `tracing` spans |
 //! | tell errors apart | [`Error::kind`] and [`Error::code`] |
 //!
 //! Every library crate of the project is a module of this one, by its name.
@@ -72,6 +73,7 @@ mod notice;
 mod options;
 mod outputs;
 mod progress;
+mod recording;
 
 pub use backend::{Backend, targets};
 pub use cache::Cache;

@@ -17,12 +17,14 @@ use crate::description::ValueDescription;
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use crate::outputs::Outputs;
+use crate::recording::building;
 use instance::Instance;
 use kiln_ir::{BlobMap, Graph};
 #[cfg(feature = "llvm")]
 use kiln_lazy_runtime::Runtime;
 use kiln_lazy_runtime::{CompilationStats, CompileRecord};
 use kiln_tensor::Tensor;
+use kiln_timing::Timing;
 use signature::Signature;
 use source::Source;
 use std::collections::BTreeMap;
@@ -80,8 +82,7 @@ impl Model {
     /// # Errors
     /// As [`load`](Self::load), and when an option does not fit the model.
     pub fn load_with(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
-        let source = Source::load(path.as_ref(), &options)?;
-        Self::new(source, options)
+        Self::build(options, |options| Source::load(path.as_ref(), options))
     }
 
     /// Loads an ONNX model from memory. Data beside the model come from `files`;
@@ -109,8 +110,7 @@ impl Model {
         files: &dyn kiln_onnx::Fs,
         options: Options,
     ) -> Result<Self, Error> {
-        let source = Source::from_bytes(bytes, files, &options)?;
-        Self::new(source, options)
+        Self::build(options, |options| Source::from_bytes(bytes, files, options))
     }
 
     /// Reads a model from a graph's text; types of results may be left out.
@@ -126,7 +126,7 @@ impl Model {
     /// # Errors
     /// As [`from_text`](Self::from_text), and when an option does not fit the graph.
     pub fn from_text_with(text: &str, options: Options) -> Result<Self, Error> {
-        Self::new(Source::from_text(text, &BlobMap::new())?, options)
+        Self::build(options, |_| Source::from_text(text, &BlobMap::new()))
     }
 
     /// Makes a model of a graph.
@@ -153,7 +153,22 @@ impl Model {
     /// # Errors
     /// As [`from_graph`](Self::from_graph), and when an option does not fit the graph.
     pub fn from_graph_with(graph: Graph, options: Options) -> Result<Self, Error> {
-        Self::new(Source::from_graph(graph)?, options)
+        Self::build(options, |_| Source::from_graph(graph))
+    }
+
+    /// Builds a model of a source, and times that.
+    fn build(
+        options: Options,
+        read: impl FnOnce(&Options) -> Result<Source, Error>,
+    ) -> Result<Self, Error> {
+        let options = options.started();
+        let timing = options.clockwork().clone();
+        let _inside = timing.enter();
+        let source = {
+            let _span = building(&timing, "read", "Reading a model and checking it");
+            read(&options)?
+        };
+        Self::new(source, options)
     }
 
     fn new(source: Source, options: Options) -> Result<Self, Error> {
@@ -205,10 +220,30 @@ impl Model {
         &self,
         inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
     ) -> Result<Outputs, Error> {
+        let inside = self.0.options.enter_first_call();
         let inputs = call::arrange(&self.0.signature, inputs)?;
         let instance = self.instance_for(&inputs)?;
         let tensors = instance.run(&inputs, &self.0.options)?;
+        drop(inside);
+        self.0.options.tell_first_call();
         Ok(self.outputs_of(tensors))
+    }
+
+    /// Where the time went: a recorder of what this model was loaded, built, compiled and called for.
+    ///
+    /// ```
+    /// use kiln::timing::Category;
+    /// use kiln::{Model, Tensor};
+    ///
+    /// let model = Model::from_text("graph @id(%x: f32[N]) -> f32[N] { return %x }")?;
+    /// model.run([("x", &Tensor::full(&[3], 1.5f32)?)])?;
+    /// let report = model.timing().report();
+    /// assert!(report.category(Category::Build).wall_ns > 0);
+    /// println!("{report}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn timing(&self) -> &Timing {
+        self.0.options.clockwork()
     }
 
     /// What was compiled so far, and everything that was done otherwise than planned: of this model

@@ -6,6 +6,7 @@ use crate::dim::Dim;
 use crate::limits::Limits;
 use crate::notice::{Notice, Notices};
 use crate::progress::{Listener, Progress};
+use crate::recording::Recording;
 use kiln_lazy_runtime::{CompilePolicy, Runtime};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_shape_inference::Mode;
@@ -71,6 +72,7 @@ pub struct Options {
     )]
     pub(crate) compiling: Compiling,
     pub(crate) limits: Limits,
+    pub(crate) recording: Recording,
     pub(crate) listener: Listener,
     pub(crate) notices: Notices,
     pub(crate) cancellation: Cancellation,
@@ -100,6 +102,7 @@ impl Options {
             cache: Cache::default(),
             compiling: Compiling::default(),
             limits: Limits::default(),
+            recording: Recording::default(),
             listener: Listener::default(),
             notices: Notices::default(),
             cancellation: Cancellation::default(),

@@ -3,11 +3,13 @@
 //! A plan without certain facts is made without any: it fuses by proof alone, so it serves whatever
 //! sizes come.
 
+use crate::recording::building;
 use kiln_fusion::{FusionOptions, FusionPlan};
 use kiln_ir::Graph;
 use kiln_lazy_runtime::Planner;
 use kiln_program::{BuildOptions, LayoutPreferences, Program, RowMajor};
 use kiln_symbolic_shape::PlanFact;
+use kiln_timing::Timing;
 use std::error::Error;
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ pub(crate) struct GraphPlanner {
     graph: Graph,
     layouts: Arc<Layouts>,
     build: BuildOptions,
+    timing: Timing,
 }
 
 impl GraphPlanner {
@@ -28,6 +31,7 @@ impl GraphPlanner {
             graph,
             layouts: Arc::new(RowMajor),
             build: BuildOptions::default(),
+            timing: Timing::off(),
         }
     }
 
@@ -44,6 +48,12 @@ impl GraphPlanner {
         self
     }
 
+    /// With a recorder.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn with_timing(self, timing: Timing) -> Self {
+        Self { timing, ..self }
+    }
+
     /// Which ops become one kernel, in the main plan.
     pub(crate) fn fusion(&self) -> Result<FusionPlan, kiln_fusion::FusionError> {
         self.fusion_with(FusionOptions::new())
@@ -51,6 +61,11 @@ impl GraphPlanner {
 
     fn fusion_with(&self, options: FusionOptions) -> Result<FusionPlan, kiln_fusion::FusionError> {
         let _span = tracing::info_span!("kiln.fuse").entered();
+        let _time = building(
+            &self.timing,
+            "fusion",
+            "Deciding which ops become one kernel",
+        );
         kiln_fusion::plan(&self.graph, &options)
     }
 
@@ -60,6 +75,11 @@ impl GraphPlanner {
         fusion: &FusionPlan,
     ) -> Result<Program, kiln_program::ProgramError> {
         let _span = tracing::info_span!("kiln.program").entered();
+        let _time = building(
+            &self.timing,
+            "plan",
+            "Steps, layouts and memory of a program",
+        );
         kiln_program::build(self.graph.clone(), fusion, &*self.layouts, &self.build)
     }
 }

@@ -9,12 +9,15 @@ use kiln_ir::Graph;
 use kiln_lazy_runtime::StepProfile;
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_tensor::Tensor;
+use kiln_timing::Category;
 use std::cell::Cell;
 
 #[cfg(feature = "llvm")]
 use crate::compiled::{GraphPlanner, SharedRuntime, runtime_for};
 #[cfg(feature = "llvm")]
 use crate::notice::Notice;
+#[cfg(feature = "llvm")]
+use crate::recording::building;
 #[cfg(feature = "llvm")]
 use kiln_lazy_runtime::{CompiledProgram, Runtime};
 #[cfg(feature = "llvm")]
@@ -136,12 +139,18 @@ impl Executable {
 #[cfg(feature = "llvm")]
 impl Compiled {
     fn build(graph: &Graph, watched: usize, options: &Options) -> Result<Self, Error> {
-        let shared = runtime_for(options)?;
+        let timing = options.clockwork();
+        let shared = {
+            let _time = building(timing, "runtime", "Threads, backend, and stores of kernels");
+            runtime_for(options)?
+        };
         options.listener.tell(Work::Plan, "program", 0, Some(1));
         let planner = GraphPlanner::new(graph.clone())
             .with_layouts(shared.layouts())
-            .with_watched(watched);
-        let program = CompiledProgram::new(Arc::clone(&shared.runtime), Arc::new(planner))?;
+            .with_watched(watched)
+            .with_timing(timing.clone());
+        let program = CompiledProgram::new(Arc::clone(&shared.runtime), Arc::new(planner))?
+            .with_timing(timing.clone());
         options.listener.tell(Work::Plan, "program", 1, Some(1));
         Ok(Self { program, shared })
     }
@@ -169,6 +178,9 @@ fn run_interpreted(
     interpret_graph(graph, inputs, options, options.interpreter_mode, trace)
 }
 
+/// What the event of an interpreted call is, before the graph's name.
+const INTERPRET: &str = "Interpreted calls of ";
+
 /// Called with every intermediate.
 type Trace<'a> = dyn Fn(TraceEvent<'_>) + 'a;
 
@@ -181,6 +193,9 @@ pub(super) fn interpret_graph(
     trace: Option<&Trace<'_>>,
 ) -> Result<Vec<Tensor>, Error> {
     let _span = tracing::debug_span!("kiln.interpret", ?mode).entered();
+    let timing = options.clockwork();
+    let event = timing.named(Category::Runtime, "interpret_", graph.name(), INTERPRET);
+    let _time = timing.begin(event);
     let interpret_options = InterpretOptions {
         mode,
         limits: options.limits.run,

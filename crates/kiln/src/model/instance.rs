@@ -5,6 +5,7 @@ use super::source::Source;
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use crate::progress::Work;
+use crate::recording::building;
 use kiln_ir::Graph;
 use kiln_passes::{PassOptions, optimize, pass_names};
 use kiln_tensor::Tensor;
@@ -32,11 +33,17 @@ impl Instance {
         options.listener.tell(Work::Import, IMPORT, 0, Some(1));
         let imported = {
             let _span = tracing::info_span!("kiln.import").entered();
+            let _time = building(
+                options.clockwork(),
+                "import",
+                "Turning a model into a graph",
+            );
             source.graph(ranks, options)?
         };
         options.listener.tell(Work::Import, IMPORT, 1, Some(1));
         let optimized = if options.passes {
             let _span = tracing::info_span!("kiln.optimize").entered();
+            let _time = building(options.clockwork(), "passes", "Passes over the graph");
             let mut done = 0;
             run_passes(imported.clone(), options, &mut |pass, _| {
                 done += 1;

@@ -143,6 +143,7 @@ impl Model {
         if matches!(instance.executable(), Executable::Interpreted) {
             return Err(not_compiled("a profile"));
         }
+        let inside = self.0.options.enter_first_call();
         let mut profile = Vec::new();
         let tensors = instance.executable().run(
             instance.optimized(),
@@ -150,6 +151,8 @@ impl Model {
             &self.0.options,
             Some(&mut profile),
         )?;
+        drop(inside);
+        self.0.options.tell_first_call();
         Ok((self.outputs_of(tensors), profile))
     }
 }

@@ -1,0 +1,188 @@
+//! Where the time of a model went, as its user sees it.
+#![cfg(feature = "llvm")]
+#![allow(clippy::unwrap_used, reason = "a test stops where something is wrong")]
+
+use kiln::timing::{Category, Filter, Report, SystemClock, Timing, TimingOptions, Verbosity};
+use kiln::{Backend, Cache, Model, Options, Tensor, Var};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+const MLP: &str = "graph @mlp(%x: f32[B, 8], %w: f32[8, 4]) -> (f32[B, 4], f32[B]) {
+  %y = matmul %x, %w
+  %z = relu %y
+  %s = reduce %x {function = sum, axes = [1]}
+  return %z, %s
+}";
+
+fn options() -> Options {
+    Options::new()
+        .backend(Backend::Llvm)
+        .shared_kernels(false)
+        .cache(Cache::off())
+        .threads(1)
+}
+
+fn run(model: &Model, rows: usize) {
+    let x = Tensor::full(&[rows, 8], 0.5f32).unwrap();
+    let w = Tensor::full(&[8, 4], 0.25f32).unwrap();
+    model.run([("x", &x), ("w", &w)]).unwrap();
+}
+
+/// The names of events that begin like this.
+fn named<'a>(report: &'a Report, prefix: &str) -> Vec<&'a str> {
+    let names = report.events.iter().map(|event| event.name.as_str());
+    names.filter(|name| name.starts_with(prefix)).collect()
+}
+
+#[test]
+fn a_verbose_report_has_each_kernel_and_a_second_run_adds_none() {
+    let options = options().timing(Verbosity::Verbose);
+    let model = Model::from_text_with(MLP, options).unwrap();
+    run(&model, 3);
+    let report = model.timing().report();
+    let kernels = model.compile_records().len();
+    assert!(kernels > 0);
+    assert_eq!(named(&report, "compile_").len(), kernels, "{report}");
+    assert_eq!(named(&report, "codegen_").len(), kernels, "{report}");
+    for name in named(&report, "compile_") {
+        let event = report.event(name).unwrap();
+        let function = name.trim_start_matches("compile_");
+        assert_eq!(
+            (event.count, event.description.as_str()),
+            (1, format!("Compilation time for {function}").as_str())
+        );
+    }
+    for name in [
+        "read",
+        "import",
+        "passes",
+        "fusion",
+        "plan",
+        "launch_plan",
+        "run_mlp",
+    ] {
+        assert!(report.event(name).is_some(), "{name}: {report}");
+    }
+    let parts = report.category(Category::Compile).parts;
+    let parts: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+    assert_eq!(parts, ["emit", "load", "optimize", "verify"]);
+    let rounding = report.events.len() as u128;
+    assert!(
+        report.sum().abs_diff(report.wall()).as_nanos() <= rounding,
+        "{report}"
+    );
+    run(&model, 3);
+    run(&model, 5);
+    let later = model.timing().report();
+    assert_eq!(named(&later, "compile_").len(), kernels);
+    assert_eq!(
+        later.category(Category::Compile).wall_ns,
+        report.category(Category::Compile).wall_ns
+    );
+    assert_eq!(later.event("run_mlp").unwrap().count, 3);
+}
+
+#[test]
+fn events_and_unattributed_time_are_the_stopwatch() {
+    // Of a few tries one: between reading one clock and the other, a busy machine may do anything.
+    let is_within = (0..5).any(|_| {
+        let begin = Instant::now();
+        let model = Model::from_text_with(MLP, options()).unwrap();
+        run(&model, 3);
+        let stopwatch = begin.elapsed().as_secs_f64();
+        let sum = model.timing().report().sum().as_secs_f64();
+        (stopwatch - sum).abs() <= 0.02 * stopwatch
+    });
+    assert!(is_within);
+}
+
+#[test]
+fn the_first_call_is_told_of_once_and_nobody_need_ask() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&told);
+    let options = options().on_timing(move |report| listener.lock().unwrap().push(report.clone()));
+    let model = Model::from_text_with(MLP, options).unwrap();
+    assert!(told.lock().unwrap().is_empty());
+    run(&model, 3);
+    run(&model, 4);
+    let told = told.lock().unwrap();
+    assert_eq!((told.len(), told[0].verbosity), (1, Verbosity::Default));
+    assert!(told[0].category(Category::Compile).wall_ns > 0 && told[0].events.is_empty());
+    assert!(told[0].to_text().contains("unattributed"));
+}
+
+#[test]
+fn off_nobody_is_told_and_counters_go_on() {
+    let options = options()
+        .timing(Verbosity::Off)
+        .on_timing(|report| panic!("{report}"));
+    let model = Model::from_text_with(MLP, options).unwrap();
+    run(&model, 3);
+    let report = model.timing().report();
+    assert_eq!(report.wall_ns, 0);
+    assert!(report.counters.compile_ok > 0 && report.counters.miss > 0);
+}
+
+#[test]
+fn a_filter_leaves_out_and_the_sum_stays() {
+    let options = options()
+        .timing(Verbosity::Debug)
+        .timing_filter(Filter::new().category(Category::Build))
+        .timing_records(1000);
+    let model = Model::from_text_with(MLP, options).unwrap();
+    run(&model, 3);
+    let report = model.timing().report();
+    assert!(report.hidden_ns > 0 && named(&report, "compile_").is_empty());
+    assert!(report.sum().abs_diff(report.wall()).as_nanos() <= 1000);
+    assert!(model.timing().trace().n_spans() > 0);
+    assert!(
+        model
+            .timing()
+            .trace()
+            .to_json()
+            .unwrap()
+            .contains("\"traceEvents\"")
+    );
+}
+
+#[test]
+fn interpreted_calls_have_an_event_too() {
+    let options = Options::new()
+        .backend(Backend::Interpreter)
+        .timing(Verbosity::Verbose);
+    let model = Model::from_text_with(MLP, options).unwrap();
+    run(&model, 3);
+    let report = model.timing().report();
+    assert_eq!(report.event("interpret_mlp").unwrap().count, 1);
+    assert_eq!(report.category(Category::Compile).spans, 0);
+}
+
+#[test]
+fn models_may_share_a_recorder() {
+    let timing = Timing::new(
+        Arc::new(SystemClock::new()),
+        TimingOptions::new().verbosity(Verbosity::Verbose),
+    );
+    for _ in 0..2 {
+        run(
+            &Model::from_text_with(MLP, options().recorder(timing.clone())).unwrap(),
+            3,
+        );
+    }
+    assert_eq!(timing.report().event("read").unwrap().count, 2);
+}
+
+#[test]
+fn a_function_keeps_its_users_name() {
+    let dxdt = kiln::jit(|x: Var| -x)
+        .named("dxdt")
+        .with_options(options().timing(Verbosity::Verbose));
+    let x = Tensor::full(&[4], 1.5f32).unwrap();
+    for _ in 0..2 {
+        assert_eq!(dxdt.call([&x]).unwrap().to_vec::<f32>().unwrap(), [-1.5; 4]);
+    }
+    let report = dxdt.timing().report();
+    assert_eq!(named(&report, "compile_"), ["compile_dxdt"], "{report}");
+    assert_eq!(report.event("trace").unwrap().count, 1);
+    assert_eq!(report.event("run_dxdt").unwrap().count, 2);
+}
