@@ -6,11 +6,12 @@
 
 mod baseline;
 mod cases;
+mod cross_check;
 mod outcome;
 mod table;
 mod worker;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -21,6 +22,7 @@ use crate::workspace::{self, Metadata};
 use crate::{setup, step};
 
 pub(crate) use cases::Case;
+pub(crate) use cross_check::run as cross_check;
 use outcome::Outcome;
 
 /// What the cases are generated from.
@@ -28,6 +30,13 @@ pub(crate) const PACKAGES: Needs<'_> = Needs {
     task: "conformance",
     what: "packages of ONNX",
     list: "xtask/conformance/requirements.txt",
+};
+
+/// What generated models are compared with.
+pub(crate) const CROSS_CHECK: Needs<'_> = Needs {
+    task: "cross-check",
+    what: "packages of onnxruntime",
+    list: "xtask/conformance/cross_check.txt",
 };
 
 /// One case in so many is in the sample.
@@ -42,7 +51,7 @@ pub(crate) struct Run {
 /// Runs the cases, prints the table, and compares with what passed before.
 pub(crate) fn run(options: &ConformanceOptions) -> Result<()> {
     setup::run()?;
-    let (root, folder) = folders()?;
+    let (root, folder) = folders("conformance")?;
     let mut cases = cases::all(&root, &folder)?;
     if !options.words.is_empty() {
         let is_wanted = |case: &Case| options.words.iter().any(|word| case.name.contains(word));
@@ -80,10 +89,11 @@ pub(crate) fn run_sample(root: &Path, target: &Path, sample: Vec<Case>) -> Resul
     report(&baseline::lost(root, &runs)?)
 }
 
-fn folders() -> Result<(std::path::PathBuf, std::path::PathBuf)> {
+/// The project's root, and a folder of this name in the target folder.
+fn folders(name: &str) -> Result<(PathBuf, PathBuf)> {
     let root = workspace::root();
     let target = Metadata::load(&root)?.target_directory;
-    Ok((root, target.join("conformance")))
+    Ok((root, target.join(name)))
 }
 
 fn run_cases(root: &Path, folder: &Path, cases: Vec<Case>) -> Result<Vec<Run>> {

@@ -20,12 +20,14 @@ usage: cargo xtask <task>
   conformance [--bless] [WORD...]
                                 run ONNX's own test cases, interpreted and compiled; only those whose names hold a
                                 word; with --bless the lists of what passes are rewritten
+  cross-check [COUNT]           compare so many generated models (500) with what onnxruntime gives
   bench [--peers] [WORD...]     measure what is promised, in release; only rows whose names hold a word;
                                 with --peers also Kiln beside onnxruntime and OpenVINO
   bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, bench, bless";
+const TASKS: &str =
+    "setup, models, build, demo, test, tidy, conformance, cross-check, bench, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +48,11 @@ pub(crate) enum Task {
     Tidy,
     /// Run ONNX's own test cases.
     Conformance(ConformanceOptions),
+    /// Compare generated models with onnxruntime.
+    CrossCheck {
+        /// How many.
+        count: usize,
+    },
     /// Measure what is promised.
     Bench(BenchOptions),
     /// Rewrite checked-in lists.
@@ -99,6 +106,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             "test" => Task::Test,
             "tidy" => Task::Tidy,
             "conformance" => Task::Conformance(ConformanceOptions::default()),
+            "cross-check" => Task::CrossCheck { count: 500 },
             "bench" => Task::Bench(BenchOptions::default()),
             "bless" => Task::Bless(BlessOptions::default()),
             other => bail!("expected a task ({TASKS}), found `{other}`"),
@@ -112,6 +120,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             (Task::Build(options), Long("no-llvm")) => options.no_llvm = true,
             (Task::Conformance(options), Long("bless")) => options.bless = true,
             (Task::Conformance(options), Value(word)) => options.words.push(word.string()?),
+            (Task::CrossCheck { count }, Value(word)) => *count = word.parse()?,
             (Task::Bench(options), Long("peers")) => options.peers = true,
             (Task::Bench(options), Value(word)) => options.words.push(word.string()?),
             (Task::Bless(options), Long("snapshots")) => options.snapshots = true,
@@ -166,6 +175,27 @@ mod tests {
         );
         assert!(parsed(&["bench", "--release"]).is_err());
         assert!(parsed(&["tidy", "softmax"]).is_err());
+    }
+
+    #[test]
+    fn conformance_takes_words_and_cross_check_a_number() {
+        let options = ConformanceOptions {
+            bless: true,
+            words: vec!["resize".to_owned()],
+        };
+        assert_eq!(
+            parsed(&["conformance", "--bless", "resize"]).unwrap(),
+            Task::Conformance(options)
+        );
+        assert_eq!(
+            parsed(&["cross-check"]).unwrap(),
+            Task::CrossCheck { count: 500 }
+        );
+        assert_eq!(
+            parsed(&["cross-check", "20"]).unwrap(),
+            Task::CrossCheck { count: 20 }
+        );
+        assert!(parsed(&["cross-check", "many"]).is_err());
     }
 
     #[test]

@@ -53,6 +53,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Test => test::run(),
         Task::Tidy => tidy::run(),
         Task::Conformance(options) => conformance::run(&options),
+        Task::CrossCheck { count } => conformance::cross_check(count),
         Task::Bench(options) => bench::run(&options),
         Task::Bless(options) => bless::run(&options),
     }

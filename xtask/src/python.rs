@@ -135,7 +135,11 @@ mod tests {
     #[test]
     fn every_package_is_pinned() {
         let root = crate::workspace::root();
-        for list in [crate::bench::PEERS.list, crate::conformance::PACKAGES.list] {
+        for list in [
+            crate::bench::PEERS.list,
+            crate::conformance::PACKAGES.list,
+            crate::conformance::CROSS_CHECK.list,
+        ] {
             let text = std::fs::read_to_string(root.join(list)).unwrap();
             for line in text.lines().filter(|line| !line.starts_with('#')) {
                 assert!(line.contains("=="), "{list}: {line}");

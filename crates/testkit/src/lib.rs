@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`random`] | choices from bytes: a fuzzer's, or those of a seed |
 //! | [`generate`] | random valid graphs of every core op, and inputs for them |
+//! | [`export`] | graphs as ONNX models, for other implementations to run |
 //! | [`oracle`] | whether two results are the same, as far as they have to be |
 //! | [`laws`] | what holds for every graph: its text, types and hash |
 //! | [`kernels`] | random kernels, and compiled ones compared with what they mean |
@@ -32,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 pub mod book;
+pub mod export;
 pub mod generate;
 pub mod kernels;
 pub mod large;

@@ -49,7 +49,8 @@ pub(super) fn all(root: &Path, folder: &Path) -> Result<Vec<Case>> {
     read(&cases)
 }
 
-fn read(cases: &Path) -> Result<Vec<Case>> {
+/// The cases that a folder's list names.
+pub(super) fn read(cases: &Path) -> Result<Vec<Case>> {
     let list = cases.join("cases.jsonl");
     let text = std::fs::read_to_string(&list)
         .with_context(|| format!("cannot read {}", list.display()))?;
