@@ -35,6 +35,17 @@ impl Constant {
         })))
     }
 
+    /// Wraps a tensor whose digest is known, such as from where it was stored. A wrong one makes it pass for another.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_known_digest(tensor: Tensor, digest: Digest) -> Result<Self, TensorError> {
+        Ok(Self(Arc::new(Inner {
+            tensor: tensor.contiguous()?,
+            digest: OnceLock::from(digest),
+        })))
+    }
+
     /// The tensor, contiguous.
     pub fn tensor(&self) -> &Tensor {
         &self.0.tensor

@@ -13,7 +13,7 @@ use crate::ids::SizeId;
 /// Sizes, one per axis.
 pub type SizeList = SmallVec<[SizeId; 4]>;
 
-/// The sizes of a program: expressions of its graph's table, each once.
+/// The sizes of a program: expressions of its graph's table, each once as far as is known.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
     dims: PrimaryMap<SizeId, DimId>,
@@ -25,6 +25,14 @@ impl Sizes {
     pub(crate) fn intern(&mut self, dim: DimId) -> SizeId {
         let dims = &mut self.dims;
         *self.ids.entry(dim).or_insert_with(|| dims.push(dim))
+    }
+
+    /// Adds a size that is read again. Two that were different when they were written may be one to the prover now; each
+    /// keeps its id.
+    pub(crate) fn push(&mut self, dim: DimId) -> SizeId {
+        let id = self.dims.push(dim);
+        self.ids.entry(dim).or_insert(id);
+        id
     }
 
     /// The ids of sizes.

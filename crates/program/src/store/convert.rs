@@ -132,11 +132,8 @@ impl Program {
         let n_symbols = graph.dims().symbols().count();
         let walk = Walk::over(&graph);
         let mut sizes = Sizes::default();
-        for (number, text) in stored.sizes.iter().enumerate() {
-            let dim = parsed(text, graph.dims_mut(), parse_dim)?;
-            if sizes.intern(dim).index() != number {
-                return Err(damaged(format!("the size {text} twice")));
-            }
+        for text in &stored.sizes {
+            sizes.push(parsed(text, graph.dims_mut(), parse_dim)?);
         }
         let mut kernels = PrimaryMap::new();
         for kernel in &stored.kernels {
