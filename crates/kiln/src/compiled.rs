@@ -7,7 +7,11 @@ mod announce;
 mod planner;
 #[cfg(feature = "llvm")]
 mod runtime;
+#[cfg(feature = "llvm")]
+mod stored;
 
 pub(crate) use planner::GraphPlanner;
 #[cfg(feature = "llvm")]
 pub(crate) use runtime::{SharedRuntime, runtime_for};
+#[cfg(feature = "llvm")]
+pub(crate) use stored::ProgramStore;

@@ -26,7 +26,8 @@ use kiln_lazy_runtime::{CompilationStats, CompileRecord};
 use kiln_tensor::Tensor;
 use kiln_timing::Timing;
 use signature::Signature;
-use source::Source;
+pub(crate) use source::ModelDigest;
+pub(crate) use source::Source;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -57,7 +58,7 @@ struct Inner {
     options: Options,
     signature: Signature,
     /// What further instances are built from; none where the first is the only one.
-    source: Option<Source>,
+    source: Option<Arc<Source>>,
     /// By the ranks of the inputs whose rank is open. Only ever added to, so a panic of another
     /// thread leaves it valid.
     instances: Mutex<BTreeMap<Vec<usize>, Arc<Instance>>>,
@@ -175,12 +176,13 @@ impl Model {
         let open = source.open_ranks(&options);
         let mut instances = BTreeMap::new();
         let (signature, source) = if open.is_empty() {
+            let source = Arc::new(source);
             let instance = Instance::build(&source, &BTreeMap::new(), &options)?;
             let signature = Signature::of_graph(instance.optimized())?;
             instances.insert(Vec::new(), Arc::new(instance));
             (signature, None)
         } else {
-            (source.signature(open), Some(source))
+            (source.signature(open), Some(Arc::new(source)))
         };
         Ok(Self(Arc::new(Inner {
             options,

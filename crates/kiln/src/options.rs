@@ -303,6 +303,17 @@ impl Options {
     }
 }
 
+impl Options {
+    /// Whether programs made with these options are kept between processes.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn keeps_programs(&self) -> bool {
+        let compiles = cfg!(feature = "llvm")
+            && self.backend.unwrap_or_default() == Backend::Llvm
+            && self.runtime.is_none();
+        compiles && self.cache.path().is_some()
+    }
+}
+
 /// When and how long kernels are compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compiling {

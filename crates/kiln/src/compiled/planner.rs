@@ -11,7 +11,7 @@ use kiln_program::{BuildOptions, LayoutPreferences, Program, RowMajor};
 use kiln_symbolic_shape::PlanFact;
 use kiln_timing::Timing;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who knows how kernels would rather have their buffers.
 type Layouts = dyn LayoutPreferences + Send + Sync;
@@ -22,6 +22,8 @@ pub(crate) struct GraphPlanner {
     layouts: Arc<Layouts>,
     build: BuildOptions,
     timing: Timing,
+    /// The main plan, where it was stored.
+    stored: Mutex<Option<Program>>,
 }
 
 impl GraphPlanner {
@@ -32,6 +34,7 @@ impl GraphPlanner {
             layouts: Arc::new(RowMajor),
             build: BuildOptions::default(),
             timing: Timing::off(),
+            stored: Mutex::default(),
         }
     }
 
@@ -46,6 +49,15 @@ impl GraphPlanner {
     pub(crate) fn with_watched(mut self, watched: usize) -> Self {
         self.build.watched = watched;
         self
+    }
+
+    /// With the main plan as it was stored.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn with_stored(self, program: Option<Program>) -> Self {
+        Self {
+            stored: Mutex::new(program),
+            ..self
+        }
     }
 
     /// With a recorder.
@@ -86,6 +98,16 @@ impl GraphPlanner {
 
 impl Planner for GraphPlanner {
     fn plan(&self, without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>> {
+        if without.is_empty() {
+            let stored = self
+                .stored
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(program) = stored {
+                return Ok(program);
+            }
+        }
         let options = FusionOptions::new().with_plan_facts(without.is_empty());
         let fusion = self.fusion_with(options)?;
         Ok(self.program(&fusion)?)

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 const MOST_THREADS: usize = 1024;
 
 /// The version that keys of stored code name; see `build.rs`.
-const VERSION: &str = env!("KILN_VERSION");
+pub(super) const VERSION: &str = env!("KILN_VERSION");
 
 /// A runtime, and how to hear of its compiles.
 pub(crate) struct SharedRuntime {

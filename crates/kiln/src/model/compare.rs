@@ -37,7 +37,8 @@ impl Model {
         let inputs = call::arrange(&self.0.signature, inputs)?;
         let instance = self.instance_for(&inputs)?;
         let options = &self.0.options;
-        let of = |mode| interpret_graph(instance.imported(), &inputs, options, mode, None);
+        let imported = instance.imported(options)?;
+        let of = |mode| interpret_graph(imported, &inputs, options, mode, None);
         let (promoted, declared) = (of(Mode::Promoted)?, of(Mode::Declared)?);
         Ok(Reference {
             inputs,

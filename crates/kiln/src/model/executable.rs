@@ -21,6 +21,8 @@ use crate::recording::building;
 #[cfg(feature = "llvm")]
 use kiln_lazy_runtime::{CompiledProgram, Runtime};
 #[cfg(feature = "llvm")]
+use kiln_program::Program;
+#[cfg(feature = "llvm")]
 use std::sync::Arc;
 
 /// How a graph is executed.
@@ -71,7 +73,7 @@ impl Executable {
                 Err(Backend::unknown(backend.name()))
             }
             #[cfg(feature = "llvm")]
-            Backend::Llvm => match Compiled::build(graph, watched, options) {
+            Backend::Llvm => match Compiled::build(graph, watched, None, options) {
                 Ok(compiled) => Ok(Self::Compiled(Box::new(compiled))),
                 Err(error)
                     if options.backend.is_none()
@@ -83,6 +85,26 @@ impl Executable {
                 }
                 Err(error) => Err(error),
             },
+        }
+    }
+
+    /// Of a program that was stored, whose graph this is.
+    #[cfg(feature = "llvm")]
+    pub(super) fn of_stored(
+        graph: &Graph,
+        program: Program,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let compiled = Compiled::build(graph, 0, Some(program), options)?;
+        Ok(Self::Compiled(Box::new(compiled)))
+    }
+
+    /// The program, if it is compiled.
+    #[cfg(feature = "llvm")]
+    pub(super) fn program(&self) -> Option<&Program> {
+        match self {
+            Self::Interpreted => None,
+            Self::Compiled(compiled) => Some(compiled.program.program()),
         }
     }
 
@@ -138,7 +160,12 @@ impl Executable {
 
 #[cfg(feature = "llvm")]
 impl Compiled {
-    fn build(graph: &Graph, watched: usize, options: &Options) -> Result<Self, Error> {
+    fn build(
+        graph: &Graph,
+        watched: usize,
+        stored: Option<Program>,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let timing = options.clockwork();
         let shared = {
             let _time = building(timing, "runtime", "Threads, backend, and stores of kernels");
@@ -148,6 +175,7 @@ impl Compiled {
         let planner = GraphPlanner::new(graph.clone())
             .with_layouts(shared.layouts())
             .with_watched(watched)
+            .with_stored(stored)
             .with_timing(timing.clone());
         let program = CompiledProgram::new(Arc::clone(&shared.runtime), Arc::new(planner))?
             .with_timing(timing.clone());

@@ -2,6 +2,8 @@
 
 use super::executable::Executable;
 use super::source::Source;
+#[cfg(feature = "llvm")]
+use crate::compiled::{ProgramStore, runtime_for};
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use crate::progress::Work;
@@ -10,6 +12,7 @@ use kiln_ir::Graph;
 use kiln_passes::{PassOptions, optimize, pass_names};
 use kiln_tensor::Tensor;
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 /// The stage before any pass.
 const IMPORT: &str = "import";
@@ -18,14 +21,50 @@ const OPTIMIZED: &str = "optimized";
 
 /// What a call runs. The graphs share their constants, apart from those that passes made.
 pub(super) struct Instance {
-    imported: Graph,
+    imported: OnceLock<Graph>,
+    /// What the graph is imported from when somebody asks for it, where the program came from a store.
+    origin: Option<(Arc<Source>, BTreeMap<String, usize>)>,
     optimized: Graph,
     executable: Executable,
 }
 
 impl Instance {
-    /// Imports and optimises.
+    /// The program that a store has, or else imports, optimises, plans and stores.
     pub(super) fn build(
+        source: &Arc<Source>,
+        ranks: &BTreeMap<String, usize>,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        #[cfg(feature = "llvm")]
+        if let Some(store) = store_of(source, ranks, options) {
+            let stored = {
+                let _time = building(options.clockwork(), "load_program", "Loading a program");
+                store.load(source)
+            };
+            if let Some(program) = stored {
+                let optimized = program.graph().clone();
+                let executable = Executable::of_stored(&optimized, program, options)?;
+                return Ok(Self {
+                    imported: OnceLock::new(),
+                    origin: Some((Arc::clone(source), ranks.clone())),
+                    optimized,
+                    executable,
+                });
+            }
+            let begin = std::time::Instant::now();
+            let built = Self::import(source, ranks, options)?;
+            if let Some(program) = built.executable.program() {
+                let time = begin.elapsed();
+                let _time = building(options.clockwork(), "store_program", "Storing a program");
+                store.store(program, source, time);
+            }
+            return Ok(built);
+        }
+        Self::import(source, ranks, options)
+    }
+
+    /// Imports and optimises.
+    fn import(
         source: &Source,
         ranks: &BTreeMap<String, usize>,
         options: &Options,
@@ -55,7 +94,8 @@ impl Instance {
         options.listener.tell(Work::Optimize, OPTIMIZED, 1, Some(1));
         let executable = Executable::build(&optimized, options)?;
         Ok(Self {
-            imported,
+            imported: OnceLock::from(imported),
+            origin: None,
             optimized,
             executable,
         })
@@ -70,8 +110,19 @@ impl Instance {
         &self.executable
     }
 
-    pub(super) fn imported(&self) -> &Graph {
-        &self.imported
+    /// The graph before any pass.
+    ///
+    /// # Errors
+    /// As importing it, where that was not done yet.
+    pub(super) fn imported(&self, options: &Options) -> Result<&Graph, Error> {
+        if let Some(graph) = self.imported.get() {
+            return Ok(graph);
+        }
+        let Some((source, ranks)) = &self.origin else {
+            unreachable!("a graph that was not imported has a source");
+        };
+        let graph = source.graph(ranks, options)?;
+        Ok(self.imported.get_or_init(|| graph))
     }
 
     pub(super) fn optimized(&self) -> &Graph {
@@ -81,7 +132,7 @@ impl Instance {
     /// The graph after a stage; of several runs of a pass, after the last.
     pub(super) fn stage(&self, name: &str, options: &Options) -> Result<Graph, Error> {
         match name {
-            IMPORT => return Ok(self.imported.clone()),
+            IMPORT => return Ok(self.imported(options)?.clone()),
             OPTIMIZED => return Ok(self.optimized.clone()),
             _ if stages().contains(&name) => {}
             _ => {
@@ -94,14 +145,28 @@ impl Instance {
             }
         }
         let mut last = None;
-        run_passes(self.imported.clone(), options, &mut |pass, graph| {
+        let imported = self.imported(options)?;
+        run_passes(imported.clone(), options, &mut |pass, graph| {
             if pass == name {
                 last = Some(graph.clone());
             }
         })?;
         // A pass that these options leave out changes nothing.
-        Ok(last.unwrap_or_else(|| self.imported.clone()))
+        Ok(last.unwrap_or_else(|| imported.clone()))
     }
+}
+
+/// Where the program of a source is kept, if it is.
+#[cfg(feature = "llvm")]
+fn store_of(
+    source: &Source,
+    ranks: &BTreeMap<String, usize>,
+    options: &Options,
+) -> Option<ProgramStore> {
+    let digest = source.digest()?;
+    // What is wrong with the runtime is said by whoever needs it.
+    let shared = runtime_for(options).ok()?;
+    ProgramStore::of(digest, ranks, options, &shared)
 }
 
 /// The names of all stages in order.

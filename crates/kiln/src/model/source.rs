@@ -4,14 +4,20 @@
 //! ops.
 
 #[cfg(feature = "onnx")]
+mod hashed;
+#[cfg(feature = "onnx")]
 mod onnx;
 
 use super::signature::Signature;
 use crate::error::{Error, Failure};
 use crate::options::Options;
+#[cfg(feature = "llvm")]
+use kiln_ir::Digest;
 use kiln_ir::{BlobMap, Constant, Graph};
 use kiln_shape_inference::{check_types, infer_types, read_graph};
 use kiln_symbolic_shape::{DimError, Hint};
+#[cfg(feature = "llvm")]
+use kiln_tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
@@ -19,13 +25,19 @@ use std::path::Path;
 /// Bytes of the constants beside a graph's text: 64 GiB.
 const BLOB_LIMIT: usize = 64 << 30;
 
+#[cfg(feature = "onnx")]
+pub(crate) use hashed::ModelDigest;
+/// Nothing has one.
+#[cfg(not(feature = "onnx"))]
+pub(crate) type ModelDigest = [u8; 32];
+
 /// What graphs are made of.
-pub(super) enum Source {
+pub(crate) enum Source {
     /// A finished graph.
     Graph(Box<Graph>),
     /// An ONNX model, whose inputs may have open ranks.
     #[cfg(feature = "onnx")]
-    Onnx(Box<kiln_onnx::Model>),
+    Onnx(Box<kiln_onnx::Model>, Option<ModelDigest>),
 }
 
 impl Source {
@@ -40,8 +52,14 @@ impl Source {
             "kiln" => Self::load_text(path),
             #[cfg(feature = "onnx")]
             "onnx" => {
-                let model = kiln_onnx::Model::load_with(path, &options.limits.onnx)?;
-                Ok(Self::Onnx(Box::new(model)))
+                let limits = &options.limits.onnx;
+                // Digesting takes a while, and is only of use where the program is kept.
+                let (model, digest) = if options.keeps_programs() {
+                    hashed::load(path, limits)?
+                } else {
+                    (kiln_onnx::Model::load_with(path, limits)?, None)
+                };
+                Ok(Self::Onnx(Box::new(model), digest))
             }
             _ => {
                 let _ = options;
@@ -99,7 +117,47 @@ impl Source {
         options: &Options,
     ) -> Result<Self, Error> {
         let model = kiln_onnx::Model::from_bytes_with(bytes, files, &options.limits.onnx)?;
-        Ok(Self::Onnx(Box::new(model)))
+        Ok(Self::Onnx(Box::new(model), None))
+    }
+
+    /// The digest of all that was read, where it is known.
+    #[cfg(feature = "llvm")]
+    pub(super) fn digest(&self) -> Option<&ModelDigest> {
+        match self {
+            Self::Graph(_) => None,
+            #[cfg(feature = "onnx")]
+            Self::Onnx(_, digest) => digest.as_ref(),
+        }
+    }
+
+    /// A constant of the file by its name there.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn initializer(&self, name: &str) -> Option<&Tensor> {
+        match self {
+            Self::Graph(_) => {
+                let _ = name;
+                None
+            }
+            #[cfg(feature = "onnx")]
+            Self::Onnx(model, _) => model.graph().initializers().get(name)?.tensor().ok(),
+        }
+    }
+
+    /// The names of large constants of the file, by digest.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn initializer_digests(&self) -> BTreeMap<Digest, String> {
+        match self {
+            Self::Graph(_) => BTreeMap::new(),
+            #[cfg(feature = "onnx")]
+            Self::Onnx(model, _) => {
+                let initializers = model.graph().initializers().iter();
+                let digests = initializers.filter_map(|(name, tensor)| {
+                    let constant = Constant::new(tensor.tensor().ok()?.clone()).ok()?;
+                    (!constant.is_inline()).then(|| (constant.digest(), name.clone()))
+                });
+                digests.collect()
+            }
+        }
     }
 
     /// The positions of inputs whose rank neither the model nor the options say.
@@ -110,7 +168,7 @@ impl Source {
                 Vec::new()
             }
             #[cfg(feature = "onnx")]
-            Self::Onnx(model) => onnx::open_ranks(model, &options.ranks),
+            Self::Onnx(model, _) => onnx::open_ranks(model, &options.ranks),
         }
     }
 
@@ -121,7 +179,7 @@ impl Source {
                 Signature::new(Vec::new(), open, Vec::new(), graph.metadata().clone())
             }
             #[cfg(feature = "onnx")]
-            Self::Onnx(model) => onnx::signature(model, open),
+            Self::Onnx(model, _) => onnx::signature(model, open),
         }
     }
 
@@ -134,7 +192,7 @@ impl Source {
         let graph = match self {
             Self::Graph(graph) => (**graph).clone(),
             #[cfg(feature = "onnx")]
-            Self::Onnx(model) => return onnx::import(model, ranks, options),
+            Self::Onnx(model, _) => return onnx::import(model, ranks, options),
         };
         let _ = ranks;
         constrain(graph, options)

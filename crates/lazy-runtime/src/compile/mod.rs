@@ -13,7 +13,7 @@ mod stats;
 mod store;
 mod workers;
 
-pub(crate) use constants::ConstantStore;
+pub(crate) use constants::{ConstantPart, ConstantStore};
 pub(crate) use identity::KernelIdentity;
 pub(crate) use numbers::LaunchNumbers;
 pub(crate) use obtain::{Chosen, NoCode, Obtaining, Wanted};

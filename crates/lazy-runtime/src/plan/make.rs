@@ -1,6 +1,7 @@
 //! Makes the launch plan of a segment: facts checked, sizes evaluated, kernels chosen and compiled, places resolved.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kiln_interpreter::{InterpretError, OpSite};
 use kiln_kernel::{LaunchContext, Schedule};
@@ -8,7 +9,7 @@ use kiln_program::{
     Action, BlockId, BufferId, ConstantId, KernelLaunch, Place, Program, SizeId, Step,
 };
 use kiln_symbolic_shape::Binding;
-use kiln_tensor::{AxisSlice, Tensor, TensorError, alignment_of, element_count};
+use kiln_tensor::{TensorError, alignment_of, element_count};
 use smallvec::SmallVec;
 
 use super::frame::{MemoryIndex, Operand, OperandMemory};
@@ -16,7 +17,9 @@ use super::{
     AxisOrder, BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace,
     Waits, facts,
 };
-use crate::compile::{Chosen, CompiledKernel, LaunchNumbers, NoCode, Patience, Wanted};
+use crate::compile::{
+    Chosen, CompiledKernel, ConstantPart, LaunchNumbers, NoCode, Patience, Wanted,
+};
 use crate::error::RuntimeError;
 use crate::runtime::{Runtime, binding_of, those_that_hold};
 
@@ -52,7 +55,9 @@ pub(crate) fn make_plan(
     maker.check_live(arena, &own)?;
     // Taken before anything is asked for, so that nothing that becomes ready meanwhile is overlooked.
     let published = runtime.published();
-    let mut kernels = maker.choose_all(&of_segment.steps, patience)?.into_iter();
+    let kernels = maker.choose_all(&of_segment.steps, patience)?;
+    maker.pack_all(&of_segment.steps, &kernels);
+    let mut kernels = kernels.into_iter();
     let mut is_provisional = false;
     let mut steps = Vec::with_capacity(of_segment.steps.len());
     for step in &of_segment.steps {
@@ -84,6 +89,9 @@ pub(crate) fn make_plan(
         }),
     })
 }
+
+/// Bytes of constants from which on it is quicker to pack them on several threads.
+const WORTH_THREADS: usize = 4 << 20;
 
 struct Maker<'a> {
     runtime: &'a Runtime,
@@ -359,10 +367,10 @@ impl Maker<'_> {
             let specs = &compiled.artifact.packs;
             operands.push(match specs.iter().find(|spec| spec.buffer == position) {
                 Some(spec) => {
-                    let constant = self.constant_operand(buffer, launch, position, &symbols)?;
+                    let part = self.constant_part(buffer, launch, position, &symbols)?;
                     let store = self.runtime.constants();
                     let _span = self.prepared.recorder.constants();
-                    let memory = store.packed(self.runtime.executor(), &constant, spec)?;
+                    let memory = store.packed(self.runtime.executor(), &part, spec)?;
                     let bytes = memory.bytes();
                     Operand {
                         memory: OperandMemory::Fixed(memory),
@@ -383,13 +391,13 @@ impl Maker<'_> {
     }
 
     /// The constant that an operand is, or is a part of, in the shape in which the kernel has it.
-    fn constant_operand(
+    fn constant_part(
         &self,
         id: BufferId,
         launch: &KernelLaunch,
         position: usize,
         symbols: &[i64],
-    ) -> Result<kiln_ir::Constant, RuntimeError> {
+    ) -> Result<ConstantPart<'_>, RuntimeError> {
         let buffers = &self.program.block(self.block).buffers;
         let buffer = &buffers[id];
         let (root, offset) = match buffer.place {
@@ -414,24 +422,58 @@ impl Maker<'_> {
         let shape = shape.ok_or_else(|| {
             RuntimeError::malformed(format!("%{} has no sizes in its kernel", buffer.name))
         })?;
-        let constant = self.program.constants()[constant].clone();
-        if constant.tensor().shape() == shape.as_slice() && offset == 0 {
-            return Ok(constant);
+        Ok(ConstantPart {
+            constant: &self.program.constants()[constant],
+            offset,
+            shape,
+        })
+    }
+
+    /// Packs the constants that chosen kernels want, on several threads where that is worth while. What goes wrong is
+    /// told when a step asks for the constant.
+    fn pack_all(&self, steps: &[Step], chosen: &[Chosen]) {
+        let launches = steps.iter().filter_map(|step| match &step.action {
+            Action::Kernel(launch) => Some(launch),
+            _ => None,
+        });
+        let mut wanted = Vec::new();
+        for (launch, chosen) in launches.zip(chosen) {
+            let Ok((compiled, _)) = chosen else { continue };
+            let specs = &compiled.artifact.packs;
+            if specs.is_empty() {
+                continue;
+            }
+            let Ok(symbols) = self.symbols(launch) else {
+                continue;
+            };
+            for spec in specs {
+                if let Some(&buffer) = launch.operands.get(spec.buffer)
+                    && let Ok(part) = self.constant_part(buffer, launch, spec.buffer, &symbols)
+                {
+                    wanted.push((part, spec));
+                }
+            }
         }
-        let part = |tensor: &Tensor| {
-            let len = element_count(tensor.dtype(), &shape)?;
-            let flat = tensor.reshape(&[tensor.len()])?;
-            flat.slice(&[AxisSlice {
-                axis: 0,
-                start: offset,
-                len,
-                step: 1,
-            }])?
-            .reshape(&shape)
+        let store = self.runtime.constants();
+        wanted.retain(|(part, spec)| !store.has_packed(part, spec));
+        let bytes = wanted.iter().map(|(part, _)| part.bytes());
+        let threads = self.runtime.pool().threads().min(wanted.len());
+        if threads < 2 || bytes.fold(0, usize::saturating_add) < WORTH_THREADS {
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        let pack = || {
+            while let Some((part, spec)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let _ = store.packed(self.runtime.executor(), part, spec);
+            }
         };
-        part(constant.tensor())
-            .and_then(kiln_ir::Constant::new)
-            .map_err(RuntimeError::tensor(format!("constant %{}", buffer.name)))
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // One that cannot be had is one less.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, pack);
+            }
+            pack();
+        });
     }
 
     // Steps
