@@ -7,6 +7,7 @@ use crate::cases::{self, Case};
 use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
+use crate::timing::TimingArguments;
 use anyhow::{Error, bail};
 use clap::Args;
 use kiln::{CompilationStats, Model, Tensor};
@@ -34,6 +35,8 @@ pub(crate) struct Bench {
     /// Fail where something would have to be compiled
     #[arg(long)]
     no_compile: bool,
+    #[command(flatten)]
+    timing: TimingArguments,
     /// Print a JSON line per case
     #[arg(long)]
     json: bool,
@@ -72,7 +75,7 @@ impl Bench {
             self.model.forbid_compiling();
         }
         let bar = Bar::new();
-        let (model, load) = self.model.load(&bar)?;
+        let (model, load) = self.model.load(&bar, &self.timing)?;
         let mut failures = Failures::default();
         if !self.json {
             report::line(format!("loaded in {:.1} ms", milliseconds(load)))?;
@@ -86,6 +89,7 @@ impl Bench {
                 Err(error) => failures.add(&case.name, &error),
             }
         }
+        self.timing.write(&model)?;
         Ok(failures)
     }
 

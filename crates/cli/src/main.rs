@@ -23,6 +23,7 @@ mod progress;
 mod report;
 mod run;
 mod statistics;
+mod timing;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

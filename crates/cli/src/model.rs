@@ -2,6 +2,7 @@
 
 use crate::progress::Bar;
 use crate::report;
+use crate::timing::TimingArguments;
 use anyhow::{Context, Error, anyhow};
 use clap::Args;
 use kiln::{Backend, Cache, CompilePolicy, Dim, Mode, Model, Notice, Options};
@@ -53,8 +54,13 @@ impl ModelArguments {
     }
 
     /// Loads the model to call it, and says how long that took.
-    pub(crate) fn load(&self, bar: &Bar) -> Result<(Model, Duration), Error> {
+    pub(crate) fn load(
+        &self,
+        bar: &Bar,
+        timing: &TimingArguments,
+    ) -> Result<(Model, Duration), Error> {
         self.load_with(bar, |options| {
+            let options = timing.apply(options, bar);
             options.on_notice(|notice| match notice {
                 Notice::InterpretedInDebugBuild => report::note(
                     "note: this debug build interprets models; `--backend llvm` compiles them",

@@ -6,6 +6,7 @@ use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
 use crate::statistics::Statistics;
+use crate::timing::TimingArguments;
 use anyhow::Error;
 use clap::Args;
 use kiln::{Model, Outputs};
@@ -26,6 +27,8 @@ pub(crate) struct Run {
     /// Fail where something would have to be compiled
     #[arg(long)]
     no_compile: bool,
+    #[command(flatten)]
+    timing: TimingArguments,
     /// Print a JSON line per call
     #[arg(long)]
     json: bool,
@@ -54,7 +57,7 @@ impl Run {
             self.model.forbid_compiling();
         }
         let bar = Bar::new();
-        let (model, _) = self.model.load(&bar)?;
+        let (model, _) = self.model.load(&bar, &self.timing)?;
         let mut failures = Failures::default();
         for call in self.inputs.calls()? {
             if let Err(error) = self.call(&model, &call, &bar) {
@@ -64,6 +67,7 @@ impl Run {
                 failures.add(call.name(), &error);
             }
         }
+        self.timing.write(&model)?;
         Ok(failures)
     }
 

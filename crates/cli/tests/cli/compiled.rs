@@ -38,7 +38,7 @@ fn bench_can_insist_on_compiling_nothing() {
     let output = workshop.kiln(&[&arguments[..], &["--backend", "llvm"]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).contains("a: error: expected the code of kernel"),
+        stderr(&output).contains("a: error[E0891]: expected the code of kernel"),
         "{}",
         stderr(&output)
     );

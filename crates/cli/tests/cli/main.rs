@@ -11,3 +11,4 @@ mod commands;
 mod compiled;
 #[cfg(feature = "llvm")]
 mod estimates;
+mod timing;
