@@ -152,7 +152,7 @@ impl Options {
 
 /// Begins an event of building a model, registered under its name.
 pub(crate) fn building<'a>(timing: &'a Timing, name: &str, description: &str) -> Span<'a> {
-    timing.begin(timing.named(Category::Build, "", name, description))
+    timing.begin(timing.named_exactly(Category::Build, name, description))
 }
 
 /// Whoever wants the report; nobody by default.

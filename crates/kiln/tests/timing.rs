@@ -63,6 +63,8 @@ fn a_verbose_report_has_each_kernel_and_a_second_run_adds_none() {
     ] {
         assert!(report.event(name).is_some(), "{name}: {report}");
     }
+    let passes = report.event("passes").unwrap();
+    assert_eq!(passes.description, "Passes over the graph");
     let parts = report.category(Category::Compile).parts;
     let parts: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
     assert_eq!(parts, ["emit", "load", "optimize", "verify"]);

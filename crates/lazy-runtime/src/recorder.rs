@@ -21,10 +21,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Registers the events.
     pub(crate) fn of(timing: Timing) -> Self {
-        let event = |category, name, description| {
-            let registered = timing.register(category, name, description);
-            registered.unwrap_or_else(|_| timing.category_event(category))
-        };
+        let event = |category, name, description| timing.named_exactly(category, name, description);
         Self {
             launch_plan: event(
                 Category::Build,

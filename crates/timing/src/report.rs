@@ -189,7 +189,7 @@ impl Report {
             rows.push(EventReport::of(event, tally));
         }
         rows.sort_by(|left, right| {
-            let key = |row: &EventReport| (row.category, u64::MAX - row.wall_ns.max(row.total_ns));
+            let key = |row: &EventReport| (row.category, u64::MAX - row.wall_ns);
             key(left)
                 .cmp(&key(right))
                 .then_with(|| left.name.cmp(&right.name))

@@ -104,7 +104,12 @@ impl Timing {
     /// ```
     pub fn named(&self, category: Category, prefix: &str, name: &str, what: &str) -> EventId {
         let description = name_of_function(what, name);
-        self.register(category, &name_of_function(prefix, name), &description)
+        self.named_exactly(category, &name_of_function(prefix, name), &description)
+    }
+
+    /// The same for an event whose name is chosen here: registered, or the category's own where that is not possible.
+    pub fn named_exactly(&self, category: Category, name: &str, description: &str) -> EventId {
+        self.register(category, name, description)
             .unwrap_or_else(|_| self.category_event(category))
     }
 
