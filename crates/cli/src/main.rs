@@ -9,6 +9,9 @@
 mod bench;
 mod cache;
 mod cases;
+#[cfg(feature = "llvm")]
+#[cfg(feature = "onnx")]
+mod check;
 mod compare;
 mod doctor;
 #[cfg(feature = "llvm")]
@@ -53,6 +56,10 @@ enum Command {
     Explain(explain::Explain),
     /// Check compiled code against the interpreter on your inputs
     Compare(compare::Compare),
+    /// Say what an ONNX model holds, whether all of it is supported, and what a call will take
+    #[cfg(feature = "llvm")]
+    #[cfg(feature = "onnx")]
+    Check(check::Check),
     /// Measure each step of a call
     Profile(profile::Profile),
     /// List, count, check or remove compiled code that is kept
@@ -70,6 +77,9 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => inspect.run(),
         Command::Explain(explain) => explain.run(),
         Command::Compare(compare) => compare.run(),
+        #[cfg(feature = "llvm")]
+        #[cfg(feature = "onnx")]
+        Command::Check(check) => check.run(),
         Command::Profile(profile) => profile.run(),
         Command::Cache(cache) => cache.run(),
         Command::Doctor(doctor) => doctor.run(),

@@ -6,6 +6,9 @@ mod support;
 
 #[cfg(feature = "llvm")]
 mod cache;
+#[cfg(feature = "llvm")]
+#[cfg(feature = "onnx")]
+mod check;
 mod commands;
 #[cfg(feature = "llvm")]
 mod compiled;

@@ -1,0 +1,272 @@
+//! `kiln check`: whether an ONNX model can be used, before it is: what it holds, operators that nothing imports, types
+//! that it states wrongly, memory, and what the interpreter will have to do.
+//!
+//! Nothing of the model is run. What is wrong ends the command with status 1, once everything that can be said is said.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Error, anyhow};
+use clap::Args;
+use kiln::ir::{Graph, Op, ValueId};
+use kiln::onnx::{self, ImportOptions};
+use kiln::symbolic_shape::{Binding, SymbolicDimension};
+use kiln::{Backend, Mode, Model, Options};
+
+use crate::report::{self, Failures};
+
+/// Checks a model without running it.
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// An ONNX model
+    model: PathBuf,
+    /// A size to estimate memory for, where it is no constant: batch=8; without it, the least it may be, at least 1
+    #[arg(long = "size", value_name = "NAME=SIZE")]
+    sizes: Vec<String>,
+    /// Say the rank of an input whose rank the model leaves open: x=4
+    #[arg(long = "rank", value_name = "INPUT=RANK")]
+    ranks: Vec<String>,
+    /// Refuse types that the model states wrongly, or that cannot be confirmed
+    #[arg(long)]
+    strict: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> Result<Failures, Error> {
+        let mut failures = Failures::default();
+        let model = onnx::Model::load(&self.model).map_err(kiln::Error::from)?;
+        self.contents(&model)?;
+        let mut options = ImportOptions::new().mode(match self.strict {
+            true => Mode::Strict,
+            false => Mode::Lenient,
+        });
+        for (input, rank) in pairs(&self.ranks)? {
+            let rank = usize::try_from(rank).context("expected a number of axes")?;
+            options = options.rank(&input, rank);
+        }
+        let imported = match onnx::import_reporting(&model, &options) {
+            Ok(imported) => imported,
+            Err(error) => {
+                if let onnx::Error::UnsupportedOperators { operators } = &error {
+                    for operator in operators {
+                        let nodes = operator.nodes.join(", ");
+                        let more = if operator.nodes.len() < operator.count {
+                            ", …"
+                        } else {
+                            ""
+                        };
+                        report::line(format!(
+                            "operator {}: not supported, {} nodes: {nodes}{more}",
+                            operator.operator, operator.count
+                        ))?;
+                    }
+                }
+                failures.add("import", &kiln::Error::from(error).into());
+                return Ok(failures);
+            }
+        };
+        let graph = imported.graph;
+        report::line(format!(
+            "operators: all are supported; {} core ops",
+            n_ops(&graph)
+        ))?;
+        for wrong in &imported.wrong_types {
+            report::line(format!(
+                "type of {}: the model states {}, its operators give {}; the latter counts",
+                wrong.value, wrong.stated, wrong.inferred
+            ))?;
+        }
+        if imported.wrong_types.is_empty() {
+            report::line("types: none is stated wrongly")?;
+        }
+        for &output in graph.outputs() {
+            report::line(format!("gives {}", graph.ty(output).display(graph.dims())))?;
+        }
+        self.memory(&graph)?;
+        self.steps(graph, &mut failures)?;
+        Ok(failures)
+    }
+
+    /// What the file holds.
+    fn contents(&self, model: &onnx::Model) -> Result<(), Error> {
+        let graph = model.graph();
+        report::line(format!(
+            "holds {} nodes, {} functions",
+            graph.nodes().len(),
+            model.functions().len()
+        ))?;
+        for (domain, version) in model.opsets().iter() {
+            let domain = if domain.is_empty() { "ai.onnx" } else { domain };
+            report::line(format!("uses {} version {version}", domain.escape_debug()))?;
+        }
+        for input in graph.required_inputs() {
+            let ty = input
+                .ty
+                .as_ref()
+                .map_or_else(|| "?".to_owned(), ToString::to_string);
+            report::line(format!("takes {}: {ty}", input.name.escape_debug()))?;
+        }
+        Ok(())
+    }
+
+    /// The most that values alive at once take, op by op; compiled code fuses ops and needs less.
+    fn memory(&self, graph: &Graph) -> Result<(), Error> {
+        let given: BTreeMap<String, i64> = pairs(&self.sizes)?.into_iter().collect();
+        let dims = graph.dims();
+        let mut binding = Binding::new();
+        let mut said = Vec::new();
+        for symbol in dims.symbols() {
+            let info = dims.symbol_info(symbol);
+            if dims.definition(symbol).is_some() {
+                continue;
+            }
+            let size = match given.get(info.name()) {
+                Some(&size) => size,
+                None => example(info),
+            };
+            if !info.allows(size) {
+                return Err(anyhow!(
+                    "--size {}={size}: the model does not allow it",
+                    info.name()
+                ));
+            }
+            binding.set(symbol, size)?;
+            said.push(format!("{} = {size}", info.name().escape_debug()));
+        }
+        let bytes_of = |value: ValueId| -> Option<i64> {
+            let ty = graph.tensor_ty(value)?;
+            let sizes = ty.dims.iter().map(|&dim| dims.evaluate(dim, &binding).ok());
+            let elements = sizes
+                .into_iter()
+                .try_fold(1_i64, |all, size| all.checked_mul(size?))?;
+            elements.checked_mul(i64::try_from(ty.dtype.size_in_bytes()).ok()?)
+        };
+        let Some(most) = most_alive(graph, bytes_of) else {
+            return report::line("memory: not known before a call");
+        };
+        let at = if said.is_empty() {
+            String::new()
+        } else {
+            format!(" for {}", said.join(", "))
+        };
+        report::line(format!(
+            "memory: {} of constants; of values, op by op, at most {} at once{at}",
+            megabytes(constant_bytes(graph)),
+            megabytes(usize::try_from(most).unwrap_or(0))
+        ))
+    }
+
+    /// What a compiled call does, and what of it is interpreted.
+    fn steps(&self, graph: Graph, failures: &mut Failures) -> Result<(), Error> {
+        let options = Options::new().backend(Backend::Llvm);
+        let explained =
+            match Model::from_graph_with(graph, options).and_then(|model| model.explain()) {
+                Ok(explained) => explained,
+                Err(error) => {
+                    failures.add("compiled program", &error.into());
+                    return Ok(());
+                }
+            };
+        report::line(format!(
+            "compiled: {} steps, {} of them interpreted",
+            explained.steps.len(),
+            explained.count("interpret")
+        ))?;
+        for step in explained
+            .steps
+            .iter()
+            .filter(|step| step.kind == "interpret")
+        {
+            let reason = step.reason.as_deref().unwrap_or("no reason is known");
+            report::line(format!("interpreted: {}: {reason}", step.name))?;
+        }
+        Ok(())
+    }
+}
+
+fn n_ops(graph: &Graph) -> usize {
+    let computes = |op: &Op| !matches!(op, Op::Constant(_));
+    graph.ops().filter(|(_, data)| computes(&data.op)).count()
+}
+
+fn constant_bytes(graph: &Graph) -> usize {
+    let ops = graph.ops();
+    let bytes = ops.map(|(_, data)| match &data.op {
+        Op::Constant(constant) => constant.tensor().byte_len(),
+        _ => 0,
+    });
+    bytes.sum()
+}
+
+/// A size that a symbol may have: what it likely is, or its least, but not 0.
+fn example(symbol: &SymbolicDimension) -> i64 {
+    let least = symbol.min().max(1);
+    let mut sizes = least..least.saturating_add(4096);
+    let small = sizes.find(|&size| symbol.allows(size));
+    symbol.likely_value().or(small).unwrap_or(least)
+}
+
+/// The largest sum of the values alive at once, each from its op to its last reader; constants not counted. None where a
+/// size is not known.
+fn most_alive(graph: &Graph, bytes_of: impl Fn(ValueId) -> Option<i64>) -> Option<i64> {
+    let ops = &graph.region(graph.body()).ops;
+    let mut last_read: BTreeMap<ValueId, usize> = BTreeMap::new();
+    for (index, &op) in ops.iter().enumerate() {
+        for &operand in &graph.op(op).operands {
+            last_read.insert(operand, index);
+        }
+    }
+    for &output in graph.outputs() {
+        last_read.insert(output, ops.len());
+    }
+    let mut ends: BTreeMap<usize, Vec<ValueId>> = BTreeMap::new();
+    for (&value, &index) in &last_read {
+        ends.entry(index).or_default().push(value);
+    }
+    let mut alive: BTreeMap<ValueId, i64> = BTreeMap::new();
+    for &input in graph.inputs() {
+        alive.insert(input, bytes_of(input)?);
+    }
+    let mut sum: i64 = alive.values().sum();
+    let mut most = sum;
+    for (index, &op) in ops.iter().enumerate() {
+        let data = graph.op(op);
+        if !matches!(data.op, Op::Constant(_)) {
+            for &result in data
+                .results
+                .iter()
+                .filter(|result| last_read.contains_key(*result))
+            {
+                let bytes = bytes_of(result)?;
+                alive.insert(result, bytes);
+                sum = sum.checked_add(bytes)?;
+            }
+        }
+        most = most.max(sum);
+        for value in ends.get(&index).into_iter().flatten() {
+            sum -= alive.remove(value).unwrap_or(0);
+        }
+    }
+    Some(most)
+}
+
+/// `name=number` pairs; the name may hold `=` itself.
+fn pairs(given: &[String]) -> Result<Vec<(String, i64)>, Error> {
+    let pair = |text: &String| {
+        let (name, number) = text
+            .rsplit_once('=')
+            .with_context(|| format!("{text}: expected NAME=NUMBER"))?;
+        let number = number
+            .parse()
+            .with_context(|| format!("{text}: expected a number"))?;
+        Ok((name.to_owned(), number))
+    };
+    given.iter().map(pair).collect()
+}
+
+fn megabytes(bytes: usize) -> String {
+    match bytes {
+        0..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}

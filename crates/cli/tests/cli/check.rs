@@ -1,0 +1,59 @@
+//! `kiln check`: what it says of models that can be used, and of one that cannot.
+
+use crate::support::{Workshop, stderr, stdout};
+use std::fs;
+
+/// `y = OP(x)` with `x: f32[batch, 3]`, standard operators of version 17; the operator's name has four letters.
+fn model(op: &str) -> Vec<u8> {
+    assert_eq!(op.len(), 4);
+    let mut bytes = b"\x08\x08\x3a\x30\x0a\x0c\x0a\x01x\x12\x01y\x22\x04".to_vec();
+    bytes.extend(op.as_bytes());
+    bytes.extend(b"\x12\x01g\x5a\x18\x0a\x01x\x12\x13\x0a\x11\x08\x01\x12\x0d");
+    bytes.extend(b"\x0a\x07\x12\x05batch\x0a\x02\x08\x03\x62\x03\x0a\x01y\x42\x02\x10\x11");
+    bytes
+}
+
+#[test]
+fn a_model_is_described_with_what_a_call_takes() {
+    let workshop = Workshop::new();
+    fs::write(workshop.path("relu.onnx"), model("Relu")).unwrap();
+    let output = workshop.kiln(&["check", "relu.onnx", "--size", "batch=1000"]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    for line in [
+        "holds 1 nodes, 0 functions",
+        "uses ai.onnx version 17",
+        "takes x: f32[batch, 3]",
+        "gives f32[batch, 3]",
+        "24.0 kB at once for batch = 1000",
+        "compiled: 1 steps, 0 of them interpreted",
+    ] {
+        assert!(text.contains(line), "{line} is missing in {text}");
+    }
+}
+
+#[test]
+fn operators_that_nothing_imports_are_listed_and_fail() {
+    let workshop = Workshop::new();
+    fs::write(workshop.path("odd.onnx"), model("Oddd")).unwrap();
+    let output = workshop.kiln(&["check", "odd.onnx"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("operator Oddd: not supported, 1 nodes: node 0"));
+    assert!(
+        stderr(&output).contains("error[E0916]"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_size_that_makes_no_sense_is_refused() {
+    let workshop = Workshop::new();
+    fs::write(workshop.path("relu.onnx"), model("Relu")).unwrap();
+    let output = workshop.kiln(&["check", "relu.onnx", "--size", "batch=many"]);
+    assert!(
+        stderr(&output).contains("expected a number"),
+        "{}",
+        stderr(&output)
+    );
+}
