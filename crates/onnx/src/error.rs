@@ -182,7 +182,7 @@ pub enum Error {
 
     /// E0916: the model uses operators that nothing imports.
     #[error(
-        "the model uses operators that are not supported: {}",
+        "the model uses operators that are not supported: {}; teach them with `ImportOptions::operator`, or export the model without them",
         list_operators(operators)
     )]
     UnsupportedOperators {

@@ -48,7 +48,10 @@ mod read;
 
 pub use error::Error;
 pub use files::{DataFile, FileError, Folder, Fs, Location, MemoryFiles, NoFiles, Refusal};
-pub use import::{ImportOptions, NodeContext, OpImporter, UnsupportedOperator, import};
+pub use import::{
+    ImportOptions, Imported, NodeContext, OpImporter, UnsupportedOperator, WrongType, import,
+    import_reporting,
+};
 pub use limits::{LimitKind, Limits};
 pub use model::{
     Attribute, AttributeValue, Attributes, Dim, ElementType, FromAttribute, Function, Model,

@@ -41,7 +41,7 @@ use self::graph::{Frame, import_graph, output_value};
 use self::inputs::Sizes;
 use self::names::Names;
 use self::registry::Registry;
-use crate::{Error, Model};
+use crate::{Error, Model, Name};
 
 /// Imports a model.
 ///
@@ -67,6 +67,37 @@ use crate::{Error, Model};
 /// [`Error::UnsupportedOperators`] before all else; else the first thing that is wrong, with the
 /// node's path.
 pub fn import(model: &Model, options: &ImportOptions) -> Result<Graph, Error> {
+    Ok(import_reporting(model, options)?.graph)
+}
+
+/// What [`import_reporting`] gives.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Imported {
+    /// The graph.
+    pub graph: Graph,
+    /// The types that the model states wrongly, in the order of its nodes; dropped, and none in
+    /// strict mode, which refuses the model instead.
+    pub wrong_types: Vec<WrongType>,
+}
+
+/// A type that a model states of a value, and that is proved wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WrongType {
+    /// The value.
+    pub value: Name,
+    /// What follows from the operators.
+    pub inferred: String,
+    /// What the model says; `?` where it says nothing.
+    pub stated: String,
+}
+
+/// Imports a model, and says what it states wrongly.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Imported, Error> {
     let span = tracing::info_span!("onnx.import", nodes = model.graph().nodes().len());
     let _entered = span.enter();
     let registry = Registry::new(model, options);
@@ -93,7 +124,14 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Graph, Error> {
     import_graph(&frame, &mut builder, model.graph(), &mut names)?;
     builder.clear_origin();
     inputs::annotate(&mut builder, model, &sizes, &names)?;
+    let mut wrong_types = Vec::new();
     for disagreement in builder.disagreements() {
+        let value = builder.graph().value(disagreement.value).name.as_deref();
+        wrong_types.push(WrongType {
+            value: Name::from(value.unwrap_or_default()),
+            inferred: disagreement.inferred.clone(),
+            stated: disagreement.stated.clone(),
+        });
         tracing::debug!(
             inferred = disagreement.inferred,
             stated = disagreement.stated,
@@ -117,10 +155,11 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Graph, Error> {
         }
     }
     let outputs = tensors;
-    builder.finish(&outputs).map_err(|source| Error::Infer {
+    let graph = builder.finish(&outputs).map_err(|source| Error::Infer {
         node: "model".to_owned(),
         source,
-    })
+    })?;
+    Ok(Imported { graph, wrong_types })
 }
 
 /// The name of an entry of a sequence that goes into or out of the model.

@@ -46,7 +46,7 @@ fn one_error_lists_every_unsupported_operator() {
     nodes.push(node("Gelu", "x", "y", vec![]));
     let error = error(one_input(nodes));
     assert_eq!(error.code(), "E0916");
-    assert_snapshot!(error, @r#"the model uses operators that are not supported: "Frobnicate\u{1b}[2J" (2 nodes: node 5 giving "i" (If), "then_branch" > node 0 giving "b" ("Frobnicate\u{1b}[2J"), node 5 giving "i" (If), "else_branch" > node 0 giving "b" ("Frobnicate\u{1b}[2J")); Gelu of version 17 (1 node: node 6 giving "y" (Gelu)); StringSplit (5 nodes: node 0 giving "s0" (StringSplit), node 1 giving "s1" (StringSplit), node 2 giving "s2" (StringSplit), …)"#);
+    assert_snapshot!(error, @r#"the model uses operators that are not supported: "Frobnicate\u{1b}[2J" (2 nodes: node 5 giving "i" (If), "then_branch" > node 0 giving "b" ("Frobnicate\u{1b}[2J"), node 5 giving "i" (If), "else_branch" > node 0 giving "b" ("Frobnicate\u{1b}[2J")); Gelu of version 17 (1 node: node 6 giving "y" (Gelu)); StringSplit (5 nodes: node 0 giving "s0" (StringSplit), node 1 giving "s1" (StringSplit), node 2 giving "s2" (StringSplit), …); teach them with `ImportOptions::operator`, or export the model without them"#);
 }
 
 #[test]
