@@ -9,6 +9,7 @@ mod obtain;
 mod patience;
 mod queue;
 mod record;
+mod report;
 mod stats;
 mod store;
 mod workers;

@@ -1,6 +1,5 @@
 //! Counters of what a runtime compiled, and of everything it did otherwise than planned.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -49,49 +48,6 @@ impl CompilationStats {
         } else {
             self.hits as f64 / requests as f64
         }
-    }
-
-    /// A table for people.
-    pub fn to_report(&self) -> String {
-        let mut report = String::new();
-        let mut line = |name: &str, value: String| {
-            // Writing to a string does not fail.
-            let _written = writeln!(report, "{name:<28}{value:>12}");
-        };
-        line("compilations", self.compilations.to_string());
-        line("hits", self.hits.to_string());
-        line("misses", self.misses.to_string());
-        line("hit rate", format!("{:.1} %", self.hit_rate() * 100.0));
-        line("compile time", format!("{:.1?}", self.compile_time));
-        line("unique kernels", self.unique_kernels.to_string());
-        line("failed compilations", self.failures.to_string());
-        line(
-            "contractions in plain loops",
-            self.fallback_contractions.to_string(),
-        );
-        line("interpreted steps", self.interpreted_steps.to_string());
-        line("other plans", self.other_plans.to_string());
-        line("launch plans", self.launch_plans.to_string());
-        line("steps without code in time", self.fallbacks.to_string());
-        line("waited for code", format!("{:.1?}", self.blocked));
-        line("timeouts", self.timeouts.to_string());
-        let cache = &self.cache;
-        line("loaded from stores", cache.tier_hits.to_string());
-        line("stored", cache.stored.to_string());
-        let saved = Duration::from_nanos(cache.saved_nanoseconds);
-        line("compile time saved", format!("{saved:.1?}"));
-        for (name, count) in [
-            ("damaged entries", cache.corrupt),
-            ("entries of other versions", cache.skewed),
-            ("entries refused", cache.rejected),
-            ("failures of stores", cache.io_error),
-            ("entries not stored", cache.not_stored),
-        ] {
-            if count > 0 {
-                line(name, count.to_string());
-            }
-        }
-        report
     }
 }
 

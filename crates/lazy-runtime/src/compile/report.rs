@@ -1,0 +1,181 @@
+//! What a runtime did, for people: what was compiled and what was there, what calls waited for, and what went
+//! otherwise than planned, which is said even where it is nothing.
+
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use super::stats::CompilationStats;
+
+/// A line: a number, what it counts, more about it.
+type Line = (String, &'static str, String);
+
+impl CompilationStats {
+    /// A table for people.
+    pub fn to_report(&self) -> String {
+        let mut report = String::new();
+        // Writing to a string does not fail.
+        let _written = self.write_report(&mut report);
+        report
+    }
+
+    fn write_report(&self, report: &mut String) -> fmt::Result {
+        section(report, "kernels", &self.kernels())?;
+        section(report, "calls", &self.calls())?;
+        let otherwise = self.otherwise();
+        if otherwise.is_empty() {
+            return writeln!(report, "nothing went otherwise than planned");
+        }
+        section(report, "otherwise than planned", &otherwise)
+    }
+
+    fn kernels(&self) -> Vec<Line> {
+        let cache = &self.cache;
+        let each = u32::try_from(self.compilations)
+            .ok()
+            .and_then(|compilations| self.compile_time.checked_div(compilations));
+        let compiled = each.map_or_else(String::new, |each| {
+            format!("{} in all, {} each", time(self.compile_time), time(each))
+        });
+        let saved = Duration::from_nanos(cache.saved_nanoseconds);
+        let loaded = match cache.tier_hits {
+            0 => String::new(),
+            _ => format!("{} of compiling saved", time(saved)),
+        };
+        let rate = format!("hit rate {:.1} %", self.hit_rate() * 100.0);
+        vec![
+            count(self.compilations, "compilations", compiled),
+            count(cache.tier_hits, "loaded from stores", loaded),
+            count(cache.stored, "stored", String::new()),
+            count(self.unique_kernels, "unique kernels", String::new()),
+            count(self.hits + self.misses, "times asked for", rate),
+        ]
+    }
+
+    fn calls(&self) -> Vec<Line> {
+        vec![
+            count(self.launch_plans, "launch plans", String::new()),
+            (time(self.blocked), "waited for code", String::new()),
+        ]
+    }
+
+    /// What is not zero, though it should be.
+    fn otherwise(&self) -> Vec<Line> {
+        let cache = &self.cache;
+        let counts = [
+            (self.failures, "failed compilations", ""),
+            (
+                self.fallback_contractions,
+                "contractions in plain loops",
+                "slow: no schedule takes them",
+            ),
+            (
+                self.interpreted_steps,
+                "interpreted steps",
+                "slow: they have no code",
+            ),
+            (
+                self.fallbacks,
+                "steps without code in time",
+                "among the interpreted ones",
+            ),
+            (
+                self.other_plans,
+                "other plans",
+                "sizes for which the main one is not made",
+            ),
+            (self.timeouts, "timeouts", "calls that failed waiting"),
+            (
+                cache.corrupt,
+                "damaged entries",
+                "`kiln cache verify --remove` deletes them",
+            ),
+            (cache.skewed, "entries of other versions", "compiled anew"),
+            (
+                cache.rejected,
+                "entries refused",
+                "not written by this user alone",
+            ),
+            (cache.io_error, "failures of stores", "the log says which"),
+            (cache.not_stored, "entries not stored", "the log says why"),
+        ];
+        let happened = counts.into_iter().filter(|&(n, ..)| n > 0);
+        happened
+            .map(|(n, what, note)| count(n, what, note.to_owned()))
+            .collect()
+    }
+}
+
+fn section(report: &mut String, name: &str, lines: &[Line]) -> fmt::Result {
+    writeln!(report, "{name}")?;
+    for (number, what, note) in lines {
+        let line = format!("{number:>12}  {what:<28}{note}");
+        writeln!(report, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn count(number: u64, what: &'static str, note: String) -> Line {
+    (number.to_string(), what, note)
+}
+
+fn time(time: Duration) -> String {
+    format!("{time:.1?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_kernel_cache::CacheStats;
+
+    #[test]
+    fn a_quiet_runtime_says_so() {
+        let report = CompilationStats::default().to_report();
+        let expected = "kernels
+           0  compilations
+           0  loaded from stores
+           0  stored
+           0  unique kernels
+           0  times asked for             hit rate 0.0 %
+calls
+           0  launch plans
+       0.0ns  waited for code
+nothing went otherwise than planned
+";
+        assert_eq!(report, expected);
+    }
+
+    #[test]
+    fn what_went_otherwise_is_said() {
+        let mut cache = CacheStats::default();
+        (cache.tier_hits, cache.stored, cache.corrupt) = (12, 30, 1);
+        cache.saved_nanoseconds = 1_200_000_000;
+        let stats = CompilationStats {
+            compilations: 30,
+            hits: 60,
+            misses: 30,
+            compile_time: Duration::from_millis(4110),
+            unique_kernels: 30,
+            fallbacks: 2,
+            interpreted_steps: 3,
+            launch_plans: 4,
+            blocked: Duration::from_micros(2_176_400),
+            cache,
+            ..CompilationStats::default()
+        };
+        let expected = "kernels
+          30  compilations                4.1s in all, 137.0ms each
+          12  loaded from stores          1.2s of compiling saved
+          30  stored
+          30  unique kernels
+          90  times asked for             hit rate 66.7 %
+calls
+           4  launch plans
+        2.2s  waited for code
+otherwise than planned
+           3  interpreted steps           slow: they have no code
+           2  steps without code in time  among the interpreted ones
+           1  damaged entries             `kiln cache verify --remove` deletes them
+";
+        assert_eq!(stats.to_report(), expected);
+    }
+}
