@@ -12,6 +12,7 @@ use crate::module::PhaseParameters;
 
 const BUFFERS: i64 = 0;
 const SIZES: i64 = 8;
+const SHARED: i64 = 16;
 const FAULT: i64 = 24;
 
 /// Why a kernel faults; the low byte of the fault word.
@@ -42,6 +43,11 @@ impl<'ctx> Launch<'ctx> {
     /// An evaluated argument of the artifact, an i64, by its position.
     pub(crate) fn size(self, e: &Emitter<'_, 'ctx>, position: usize) -> Value<'ctx> {
         self.entry(e, SIZES, position, Elem::I64)
+    }
+
+    /// The scratch that all tasks share.
+    pub(crate) fn shared(self, e: &Emitter<'_, 'ctx>) -> Value<'ctx> {
+        self.word(e, SHARED)
     }
 
     /// Records a fault of a site (its number is below 2^24) where the i1 is true.

@@ -6,9 +6,10 @@ use kiln_kernel::{
 };
 
 use crate::error::LlvmError;
-use crate::lower::{LaunchBuilder, Nest, emit_nest, strides_of, units};
-use crate::schedule::{self, Plan, work};
+use crate::lower::{LaunchBuilder, Nest, copies, emit_nest, strides_of, units};
+use crate::schedule::{self, Plan, Regime, work};
 use crate::session::{Effort, Output, Request, Stage, compile_module};
+use crate::spills::hot_loop;
 use crate::target::IsaLevel;
 
 /// The backend's name in targets.
@@ -49,10 +50,9 @@ impl LlvmCompiler {
         schedule: &Schedule,
         output: Output,
         observer: &mut dyn CompileObserver,
-    ) -> Result<(Vec<u8>, Plan, LaunchBuilder), LlvmError> {
+    ) -> Result<Compiled, LlvmError> {
         let level = level_of(target)?;
         let plan = schedule::plan_of(kernel, schedule)?;
-        let packs = plan.packs(kernel);
         let launch = LaunchBuilder::default();
         let text = kiln_kernel::text::print(kernel);
         let request = Request {
@@ -62,7 +62,15 @@ impl LlvmCompiler {
             effort: self.effort,
             output,
         };
-        let nest = nest(kernel, &plan);
+        let mut shared_scratch = Quantity::constant(0);
+        let nests: Vec<Nest> = schedule::regimes(&plan, kernel)
+            .into_iter()
+            .map(|regime| {
+                let (nest, bytes) = nest(kernel, regime);
+                shared_scratch = shared_scratch.clone() + nest.when.clone() * bytes;
+                nest
+            })
+            .collect();
         let mut current = None;
         let code = compile_module(
             request,
@@ -79,13 +87,29 @@ impl LlvmCompiler {
                 observer.begin(phase);
                 current = Some(phase);
             },
-            |module| emit_nest(module, kernel, &nest, &packs, &launch, "phase0"),
+            |module| {
+                let mut nests = nests.iter();
+                nests.try_for_each(|nest| emit_nest(module, kernel, nest, &launch))
+            },
         );
         if let Some(phase) = current.take() {
             observer.end(phase);
         }
-        Ok((code?, plan, launch))
+        Ok(Compiled {
+            code: code?,
+            plan,
+            launch,
+            shared_scratch,
+        })
     }
+}
+
+/// A kernel's code and what a launch of it needs to know.
+struct Compiled {
+    code: Vec<u8>,
+    plan: Plan,
+    launch: LaunchBuilder,
+    shared_scratch: Quantity,
 }
 
 impl KernelCompiler for LlvmCompiler {
@@ -103,6 +127,14 @@ impl KernelCompiler for LlvmCompiler {
 
     fn host(&self) -> Target {
         Self::target(IsaLevel::host().unwrap_or(IsaLevel::Portable))
+    }
+
+    fn features(&self, target: &Target) -> Vec<String> {
+        let features = level_of(target).map_or("", IsaLevel::features).split(',');
+        features
+            .filter(|feature| !feature.is_empty())
+            .map(str::to_owned)
+            .collect()
     }
 
     fn supports(&self, target: &Target) -> bool {
@@ -123,20 +155,35 @@ impl KernelCompiler for LlvmCompiler {
         schedule: &Schedule,
         observer: &mut dyn CompileObserver,
     ) -> Result<Artifact, CompileError> {
-        let failed = |error| failed(kernel, target, schedule, error);
-        let (code, plan, launch) = self
-            .run(kernel, target, schedule, Output::Object, observer)
-            .map_err(failed)?;
-        let metadata = launch.finish();
+        let run = |schedule: &Schedule, observer: &mut dyn CompileObserver| {
+            self.run(kernel, target, schedule, Output::Object, observer)
+                .map_err(|error| failed(kernel, target, schedule, error))
+        };
+        let mut schedule = schedule.clone();
+        let mut compiled = run(&schedule, observer)?;
+        // A tile that turns out not to fit the registers gives way to a smaller one, as long as that has fewer spills.
+        while let Some(hot) = hot_loop(&compiled.code).filter(|hot| hot.is_spilled())
+            && let Some(smaller) = schedule::smaller(kernel, &schedule)
+        {
+            let other = run(&smaller, observer)?;
+            let fits = hot_loop(&other.code).is_none_or(|other| other.spills < hot.spills);
+            tracing::debug!(kernel = kernel.name(), %schedule, spills = hot.spills, fits, "tile.spilled");
+            if !fits {
+                break;
+            }
+            (schedule, compiled) = (smaller, other);
+        }
+        let plan = compiled.plan;
+        let metadata = compiled.launch.finish();
         Ok(Artifact {
             kernel: kernel.name().to_owned(),
             target: target.clone(),
-            schedule: schedule.clone(),
-            code,
+            schedule,
+            code: compiled.code,
             buffers: buffers(kernel, &plan),
             arguments: metadata.arguments,
             phases: metadata.phases,
-            shared_scratch: Quantity::constant(0),
+            shared_scratch: compiled.shared_scratch,
             packs: plan.packs(kernel),
             in_place: Vec::new(),
             fault_sites: metadata.fault_sites,
@@ -154,7 +201,7 @@ impl KernelCompiler for LlvmCompiler {
             Listing::Assembly => Output::Assembly,
             _ => Output::OptimisedIr,
         };
-        let (text, ..) = self
+        let compiled = self
             .run(
                 kernel,
                 target,
@@ -163,7 +210,7 @@ impl KernelCompiler for LlvmCompiler {
                 &mut kiln_kernel::Unobserved,
             )
             .map_err(|error| failed(kernel, target, schedule, error))?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        Ok(String::from_utf8_lossy(&compiled.code).into_owned())
     }
 }
 
@@ -191,28 +238,37 @@ fn failed(
     }
 }
 
-/// Shares a plan's points out: enough work per task to be worth it, and tasks for every thread.
-fn nest(kernel: &VerifiedKernel, plan: &Plan) -> Nest {
+/// Shares a regime's points out: enough work per task to be worth it, and tasks for every thread. And the bytes of scratch
+/// that its copies take.
+fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
     let one = Quantity::constant(1);
+    let (copies, bytes) = copies(kernel, regime.copies);
+    let mut packs = regime.packs;
+    let blocked = copies.iter().filter(|copy| copy.is_blocked());
+    packs.extend(blocked.map(|copy| copy.spec.clone()));
+    let tile = regime.tile;
     let mut nest = Nest {
-        tile: plan.tile,
-        chunk: plan.chunk,
+        tile,
+        chunk: regime.chunk,
         units_per_task: one.clone(),
-        edge_rows: match plan.tile.rows {
+        edge_rows: match tile.rows {
             Some((_, count)) if count > 4 => vec![4, 1],
             _ => vec![1],
         },
+        packs,
+        copies,
+        when: regime.when,
     };
-    let rows = plan.tile.rows.map_or(1, |(_, count)| i64::from(count));
-    let columns = match plan.tile.vector {
-        crate::lower::VectorAxis::Outer(_) => i64::from(plan.chunk),
+    let rows = tile.rows.map_or(1, |(_, count)| i64::from(count));
+    let columns = match tile.vector {
+        crate::lower::VectorAxis::Outer(_) => i64::from(nest.chunk),
         _ => 1,
     };
     let work = work::per_point(kernel) * Quantity::constant(rows * columns);
     let worth = Quantity::constant(TASK_WORK).ceil_div(work.max(one.clone()));
     let fair = units(kernel, &nest).ceil_div(Quantity::threads() * Quantity::constant(4));
     nest.units_per_task = worth.min(fair).max(one);
-    nest
+    (nest, bytes)
 }
 
 /// What a launch must give for each buffer.

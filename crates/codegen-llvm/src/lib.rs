@@ -39,6 +39,7 @@ mod emit;
 mod module;
 mod object;
 mod session;
+mod spills;
 
 mod math;
 mod scalar_ops;

@@ -34,6 +34,8 @@ pub enum Fault {
     TruncatedQuotient,
     /// Elements within a block of a packed constant change places.
     WrongPackPlace,
+    /// Every run of an operand that is copied at the call begins one element late.
+    MisplacedCopy,
     /// The last unit of work belongs to no task.
     MissingUnit,
     /// All locals in memory begin at one place.
@@ -62,7 +64,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every one.
-    pub const ALL: [Fault; 25] = [
+    pub const ALL: [Fault; 26] = [
         Fault::TailOffByOne,
         Fault::WideMask,
         Fault::WrongIdentity,
@@ -76,6 +78,7 @@ impl Fault {
         Fault::SignedCompare,
         Fault::TruncatedQuotient,
         Fault::WrongPackPlace,
+        Fault::MisplacedCopy,
         Fault::MissingUnit,
         Fault::OverlappingScratch,
         Fault::StaleRowValue,

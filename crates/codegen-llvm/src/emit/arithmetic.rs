@@ -325,6 +325,43 @@ impl<'ctx> Emitter<'_, 'ctx> {
         .into()
     }
 
+    /// As many vectors as each has lanes, a power of two, with rows and columns exchanged.
+    pub(crate) fn transpose(&self, mut rows: Vec<Value<'ctx>>) -> Vec<Value<'ctx>> {
+        let n = rows.len() as u32;
+        let mut width = 1;
+        while width < n {
+            // Off the diagonal, squares of this width change places.
+            let low: Vec<u32> = (0..n)
+                .map(|lane| {
+                    if lane & width == 0 {
+                        lane
+                    } else {
+                        n + lane - width
+                    }
+                })
+                .collect();
+            let high: Vec<u32> = (0..n)
+                .map(|lane| {
+                    if lane & width == 0 {
+                        lane + width
+                    } else {
+                        n + lane
+                    }
+                })
+                .collect();
+            let pairs: Vec<_> = (0..n as usize)
+                .filter(|row| row & width as usize == 0)
+                .collect();
+            for row in pairs {
+                let (a, b) = (rows[row], rows[row + width as usize]);
+                rows[row] = self.shuffle(a, b, &low);
+                rows[row + width as usize] = self.shuffle(a, b, &high);
+            }
+            width *= 2;
+        }
+        rows
+    }
+
     /// A lane of a vector; a scalar is its own only lane.
     pub(crate) fn extract(&self, vector: Value<'ctx>, lane: u32) -> Value<'ctx> {
         match vector {

@@ -18,6 +18,8 @@ use super::{Elem, Emitter, Value, built, elem, lanes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     Read,
+    /// Only so soon that the second cache is near enough, and the first one is left to what is used now.
+    ReadLater,
     Write,
 }
 
@@ -56,7 +58,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let number = |value| self.int_of(Elem::I32, 1, value);
         let (write, nearest, data) = (
             number((intent == Intent::Write).into()),
-            number(3),
+            number(if intent == Intent::ReadLater { 2 } else { 3 }),
             number(1),
         );
         self.intrinsic(

@@ -50,7 +50,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<(), LlvmError> {
         let dtype = self.kernel.buffer(buffer).dtype;
         let address = self.buffer_address(scope, buffer, indices, at, Form::Lanes)?;
-        self.write(scope, dtype, address, value);
+        self.write(scope, at, dtype, address, value);
         Ok(())
     }
 
@@ -104,7 +104,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         let zero = emit.splat(self.zero(dtype), vectors.lanes);
         Ok(
-            match (self.address(scope, array, indices, at, form)?, vectors.mask) {
+            match (
+                self.address(scope, array, indices, at, form)?,
+                self.mask(scope, at),
+            ) {
                 (Address::Same(pointer), _) => {
                     emit.splat(emit.load_dtype(dtype, 1, pointer), vectors.lanes)
                 }
@@ -156,7 +159,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Address::Each(emit.element(pointer, array.dtype, emit.imul(numbers, step)))
             }
         };
-        self.write(scope, array.dtype, address, value);
+        self.write(scope, at, array.dtype, address, value);
         Ok(())
     }
 
@@ -177,7 +180,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             if classes.get(axis) != Some(&IndexClass::Proved) {
                 let inside = self.in_range(scope, store.buffer, axis, index, at, Form::First)?;
                 let site = || format!("index {axis} of %{}", buffer.name);
-                self.report(scope, emit.not(inside), FaultCause::IndexOutOfRange, site);
+                self.report(
+                    scope,
+                    at,
+                    emit.not(inside),
+                    FaultCause::IndexOutOfRange,
+                    site,
+                );
                 condition = Some(self.both(condition, inside));
             }
         }
@@ -260,13 +269,20 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.literal(kiln_scalar::ScalarValue::zero(dtype))
     }
 
-    fn write(&self, scope: &Scope<'ctx>, dtype: DType, address: Address<'ctx>, value: Value<'ctx>) {
+    fn write(
+        &self,
+        scope: &Scope<'ctx>,
+        at: Coordinate,
+        dtype: DType,
+        address: Address<'ctx>,
+        value: Value<'ctx>,
+    ) {
         let emit = &self.emit;
         let Some(vectors) = scope.vectors else {
             let pointer = address.pointer();
             return emit.store_dtype(dtype, pointer, value);
         };
-        match (address, vectors.mask) {
+        match (address, self.mask(scope, at)) {
             // All lanes mean one element and one value.
             (Address::Same(pointer), _) => {
                 let value = if lanes(value) > 1 {
@@ -375,6 +391,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.address(scope, &array, indices, at, form)
     }
 
+    /// The sum of the parts of an address, each with the index that it comes from: what changes in inner loops last, so
+    /// that the rest leaves them.
+    pub(super) fn summed(&self, mut parts: Vec<(NodeId, Value<'ctx>)>) -> Value<'ctx> {
+        let emit = &self.emit;
+        parts.sort_by_key(|(node, _)| self.dependence.depth(self.kernel, *node));
+        parts
+            .into_iter()
+            .fold(emit.i64(0), |sum, (_, part)| emit.iadd(sum, part))
+    }
+
     /// The address of an element at a point of the tile.
     fn address(
         &self,
@@ -399,12 +425,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .map(|rows| Some(along(rows.axis)? * self.row_step(&rows)));
         let per_lane = scope.vectors.map(|vectors| along(vectors.axis));
         let first = |at: Coordinate| -> Result<Value<'ctx>, LlvmError> {
-            let mut element = emit.i64(0);
-            for (&index, stride) in indices.iter().zip(&array.strides) {
-                let index = self.value(scope, index, at, Form::First)?;
-                element = emit.iadd(element, emit.imul(index, self.quantity(stride)));
-            }
-            Ok(element)
+            let parts = indices.iter().zip(&array.strides);
+            let parts = parts.map(|(&node, stride)| {
+                let index = self.value(scope, node, at, Form::First)?;
+                Ok((node, emit.imul(index, self.quantity(stride))))
+            });
+            Ok(self.summed(parts.collect::<Result<Vec<_>, LlvmError>>()?))
         };
         // Rows: from the first one by a fixed distance where possible.
         let row_zero = matches!(per_row, Some(Some(_)));

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 
 use cranelift_entity::SecondaryMap;
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, BufferId, PackSpec, Quantity, VerifiedKernel};
+use kiln_kernel::{AxisId, BufferId, PackAxis, PackSpec, Quantity, VerifiedKernel};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
+use super::copy::{Copy, packed_strides};
 use super::depend::Dependence;
 use super::launch::LaunchBuilder;
 use super::prefetch::Prefetch;
@@ -25,8 +26,10 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     pub(crate) emit: Emitter<'m, 'ctx>,
     pub(crate) parameters: PhaseParameters<'ctx>,
     abi: Launch<'ctx>,
-    /// How constant buffers are laid out anew.
+    /// How constants, and copies of other operands, are laid out in blocks.
     pub(crate) packs: &'a [PackSpec],
+    /// Operands that are read where they were copied to.
+    copies: &'a [Copy],
     pub(super) prefetch: Prefetch,
     /// Whether there are streaming stores.
     pub(super) streams: Cell<bool>,
@@ -45,13 +48,23 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,
         launch: &'a LaunchBuilder,
-        packs: &'a [PackSpec],
+        (packs, copies): (&'a [PackSpec], &'a [Copy]),
         emit: Emitter<'m, 'ctx>,
         parameters: PhaseParameters<'ctx>,
     ) -> Self {
         let mut strides = SecondaryMap::new();
         for (id, _) in kernel.buffers() {
             strides[id] = strides_of(kernel, id);
+        }
+        for copy in copies.iter().filter(|copy| !copy.is_blocked()) {
+            let (packed, _) = packed_strides(kernel, &copy.spec);
+            for (axis, stride) in copy.spec.axes.iter().zip(packed) {
+                if let PackAxis::Whole(axis) = *axis
+                    && let Some(place) = strides[copy.buffer()].get_mut(axis)
+                {
+                    *place = stride;
+                }
+            }
         }
         Self {
             kernel,
@@ -61,6 +74,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
             parameters,
             abi: Launch::new(parameters),
             packs,
+            copies,
             prefetch: Prefetch::default(),
             streams: Cell::new(false),
             bases: RefCell::default(),
@@ -109,12 +123,27 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
 
     /// The base address of a buffer.
     pub(crate) fn base(&self, buffer: BufferId) -> Value<'ctx> {
-        let load = || self.abi.buffer(&self.emit, buffer.as_u32() as usize);
-        *self
-            .bases
-            .borrow_mut()
-            .entry(buffer)
-            .or_insert_with(|| self.emit.at_entry(load))
+        if let Some(&base) = self.bases.borrow().get(&buffer) {
+            return base;
+        }
+        let base = match self.copies.iter().find(|copy| copy.buffer() == buffer) {
+            Some(copy) => self.shared(&copy.offset),
+            None => {
+                let position = buffer.as_u32() as usize;
+                self.emit.at_entry(|| self.abi.buffer(&self.emit, position))
+            }
+        };
+        self.bases.borrow_mut().insert(buffer, base);
+        base
+    }
+
+    /// An address in the scratch that all tasks share, so many bytes from its start.
+    pub(super) fn shared(&self, offset: &Quantity) -> Value<'ctx> {
+        let offset = self.quantity(offset);
+        self.emit.at_entry(|| {
+            let shared = self.abi.shared(&self.emit);
+            self.emit.offset(shared, offset)
+        })
     }
 
     /// Records a fault of a site where the i1 is true.

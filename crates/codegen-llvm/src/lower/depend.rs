@@ -141,6 +141,29 @@ impl Dependence {
         self.stages[stage].contains(axis)
     }
 
+    /// How deep in loops a node changes: outer points first, then the axes of locals and stores, then what is reduced, in
+    /// the order in which it is looped over.
+    pub(crate) fn depth(&self, kernel: &Kernel, node: NodeId) -> usize {
+        let of_axis = |axis: AxisId| {
+            let reduced = kernel
+                .stages()
+                .values()
+                .find_map(|stage| match &stage.operation {
+                    StageOperation::Reduce { axes, .. } => axes.iter().position(|&own| own == axis),
+                    StageOperation::Map => None,
+                });
+            match reduced {
+                Some(place) => 2 + place,
+                None => usize::from(!kernel.outer().contains(&axis)),
+            }
+        };
+        let axes = kernel
+            .axes()
+            .keys()
+            .filter(|&axis| self.depends(node, axis));
+        axes.map(of_axis).max().unwrap_or(0)
+    }
+
     /// By how much an integer node grows from one index of an axis to the next, if by a constant.
     pub(crate) fn step_along(&self, kernel: &Kernel, node: NodeId, axis: AxisId) -> Option<i64> {
         // Indices are small expressions; the limit keeps even absurd ones from overflowing the stack.

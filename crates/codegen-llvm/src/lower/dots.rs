@@ -63,7 +63,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     lanes: tile.lanes,
                     count: 1,
                     base,
-                    mask: None,
+                    left: None,
                     block: None,
                 };
                 let array = self.array_of_row(scope, array, at);
@@ -108,7 +108,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         lanes: tile.lanes,
                         count: 1,
                         base: start,
-                        mask: None,
+                        left: None,
                         block: None,
                     });
                 sums.extend(self.accumulate(&here, reduce, &[at], &[sum])?);

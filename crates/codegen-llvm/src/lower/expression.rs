@@ -127,7 +127,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     });
                     dtypes.push(self.kernel.dtype(operand));
                 }
-                self.apply(scope, *op, &dtypes, &values)
+                self.apply((scope, at), *op, &dtypes, &values)
             }
             Node::Call {
                 function,
@@ -145,7 +145,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     });
                     dtypes.push(self.kernel.dtype(operand));
                 }
-                self.call(scope, *function, parameters, &dtypes, &values)
+                self.call((scope, at), *function, parameters, &dtypes, &values)
             }
         }
     }
@@ -213,14 +213,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     fn apply(
         &self,
-        scope: &Scope<'ctx>,
+        (scope, at): (&Scope<'ctx>, Coordinate),
         op: ScalarOp,
         dtypes: &[DType],
         values: &[Value<'ctx>],
     ) -> Result<Value<'ctx>, LlvmError> {
         let outcome = scalar_ops::emit(&self.emit, op, dtypes, values)?;
         if let Some(fault) = outcome.fault {
-            self.report(scope, fault, FaultCause::DivisionByZero, || {
+            self.report(scope, at, fault, FaultCause::DivisionByZero, || {
                 format!("`{}` divides by zero", op.name())
             });
         }
@@ -229,7 +229,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     fn call(
         &self,
-        scope: &Scope<'ctx>,
+        (scope, at): (&Scope<'ctx>, Coordinate),
         function: Function,
         parameters: &[f64],
         dtypes: &[DType],
@@ -262,7 +262,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 FunctionNode::Apply { op, operands } => {
                     let picked: Vec<_> = operands.iter().map(|id| values[id.index()]).collect();
                     let dtypes: Vec<_> = operands.iter().map(|id| types[id.index()]).collect();
-                    self.apply(scope, *op, &dtypes, &picked)?
+                    self.apply((scope, at), *op, &dtypes, &picked)?
                 }
                 _ => {
                     return Err(LlvmError::Unsupported {
@@ -282,6 +282,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     pub(crate) fn report(
         &self,
         scope: &Scope<'ctx>,
+        at: Coordinate,
         fault: Value<'ctx>,
         cause: FaultCause,
         site: impl FnOnce() -> String,
@@ -290,7 +291,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return;
         }
         let emit = &self.emit;
-        let fault = match scope.vectors.and_then(|vectors| vectors.mask) {
+        let fault = match self.mask(scope, at) {
             Some(mask) if lanes(fault) == lanes(mask) => emit.and(fault, mask),
             _ => fault,
         };

@@ -32,7 +32,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         axis: AxisId,
         body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
     ) -> Result<(), LlvmError> {
-        let unmasked = scope.vectors.is_some_and(|vectors| vectors.mask.is_none());
+        let unmasked = scope.vectors.is_some_and(|vectors| vectors.left.is_none());
         let spans = if unmasked {
             self.spans(scope, axis)
         } else {
@@ -84,6 +84,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let open = self.open_below(value);
         let still = |&(.., index): &(NodeId, usize, NodeId)| !self.dependence.depends(index, along);
         !open.is_empty() && open.iter().all(still)
+    }
+
+    /// Whether a value has loads that may be out of bounds.
+    pub(super) fn is_windowed(&self, value: NodeId) -> bool {
+        !self.open_below(value).is_empty()
     }
 
     /// The indices of loads below a value that are in bounds only where a guard says so.

@@ -368,7 +368,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Some(axis) => {
                     let extent = self.extent(scope, axis)?;
                     let range = (self.emit.i64(0), extent);
-                    self.in_vectors(scope, axis, tile, range, None, body)?;
+                    let block = self.column_block(tile);
+                    self.in_vectors(scope, axis, tile, range, block, body)?;
                 }
             }
             Ok(Vec::new())
@@ -511,6 +512,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     fn movement(&self, access: NodeId, axis: AxisId) -> Option<Quantity> {
         let (indices, strides) = match self.kernel.node(access) {
             Node::Load(load) => {
+                if let Some(place) = self.innermost_of_pack(load.buffer) {
+                    return self.movement_in_pack(&load.indices, place, axis);
+                }
                 let rank = self.kernel.buffer(load.buffer).rank();
                 let strides = (0..rank)
                     .map(|axis| self.stride(load.buffer, axis))

@@ -47,6 +47,11 @@ impl LaunchBuilder {
         })
     }
 
+    /// The symbol of the next phase's code.
+    pub(crate) fn next_entry(&self) -> String {
+        format!("phase{}", self.phases.borrow().len())
+    }
+
     /// One more phase.
     pub(crate) fn phase(&self, phase: Phase) {
         self.phases.borrow_mut().push(phase);

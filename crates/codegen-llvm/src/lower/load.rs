@@ -98,7 +98,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     let name = &self.kernel.buffer(load.buffer).name;
                     format!("index {axis} of %{name}")
                 };
-                self.report(scope, performed, FaultCause::IndexOutOfRange, site);
+                self.report(scope, at, performed, FaultCause::IndexOutOfRange, site);
                 condition.require(self, inside);
             }
         }
@@ -155,13 +155,19 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let inside = self.in_range(scope, load.buffer, axis, index, at, form)?;
             condition = Some(self.both(condition, inside));
         }
-        let mask = match (condition, vectors.mask) {
+        // Blocks of packed operands are whole vectors, zeros at the end.
+        let in_range = match self.innermost_of_pack(load.buffer) {
+            Some(_) => None,
+            None => self.mask(scope, at),
+        };
+        let mask = match (condition, in_range) {
             (Some(condition), Some(mask)) => Some(emit.and(self.widened(scope, condition), mask)),
             (Some(condition), None) => Some(self.widened(scope, condition)),
             (None, mask) => mask,
         };
         if let (Address::Consecutive(pointer), None) = (&address, mask) {
             self.fetch_next_rows(scope, node, load, *pointer, at);
+            self.fetch_further_blocks(scope, load, *pointer, at);
         }
         Ok(match (address, mask) {
             (Address::Same(pointer), None) => {

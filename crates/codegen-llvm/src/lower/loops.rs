@@ -129,12 +129,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
         let set = tile.lanes * tile.vectors;
-        let vectors = |base: Value<'ctx>, count: u32, mask: Option<Value<'ctx>>| Vectors {
+        let vectors = |base: Value<'ctx>, count: u32, left: Option<Value<'ctx>>| Vectors {
             axis,
             lanes: tile.lanes,
             count,
             base,
-            mask,
+            left,
             block: block
                 .filter(|&block| count * tile.lanes == block)
                 .map(|block| (emit.udiv(base, emit.i64(i64::from(block))), block)),
@@ -158,12 +158,25 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
         if tile.tail == Tail::Masked && !is_whole {
             // One body for what fills a vector and for what does not.
-            let step = emit.i64(i64::from(tile.lanes));
-            self.counted(begin, end, step, &[], |base, _| {
-                let mask = self.mask_below(emit.isub(end, base), tile.lanes);
-                body(&scope.with_vectors(vectors(base, 1, Some(mask))))?;
-                Ok(Vec::new())
-            })?;
+            let mut part = |begin: Value<'ctx>, count: u32| {
+                let step = emit.i64(i64::from(tile.lanes * count));
+                self.counted(begin, end, step, &[], |base, _| {
+                    let left = emit.isub(end, base);
+                    body(&scope.with_vectors(vectors(base, count, Some(left))))?;
+                    Ok(Vec::new())
+                })
+            };
+            if scope.rows.is_none() || tile.vectors == 1 {
+                part(begin, 1)?;
+                return Ok(());
+            }
+            // What shares its operands with other rows is done in one set if it takes that many vectors.
+            let most = emit.i64(i64::from(tile.lanes * (tile.vectors - 1)));
+            let is_set = emit.icmp(IntPredicate::SGT, emit.isub(end, begin), most);
+            let singles = emit.select(is_set, end, begin);
+            let sets = emit.select(is_set, begin, end);
+            part(sets, tile.vectors)?;
+            part(singles, 1)?;
             return Ok(());
         }
         let rest = emit.isub(end, begin);
@@ -212,7 +225,20 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         emit.imul(emit.udiv(length, of), of)
     }
 
-    /// Which lanes are below a count.
+    /// Which lanes of a vector of the tile are in range, if not all of them are.
+    pub(super) fn mask(&self, scope: &Scope<'ctx>, at: Coordinate) -> Option<Value<'ctx>> {
+        let emit = &self.emit;
+        let vectors = scope.vectors?;
+        let left = vectors.left?;
+        let before = i64::from(at.vector) * i64::from(vectors.lanes);
+        let count = match before {
+            0 => left,
+            _ => emit.smax(emit.isub(left, emit.i64(before)), emit.i64(0)),
+        };
+        Some(self.mask_below(count, vectors.lanes))
+    }
+
+    /// Which lanes are below a count, which is not negative.
     pub(super) fn mask_below(&self, count: Value<'ctx>, lanes: u32) -> Value<'ctx> {
         let emit = &self.emit;
         // More than a vector has is all of them; capped, so that the count fits what it is compared in.

@@ -8,11 +8,13 @@
 //! - `launch`: the numbers that the code is given, and the sites that can fault.
 //! - `context`: the kernel, the function being written and its parameters.
 //! - `scope`: where in the nest we are; `expression`, `load`, `access`: values and memory there.
+//! - `copy`: operands that are laid out anew before.
 //! - `stage`, `reduce`, `carry`, `store`: the items of a kernel. `nest`: the loops over outer points.
 
 mod access;
 mod carry;
 mod context;
+mod copy;
 mod depend;
 mod dots;
 mod effort;
@@ -34,6 +36,7 @@ mod stream;
 mod tile;
 
 pub(crate) use context::strides_of;
+pub(crate) use copy::placed as copies;
 pub(crate) use depend::Dependence;
 pub(crate) use launch::LaunchBuilder;
 pub(crate) use nest::{Nest, emit_nest, units};

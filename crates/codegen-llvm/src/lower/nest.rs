@@ -8,6 +8,7 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Item, PackSpec, Phase, Quantity, VerifiedKernel};
 
 use super::context::Lowering;
+use super::copy::{Copy, emit_copy};
 use super::depend::Dependence;
 use super::launch::LaunchBuilder;
 use super::prefetch::Prefetch;
@@ -27,20 +28,29 @@ pub(crate) struct Nest {
     pub(crate) units_per_task: Quantity,
     /// Row counts for what is left over of the rows, largest first; the last one is 1.
     pub(crate) edge_rows: Vec<u32>,
+    /// How constants, and copies of other operands, are laid out in blocks.
+    pub(crate) packs: Vec<PackSpec>,
+    /// Operands that are laid out anew by phases before.
+    pub(crate) copies: Vec<Copy>,
+    /// 1 at the sizes it is for, else 0.
+    pub(crate) when: Quantity,
 }
 
-/// Writes the function of a phase that does all of a kernel.
+/// Writes the functions of the phases that do all of a kernel.
 pub(crate) fn emit_nest(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
     nest: &Nest,
-    packs: &[PackSpec],
     launch: &LaunchBuilder,
-    entry: &str,
 ) -> Result<(), LlvmError> {
+    for copy in &nest.copies {
+        emit_copy(module, kernel, nest, copy, launch)?;
+    }
     let dependence = Dependence::of(kernel);
-    let (emit, parameters) = module.phase(entry);
-    let mut lowering = Lowering::new(kernel, &dependence, launch, packs, emit, parameters);
+    let entry = launch.next_entry();
+    let (emit, parameters) = module.phase(&entry);
+    let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
+    let mut lowering = Lowering::new(kernel, &dependence, launch, laid_out, emit, parameters);
     if nest.tile.vector == VectorAxis::Inner {
         lowering.prefetch = Prefetch::of(kernel, &dependence, &nest.tile);
     }
@@ -48,9 +58,10 @@ pub(crate) fn emit_nest(
     lowering.finish_streams();
     lowering.emit.return_none();
     launch.phase(Phase {
-        entry: entry.to_owned(),
-        tasks: (units - Quantity::constant(is_on(Fault::MissingUnit).into()))
-            .ceil_div(nest.units_per_task.clone()),
+        entry,
+        tasks: nest.when.clone()
+            * (units - Quantity::constant(is_on(Fault::MissingUnit).into()))
+                .ceil_div(nest.units_per_task.clone()),
         scratch: lowering.scratch_bytes(),
     });
     Ok(())
@@ -87,17 +98,30 @@ pub(crate) fn is_serial(kernel: &VerifiedKernel, axis: AxisId) -> bool {
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     fn nest(&self, nest: &Nest) -> Result<Quantity, LlvmError> {
-        let emit = &self.emit;
         let units = units(self.kernel, nest);
-        let per_task = self.quantity(&nest.units_per_task);
-        let begin = emit.imul(self.parameters.first, per_task);
-        let end = emit.imul(self.parameters.last, per_task);
-        let end = emit.smin(end, self.quantity(&units));
-        self.counted(begin, end, emit.i64(1), &[], |unit, _| {
-            self.unit(nest, unit)?;
-            Ok(Vec::new())
+        self.in_tasks(&units, &nest.units_per_task, &mut |unit| {
+            self.unit(nest, unit)
         })?;
         Ok(units)
+    }
+
+    /// The units of the tasks that a call of the function is for.
+    pub(super) fn in_tasks(
+        &self,
+        units: &Quantity,
+        units_per_task: &Quantity,
+        body: &mut dyn FnMut(Value<'ctx>) -> Result<(), LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let per_task = self.quantity(units_per_task);
+        let begin = emit.imul(self.parameters.first, per_task);
+        let end = emit.imul(self.parameters.last, per_task);
+        let end = emit.smin(end, self.quantity(units));
+        self.counted(begin, end, emit.i64(1), &[], |unit, _| {
+            body(unit)?;
+            Ok(Vec::new())
+        })?;
+        Ok(())
     }
 
     /// One unit: finds out which, then does it.
@@ -235,7 +259,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let length = emit.i64(i64::from(nest.chunk));
         let begin = emit.imul(chunk, length);
         let end = emit.smin(emit.iadd(begin, length), self.quantity(&self.bound(axis)));
-        let block = self.column_block();
+        let block = self.column_block(&nest.tile);
         let items: &[Item] = self.kernel.items();
         let mut stores = Vec::new();
         for item in items {
@@ -257,14 +281,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     self.items(&mut scope.clone(), &nest.tile, items)
                 })
             })
-        })
-    }
-
-    /// The block in which constants are packed along the vectors, if they are.
-    fn column_block(&self) -> Option<u32> {
-        self.packs.iter().find_map(|pack| match pack.axes.last() {
-            Some(kiln_kernel::PackAxis::Inner { block, .. }) => u32::try_from(*block).ok(),
-            _ => None,
         })
     }
 }

@@ -1,19 +1,20 @@
-//! Addresses in constants that are laid out anew.
+//! Addresses in operands that are laid out anew.
 //!
 //! Rows that start at a multiple of the packing block differ by their number within it alone, so one address and
 //! fixed distances serve the whole tile.
 
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{BufferId, Node, NodeId, PackAxis, PackSpec, Quantity};
+use kiln_kernel::{AxisId, BufferId, Node, NodeId, PackAxis, PackSpec, Quantity};
 
 use super::access::Address;
 use super::context::Lowering;
 use super::scope::{Coordinate, Form, Scope};
+use super::tile::Tile;
 use crate::emit::Value;
 use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// The address of an element of a packed constant. Lanes are consecutive if the vectors' axis is the innermost of
+    /// The address of an element of a packed operand. Lanes are consecutive if the vectors' axis is the innermost of
     /// the packed array, whose block is a multiple of the lanes.
     pub(super) fn packed_address(
         &self,
@@ -31,7 +32,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             None => unreachable!("packing names axes of the buffer"),
         };
         let mut stride = Quantity::constant(1);
-        let mut element = emit.i64(0);
+        let mut parts = Vec::new();
         let mut fixed = 0_i64;
         let mut consecutive = false;
         for (position, pack_axis) in pack.axes.iter().enumerate().rev() {
@@ -68,10 +69,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     emit.urem(index, emit.i64(block as i64))
                 }
             };
-            element = emit.iadd(element, emit.imul(index, self.quantity(&stride)));
+            parts.push((node, emit.imul(index, self.quantity(&stride))));
             stride = stride * extent;
         }
-        let mut pointer = emit.element(self.base(buffer), data.dtype, element);
+        let mut pointer = emit.element(self.base(buffer), data.dtype, self.summed(parts));
         if fixed != 0 {
             pointer = emit.element(pointer, data.dtype, emit.i64(fixed));
         }
@@ -85,6 +86,42 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 });
             }
         })
+    }
+
+    /// The block in which operands are packed along the vectors of a tile, if any are.
+    pub(super) fn column_block(&self, tile: &Tile) -> Option<u32> {
+        let set = tile.lanes * tile.vectors;
+        let is_set = |pack: &PackSpec| match pack.axes.last() {
+            Some(PackAxis::Inner { block, .. }) => *block == set as usize,
+            _ => false,
+        };
+        self.packs.iter().any(is_set).then_some(set)
+    }
+
+    /// The axis of a buffer whose blocks are innermost where it is packed.
+    pub(super) fn innermost_of_pack(&self, buffer: BufferId) -> Option<usize> {
+        match self.pack(buffer)?.axes.last() {
+            Some(PackAxis::Inner { axis, .. }) => Some(*axis),
+            _ => None,
+        }
+    }
+
+    /// How far an access to a packed buffer moves from one index of an axis to the next, if it stays within a block.
+    pub(super) fn movement_in_pack(
+        &self,
+        indices: &[NodeId],
+        innermost: usize,
+        axis: AxisId,
+    ) -> Option<Quantity> {
+        let mut step = 0;
+        for (place, &index) in indices.iter().enumerate() {
+            match self.dependence.step_along(self.kernel, index, axis)? {
+                0 => {}
+                1 if place == innermost => step = 1,
+                _ => return None,
+            }
+        }
+        Some(Quantity::constant(step))
     }
 
     /// For an index that is just the rows' or the vectors' axis: the block it is in, where in it, and its size.

@@ -19,6 +19,9 @@ use super::tile::Tile;
 use crate::emit::{Intent, Value};
 use crate::error::LlvmError;
 
+/// How many bytes ahead packed operands are asked for: what a tile uses while memory answers.
+const AHEAD: i64 = 4096;
+
 /// Bytes that a fetch brings.
 const LINE: u32 = 64;
 
@@ -122,6 +125,26 @@ fn nodes_of(kernel: &VerifiedKernel, item: &Item) -> BTreeSet<NodeId> {
 }
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// Asks for what lies further on in a packed operand. A tile of many rows computes for so long with each line that a
+    /// core, which looks a few hundred instructions ahead, would ask for the next ones too late.
+    pub(super) fn fetch_further_blocks(
+        &self,
+        scope: &Scope<'ctx>,
+        load: &Load,
+        pointer: Value<'ctx>,
+        at: Coordinate,
+    ) {
+        let (Some(rows), Some(vectors)) = (scope.rows, scope.vectors) else {
+            return;
+        };
+        let bytes = self.kernel.buffer(load.buffer).dtype.size_in_bytes() as u32 * vectors.lanes;
+        let is_new_line = (at.vector * bytes).is_multiple_of(LINE);
+        if rows.count >= 4 && is_new_line && self.innermost_of_pack(load.buffer).is_some() {
+            let ahead = self.emit.offset(pointer, self.emit.i64(AHEAD));
+            self.emit.prefetch(ahead, Intent::ReadLater);
+        }
+    }
+
     /// Asks for what a load reads in the next rows, if it is one that does.
     pub(super) fn fetch_next_rows(
         &self,

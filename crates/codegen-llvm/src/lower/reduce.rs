@@ -15,6 +15,9 @@ use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
 use crate::scalar_ops;
 
+/// Sums that keep a core busy: two additions are begun in each cycle, and one takes four.
+const BUSY: usize = 8;
+
 /// A reduction to perform.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduce<'a> {
@@ -66,12 +69,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let wides = self.over(scope, &others, initial, &mut |scope, carried| {
             let extent = self.extent(scope, vector_axis)?;
             let set = tile.lanes * tile.vectors;
-            let vectors = |base, count, mask| Vectors {
+            let vectors = |base, count, left| Vectors {
                 axis: vector_axis,
                 lanes: tile.lanes,
                 count,
                 base,
-                mask,
+                left,
                 block: None,
             };
             let whole = self.multiple_below(extent, set);
@@ -115,8 +118,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let until = if masked { extent } else { middle };
             let singles =
                 self.counted(begin, until, step, &first_of(&carried), |base, carried| {
-                    let mask = masked.then(|| self.mask_below(emit.isub(extent, base), tile.lanes));
-                    let inner = scope.with_vectors(vectors(base, 1, mask));
+                    let left = masked.then(|| emit.isub(extent, base));
+                    let inner = scope.with_vectors(vectors(base, 1, left));
                     self.accumulate(&inner, reduce, &firsts, carried)
                 })?;
             put_back(&mut carried, singles);
@@ -249,10 +252,75 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 };
                 return self.tap_inside_or_not(scope, reduce.value, Some(last), along, carried);
             }
+            if self.is_short_of_sums(scope, reduce, last, points) {
+                return self.interleaved(scope, reduce, last, points, carried);
+            }
             self.along(scope, last, true, carried, |scope, carried| {
                 self.tap_inside_or_not(scope, reduce.value, None, &mut accumulate, carried)
             })
         })
+    }
+
+    /// Whether a loop over products would wait for each addition before the next: so few sums that a core has others to
+    /// do meanwhile.
+    fn is_short_of_sums(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        axis: AxisId,
+        points: &[Coordinate],
+    ) -> bool {
+        let is_long = self
+            .bound(axis)
+            .as_constant()
+            .is_none_or(|points| points >= 2 * BUSY as i64);
+        is_long
+            && scope.vectors.is_some()
+            && points.len() <= BUSY / 2
+            && self.factors(reduce).is_some()
+            && !self.is_windowed(reduce.value)
+    }
+
+    /// Products along an axis, every other one (or every fourth, or eighth) into a sum of its own.
+    fn interleaved(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        axis: AxisId,
+        points: &[Coordinate],
+        carried: &[Value<'ctx>],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        let n_sums = carried.len();
+        let ways = (BUSY / n_sums.max(1)).max(1);
+        let extent = self.extent(scope, axis)?;
+        // What fills no set comes first: LLVM would make more of a counter that is a multiple than helps addresses.
+        let rest = emit.isub(extent, self.multiple_below(extent, ways as u32));
+        let one = emit.i64(1);
+        let first = self.counted(emit.i64(0), rest, one, carried, |index, carried| {
+            self.accumulate(&scope.with_axis(axis, index), reduce, points, carried)
+        })?;
+        let start = self.initial(scope, reduce, n_sums);
+        let mut initial = first;
+        for _ in 1..ways {
+            initial.extend_from_slice(&start);
+        }
+        let step = emit.i64(ways as i64);
+        let sums = self.counted(rest, extent, step, &initial, |base, carried| {
+            let mut sums = Vec::with_capacity(carried.len());
+            for (number, carried) in (0..).zip(carried.chunks(n_sums)) {
+                let here = scope.with_axis(axis, emit.iadd(base, emit.i64(number)));
+                sums.extend(self.accumulate(&here, reduce, points, carried)?);
+            }
+            Ok(sums)
+        })?;
+        let mut joined = sums.get(..n_sums).unwrap_or_default().to_vec();
+        for more in sums.chunks(n_sums).skip(1) {
+            for (sum, &more) in joined.iter_mut().zip(more) {
+                *sum = self.join(reduce.reduction, reduce.accumulator, *sum, more)?;
+            }
+        }
+        Ok(joined)
     }
 
     /// Loops over axes, outermost first, carrying values; the innermost is unrolled if it is short.
@@ -300,7 +368,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if reduce.reduction.is_arg() {
             return self.accumulate_arg(scope, reduce, points, carried);
         }
-        let mask = scope.vectors.and_then(|vectors| vectors.mask);
+        // Lanes out of range add to what nobody reads, but where lanes are joined.
+        let joined_lanes = scope
+            .vectors
+            .is_some_and(|vectors| reduce.axes.contains(&vectors.axis));
         let mut results = Vec::with_capacity(carried.len());
         for (&point, &accumulator) in points.iter().zip(carried) {
             let fused = self.multiply_add(scope, reduce, point, accumulator)?;
@@ -331,6 +402,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 }
             };
             // Lanes out of range leave the accumulator as it was.
+            let mask = self.mask(scope, point).filter(|_| joined_lanes);
             results.push(match mask {
                 Some(mask) if lanes(result) == lanes(mask) => {
                     emit.select(mask, result, accumulator)
@@ -341,6 +413,23 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(results)
     }
 
+    /// The factors of a sum of float products that are done as multiply-adds.
+    fn factors(&self, reduce: &Reduce<'_>) -> Option<(NodeId, NodeId)> {
+        let float = matches!(reduce.accumulator, DType::F32 | DType::F64)
+            && self.kernel.dtype(reduce.value) == reduce.accumulator;
+        let is_sum = float && reduce.reduction == Reduction::Add && self.level().has_fma();
+        match self.kernel.node(reduce.value) {
+            Node::Apply {
+                op: ScalarOp::Mul,
+                operands,
+            } if is_sum => match *operands.as_slice() {
+                [left, right] => Some((left, right)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// A sum of float products as multiply-adds.
     fn multiply_add(
         &self,
@@ -349,20 +438,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         point: Coordinate,
         accumulator: Value<'ctx>,
     ) -> Result<Option<Value<'ctx>>, LlvmError> {
-        let float = matches!(reduce.accumulator, DType::F32 | DType::F64)
-            && self.kernel.dtype(reduce.value) == reduce.accumulator;
-        let Node::Apply {
-            op: ScalarOp::Mul,
-            operands,
-        } = self.kernel.node(reduce.value)
-        else {
-            return Ok(None);
-        };
-        let (&[left, right], true, true) = (
-            operands.as_slice(),
-            float && reduce.reduction == Reduction::Add,
-            self.level().has_fma(),
-        ) else {
+        let Some((left, right)) = self.factors(reduce) else {
             return Ok(None);
         };
         let left = self.value(scope, left, point, Form::Lanes)?;

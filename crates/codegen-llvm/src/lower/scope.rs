@@ -50,8 +50,8 @@ pub(crate) struct Vectors<'ctx> {
     pub(crate) count: u32,
     /// The first index.
     pub(crate) base: Value<'ctx>,
-    /// Which lanes are in range, if not all; only with a single vector.
-    pub(crate) mask: Option<Value<'ctx>>,
+    /// How many elements are in range from the first one on, if not all of them are.
+    pub(crate) left: Option<Value<'ctx>>,
     /// `base` divided by the block that constants are packed in, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }

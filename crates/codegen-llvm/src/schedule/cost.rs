@@ -108,8 +108,11 @@ fn collect(
             let strides = strides(kernel, load.buffer);
             let mut steps = steps(kernel, dependence, &load.indices, &strides);
             for (axis, step) in &mut steps {
-                // A constant can be packed, so that vectors along an outer axis read it one by one.
-                if kernel.outer().contains(axis) && pack::is_packable(kernel, load.buffer, *axis) {
+                // What can be packed is read one by one by vectors along an outer axis.
+                if kernel.outer().contains(axis)
+                    && (pack::is_packable(kernel, load.buffer, *axis)
+                        || pack::is_copyable(kernel, load.buffer, *axis))
+                {
                     *step = Some(Quantity::constant(1));
                 }
             }

@@ -7,6 +7,6 @@ pub(super) fn plan() -> Plan {
     Plan {
         tile: Tile::scalar(),
         chunk: 1,
-        pack: false,
+        ..Plan::default()
     }
 }

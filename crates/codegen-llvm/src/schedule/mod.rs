@@ -8,6 +8,7 @@ mod fallback;
 mod layout;
 mod pack;
 mod plan;
+mod regime;
 mod rows;
 mod scan;
 mod tiled;
@@ -16,6 +17,7 @@ pub(crate) mod work;
 use kiln_kernel::{Candidate, Class, FALLBACK_SCHEDULE, Schedule, VerifiedKernel};
 
 pub(crate) use plan::Plan;
+pub(crate) use regime::{Regime, of_plan as regimes};
 
 use crate::error::LlvmError;
 use crate::target::IsaLevel;
@@ -52,6 +54,12 @@ fn candidate(kernel: &VerifiedKernel, schedule: Schedule) -> Candidate {
         layouts,
         cost,
     }
+}
+
+/// The schedule with a smaller tile, for code that does not fit the registers; nothing if there is none.
+pub(crate) fn smaller(kernel: &VerifiedKernel, schedule: &Schedule) -> Option<Schedule> {
+    let plan = Plan::from_schedule(kernel, schedule).ok()?.smaller()?;
+    Some(plan.to_schedule(&schedule.name))
 }
 
 /// The plan that a schedule stands for.

@@ -1,12 +1,16 @@
-//! Which constants a tile wants laid out anew: those that are indexed by its rows or its vectors' axis.
+//! Which operands a tile wants laid out anew: those that are indexed by its rows or its vectors' axis.
+//!
+//! Constants once, when the kernel is loaded; what is given at the call by a phase before, where enough is computed with
+//! each of its elements.
 
 use kiln_kernel::{
-    AxisId, BufferId, Node, PackAxis, PackSpec, Role, StageOperation, VerifiedKernel,
+    AxisId, BufferId, Node, PackAxis, PackSpec, Role, StageId, StageOperation, VerifiedKernel,
 };
+use kiln_tensor::DType;
 
 use crate::lower::{Tile, VectorAxis};
 
-/// How each such constant is packed: blocks of rows, or of vectors, innermost.
+/// How each constant is packed: blocks of rows, or of vectors, innermost.
 pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     // Vectors along inner axes may run along any axis of a constant: blocks of rows would be cut across.
     let VectorAxis::Outer(vector) = tile.vector else {
@@ -22,24 +26,114 @@ pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
         for &(tiled, block) in &wishes {
             let avoided = (tiled != vector).then_some(vector);
             if let Some(axis) = indexed_by(kernel, id, tiled, avoided) {
-                let block = block as usize;
-                let mut axes = vec![PackAxis::Outer { axis, block }];
-                axes.extend(
-                    in_loop_order(kernel, id)
-                        .into_iter()
-                        .filter(|&other| other != axis)
-                        .map(PackAxis::Whole),
-                );
-                axes.push(PackAxis::Inner { axis, block });
-                specs.push(PackSpec {
-                    buffer: id.as_u32() as usize,
-                    axes,
-                });
+                specs.push(in_blocks(kernel, id, axis, block));
                 break;
             }
         }
     }
     specs
+}
+
+/// How operands given at the call are packed that all rows of a tile share: blocks of vectors innermost.
+pub(super) fn copies(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
+    let Some((rows, _)) = tile.rows else {
+        return Vec::new();
+    };
+    let block = tile.lanes * tile.vectors;
+    let packed = |buffer, vector| {
+        let axis = indexed_by(kernel, buffer, vector, Some(rows))?;
+        Some(in_blocks(kernel, buffer, axis, block))
+    };
+    match tile.vector {
+        VectorAxis::None => Vec::new(),
+        VectorAxis::Outer(vector) => factors(kernel)
+            .into_iter()
+            .filter_map(|(_, buffer)| packed(buffer, vector))
+            .collect(),
+        // An array of products is best computed along itself, if only its factor were laid out so.
+        VectorAxis::Inner => factors(kernel)
+            .into_iter()
+            .filter_map(|(stage, buffer)| packed(buffer, *kernel.stage(stage).axes.last()?))
+            .filter(|spec| !are_dense(kernel, std::slice::from_ref(spec)))
+            .collect(),
+    }
+}
+
+/// Whether what packing puts in blocks lies next to each other anyway.
+pub(super) fn are_dense(kernel: &VerifiedKernel, specs: &[PackSpec]) -> bool {
+    specs.iter().all(|spec| {
+        let buffer = kernel.buffer(BufferId::from_u32(spec.buffer as u32));
+        let innermost = match spec.axes.last() {
+            Some(PackAxis::Inner { axis, .. } | PackAxis::Whole(axis)) => axis + 1 == buffer.rank(),
+            _ => true,
+        };
+        innermost && buffer.strides.is_none()
+    })
+}
+
+/// How operands are laid out for vectors along the axis that is reduced: those that all rows share, where they are not
+/// laid out so already. Nothing if another one is not.
+pub(super) fn along_reduced(kernel: &VerifiedKernel, rows: AxisId) -> Option<Vec<PackSpec>> {
+    let [contraction] = kernel.classification().contractions.as_slice() else {
+        return None;
+    };
+    let stage = kernel.stage(contraction.stage);
+    let StageOperation::Reduce { axes, .. } = &stage.operation else {
+        return None;
+    };
+    let &[reduced] = axes.as_slice() else {
+        return None;
+    };
+    let mut copies = Vec::new();
+    for (_, buffer) in factors(kernel) {
+        let axis = indexed_by(kernel, buffer, reduced, None)?;
+        let rank = kernel.buffer(buffer).rank();
+        if axis + 1 == rank && kernel.buffer(buffer).strides.is_none() {
+            continue;
+        }
+        indexed_by(kernel, buffer, reduced, Some(rows))?;
+        let others = (0..rank).filter(|&other| other != axis);
+        let axes = others.chain([axis]).map(PackAxis::Whole).collect();
+        copies.push(PackSpec {
+            buffer: buffer.as_u32() as usize,
+            axes,
+        });
+    }
+    Some(copies)
+}
+
+/// The operands given at the call that products are made of, and nothing else is, with the stage that sums these.
+fn factors(kernel: &VerifiedKernel) -> Vec<(StageId, BufferId)> {
+    let mut factors = Vec::new();
+    for contraction in &kernel.classification().contractions {
+        for factor in [contraction.left, contraction.right] {
+            if let Node::Load(load) = kernel.node(factor) {
+                let buffer = kernel.buffer(load.buffer);
+                let is_plain = load.guard.is_none()
+                    && buffer.role == Role::In
+                    && buffer.rank() > 1
+                    && matches!(buffer.dtype, DType::F32 | DType::F64)
+                    && kernel.accesses(load.buffer).count() == 1;
+                if is_plain {
+                    factors.push((contraction.stage, load.buffer));
+                }
+            }
+        }
+    }
+    factors
+}
+
+/// Blocks of one axis innermost.
+fn in_blocks(kernel: &VerifiedKernel, buffer: BufferId, axis: usize, block: u32) -> PackSpec {
+    let block = block as usize;
+    let mut axes = vec![PackAxis::Outer { axis, block }];
+    let others = in_loop_order(kernel, buffer).into_iter();
+    axes.extend(others.filter(|&other| other != axis).map(PackAxis::Whole));
+    axes.push(PackAxis::Inner { axis, block });
+    PackSpec {
+        buffer: buffer.as_u32() as usize,
+        axes,
+    }
 }
 
 /// The axes of a buffer in the order in which loops run over them: those that are reduced last, as they are nested.
@@ -68,6 +162,14 @@ fn in_loop_order(kernel: &VerifiedKernel, buffer: BufferId) -> Vec<usize> {
 pub(super) fn is_packable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> bool {
     let data = kernel.buffer(buffer);
     data.role == Role::Const && data.rank() >= 2 && indexed_by(kernel, buffer, axis, None).is_some()
+}
+
+/// Whether a buffer is an operand given at the call that can be laid out so at each launch, and is used again and again.
+pub(super) fn is_copyable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> bool {
+    let is_shared =
+        |&row: &AxisId| row != axis && indexed_by(kernel, buffer, axis, Some(row)).is_some();
+    let is_factor = factors(kernel).iter().any(|&(_, factor)| factor == buffer);
+    is_factor && kernel.outer().iter().any(is_shared)
 }
 
 /// The axis of a buffer at which every load has exactly this axis of the kernel as its index, and nowhere else; and

@@ -7,13 +7,19 @@ use crate::error::LlvmError;
 use crate::lower::{Tail, Tile, VectorAxis};
 
 /// A tile, how points are shared out, and how constants are packed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) tile: Tile,
     /// Elements of an outer vector axis per unit of work.
     pub(crate) chunk: u32,
     /// Whether constants are packed for the tile.
     pub(crate) pack: bool,
+    /// From so many rows on operands given at the call are packed too, at each launch; 0 for never.
+    pub(crate) copy: u32,
+    /// Below so many columns vectors run along what is reduced; 0 for never.
+    pub(crate) narrow: u32,
+    /// Below so many rows they are done one by one, in many vectors; 0 for never.
+    pub(crate) flat: u32,
 }
 
 impl Plan {
@@ -23,6 +29,14 @@ impl Plan {
         } else {
             Vec::new()
         }
+    }
+
+    /// The same with a smaller tile; nothing if it has no rows to give up.
+    pub(super) fn smaller(&self) -> Option<Plan> {
+        let (axis, count) = self.tile.rows.filter(|&(_, count)| count > 1)?;
+        let mut plan = self.clone();
+        plan.tile.rows = Some((axis, count * 2 / 3)).filter(|&(_, count)| count > 1);
+        Some(plan)
     }
 
     pub(super) fn to_schedule(&self, name: &str) -> Schedule {
@@ -47,8 +61,14 @@ impl Plan {
                 .with("vector_axis", i64::from(axis.as_u32()))
                 .with("chunk", i64::from(self.chunk));
         }
-        if self.pack {
-            schedule = schedule.with("pack", 1);
+        let numbers = [
+            ("pack", u32::from(self.pack)),
+            ("copy", self.copy),
+            ("narrow", self.narrow),
+            ("flat", self.flat),
+        ];
+        for (name, value) in numbers.into_iter().filter(|&(_, value)| value > 0) {
+            schedule = schedule.with(name, i64::from(value));
         }
         schedule
     }
@@ -66,6 +86,10 @@ impl Plan {
                 .ok()
                 .filter(|value| (1..=limit).contains(value))
                 .ok_or_else(refused),
+        };
+        let threshold = |name: &str| match schedule.get(name) {
+            None => Ok(0),
+            Some(_) => number(name, 1, 1 << 24),
         };
         let axis = |name: &str| match schedule.get(name) {
             None => Ok(None),
@@ -107,6 +131,9 @@ impl Plan {
             },
             chunk,
             pack: schedule.get("pack") == Some(1),
+            copy: threshold("copy")?,
+            narrow: threshold("narrow")?,
+            flat: threshold("flat")?,
         })
     }
 }

@@ -28,6 +28,6 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Plan {
             tail: tail(kernel, level),
         },
         chunk: 2 * lanes,
-        pack: false,
+        ..Plan::default()
     }
 }

@@ -7,6 +7,7 @@
 use kiln_kernel::{AxisId, Extent, Item, StageOperation, VerifiedKernel};
 
 use super::cost::{Access, accesses};
+use super::pack;
 use super::plan::Plan;
 use super::rows::{contraction_shape, fitting, lanes, row_axis, tail};
 use crate::lower::{Dependence, Tile, VectorAxis};
@@ -20,6 +21,15 @@ const STREAMS: u32 = 4;
 
 /// As many of those that are read again after they are reduced: they should stay in the nearest cache until then.
 const KEPT_STREAMS: u32 = 2;
+
+/// Rows from which on an operand that they share is worth being laid out anew at each call.
+const COPY_ROWS: u32 = 32;
+
+/// The same of an operand that vectors could not read as it is.
+const SCATTERED_COPY_ROWS: u32 = 12;
+
+/// Rows below which they are too few to hide the wait for an addition: each is computed for more columns at once.
+const FLAT_ROWS: u32 = 4;
 
 pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     let dependence = Dependence::of(kernel);
@@ -101,8 +111,26 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
         tile,
         chunk,
         pack: true,
+        ..Plan::default()
     };
     plan.pack = !plan.packs(kernel).is_empty();
+    if is_product && let Some((rows, _)) = tile.rows {
+        let copies = pack::copies(kernel, &tile);
+        let dense = pack::are_dense(kernel, &copies);
+        if !copies.is_empty() {
+            plan.copy = if dense {
+                COPY_ROWS
+            } else {
+                SCATTERED_COPY_ROWS
+            };
+        }
+        if !plan.pack && vector_axis.is_some() {
+            plan.flat = if dense { FLAT_ROWS } else { 0 };
+            if pack::along_reduced(kernel, rows).is_some() {
+                plan.narrow = lanes;
+            }
+        }
+    }
     Some(plan)
 }
 

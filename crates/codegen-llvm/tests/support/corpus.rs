@@ -13,7 +13,7 @@ const EDGES: Elements = Elements {
 };
 
 /// Kernels, with what their operands are made of.
-pub(crate) const KERNELS: [(&str, Elements); 11] = [
+pub(crate) const KERNELS: [(&str, Elements); 12] = [
     (
         // What all rows of a tile know when they are summed together, each row must know anew when it goes by itself.
         "kernel @tilted(%w: in f32[N], %x: in f32[M, N], %y: out f32[M, N]) {
@@ -21,6 +21,15 @@ pub(crate) const KERNELS: [(&str, Elements); 11] = [
           t = reduce add[r < N] %x[i, r] * %w[r]
           v = reduce add[k < N] (%x[i, k] - t * 0.5) * %w[k]
           store %y[i, j < N] = exp(%x[i, j] - t * 0.5) + v
+        }",
+        SMOOTH,
+    ),
+    (
+        // Enough rows that what they share is laid out anew at each call.
+        "kernel @shared(%x: in f32[13, 3], %w: in f32[N, 3], %y: out f32[13, N]) {
+          outer m < 13, n < N
+          s = reduce add[k < 3] %x[m, k] * %w[n, k]
+          store %y[m, n] = s
         }",
         SMOOTH,
     ),

@@ -106,6 +106,8 @@ pub(super) struct Lowering<'a> {
     pub(super) buffers: HashMap<ValueId, BufferId>,
     pub(super) operands: Vec<ValueId>,
     pub(super) requirements: Vec<(Predicate, String)>,
+    /// What the sums of shares are to be divided by.
+    pub(super) wholes: HashMap<StageId, NodeId>,
     /// The demands that fill arrays.
     pub(super) fills: HashSet<Demand>,
     producers: &'a HashMap<ValueId, OpId>,
@@ -153,6 +155,7 @@ impl<'a> Lowering<'a> {
             clock: None,
             stages: HashMap::new(),
             declared: HashMap::new(),
+            wholes: HashMap::new(),
             stage_axes: HashMap::new(),
             axis_owners: HashMap::new(),
             buffers: HashMap::new(),

@@ -1,0 +1,106 @@
+//! Regimes: the tiles that one kernel is done with at different sizes, chosen by each launch.
+//!
+//! A kernel whose sizes are symbols has one artifact, yet no tile suits a thousand rows and one alike. Each regime is a
+//! plan with phases of its own, whose tasks are none at the sizes that are another's. Which regime a launch takes depends
+//! on sizes alone, never on threads.
+
+use kiln_kernel::{AxisId, PackSpec, Quantity, VerifiedKernel};
+
+use super::pack;
+use super::plan::Plan;
+use crate::lower::{Tile, VectorAxis};
+
+/// Rows that are reduced together where vectors run along what is reduced.
+const NARROW_ROWS: u32 = 4;
+
+/// Vectors side by side where there are few rows to share them.
+const FLAT_VECTORS: u32 = 8;
+
+/// A plan and the sizes it is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Regime {
+    pub(crate) tile: Tile,
+    /// Elements of an outer vector axis per unit of work.
+    pub(crate) chunk: u32,
+    /// How constants are laid out: the same in every regime.
+    pub(crate) packs: Vec<PackSpec>,
+    /// How operands given at the call are laid out anew, by a phase before.
+    pub(crate) copies: Vec<PackSpec>,
+    /// 1 at the sizes it is for, else 0.
+    pub(crate) when: Quantity,
+}
+
+/// The regimes of a plan: for any sizes exactly one is meant.
+pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
+    let size = |axis: AxisId| Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound());
+    let packs = plan.packs(kernel);
+    let mut rest = Quantity::constant(1);
+    let mut regimes = Vec::new();
+    let mut add = |when: Quantity, tile: Tile, chunk: u32, copies: Vec<PackSpec>| {
+        let regime = Regime {
+            tile,
+            chunk,
+            packs: packs.clone(),
+            copies,
+            when: rest.clone() * when.clone(),
+        };
+        rest = rest.clone() * not(when);
+        if regime.when.as_constant() != Some(0) {
+            regimes.push(regime);
+        }
+    };
+    let Some((rows, _)) = plan.tile.rows else {
+        add(Quantity::constant(1), plan.tile, plan.chunk, Vec::new());
+        return regimes;
+    };
+    // No lane is idle, and each row is read in one piece.
+    let along_reduced = Tile {
+        rows: Some((rows, NARROW_ROWS)),
+        vector: VectorAxis::Inner,
+        ..plan.tile
+    };
+    let narrow = match plan.tile.vector {
+        VectorAxis::Outer(columns) if plan.narrow > 0 => {
+            pack::along_reduced(kernel, rows).map(|copies| (columns, copies))
+        }
+        _ => None,
+    };
+    if let Some((columns, copies)) = &narrow {
+        let few = not(at_least(size(*columns), plan.narrow));
+        add(few, along_reduced, plan.chunk, copies.clone());
+    }
+    if plan.flat > 0 {
+        let tile = Tile {
+            rows: None,
+            vectors: FLAT_VECTORS,
+            ..plan.tile
+        };
+        let few = not(at_least(size(rows), plan.flat));
+        add(few, tile, tile.lanes * tile.vectors, Vec::new());
+    }
+    let copies = pack::copies(kernel, &plan.tile);
+    if plan.copy > 0 {
+        let many = at_least(size(rows), plan.copy);
+        add(many, plan.tile, plan.chunk, copies.clone());
+    }
+    let always = Quantity::constant(1);
+    match narrow {
+        // Without a copy vectors would be gathered.
+        Some((_, read_along)) if !pack::are_dense(kernel, &copies) => {
+            add(always, along_reduced, plan.chunk, read_along);
+        }
+        _ => add(always, plan.tile, plan.chunk, Vec::new()),
+    }
+    regimes
+}
+
+/// 1 if a size is at least so many, else 0.
+fn at_least(size: Quantity, limit: u32) -> Quantity {
+    let limit = Quantity::constant(i64::from(limit));
+    size.floor_div(limit).min(Quantity::constant(1))
+}
+
+/// 1 for 0, 0 for 1.
+fn not(condition: Quantity) -> Quantity {
+    Quantity::constant(1) - condition
+}

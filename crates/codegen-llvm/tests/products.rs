@@ -1,0 +1,162 @@
+//! Products of operands that are given at the call, around the sizes where one way of doing them gives way to another:
+//! few columns, few rows, and rows enough that what they share is laid out anew first.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on panics"
+)]
+
+mod support;
+
+use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
+use kiln_kernel::{KernelCompiler, Unobserved};
+use kiln_testkit::generate::Flavor;
+use kiln_testkit::kernels::{Checked, Elements};
+use support::{check_at, compiled, kernel, symbols};
+
+const SMOOTH: Elements = Elements {
+    flavor: Flavor::Smooth,
+    indices: (0, 1),
+};
+
+/// Rows, inner sizes and columns.
+const SIZES: [[i64; 3]; 26] = [
+    [0, 3, 9],
+    [3, 0, 9],
+    [13, 0, 17],
+    [33, 2, 0],
+    [1, 1, 1],
+    [2, 5, 3],
+    [3, 9, 16],
+    [3, 17, 65],
+    [1, 33, 130],
+    [4, 8, 7],
+    [5, 16, 8],
+    [6, 7, 15],
+    [7, 3, 17],
+    [11, 10, 24],
+    [12, 4, 25],
+    [13, 9, 31],
+    [31, 2, 33],
+    [32, 8, 16],
+    [33, 7, 1],
+    [34, 16, 15],
+    [37, 11, 17],
+    [40, 5, 71],
+    [50, 1, 9],
+    [35, 24, 6],
+    [2, 100, 9],
+    [64, 9, 80],
+];
+
+/// Compares at all sizes; of sentences and heads there are two each.
+fn check(text: &str) {
+    let kernel = kernel(text);
+    let variants = compiled(&kernel);
+    for (seed, [m, k, n]) in (1..).zip(SIZES) {
+        let sizes = symbols(&kernel, &[("M", m), ("K", k), ("N", n), ("B", 2)]);
+        let checked = check_at(&kernel, &variants, &sizes, SMOOTH, seed);
+        assert_eq!(checked, Some(Checked::Agreed), "{m} x {k} x {n}\n{text}");
+    }
+}
+
+#[test]
+fn as_they_come() {
+    check(
+        "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
+          outer m < M, n < N
+          s = reduce add[k < K] %x[m, k] * %y[k, n]
+          store %o[m, n] = s
+        }",
+    );
+}
+
+#[test]
+fn by_a_transposed_factor() {
+    check(
+        "kernel @mm(%x: in f32[M, K], %y: in f32[N, K], %b: in f32[N], %o: out f32[M, N]) {
+          outer m < M, n < N
+          s = reduce add[k < K] %x[m, k] * %y[n, k]
+          store %o[m, n] = relu(s + %b[n])
+        }",
+    );
+}
+
+#[test]
+fn of_two_transposed_factors_in_f64() {
+    check(
+        "kernel @mm(%x: in f64[K, M], %y: in f64[N, K], %o: out f64[M, N]) {
+          outer m < M, n < N
+          s = reduce add[k < K] %x[k, m] * %y[n, k]
+          store %o[m, n] = s
+        }",
+    );
+}
+
+#[test]
+fn one_for_each_of_a_batch() {
+    check(
+        "kernel @mm(%x: in f32[B, M, K], %y: in f32[B, K, N], %o: out f32[M, B, N]) {
+          outer b < B, m < M, n < N
+          s = reduce add[k < K] %x[b, m, k] * %y[b, k, n]
+          store %o[m, b, n] = s * 0.5
+        }",
+    );
+}
+
+#[test]
+fn of_a_factor_that_is_part_of_another_array() {
+    check(
+        "kernel @mm(%x: in f32[M, K], %y: in f32[K, N] strides [N + 3, 1], %o: out f32[M, N]) {
+          outer m < M, n < N
+          s = reduce add[k < K] %x[m, k] * %y[k, n]
+          store %o[m, n] = s
+        }",
+    );
+}
+
+#[test]
+fn attention_of_keys_between_those_of_other_heads() {
+    check(
+        "kernel @attention(%q: in f32[B, M, 2, 8], %k: in f32[B, N, 2, 8], %v: in f32[B, N, 2, 8], %o: out f32[B, M, 2, 8]) {
+          outer b < B, m < M, h < 2
+          s[j < N] = reduce add[d < 8] %q[b, m, h, d] * %k[b, j, h, d]
+          t = reduce max[j < N] s[j]
+          p[j < N] = exp(s[j] - t)
+          z = reduce add[j < N] p[j]
+          o[e < 8] = reduce add[j < N] p[j] * %v[b, j, h, e]
+          store %o[b, m, h, e < 8] = o[e] / max(z, 1.0)
+        }",
+    );
+}
+
+/// A tile of more sums than there are registers is not what comes out.
+#[test]
+fn tiles_that_do_not_fit_the_registers_give_way() {
+    let kernel = kernel(
+        "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
+          outer m < M, n < N
+          s = reduce add[k < K] %x[m, k] * %y[k, n]
+          store %o[m, n] = s
+        }",
+    );
+    let compiler = LlvmCompiler::new();
+    let target = LlvmCompiler::target(IsaLevel::Avx2Fma);
+    let asked = compiler
+        .schedules(&kernel, &target)
+        .remove(0)
+        .schedule
+        .with("rows", 16);
+    let artifact = compiler
+        .compile(&kernel, &target, &asked, &mut Unobserved)
+        .unwrap();
+    let rows = artifact.schedule.get("rows").unwrap();
+    assert!(rows < 16, "{}", artifact.schedule);
+    // The same kernel as it is asked for when nobody meddles keeps its tile.
+    let usual = compiler.schedules(&kernel, &target).remove(0).schedule;
+    let artifact = compiler
+        .compile(&kernel, &target, &usual, &mut Unobserved)
+        .unwrap();
+    assert_eq!(artifact.schedule, usual);
+}
