@@ -91,6 +91,7 @@ doctests! {
     WhatKilnIs = "tutorial/01_what_kiln_is.md";
     ShapesAsSymbols = "tutorial/02_shapes_as_symbols.md";
     FunctionsThatCompileThemselves = "tutorial/04_functions_that_compile_themselves.md";
+    BringingYourModel = "guide/bringing-your-model.md";
     ChoosingBackends = "guide/backends.md";
     CheckingCompiledCode = "guide/checking.md";
     Explaining = "guide/explaining.md";
