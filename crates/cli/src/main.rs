@@ -13,6 +13,7 @@ mod cases;
 #[cfg(feature = "onnx")]
 mod check;
 mod compare;
+mod compile;
 mod doctor;
 #[cfg(feature = "llvm")]
 mod estimates;
@@ -50,6 +51,8 @@ enum Command {
     Run(run::Run),
     /// Measure how long calls take
     Bench(bench::Bench),
+    /// Compile all that calls of a model may need, and keep it
+    Compile(compile::Compile),
     /// Show what a model is after any stage, from its graph to machine code
     Inspect(inspect::Inspect),
     /// Say what a model's ops became, and why two of them are or are not one kernel
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Run(run) => run.run(),
         Command::Bench(bench) => bench.run(),
+        Command::Compile(compile) => compile.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Explain(explain) => explain.run(),
         Command::Compare(compare) => compare.run(),

@@ -29,6 +29,9 @@ pub(crate) struct Run {
     no_compile: bool,
     #[command(flatten)]
     timing: TimingArguments,
+    /// Write which shapes came, and what they took, for `kiln compile --profile`
+    #[arg(long, value_name = "FILE")]
+    save_profile: Option<PathBuf>,
     /// Print a JSON line per call
     #[arg(long)]
     json: bool,
@@ -68,6 +71,9 @@ impl Run {
             }
         }
         self.timing.write(&model)?;
+        if let Some(path) = &self.save_profile {
+            std::fs::write(path, model.shape_profile()?.to_json())?;
+        }
         Ok(failures)
     }
 

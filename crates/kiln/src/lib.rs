@@ -35,6 +35,7 @@
 //! | see what each step costs, and what was compiled | [`Model::run_profiled`], [`Model::compilation_stats`] |
 //! | say when kernels are compiled, and where they are kept | [`Options::policy`], [`Options::cache`] |
 //! | know where the time went | [`Model::timing`], [`Options::timing`], [`Options::on_timing`] |
+//! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
 //! | follow long work | [`Options::on_progress`], and `tracing` spans |
 //! | tell errors apart | [`Error::kind`] and [`Error::code`] |
 //!
@@ -90,7 +91,10 @@ pub use options::Options;
 pub use outputs::Outputs;
 pub use progress::{Progress, Work};
 
-pub use kiln_lazy_runtime::{CompilationStats, CompilePolicy, CompileRecord, StepProfile};
+pub use kiln_lazy_runtime::{
+    CompilationStats, CompilePolicy, CompileRecord, ProfiledShapes, ShapeProfile,
+    ShapeVariantGenerator, StepProfile,
+};
 pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};

@@ -22,7 +22,7 @@ use instance::Instance;
 use kiln_ir::{BlobMap, Graph};
 #[cfg(feature = "llvm")]
 use kiln_lazy_runtime::Runtime;
-use kiln_lazy_runtime::{CompilationStats, CompileRecord};
+use kiln_lazy_runtime::{CompilationStats, CompileRecord, CompiledProgram, ShapeProfile};
 use kiln_tensor::Tensor;
 use kiln_timing::Timing;
 use signature::Signature;
@@ -284,6 +284,67 @@ impl Model {
             return runtime.compile_records();
         }
         Vec::new()
+    }
+
+    /// Compiles all that calls may need, whatever their sizes, and stores it; answers with how many kernels that are. None
+    /// for an interpreted model. What only other plans need is compiled when they are made.
+    ///
+    /// # Errors
+    /// When a kernel does not compile; when the rank of an input is open.
+    pub fn compile(&self) -> Result<usize, Error> {
+        match self.only_instance()?.executable().compiled() {
+            Some(program) => Ok(program.compile_all()?),
+            None => Ok(0),
+        }
+    }
+
+    /// Plans calls whose inputs have these shapes, in the model's order, and compiles what they need: such a call then
+    /// compiles nothing, as far as sizes do not come from data. Nothing to do for an interpreted model.
+    ///
+    /// # Errors
+    /// When the shapes do not fit the model, or a kernel does not compile.
+    ///
+    /// ```
+    /// use kiln::{Model, ShapeVariantGenerator};
+    ///
+    /// let model = Model::from_text("graph @double(%x: f32[N]) -> f32[N] {
+    ///   %y = add %x, %x
+    ///   return %y
+    /// }")?;
+    /// let shape = model.inputs()[0].shape().cloned().unwrap_or_else(|| unreachable!("its rank is known"));
+    /// for sizes in ShapeVariantGenerator::new(1).generate_variants(&shape, 3) {
+    ///     let sizes = sizes.into_iter().map(|size| size as usize).collect();
+    ///     model.precompile(&[sizes])?;
+    /// }
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn precompile(&self, shapes: &[Vec<usize>]) -> Result<(), Error> {
+        match self.only_instance()?.executable().compiled() {
+            Some(program) => Ok(program.precompile(shapes)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Has what the shapes of a profile need compiled behind the back of calls, those first that took most time, and does
+    /// not wait. Answers with how many of them fit the model.
+    ///
+    /// # Errors
+    /// When the rank of an input is open.
+    pub fn precompile_in_background(&self, profile: &ShapeProfile) -> Result<usize, Error> {
+        let instance = self.only_instance()?;
+        let program = instance.executable().compiled();
+        Ok(program.map_or(0, |program| program.precompile_in_background(profile)))
+    }
+
+    /// Which shapes calls brought, and what they took: to be saved, and given to
+    /// [`precompile_in_background`](Self::precompile_in_background) of a later process. Empty for an interpreted model.
+    ///
+    /// # Errors
+    /// When the rank of an input is open.
+    pub fn shape_profile(&self) -> Result<ShapeProfile, Error> {
+        let instance = self.only_instance()?;
+        let program = instance.executable().compiled();
+        Ok(program.map_or_else(ShapeProfile::default, CompiledProgram::shape_profile))
     }
 
     /// Waits until nothing is compiled behind the back of calls, and all that was is stored; at most so long. Says

@@ -10,6 +10,7 @@
 //! | you want to | use |
 //! |---|---|
 //! | run a program | [`CompiledProgram::run`] |
+//! | compile before a call needs it | [`CompiledProgram::precompile`], [`ShapeVariantGenerator`], [`ShapeProfile`] |
 //! | know what a step costs | [`CompiledProgram::run_profiled`] |
 //! | know what was compiled, and why | [`Runtime::compile_records`], [`Runtime::stats`] |
 //! | compile and run one kernel | [`LazyCompilationContext`], [`LazyCompilationManager`] |
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod clock;
 mod compile;
 mod context;
@@ -35,6 +37,7 @@ mod run;
 mod runtime;
 mod sync;
 
+pub use ahead::{ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
 pub use clock::{Clock, SystemClock};
 pub use compile::{CompilationStats, CompileReason, CompileRecord, CompiledKernel};
 pub use context::LazyCompilationContext;

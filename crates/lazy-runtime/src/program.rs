@@ -110,6 +110,10 @@ impl CompiledProgram {
         &self.main.prepared.recorder
     }
 
+    pub(crate) fn prepared(&self) -> &Prepared {
+        &self.main.prepared
+    }
+
     /// The main plan.
     pub fn program(&self) -> &Program {
         &self.main.prepared.program

@@ -59,3 +59,37 @@ fn a_second_process_compiles_nothing_and_the_folder_is_looked_after() {
     assert!(cache(&["clear"], ok).contains(&format!("removed {} entries", entries - 1)));
     assert_eq!(cache(&["ls"], ok), "");
 }
+
+#[test]
+fn a_model_compiled_ahead_compiles_nothing_when_it_runs() {
+    let workshop = Workshop::new();
+    let kiln = |arguments: &[&str]| {
+        let common = ["model.kiln", "--backend", "llvm", "--cache", "cache"];
+        let (command, rest) = arguments.split_first().unwrap();
+        let arguments = [&[*command][..], &common, rest].concat();
+        let output = workshop.kiln(&arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let compiled = kiln(&["compile", "--json"]);
+    let compiled: serde_json::Value = serde_json::from_str(&compiled).unwrap();
+    assert!(compiled["kernels"].as_u64().unwrap() > 0);
+    assert_eq!(compiled["stored"], compiled["compiled"]);
+    kiln(&[
+        "run",
+        "--cases",
+        "cases",
+        "--no-compile",
+        "--save-profile",
+        "profile.json",
+    ]);
+    let profile = std::fs::read_to_string(workshop.path("profile.json")).unwrap();
+    assert!(profile.contains("\"calls\": 1"), "{profile}");
+    let again = kiln(&["compile", "--profile", "profile.json", "--json"]);
+    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(
+        (&again["compiled"], &again["shapes"]),
+        (&0.into(), &2.into())
+    );
+    assert!(kiln(&["compile"]).contains("0 compiled"));
+}

@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::progress::Work;
 use kiln_interpreter::{InterpretOptions, TraceEvent, interpret};
 use kiln_ir::Graph;
-use kiln_lazy_runtime::StepProfile;
+use kiln_lazy_runtime::{CompiledProgram, StepProfile};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_tensor::Tensor;
 use kiln_timing::Category;
@@ -19,7 +19,7 @@ use crate::notice::Notice;
 #[cfg(feature = "llvm")]
 use crate::recording::building;
 #[cfg(feature = "llvm")]
-use kiln_lazy_runtime::{CompiledProgram, Runtime};
+use kiln_lazy_runtime::Runtime;
 #[cfg(feature = "llvm")]
 use kiln_program::Program;
 #[cfg(feature = "llvm")]
@@ -100,11 +100,11 @@ impl Executable {
     }
 
     /// The program, if it is compiled.
-    #[cfg(feature = "llvm")]
-    pub(super) fn program(&self) -> Option<&Program> {
+    pub(super) fn compiled(&self) -> Option<&CompiledProgram> {
         match self {
             Self::Interpreted => None,
-            Self::Compiled(compiled) => Some(compiled.program.program()),
+            #[cfg(feature = "llvm")]
+            Self::Compiled(compiled) => Some(&compiled.program),
         }
     }
 

@@ -53,10 +53,10 @@ impl Instance {
             }
             let begin = std::time::Instant::now();
             let built = Self::import(source, ranks, options)?;
-            if let Some(program) = built.executable.program() {
+            if let Some(program) = built.executable.compiled() {
                 let time = begin.elapsed();
                 let _time = building(options.clockwork(), "store_program", "Storing a program");
-                store.store(program, source, time);
+                store.store(program.program(), source, time);
             }
             return Ok(built);
         }

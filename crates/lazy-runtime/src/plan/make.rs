@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::frame::{MemoryIndex, Operand, OperandMemory};
 use super::{
-    AxisOrder, BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace,
+    AxisOrder, BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace, Use,
     Waits, facts,
 };
 use crate::compile::{
@@ -87,6 +87,7 @@ pub(crate) fn make_plan(
             since: published,
             is_asked_for: patience.compiles(),
         }),
+        use_so_far: Use::default(),
     })
 }
 

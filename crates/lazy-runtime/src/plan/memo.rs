@@ -51,6 +51,12 @@ impl<T> Memo<T> {
         plan
     }
 
+    /// Something about each plan.
+    pub(crate) fn map<R>(&self, mut about: impl FnMut(&Key, &T) -> R) -> Vec<R> {
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.iter().map(|(key, plan)| about(key, plan)).collect()
+    }
+
     pub(crate) fn clear(&self) {
         self.0
             .lock()

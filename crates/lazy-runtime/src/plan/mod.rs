@@ -16,6 +16,8 @@ pub(crate) use memo::{Key, Memo};
 pub(crate) use prepared::{Prepared, key_of};
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use kiln_kernel::{Builtin, Schedule};
 use kiln_symbolic_shape::{Binding, PlanFact};
@@ -44,6 +46,30 @@ pub(crate) struct SegmentPlan {
     pub(crate) results: Vec<TensorPlace>,
     /// Where steps still wait for code: for how long.
     pub(crate) waits: Option<Waits>,
+    /// Of the body's first segment: the calls that used it.
+    pub(crate) use_so_far: Use,
+}
+
+/// How often a plan was used, and for how long.
+#[derive(Debug, Default)]
+pub(crate) struct Use {
+    calls: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+impl Use {
+    /// Counts a call.
+    pub(crate) fn add(&self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Calls and nanoseconds.
+    pub(crate) fn read(&self) -> (u64, u64) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (get(&self.calls), get(&self.nanoseconds))
+    }
 }
 
 /// A plan some of whose steps have no code yet.

@@ -89,7 +89,10 @@ impl Run<'_> {
                 .map_err(RuntimeError::execute("an input"))?;
             given.push((memory, 0));
         }
-        let results = self.block(body, first, given)?;
+        let begin = self.runtime.clock().now();
+        let results = self.block(body, Arc::clone(&first), given)?;
+        let end = self.runtime.clock().now();
+        first.use_so_far.add(end.saturating_sub(begin));
         let block = self.program.block(body);
         let outputs = block.results.iter().zip(results).map(|(&buffer, value)| {
             match block.buffers[buffer].place {

@@ -1,0 +1,360 @@
+//! Concrete shapes out of symbolic ones: [`ShapeVariantGenerator`].
+//!
+//! Deterministic: the same seed, shapes and counts give the same answer everywhere.
+
+use std::collections::BTreeMap;
+
+use kiln_symbolic_shape::{SymbolicDimension, SymbolicShape};
+
+/// The largest size that is made up for a dimension without an upper bound, unless it begins above.
+const OPEN_END: i64 = 1024;
+
+/// At most this many shapes are generated at once.
+const MOST: usize = 1 << 16;
+
+/// Makes up sizes for shapes: within the bounds, multiples where multiples are asked for, equal where names are.
+///
+/// ```
+/// use kiln_lazy_runtime::ShapeVariantGenerator;
+/// use kiln_symbolic_shape::{SymbolicDimension, SymbolicShape};
+///
+/// let seq = SymbolicDimension::range("seq", 8..=512)?.multiple_of(8)?;
+/// let shape = SymbolicShape::new([SymbolicDimension::bounded("batch", 4)?, seq]);
+/// let generator = ShapeVariantGenerator::new(7);
+/// let variants = generator.generate_variants(&shape, 10);
+/// assert_eq!(variants.len(), 10);
+/// assert!(variants.iter().all(|sizes| sizes[0] <= 4 && sizes[1] % 8 == 0));
+/// let grid = generator.generate_grid(&[shape], 3);
+/// assert_eq!(grid.len(), 9);
+/// # Ok::<(), kiln_symbolic_shape::DimError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShapeVariantGenerator {
+    seed: u64,
+}
+
+/// A size that varies: its multiples from first to last.
+#[derive(Clone, Copy, Debug)]
+struct Choices {
+    first: i64,
+    step: i64,
+    count: i64,
+    likely: Option<i64>,
+}
+
+impl ShapeVariantGenerator {
+    /// A generator with a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { seed }
+    }
+
+    /// So many different shapes, or as many as there are: the likely one, the smallest and the largest first, then
+    /// random ones. A dimension without an upper bound goes up to 1024.
+    pub fn generate_variants(&self, shape: &SymbolicShape, count: usize) -> Vec<Vec<i64>> {
+        let symbols = choices_of(std::slice::from_ref(shape));
+        let all = symbols
+            .values()
+            .try_fold(1_usize, |product, choices| {
+                product.checked_mul(usize::try_from(choices.count).ok()?)
+            })
+            .unwrap_or(usize::MAX);
+        let count = count.min(all).min(MOST);
+        let corners = [
+            symbols.values().map(Choices::likeliest).collect(),
+            symbols.values().map(|choices| choices.at(0)).collect(),
+            symbols
+                .values()
+                .map(|choices| choices.at(choices.count - 1))
+                .collect(),
+        ];
+        let mut found: Vec<Vec<i64>> = Vec::new();
+        for corner in corners {
+            if found.len() < count && !found.contains(&corner) {
+                found.push(corner);
+            }
+        }
+        let mut random = Random(self.seed);
+        let mut misses = 0;
+        while found.len() < count && misses < 64 {
+            let drawn: Vec<i64> = symbols
+                .values()
+                .map(|choices| choices.at(random.below(choices.count)))
+                .collect();
+            if found.contains(&drawn) {
+                misses += 1;
+            } else {
+                misses = 0;
+                found.push(drawn);
+            }
+        }
+        // Nearly all were drawn: the rest in order.
+        let mut every = combinations(symbols.values().map(|choices| choices.all()).collect());
+        while found.len() < count {
+            let Some(next) = every.next() else { break };
+            if !found.contains(&next) {
+                found.push(next);
+            }
+        }
+        let sizes = found
+            .iter()
+            .map(|values| sizes_of(0, shape, &symbols, values));
+        sizes.collect()
+    }
+
+    /// Every combination of so many sizes per dimension, spread evenly from the smallest to the largest, for shapes that
+    /// share dimensions by their names; at most 65,536. Each element has the sizes of all shapes.
+    pub fn generate_grid(&self, shapes: &[SymbolicShape], samples: usize) -> Vec<Vec<Vec<i64>>> {
+        let symbols = choices_of(shapes);
+        let per_symbol = symbols.values().map(|choices| choices.spread(samples));
+        let grid = combinations(per_symbol.collect()).take(MOST);
+        let points = grid.map(|values| {
+            let sizes = shapes.iter().enumerate();
+            let sizes = sizes.map(|(number, shape)| sizes_of(number, shape, &symbols, &values));
+            sizes.collect()
+        });
+        points.collect()
+    }
+}
+
+impl Choices {
+    fn of(dimension: &SymbolicDimension) -> Self {
+        let step = dimension.multiple().max(1);
+        let low = dimension.min().max(0);
+        let first = next_multiple(low, step);
+        let open = OPEN_END.max(first.saturating_add(step.saturating_mul(7)));
+        let last = dimension.max().unwrap_or(open);
+        let count = (last.saturating_sub(first) / step).saturating_add(1).max(1);
+        let likely = dimension
+            .likely_value()
+            .filter(|&size| dimension.allows(size));
+        Self {
+            first,
+            step,
+            count,
+            likely,
+        }
+    }
+
+    fn at(&self, index: i64) -> i64 {
+        self.first
+            .saturating_add(self.step.saturating_mul(index.clamp(0, self.count - 1)))
+    }
+
+    fn likeliest(&self) -> i64 {
+        self.likely.unwrap_or_else(|| self.at(self.count / 2))
+    }
+
+    fn spread(&self, samples: usize) -> Vec<i64> {
+        let samples = i64::try_from(samples).unwrap_or(i64::MAX).min(self.count);
+        match samples {
+            ..=0 => Vec::new(),
+            1 => vec![self.likeliest()],
+            _ => {
+                let index = |sample: i64| {
+                    let wide = i128::from(sample) * i128::from(self.count - 1);
+                    i64::try_from(wide / i128::from(samples - 1)).unwrap_or(i64::MAX)
+                };
+                (0..samples).map(|sample| self.at(index(sample))).collect()
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<i64> {
+        let count = self.count.min(MOST as i64);
+        (0..count).map(|index| self.at(index)).collect()
+    }
+}
+
+fn next_multiple(size: i64, step: i64) -> i64 {
+    match size % step {
+        0 => size,
+        over => size.saturating_add(step - over),
+    }
+}
+
+/// What each name may be; nameless ones go by their place.
+fn choices_of(shapes: &[SymbolicShape]) -> BTreeMap<String, Choices> {
+    let mut symbols: BTreeMap<String, Choices> = BTreeMap::new();
+    for (number, shape) in shapes.iter().enumerate() {
+        for (axis, dimension) in shape.dimensions().iter().enumerate() {
+            if dimension.is_known() {
+                continue;
+            }
+            let choices = Choices::of(dimension);
+            symbols
+                .entry(name_of(number, axis, dimension))
+                .and_modify(|known| *known = known.and(choices))
+                .or_insert(choices);
+        }
+    }
+    symbols
+}
+
+impl Choices {
+    /// Both at once, for two dimensions of one name; the first where they contradict each other.
+    fn and(self, other: Self) -> Self {
+        let last = |choices: Self| choices.at(choices.count - 1);
+        let step = self.step.max(other.step);
+        let first = next_multiple(self.first.max(other.first), step);
+        let end = last(self).min(last(other));
+        if first > end {
+            return self;
+        }
+        Self {
+            first,
+            step,
+            count: (end - first) / step + 1,
+            likely: self.likely.or(other.likely),
+        }
+    }
+}
+
+fn name_of(shape: usize, axis: usize, dimension: &SymbolicDimension) -> String {
+    match dimension.name() {
+        "" | "?" => format!("?{shape}.{axis}"),
+        name => name.to_owned(),
+    }
+}
+
+fn sizes_of(
+    number: usize,
+    shape: &SymbolicShape,
+    symbols: &BTreeMap<String, Choices>,
+    values: &[i64],
+) -> Vec<i64> {
+    let size = |(axis, dimension): (usize, &SymbolicDimension)| {
+        dimension.value().unwrap_or_else(|| {
+            let name = name_of(number, axis, dimension);
+            let mut named = symbols.keys().zip(values);
+            let found = named.find(|(known, _)| **known == name);
+            found.map_or(dimension.min(), |(_, &value)| value)
+        })
+    };
+    shape.dimensions().iter().enumerate().map(size).collect()
+}
+
+/// Every choice of one value per list, the last varying fastest.
+fn combinations(lists: Vec<Vec<i64>>) -> impl Iterator<Item = Vec<i64>> {
+    let mut next: Option<Vec<usize>> = lists
+        .iter()
+        .all(|list| !list.is_empty())
+        .then(|| vec![0; lists.len()]);
+    std::iter::from_fn(move || {
+        let indices = next.as_mut()?;
+        let values = indices
+            .iter()
+            .zip(&lists)
+            .filter_map(|(&index, list)| list.get(index).copied())
+            .collect();
+        let mut carry = true;
+        for (index, list) in indices.iter_mut().zip(&lists).rev() {
+            if !carry {
+                break;
+            }
+            *index += 1;
+            carry = *index == list.len();
+            if carry {
+                *index = 0;
+            }
+        }
+        if carry {
+            next = None;
+        }
+        Some(values)
+    })
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: i64) -> i64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        let end = end.max(1).unsigned_abs();
+        i64::try_from(z % end).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn dimension(name: &str, min: i64, max: Option<i64>, multiple: i64) -> SymbolicDimension {
+        let dimension = SymbolicDimension::named(name).with_constraints(min, max);
+        dimension
+            .and_then(|dimension| dimension.multiple_of(multiple))
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn the_likely_the_smallest_and_the_largest_come_first() {
+        let shape = SymbolicShape::new([
+            SymbolicDimension::known(3),
+            dimension("n", 1, Some(9), 1).likely(4),
+        ]);
+        let variants = ShapeVariantGenerator::new(1).generate_variants(&shape, 3);
+        assert_eq!(variants, [[3, 4], [3, 1], [3, 9]]);
+        let all = ShapeVariantGenerator::new(1).generate_variants(&shape, 100);
+        assert_eq!(all.len(), 9);
+        let scalar = ShapeVariantGenerator::new(1).generate_variants(&SymbolicShape::scalar(), 5);
+        assert_eq!(scalar, [Vec::<i64>::new()]);
+    }
+
+    #[test]
+    fn grids_share_dimensions_by_name_and_have_the_asked_counts() {
+        let n = || dimension("n", 0, Some(10), 1);
+        let shapes = [
+            SymbolicShape::new([n(), SymbolicDimension::named("?")]),
+            SymbolicShape::new([n(), SymbolicDimension::named("?")]),
+        ];
+        let grid = ShapeVariantGenerator::new(0).generate_grid(&shapes, 3);
+        assert_eq!(grid.len(), 27, "one shared dimension and two nameless ones");
+        assert!(grid.iter().all(|point| point[0][0] == point[1][0]));
+        assert!(grid.iter().any(|point| point[0][1] != point[1][1]));
+        let firsts: std::collections::BTreeSet<i64> =
+            grid.iter().map(|point| point[0][0]).collect();
+        assert_eq!(firsts.into_iter().collect::<Vec<_>>(), [0, 5, 10]);
+        assert!(
+            ShapeVariantGenerator::new(0)
+                .generate_grid(&shapes, 0)
+                .is_empty()
+        );
+        assert_eq!(
+            ShapeVariantGenerator::new(0)
+                .generate_grid(&shapes, 1)
+                .len(),
+            1
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn variants_are_different_allowed_and_the_same_for_a_seed(
+            min in 0..50_i64, extra in 0..60_i64, multiple in 1..9_i64, seed: u64, count in 0..40_usize,
+        ) {
+            let low = next_multiple(min, multiple);
+            let shape = SymbolicShape::new([
+                dimension("a", min, Some(low + extra), multiple),
+                dimension("b", min, None, multiple),
+                dimension("a", min, Some(low + extra), multiple),
+            ]);
+            let generator = ShapeVariantGenerator::new(seed);
+            let variants = generator.generate_variants(&shape, count);
+            prop_assert_eq!(variants.len(), count);
+            prop_assert_eq!(&variants, &generator.generate_variants(&shape, count));
+            for (number, sizes) in variants.iter().enumerate() {
+                prop_assert!(!variants[..number].contains(sizes));
+                prop_assert_eq!(sizes[0], sizes[2]);
+                for (dimension, &size) in shape.dimensions().iter().zip(sizes) {
+                    prop_assert!(dimension.allows(size), "{} of {:?}", size, dimension);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Ahead of calls: which shapes came and what they cost, which may come, and compiling for them.
+
+mod generate;
+mod precompile;
+mod profile;
+
+pub use generate::ShapeVariantGenerator;
+pub use profile::{ProfileError, ProfiledShapes, ShapeProfile};

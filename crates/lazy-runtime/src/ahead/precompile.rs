@@ -1,0 +1,120 @@
+//! Compiling before a call needs it: for given shapes, for those of a profile, or all that needs no shape.
+
+use kiln_interpreter::bind_symbols;
+
+use super::{ProfiledShapes, ShapeProfile};
+use crate::compile::{NoCode, Patience, Permission, Urgency, Wanted};
+use crate::error::RuntimeError;
+use crate::plan::{Key, Refusal, make_plan};
+use crate::program::CompiledProgram;
+
+impl CompiledProgram {
+    /// Compiles every kernel of the main plan, for whatever sizes may come, and waits for that. Answers with how many
+    /// there are.
+    ///
+    /// # Errors
+    /// The first that does not compile.
+    pub fn compile_all(&self) -> Result<usize, RuntimeError> {
+        let (runtime, prepared) = (self.runtime(), self.prepared());
+        let kernels = prepared.program.kernels().keys();
+        let wanted = kernels.map(|kernel| {
+            let choices = prepared.choices(kernel, runtime).iter();
+            Wanted {
+                identity: prepared.identity(kernel),
+                choices: choices
+                    .filter(|choice| choice.candidate.predicate.is_empty())
+                    .collect(),
+            }
+        });
+        let wanted: Vec<Wanted<'_>> = wanted.collect();
+        for chosen in runtime.obtain(&wanted, &Patience::ENDLESS, &prepared.recorder) {
+            match chosen {
+                Ok(_) | Err(NoCode::Later) => {}
+                Err(NoCode::Error(error)) => return Err(error),
+            }
+        }
+        Ok(wanted.len())
+    }
+
+    /// Makes the launch plan for inputs of these shapes, and compiles what it needs; a call with such inputs then compiles
+    /// nothing, as far as its sizes are known when it begins.
+    ///
+    /// # Errors
+    /// Shapes that do not fit the graph, a kernel that does not compile.
+    pub fn precompile(&self, shapes: &[Vec<usize>]) -> Result<(), RuntimeError> {
+        self.plan_ahead(shapes, &Patience::ENDLESS)
+    }
+
+    /// Has the shapes of a profile precompiled behind the back of calls, those first that took most time, and does not
+    /// wait. Shapes that do not fit are passed over. Answers with how many do.
+    pub fn precompile_in_background(&self, profile: &ShapeProfile) -> usize {
+        let fits = |entry: &&ProfiledShapes| {
+            let now = self.runtime().clock().now();
+            let patience = Patience {
+                permission: Permission::Compile(Urgency::Background {
+                    worth: entry.nanoseconds,
+                }),
+                block_until: Some(now),
+                fail_at: None,
+            };
+            self.plan_ahead(&entry.shapes, &patience).is_ok()
+        };
+        profile.entries().iter().filter(fits).count()
+    }
+
+    /// Which shapes calls brought, and what they took: of the launch plans that are kept.
+    pub fn shape_profile(&self) -> ShapeProfile {
+        let prepared = self.prepared();
+        let graph = prepared.program.graph();
+        let ranks: Vec<usize> = graph
+            .inputs()
+            .iter()
+            .map(|&input| graph.tensor_ty(input).map_or(0, kiln_ir::TensorType::rank))
+            .collect();
+        let memo = prepared.memo(prepared.program.body(), 0);
+        let entries = memo.map(|key, plan| {
+            let mut sizes = key.iter().map(|&size| usize::try_from(size).unwrap_or(0));
+            let (calls, nanoseconds) = plan.use_so_far.read();
+            ProfiledShapes {
+                shapes: ranks
+                    .iter()
+                    .map(|&rank| sizes.by_ref().take(rank).collect())
+                    .collect(),
+                calls,
+                nanoseconds,
+            }
+        });
+        ShapeProfile::new(entries.into_iter().filter(|entry| entry.calls > 0))
+    }
+
+    fn plan_ahead(&self, shapes: &[Vec<usize>], patience: &Patience) -> Result<(), RuntimeError> {
+        let prepared = self.prepared();
+        let program = &prepared.program;
+        let borrowed: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        let binding = bind_symbols(program.graph(), &borrowed)?;
+        let sizes = shapes.iter().flatten();
+        let key: Key = sizes.map(|&size| size as i64).collect();
+        let memo = prepared.memo(program.body(), 0);
+        let is_ready = memo.get(&key).is_some_and(|plan| plan.waits.is_none());
+        if is_ready {
+            return Ok(());
+        }
+        match make_plan(
+            self.runtime(),
+            prepared,
+            program.body(),
+            0,
+            binding,
+            &[],
+            patience,
+        ) {
+            Ok(plan) => {
+                memo.replace(key, plan);
+                Ok(())
+            }
+            // Another plan serves these sizes; it is made when they come.
+            Err(Refusal::Facts(_)) => Ok(()),
+            Err(Refusal::Error(error)) => Err(error),
+        }
+    }
+}
