@@ -177,7 +177,7 @@ fn memory_gives_up_what_was_used_longest_ago_and_the_folder_still_has_it() {
 
 #[test]
 fn a_failed_compile_is_remembered_with_its_message_and_retried_later() {
-    let hand = crate::support::Hand::default();
+    let hand = crate::support::ManualClock::default();
     let options = CacheOptions::default();
     let cache = TestCache::new(BytesCodec, Arc::new(hand.clone()), options);
     let fail = || {
@@ -297,7 +297,7 @@ fn a_hung_compile_times_out_for_others_who_then_go_on() {
 
 #[test]
 fn a_compile_that_is_not_trusted_any_more_is_compiled_beside() {
-    let hand = crate::support::Hand::default();
+    let hand = crate::support::ManualClock::default();
     let options = CacheOptions::default();
     let cache = TestCache::new(BytesCodec, Arc::new(hand.clone()), options);
     let Begin::Lead(hung) = cache.begin(&key("a")) else {
@@ -315,7 +315,7 @@ fn a_compile_that_is_not_trusted_any_more_is_compiled_beside() {
 
 #[test]
 fn a_compile_that_stood_in_a_queue_is_trusted_from_its_beginning() {
-    let hand = crate::support::Hand::default();
+    let hand = crate::support::ManualClock::default();
     let options = CacheOptions::default();
     let cache = TestCache::new(BytesCodec, Arc::new(hand.clone()), options);
     let Begin::Lead(queued) = cache.begin(&key("a")) else {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use kiln_kernel_cache::{BytesCodec, CacheOptions, Claim, DiskOptions, DiskTier, Source, Tier};
 
-use crate::support::{Hand, LONG, TestCache, content, disk_at, files, key};
+use crate::support::{LONG, ManualClock, TestCache, content, disk_at, files, key};
 
 const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -53,7 +53,7 @@ fn times_far_in_the_past_and_in_the_future_make_a_worse_order_and_no_error() {
 #[test]
 fn a_clock_that_jumps_makes_no_error_and_no_wait_without_end() {
     let folder = tempfile::tempdir().expect("there is room");
-    let hand = Hand::default();
+    let hand = ManualClock::default();
     hand.set(YEARS);
     let options = CacheOptions {
         trusted: Duration::from_millis(30),

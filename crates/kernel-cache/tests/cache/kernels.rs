@@ -9,14 +9,14 @@ use kiln_kernel_cache::{
 };
 use proptest::prelude::*;
 
-use crate::support::{Hand, disk_at, files};
+use crate::support::{ManualClock, disk_at, files};
 
 const MANY: LruLimits = LruLimits {
     entries: 100,
     bytes: 100_000,
 };
 
-fn lru(limits: LruLimits, hand: &Hand) -> LruKernelCache<Vec<u8>> {
+fn lru(limits: LruLimits, hand: &ManualClock) -> LruKernelCache<Vec<u8>> {
     LruKernelCache::new(limits, Vec::len, Arc::new(hand.clone()))
 }
 
@@ -84,7 +84,7 @@ fn best_serves(cache: &dyn KernelCache<Vec<u8>>) {
 
 #[test]
 fn a_general_kernel_serves_a_concrete_shape_and_the_most_special_one_answers() {
-    let cache = lru(MANY, &Hand::default());
+    let cache = lru(MANY, &ManualClock::default());
     best_serves(&cache);
     cache.reset_stats();
     assert_eq!(cache.stats().misses, 0);
@@ -113,7 +113,7 @@ fn kernels_in_a_tier_are_matched_in_the_same_way() {
 
 #[test]
 fn entries_tell_their_use_and_the_oldest_goes_first() {
-    let hand = Hand::default();
+    let hand = ManualClock::default();
     let limits = LruLimits {
         entries: 3,
         bytes: 100,
@@ -157,7 +157,7 @@ fn entries_tell_their_use_and_the_oldest_goes_first() {
 
 #[test]
 fn mixed_shapes_hit_in_more_than_nine_of_ten_calls_after_warm_up() {
-    let cache = lru(MANY, &Hand::default());
+    let cache = lru(MANY, &ManualClock::default());
     let operations = ["matmul", "add", "softmax", "conv", "norm"];
     let mut state = 7_u64;
     let mut random = |below: u64| {
@@ -198,7 +198,7 @@ proptest! {
         steps in prop::collection::vec((0..40_i64, 0..4_u8), 1..60),
     ) {
         let limits = LruLimits { entries: 3, bytes: 1000 };
-        let cache = lru(limits, &Hand::default());
+        let cache = lru(limits, &ManualClock::default());
         for (size, kind) in steps {
             let wanted = matmul(DimPattern::Exact(size));
             if let Some(entry) = cache.get(&wanted) {

@@ -5,12 +5,14 @@ pub(crate) mod faulty;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln_kernel_cache::{
     BytesCodec, CacheKey, CacheOptions, Clock, DiskOptions, DiskTier, EntryKind, Tier, TieredCache,
 };
+
+/// A time that tests set.
+pub(crate) use kiln_timing::ManualClock;
 
 pub(crate) type TestCache = TieredCache<Vec<u8>, String>;
 
@@ -47,23 +49,6 @@ pub(crate) fn cache_at(folder: &Path) -> TestCache {
 
 pub(crate) fn disk_at(folder: &Path) -> DiskTier {
     DiskTier::at(folder, DiskOptions::default())
-}
-
-/// A time that tests set.
-#[derive(Clone, Default)]
-pub(crate) struct Hand(Arc<AtomicU64>);
-
-impl Hand {
-    pub(crate) fn set(&self, time: Duration) {
-        let nanoseconds = u64::try_from(time.as_nanos()).expect("tests are short");
-        self.0.store(nanoseconds, Ordering::SeqCst);
-    }
-}
-
-impl Clock for Hand {
-    fn now(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::SeqCst))
-    }
 }
 
 /// Every file of a folder with this ending.
