@@ -7,21 +7,28 @@ use crate::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_
 use crate::laws::{check_graph, check_output_types};
 use crate::oracle::{Agreement, Tolerance, run_both};
 use arbitrary::Unstructured;
+use kiln_fusion::FusionOptions;
 use kiln_interpreter::{InterpretLimits, InterpretOptions};
 use kiln_ir::{BlobMap, Graph, Op, text, verify};
 use kiln_onnx::{ImportOptions, Limits, Model, NoFiles, import};
 use kiln_passes::{PassOptions, optimize};
+use kiln_program::{BuildOptions, RowMajor};
 use kiln_shape_inference as infer;
 
 /// A target: its name, which is that of its folders under `fuzz/`, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 3] = [
+pub const TARGETS: [Target; 5] = [
     ("read_graph", read_graph),
     ("import_onnx", import_onnx),
+    ("run_onnx", run_onnx),
+    ("plan_graph", plan_graph),
     ("interpret_graph", interpret_graph),
 ];
+
+/// Most ops of an imported graph that is looked at further: what a small file can describe may take minutes.
+const OPS_LIMIT: usize = 400;
 
 /// How many bytes before a text choose the inputs that its graph is run on.
 const CHOICE_BYTES: usize = 16;
@@ -48,6 +55,53 @@ pub fn import_onnx(bytes: &[u8]) {
             let is_plain = message.chars().all(|c| c == '\n' || !c.is_control());
             assert!(is_plain, "{message:?}");
         }
+    }
+}
+
+/// Bytes as choices and an ONNX model: what is imported goes through inference again, the passes, fusion and the building
+/// of a program, each of which keeps its promises, and computes the same before and after the passes.
+pub fn run_onnx(bytes: &[u8]) {
+    let (head, tail) = bytes.split_at(bytes.len().min(CHOICE_BYTES));
+    let imported = Model::from_bytes_with(tail, &NoFiles, &Limits::default())
+        .and_then(|model| import(&model, &ImportOptions::new()));
+    let Ok(graph) = imported else {
+        return;
+    };
+    if graph.ops().count() > OPS_LIMIT {
+        return;
+    }
+    keep(check_graph(&graph), &graph);
+    plan(&graph);
+    run(&mut Unstructured::new(head), &graph, 1 << 20);
+}
+
+/// Bytes as the text of a graph, or as choices for a random one: whatever passes the verifier becomes a program.
+pub fn plan_graph(bytes: &[u8]) {
+    let graph = if bytes.starts_with(b"graph") {
+        graph_of_text(bytes)
+    } else {
+        random_graph(&mut Unstructured::new(bytes), &GraphOptions::default()).ok()
+    };
+    if let Some(graph) = graph.filter(|graph| graph.ops().count() <= OPS_LIMIT) {
+        plan(&graph);
+    }
+}
+
+/// Optimises, fuses and builds a program, and says which stage broke its promise.
+fn plan(graph: &Graph) {
+    let mut options = PassOptions {
+        verify: true,
+        ..PassOptions::default()
+    };
+    let optimized = keep(optimize(graph.clone(), &mut options), graph).0;
+    keep(check_graph(&optimized), &optimized);
+    // What neither has kernels nor steps for, such as values that are no tensors, is refused with a message.
+    let built = kiln_fusion::plan(&optimized, &FusionOptions::new()).map(|planned| {
+        kiln_program::build(optimized, &planned, &RowMajor, &BuildOptions::default())
+            .map_err(|error| error.to_string())
+    });
+    if let Ok(Ok(program)) = built {
+        assert!(!program.to_string().is_empty());
     }
 }
 
