@@ -10,6 +10,9 @@ use crate::compile::CompiledKernel;
 use crate::error::RuntimeError;
 use crate::plan::Frame;
 
+/// At most so many bytes are had beyond those that a call needs.
+const MOST_AHEAD: usize = 128 << 20;
+
 /// A launch, for a fault to be traced back to its step.
 #[derive(Clone, Debug)]
 pub(crate) struct Launched {
@@ -53,9 +56,16 @@ impl RunState {
             return Ok(memory.clone());
         }
         // The smaller one first gives its memory back.
-        self.arenas.remove(&(block, segment));
+        let before = self.arenas.remove(&(block, segment));
+        let before = before.map_or(0, |memory| memory.bytes());
+        // More than is asked for, so that shapes that grow from call to call do not each bring fresh pages; those that
+        // nothing touches cost nothing.
+        let generous = before
+            .saturating_mul(2)
+            .min(bytes.saturating_add(MOST_AHEAD));
         let memory = executor
-            .alloc(bytes)
+            .alloc(bytes.max(generous))
+            .or_else(|_| executor.alloc(bytes))
             .map_err(RuntimeError::execute("the arena"))?;
         self.arenas.insert((block, segment), memory.clone());
         Ok(memory)
