@@ -81,7 +81,7 @@ fn precompile(model: &Model, path: &PathBuf) -> Result<usize, Error> {
     for entry in profile.entries() {
         match model.precompile(&entry.shapes) {
             Ok(()) => fitting += 1,
-            Err(error) => report::note(&format!("note: shapes {:?}: {error}", entry.shapes)),
+            Err(error) => report::note(format!("note: shapes {:?}: {error}", entry.shapes)),
         }
     }
     Ok(fitting)

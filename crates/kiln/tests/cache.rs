@@ -1,5 +1,6 @@
 //! What is compiled is kept: a second runtime, as a second process would, compiles nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "llvm")]
 
 use kiln::{Backend, Cache, CompilePolicy, ErrorKind, Model, Options, Tensor};

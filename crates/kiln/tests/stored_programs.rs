@@ -1,5 +1,6 @@
 //! What a model became is kept: a second load imports and plans nothing, and is the same model.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(feature = "llvm", feature = "onnx"))]
 
 use kiln::kernel_cache::EntryKind;

@@ -33,7 +33,7 @@ fn what_was_compiled_ahead_is_not_compiled_again() {
     let shape = SymbolicShape::new([dimension("A"), dimension("B")]);
     for sizes in ShapeVariantGenerator::new(3).generate_variants(&shape, 5) {
         let sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
-        program.precompile(&[sizes.clone()]).unwrap();
+        program.precompile(std::slice::from_ref(&sizes)).unwrap();
         let (before, plans) = (
             compiles.load(Ordering::SeqCst),
             runtime.stats().launch_plans,

@@ -1,5 +1,7 @@
 //! When kernels are compiled, what answers meanwhile, and how long anybody waits.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 mod support;
 
 use std::num::NonZeroUsize;

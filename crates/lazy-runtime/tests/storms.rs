@@ -1,5 +1,7 @@
 //! Many threads, many processes, forked ones, shapes in any order: every answer right, every kernel compiled once.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 mod support;
 
 use std::fs;

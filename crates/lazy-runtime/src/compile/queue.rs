@@ -169,38 +169,3 @@ impl<J> Taken<J> {
         (self.job, self.is_background)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn take(queue: &JobQueue<u32, &'static str>) -> (&'static str, bool) {
-        queue.take().map(Taken::into_parts).unwrap_or_default()
-    }
-
-    #[test]
-    fn what_a_call_waits_for_is_first_then_what_is_worth_most() {
-        let queue = JobQueue::new(1);
-        let background = |worth| Urgency::Background { worth };
-        for (id, urgency, job) in [
-            (1, background(5), "cheap"),
-            (2, background(9), "dear"),
-            (3, background(9), "as dear, later"),
-            (4, Urgency::Urgent, "awaited"),
-        ] {
-            assert!(queue.push(id, urgency, job).is_ok());
-        }
-        queue.hurry(&1);
-        queue.hurry(&7);
-        assert_eq!(take(&queue), ("awaited", false));
-        assert_eq!(take(&queue), ("cheap", false));
-        assert_eq!(take(&queue), ("dear", true));
-        assert_eq!(queue.counts(), (1, 3));
-        queue.done(true);
-        assert_eq!(take(&queue), ("as dear, later", true));
-        queue.push(5, background(1), "never").unwrap_or_default();
-        assert_eq!(queue.stop(), ["never"]);
-        assert!(queue.take().is_none());
-        assert_eq!(queue.push(6, Urgency::Urgent, "late"), Err("late"));
-    }
-}

@@ -1,0 +1,167 @@
+//! The queue of compiles under a model checker: the file of the library itself, on locks whose every interleaving is
+//! chosen.
+
+#![allow(clippy::expect_used, reason = "a test may panic")]
+
+mod sync {
+    //! What the library's `sync` is, with the checker's locks. No wait has a limit.
+
+    use std::sync::PoisonError;
+    use std::time::Duration;
+
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn wait_while<'a, T>(
+        changed: &Condvar,
+        guard: MutexGuard<'a, T>,
+        _limit: Duration,
+        condition: impl FnMut(&mut T) -> bool,
+    ) -> MutexGuard<'a, T> {
+        let waited = changed.wait_while(guard, condition);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[path = "../src/compile/queue.rs"]
+mod queue;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use queue::{JobQueue, Urgency};
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
+use shuttle::thread;
+
+/// How many interleavings of each are tried.
+const ROUNDS: usize = 1000;
+
+const LONG: Duration = Duration::from_secs(1);
+
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_random(model, ROUNDS);
+}
+
+/// Threads that take jobs until the queue is stopped; each job counts itself.
+fn workers(
+    queue: &Arc<JobQueue<u32, u32>>,
+    n_workers: usize,
+    done: &Arc<AtomicUsize>,
+    most_background: &Arc<AtomicUsize>,
+) -> Vec<thread::JoinHandle<()>> {
+    let running = Arc::new(AtomicUsize::new(0));
+    let worker = |_| {
+        let (queue, done) = (Arc::clone(queue), Arc::clone(done));
+        let (running, most) = (Arc::clone(&running), Arc::clone(most_background));
+        thread::spawn(move || {
+            while let Some(taken) = queue.take() {
+                let (_, is_background) = taken.into_parts();
+                if is_background {
+                    let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    thread::yield_now();
+                    running.fetch_sub(1, Ordering::SeqCst);
+                }
+                done.fetch_add(1, Ordering::SeqCst);
+                queue.done(is_background);
+            }
+        })
+    };
+    (0..n_workers).map(worker).collect()
+}
+
+#[test]
+fn in_every_interleaving_each_job_is_done_once_and_few_in_the_background() {
+    check(|| {
+        let queue = Arc::new(JobQueue::new(1));
+        let (done, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let threads = workers(&queue, 2, &done, &most);
+        let other = Arc::clone(&queue);
+        let pusher = thread::spawn(move || {
+            for worth in 0..2 {
+                let pushed = other.push(
+                    10 + worth,
+                    Urgency::Background {
+                        worth: u64::from(worth),
+                    },
+                    worth,
+                );
+                pushed.expect("it is not stopped");
+            }
+        });
+        queue
+            .push(1, Urgency::Urgent, 1)
+            .expect("it is not stopped");
+        queue.hurry(&11);
+        pusher.join().expect("it does not panic");
+        assert!(queue.wait_idle(LONG));
+        assert_eq!(done.load(Ordering::SeqCst), 3);
+        assert!(most.load(Ordering::SeqCst) <= 1);
+        assert!(queue.stop().is_empty());
+        for thread in threads {
+            thread.join().expect("it does not panic");
+        }
+    });
+}
+
+#[test]
+fn in_every_interleaving_the_end_loses_no_job_and_leaves_no_thread() {
+    check(|| {
+        let queue = Arc::new(JobQueue::new(1));
+        let (done, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let threads = workers(&queue, 2, &done, &most);
+        let other = Arc::clone(&queue);
+        let pusher = thread::spawn(move || {
+            let jobs = [(1, Urgency::Urgent), (2, Urgency::Background { worth: 5 })];
+            let refused =
+                jobs.map(|(id, urgency)| usize::from(other.push(id, urgency, id).is_err()));
+            refused.iter().sum::<usize>()
+        });
+        let dropped = queue.stop().len();
+        let refused = pusher.join().expect("it does not panic");
+        for thread in threads {
+            thread.join().expect("it does not panic");
+        }
+        assert_eq!(done.load(Ordering::SeqCst) + dropped + refused, 2);
+        assert!(queue.wait_idle(LONG));
+    });
+}
+
+#[test]
+fn what_a_call_waits_for_is_first_then_what_is_worth_most() {
+    let take = |queue: &JobQueue<u32, &'static str>| {
+        let taken = queue.take().expect("there is a job");
+        taken.into_parts()
+    };
+    check(move || {
+        let queue = JobQueue::new(1);
+        let background = |worth| Urgency::Background { worth };
+        for (id, urgency, job) in [
+            (1, background(5), "cheap"),
+            (2, background(9), "dear"),
+            (3, background(9), "as dear, later"),
+            (4, Urgency::Urgent, "awaited"),
+        ] {
+            assert!(queue.push(id, urgency, job).is_ok());
+        }
+        queue.hurry(&1);
+        queue.hurry(&7);
+        assert_eq!(take(&queue), ("awaited", false));
+        assert_eq!(take(&queue), ("cheap", false));
+        assert_eq!(take(&queue), ("dear", true));
+        assert_eq!(queue.counts(), (1, 3));
+        queue.done(true);
+        assert_eq!(take(&queue), ("as dear, later", true));
+        assert!(queue.push(5, background(1), "never").is_ok());
+        assert_eq!(queue.stop(), ["never"]);
+        assert!(queue.take().is_none());
+        assert_eq!(queue.push(6, Urgency::Urgent, "late"), Err("late"));
+    });
+}
