@@ -30,7 +30,8 @@ pub struct Limits {
     pub dense_bytes: u64,
     /// Calls of the model's own functions inside one another; 32.
     pub call_depth: u64,
-    /// Nodes that calls of the model's own functions bring in; 4 Mi.
+    /// Nodes that calls of the model's own functions and loops over sequences bring in, and entries
+    /// of the sequences that operators make; 4 Mi.
     pub inlined_nodes: u64,
 }
 

@@ -12,6 +12,9 @@ use super::item::Item;
 use super::names::{Binding, Names};
 use crate::{Error, LimitKind, ModelGraph};
 
+/// Most rounds that are written out.
+const ROUND_LIMIT: i64 = 65_536;
+
 impl NodeContext<'_> {
     /// Imports a body in place: its inputs are `items`, and what it reads from around it is there.
     pub(crate) fn import_round(
@@ -19,10 +22,7 @@ impl NodeContext<'_> {
         body: &ModelGraph,
         items: &[Item],
     ) -> Result<Vec<Item>, Error> {
-        let nodes = u64::try_from(body.nodes().len()).unwrap_or(u64::MAX);
-        let inlined = self.frame.inlined.get().saturating_add(nodes.max(1));
-        self.frame.limits.check(LimitKind::InlinedNodes, inlined)?;
-        self.frame.inlined.set(inlined);
+        self.count_inlined(body.nodes().len().max(1))?;
         let mut names = Names::default();
         for name in captures_of(body) {
             if let Some(binding) = self.names.get(name) {
@@ -36,6 +36,15 @@ impl NodeContext<'_> {
         self.builder
             .origin(&super::graph::origin_of(self.frame, self.node));
         Ok(results)
+    }
+
+    /// Counts nodes, or entries of sequences, that the import makes and the file does not hold.
+    pub(crate) fn count_inlined(&self, count: usize) -> Result<(), Error> {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        let inlined = self.frame.inlined.get().saturating_add(count);
+        self.frame.limits.check(LimitKind::InlinedNodes, inlined)?;
+        self.frame.inlined.set(inlined);
+        Ok(())
     }
 
     fn known_bool(&self, item: &Item) -> Option<bool> {
@@ -74,6 +83,10 @@ pub(super) fn unrolled_loop(
     let n_stacked = body.outputs().len().saturating_sub(n_carried + 1);
     let mut stacked = vec![Vec::new(); n_stacked];
     for round in 0..trips {
+        if round >= ROUND_LIMIT {
+            let what = format!("a loop over a sequence of more than {ROUND_LIMIT} rounds");
+            return Err(ctx.unsupported(what));
+        }
         match ctx.known_bool(&condition) {
             Some(true) => {}
             Some(false) => break,

@@ -37,6 +37,9 @@ pub(super) struct Tap {
     pub(super) weight: Option<ValueId>,
 }
 
+/// Most neighbours of a point: those of a cubic interpolation in four axes.
+const COMBINATION_LIMIT: usize = 256;
+
 /// The coefficient of cubic interpolation that ONNX takes.
 const CUBIC: f64 = -0.75;
 
@@ -188,6 +191,15 @@ pub(super) fn weighted_terms(
     let rest: Vec<DimId> = order.iter().skip(1).map(|&axis| dims[axis]).collect();
     let elements = ctx.product(&rest)?;
     let flat = ctx.reshape(by_channel, &[channels, elements])?;
+    let combinations = axes.iter().map(Vec::len);
+    let combinations = combinations.fold(1_usize, usize::saturating_mul);
+    if combinations > COMBINATION_LIMIT {
+        let what = format!(
+            "{combinations} neighbours of each point, in {} axes",
+            axes.len()
+        );
+        return Err(ctx.unsupported(what));
+    }
     // Indices so far, and the product of weights.
     let mut partial: Vec<(ValueId, Option<ValueId>)> = vec![(picture, None)];
     for (taps, &size) in axes.iter().zip(&dims[2..]) {

@@ -23,10 +23,12 @@ pub(super) const OPERATORS: &[Operator] = &[
 ];
 
 /// Most parts that a tensor is split into.
-const PART_LIMIT: i64 = 65_536;
+const PART_LIMIT: i64 = 4096;
 
-fn sequence(entries: impl IntoIterator<Item = Item>) -> Imported {
-    Ok(smallvec![Item::Sequence(entries.into_iter().collect())])
+/// A sequence of these entries. Operators that change one make another, which counts towards what an import may cost.
+fn sequence(ctx: &NodeContext<'_>, entries: Vec<Item>) -> Imported {
+    ctx.count_inlined(entries.len())?;
+    Ok(smallvec![Item::Sequence(entries.into())])
 }
 
 /// The entries of operand 0.
@@ -79,11 +81,11 @@ fn position(
 
 fn construct(ctx: &mut NodeContext<'_>) -> Imported {
     let items = (0..ctx.n_inputs()).map(|index| entry(ctx, index));
-    sequence(items.collect::<Result<Vec<_>, _>>()?)
+    sequence(ctx, items.collect::<Result<Vec<_>, _>>()?)
 }
 
-fn empty(_: &mut NodeContext<'_>) -> Imported {
-    sequence([])
+fn empty(ctx: &mut NodeContext<'_>) -> Imported {
+    sequence(ctx, Vec::new())
 }
 
 fn length(ctx: &mut NodeContext<'_>) -> Imported {
@@ -110,7 +112,7 @@ fn insert(ctx: &mut NodeContext<'_>) -> Imported {
         None => entries.len(),
     };
     entries.insert(position, entry(ctx, 1)?);
-    sequence(entries)
+    sequence(ctx, entries)
 }
 
 /// The entry at a position, or the last, goes.
@@ -124,7 +126,7 @@ fn erase(ctx: &mut NodeContext<'_>) -> Imported {
         None => last,
     };
     entries.remove(position);
-    sequence(entries)
+    sequence(ctx, entries)
 }
 
 /// Along an axis, or stacked along a new one.
@@ -170,10 +172,11 @@ fn split(ctx: &mut NodeContext<'_>) -> Imported {
         }
         parts.map(|part| builder.squeeze(part, &[axis])).collect()
     })?;
-    sequence(parts.into_iter().map(|part| match narrow {
+    let entries = parts.into_iter().map(|part| match narrow {
         Some(narrow) => Item::Narrow(part, narrow),
         None => Item::Tensor(part),
-    }))
+    });
+    sequence(ctx, entries.collect())
 }
 
 /// Parts of one size, the last of which may be smaller.

@@ -280,9 +280,9 @@ fn group_query_attention(ctx: &mut NodeContext<'_>) -> Imported {
             // Packed: heads + 2 * key heads, one after the other.
             let [_, _, hidden] = ctx.dims_of_rank::<3>(0, query)?;
             let sizes = ctx.sizes(|table| {
-                let all = table.constant(heads + 2 * key_heads);
-                let size = table.floor_div(hidden, all)?;
                 let (own, shared) = (table.constant(heads), table.constant(key_heads));
+                let all = table.sum(&[own, shared, shared])?;
+                let size = table.floor_div(hidden, all)?;
                 let shared = table.mul(shared, size)?;
                 Ok([table.mul(own, size)?, shared, shared])
             })?;

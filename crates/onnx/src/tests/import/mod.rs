@@ -4,6 +4,7 @@ mod cases;
 mod control;
 mod edges;
 mod functions;
+mod items;
 mod net;
 mod refused;
 mod shapes;
