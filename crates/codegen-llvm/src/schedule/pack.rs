@@ -74,16 +74,7 @@ pub(super) fn are_dense(kernel: &VerifiedKernel, specs: &[PackSpec]) -> bool {
 /// How operands are laid out for vectors along the axis that is reduced: those that all rows share, where they are not
 /// laid out so already. Nothing if another one is not.
 pub(super) fn along_reduced(kernel: &VerifiedKernel, rows: AxisId) -> Option<Vec<PackSpec>> {
-    let [contraction] = kernel.classification().contractions.as_slice() else {
-        return None;
-    };
-    let stage = kernel.stage(contraction.stage);
-    let StageOperation::Reduce { axes, .. } = &stage.operation else {
-        return None;
-    };
-    let &[reduced] = axes.as_slice() else {
-        return None;
-    };
+    let reduced = reduced(kernel)?;
     let mut copies = Vec::new();
     for (_, buffer) in factors(kernel) {
         let axis = indexed_by(kernel, buffer, reduced, None)?;
@@ -100,6 +91,20 @@ pub(super) fn along_reduced(kernel: &VerifiedKernel, rows: AxisId) -> Option<Vec
         });
     }
     Some(copies)
+}
+
+/// The axis that the only products of a kernel are summed along.
+pub(super) fn reduced(kernel: &VerifiedKernel) -> Option<AxisId> {
+    let [contraction] = kernel.classification().contractions.as_slice() else {
+        return None;
+    };
+    match &kernel.stage(contraction.stage).operation {
+        StageOperation::Reduce { axes, .. } => match axes.as_slice() {
+            &[axis] => Some(axis),
+            _ => None,
+        },
+        StageOperation::Map => None,
+    }
 }
 
 /// The operands given at the call that products are made of, and nothing else is, with the stage that sums these.

@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     pub(crate) copy: u32,
     /// Below so many columns vectors run along what is reduced; 0 for never.
     pub(crate) narrow: u32,
-    /// Below so many rows they are done one by one, in many vectors; 0 for never.
+    /// Below so many rows, or so many products to a sum, rows are done one by one, in many vectors; 0 for never.
     pub(crate) flat: u32,
 }
 

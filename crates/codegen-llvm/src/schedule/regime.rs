@@ -75,7 +75,16 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
             vectors: FLAT_VECTORS,
             ..plan.tile
         };
-        let few = not(at_least(size(rows), plan.flat));
+        // Where hardly anything is summed it counts how results are written: in long pieces.
+        let shallow = pack::reduced(kernel).map_or(Quantity::constant(0), |axis| {
+            not(at_least(size(axis), plan.flat))
+        });
+        let written = match plan.tile.vector {
+            VectorAxis::Outer(columns) => at_least(size(columns), tile.lanes * tile.vectors),
+            _ => Quantity::constant(0),
+        };
+        let many = at_least(size(rows), plan.flat);
+        let few = not(many * not(shallow * written));
         add(few, tile, tile.lanes * tile.vectors, Vec::new());
     }
     let copies = pack::copies(kernel, &plan.tile);
@@ -103,4 +112,72 @@ fn at_least(size: Quantity, limit: u32) -> Quantity {
 /// 1 for 0, 0 for 1.
 fn not(condition: Quantity) -> Quantity {
     Quantity::constant(1) - condition
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_kernel::LaunchContext;
+
+    use super::*;
+    use crate::schedule::{candidates, plan_of};
+    use crate::target::IsaLevel;
+
+    const SIZES: [i64; 14] = [0, 1, 2, 3, 4, 7, 8, 11, 12, 31, 32, 33, 63, 64];
+
+    fn regimes(right: &str) -> Vec<Regime> {
+        let text = format!(
+            "kernel @mm(%x: in f32[M, K], %y: in f32{right}, %o: out f32[M, N]) {{
+               outer m < M, n < N
+               s = reduce add[k < K] %x[m, k] * %y[{}]
+               store %o[m, n] = s
+             }}",
+            right.trim_matches(['[', ']']).to_lowercase(),
+        );
+        let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
+        let first = candidates(&kernel, IsaLevel::Avx2Fma).remove(0);
+        of_plan(&plan_of(&kernel, &first.schedule).unwrap(), &kernel)
+    }
+
+    /// Which regimes are meant at some sizes, in the order of the kernel's symbols.
+    fn meant(regimes: &[Regime], symbols: &[i64]) -> Vec<usize> {
+        let context = LaunchContext {
+            symbols,
+            threads: 2,
+            caches: [1; 3],
+        };
+        let is_meant = |regime: &Regime| regime.when.evaluate(&context) == Ok(1);
+        (0..regimes.len())
+            .filter(|&place| is_meant(&regimes[place]))
+            .collect()
+    }
+
+    #[test]
+    fn exactly_one_is_meant_at_any_size() {
+        for right in ["[K, N]", "[N, K]"] {
+            let regimes = regimes(right);
+            assert_eq!(regimes.len(), if right == "[K, N]" { 4 } else { 3 });
+            let mut seen = std::collections::BTreeSet::new();
+            for m in SIZES {
+                for k in SIZES {
+                    for n in SIZES {
+                        let found = meant(&regimes, &[m, k, n]);
+                        assert_eq!(found.len(), 1, "{m} x {k} x {n}: {found:?}");
+                        seen.extend(found);
+                    }
+                }
+            }
+            assert_eq!(seen.len(), regimes.len(), "each is for something");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_copied_and_nothing_else() {
+        let regimes = regimes("[K, N]");
+        let of_sizes = |symbols: [i64; 3]| &regimes[meant(&regimes, &symbols)[0]];
+        assert_eq!(of_sizes([64, 64, 64]).copies.len(), 1);
+        assert_eq!(of_sizes([8, 64, 64]).copies.len(), 0);
+        assert_eq!(of_sizes([64, 64, 3]).tile.vector, VectorAxis::Inner);
+        assert_eq!(of_sizes([1, 64, 64]).tile.rows, None);
+        assert_eq!(of_sizes([64, 2, 64]).tile.rows, None);
+    }
 }
