@@ -6,7 +6,7 @@ use kiln_kernel::{
 };
 
 use crate::error::LlvmError;
-use crate::lower::{LaunchBuilder, Nest, copies, emit_nest, strides_of, units};
+use crate::lower::{LaunchBuilder, Nest, copies, emit_nest, packed_strides, strides_of, units};
 use crate::schedule::{self, Plan, Regime, work};
 use crate::session::{Effort, Output, Request, Stage, compile_module};
 use crate::spills::hot_loop;
@@ -285,21 +285,7 @@ fn buffers(kernel: &VerifiedKernel, plan: &Plan) -> Vec<ArtifactBuffer> {
                 .iter()
                 .find(|pack| pack.buffer == id.as_u32() as usize);
             let elements = match pack {
-                Some(pack) => pack.axes.iter().fold(one.clone(), |product, axis| {
-                    let extent = match *axis {
-                        kiln_kernel::PackAxis::Whole(axis) => {
-                            buffer.shape.get(axis).map(|&dim| size(dim))
-                        }
-                        kiln_kernel::PackAxis::Outer { axis, block } => buffer
-                            .shape
-                            .get(axis)
-                            .map(|&dim| size(dim).ceil_div(Quantity::constant(block as i64))),
-                        kiln_kernel::PackAxis::Inner { block, .. } => {
-                            Some(Quantity::constant(block as i64))
-                        }
-                    };
-                    product * extent.unwrap_or_else(|| one.clone())
-                }),
+                Some(pack) => packed_strides(kernel, pack).1,
                 None => {
                     // The last element of a buffer that is not empty, plus one.
                     let strides = strides_of(kernel, id);

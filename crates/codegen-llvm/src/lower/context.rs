@@ -9,9 +9,10 @@ use kiln_kernel::{AxisId, BufferId, PackAxis, PackSpec, Quantity, VerifiedKernel
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
-use super::copy::{Copy, packed_strides};
+use super::copy::Copy;
 use super::depend::Dependence;
 use super::launch::LaunchBuilder;
+use super::packed::packed_strides;
 use super::prefetch::Prefetch;
 use crate::abi::{FaultCause, Launch};
 use crate::emit::{Emitter, Value};

@@ -4,7 +4,7 @@
 //! fixed distances serve the whole tile.
 
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, BufferId, Node, NodeId, PackAxis, PackSpec, Quantity};
+use kiln_kernel::{AxisId, BufferId, Node, NodeId, PackAxis, PackSpec, Quantity, VerifiedKernel};
 
 use super::access::Address;
 use super::context::Lowering;
@@ -12,6 +12,34 @@ use super::scope::{Coordinate, Form, Scope};
 use super::tile::Tile;
 use crate::emit::Value;
 use crate::error::LlvmError;
+
+/// Points along an axis of a packed array.
+pub(super) fn extent(kernel: &VerifiedKernel, buffer: BufferId, axis: PackAxis) -> Quantity {
+    let size = |axis: usize| match kernel.buffer(buffer).shape.get(axis) {
+        Some(&size) => Quantity::of(kernel.dims(), size),
+        None => unreachable!("packing names axes of the buffer"),
+    };
+    match axis {
+        PackAxis::Whole(axis) => size(axis),
+        PackAxis::Outer { axis, block } => size(axis).ceil_div(Quantity::constant(block as i64)),
+        PackAxis::Inner { block, .. } => Quantity::constant(block as i64),
+    }
+}
+
+/// Elements from one index to the next, per axis of a packed array, and how many there are.
+pub(crate) fn packed_strides(
+    kernel: &VerifiedKernel,
+    spec: &PackSpec,
+) -> (Vec<Quantity>, Quantity) {
+    let buffer = BufferId::from_u32(spec.buffer as u32);
+    let mut strides = vec![Quantity::constant(1); spec.axes.len()];
+    let mut product = Quantity::constant(1);
+    for (stride, &axis) in strides.iter_mut().zip(&spec.axes).rev() {
+        *stride = product.clone();
+        product = product * extent(kernel, buffer, axis);
+    }
+    (strides, product)
+}
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The address of an element of a packed operand. Lanes are consecutive if the vectors' axis is the innermost of
@@ -27,22 +55,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<Address<'ctx>, LlvmError> {
         let emit = &self.emit;
         let data = self.kernel.buffer(buffer);
-        let size = |axis: usize| match data.shape.get(axis) {
-            Some(&size) => Quantity::of(self.kernel.dims(), size),
-            None => unreachable!("packing names axes of the buffer"),
-        };
-        let mut stride = Quantity::constant(1);
+        let (strides, _) = packed_strides(self.kernel, pack);
         let mut parts = Vec::new();
         let mut fixed = 0_i64;
         let mut consecutive = false;
-        for (position, pack_axis) in pack.axes.iter().enumerate().rev() {
-            let (axis, extent) = match *pack_axis {
-                PackAxis::Whole(axis) => (axis, size(axis)),
-                PackAxis::Outer { axis, block } => {
-                    (axis, size(axis).ceil_div(Quantity::constant(block as i64)))
-                }
-                PackAxis::Inner { axis, block } => (axis, Quantity::constant(block as i64)),
-            };
+        for (position, (pack_axis, stride)) in pack.axes.iter().zip(strides).enumerate() {
+            let (PackAxis::Whole(axis)
+            | PackAxis::Outer { axis, .. }
+            | PackAxis::Inner { axis, .. }) = *pack_axis;
             let Some(&node) = indices.get(axis) else {
                 unreachable!("packing names axes of the buffer")
             };
@@ -55,7 +75,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         Some(stride) => fixed + inside * stride,
                         None => unreachable!("what is inside a block is the innermost axis"),
                     };
-                    stride = stride * extent;
                     continue;
                 }
                 (PackAxis::Outer { block, .. }, Some((outer, _, known))) if block == known => outer,
@@ -70,7 +89,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 }
             };
             parts.push((node, emit.imul(index, self.quantity(&stride))));
-            stride = stride * extent;
         }
         let mut pointer = emit.element(self.base(buffer), data.dtype, self.summed(parts));
         if fixed != 0 {

@@ -15,9 +15,6 @@ use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
 use crate::scalar_ops;
 
-/// Sums that keep a core busy: two additions are begun in each cycle, and one takes four.
-const BUSY: usize = 8;
-
 /// A reduction to perform.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduce<'a> {
@@ -186,7 +183,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(vector)
     }
 
-    fn initial(
+    pub(super) fn initial(
         &self,
         scope: &Scope<'ctx>,
         reduce: &Reduce<'_>,
@@ -259,68 +256,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 self.tap_inside_or_not(scope, reduce.value, None, &mut accumulate, carried)
             })
         })
-    }
-
-    /// Whether a loop over products would wait for each addition before the next: so few sums that a core has others to
-    /// do meanwhile.
-    fn is_short_of_sums(
-        &self,
-        scope: &Scope<'ctx>,
-        reduce: &Reduce<'_>,
-        axis: AxisId,
-        points: &[Coordinate],
-    ) -> bool {
-        let is_long = self
-            .bound(axis)
-            .as_constant()
-            .is_none_or(|points| points >= 2 * BUSY as i64);
-        is_long
-            && scope.vectors.is_some()
-            && points.len() <= BUSY / 2
-            && self.factors(reduce).is_some()
-            && !self.is_windowed(reduce.value)
-    }
-
-    /// Products along an axis, every other one (or every fourth, or eighth) into a sum of its own.
-    fn interleaved(
-        &self,
-        scope: &Scope<'ctx>,
-        reduce: &Reduce<'_>,
-        axis: AxisId,
-        points: &[Coordinate],
-        carried: &[Value<'ctx>],
-    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
-        let emit = &self.emit;
-        let n_sums = carried.len();
-        let ways = (BUSY / n_sums.max(1)).max(1);
-        let extent = self.extent(scope, axis)?;
-        // What fills no set comes first: LLVM would make more of a counter that is a multiple than helps addresses.
-        let rest = emit.isub(extent, self.multiple_below(extent, ways as u32));
-        let one = emit.i64(1);
-        let first = self.counted(emit.i64(0), rest, one, carried, |index, carried| {
-            self.accumulate(&scope.with_axis(axis, index), reduce, points, carried)
-        })?;
-        let start = self.initial(scope, reduce, n_sums);
-        let mut initial = first;
-        for _ in 1..ways {
-            initial.extend_from_slice(&start);
-        }
-        let step = emit.i64(ways as i64);
-        let sums = self.counted(rest, extent, step, &initial, |base, carried| {
-            let mut sums = Vec::with_capacity(carried.len());
-            for (number, carried) in (0..).zip(carried.chunks(n_sums)) {
-                let here = scope.with_axis(axis, emit.iadd(base, emit.i64(number)));
-                sums.extend(self.accumulate(&here, reduce, points, carried)?);
-            }
-            Ok(sums)
-        })?;
-        let mut joined = sums.get(..n_sums).unwrap_or_default().to_vec();
-        for more in sums.chunks(n_sums).skip(1) {
-            for (sum, &more) in joined.iter_mut().zip(more) {
-                *sum = self.join(reduce.reduction, reduce.accumulator, *sum, more)?;
-            }
-        }
-        Ok(joined)
     }
 
     /// Loops over axes, outermost first, carrying values; the innermost is unrolled if it is short.
@@ -414,7 +349,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The factors of a sum of float products that are done as multiply-adds.
-    fn factors(&self, reduce: &Reduce<'_>) -> Option<(NodeId, NodeId)> {
+    pub(super) fn factors(&self, reduce: &Reduce<'_>) -> Option<(NodeId, NodeId)> {
         let float = matches!(reduce.accumulator, DType::F32 | DType::F64)
             && self.kernel.dtype(reduce.value) == reduce.accumulator;
         let is_sum = float && reduce.reduction == Reduction::Add && self.level().has_fma();

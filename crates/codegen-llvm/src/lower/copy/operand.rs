@@ -1,0 +1,292 @@
+//! Copying one operand: runs of consecutive elements, squares that are transposed, blocks that are not full.
+
+use kiln_kernel::seeded::{Fault, is_on};
+use kiln_kernel::{PackAxis, Quantity};
+use kiln_tensor::DType;
+
+use super::super::context::Lowering;
+use super::super::nest::Nest;
+use super::super::packed::{extent, packed_strides};
+use super::Copy;
+use crate::emit::Value;
+use crate::error::LlvmError;
+
+/// Blocks that a unit copies side by side: as many lines as memory likes to fetch at once.
+const BLOCKS: i64 = 4;
+
+/// An operand while it is copied.
+pub(super) struct Operand<'ctx> {
+    dtype: DType,
+    source: Value<'ctx>,
+    target: Value<'ctx>,
+    /// Outermost first; the last one is the run, the one before it the one that is looped over.
+    axes: Vec<Axis>,
+    lanes: u32,
+}
+
+/// An axis of the packed array.
+#[derive(Clone)]
+struct Axis {
+    points: Quantity,
+    /// Elements of the operand from one index to the next.
+    from: Quantity,
+    /// Elements of the copy.
+    to: Quantity,
+    /// Of an axis in blocks: their size, and the size of the axis of the operand.
+    block: Option<(i64, Quantity)>,
+}
+
+impl Axis {
+    fn pieces(&self) -> Quantity {
+        match self.block {
+            Some(_) => self.points.clone().ceil_div(Quantity::constant(BLOCKS)),
+            None => self.points.clone(),
+        }
+    }
+
+    fn is_dense(&self) -> bool {
+        self.from.as_constant() == Some(1)
+    }
+}
+
+impl<'ctx> Operand<'ctx> {
+    pub(super) fn of(lowering: &Lowering<'_, '_, 'ctx>, nest: &Nest, copy: &Copy) -> Self {
+        let kernel = lowering.kernel;
+        let buffer = copy.buffer();
+        let dtype = kernel.buffer(buffer).dtype;
+        let late = dtype.size_in_bytes() * usize::from(is_on(Fault::MisplacedCopy));
+        let offset = copy.offset.clone() + Quantity::constant(late as i64);
+        let (strides, _) = packed_strides(kernel, &copy.spec);
+        let axes = copy.spec.axes.iter().zip(strides).map(|(&axis, to)| {
+            let points = extent(kernel, buffer, axis);
+            let (of, step, block) = match axis {
+                PackAxis::Outer { axis, block } => {
+                    let size = extent(kernel, buffer, PackAxis::Whole(axis));
+                    (axis, block as i64, Some((block as i64, size)))
+                }
+                PackAxis::Whole(axis) | PackAxis::Inner { axis, .. } => (axis, 1, None),
+            };
+            Axis {
+                points,
+                from: lowering.stride(buffer, of) * Quantity::constant(step),
+                to,
+                block,
+            }
+        });
+        Self {
+            dtype,
+            source: lowering.base(buffer),
+            target: lowering.shared(&offset),
+            axes: axes.collect(),
+            lanes: nest.tile.lanes,
+        }
+    }
+
+    /// The axes that units are of, the one that is looped over, and the run.
+    fn parts(&self) -> (&[Axis], &Axis, &Axis) {
+        match self.axes.as_slice() {
+            [units @ .., along, run] => (units, along, run),
+            _ => unreachable!("what is laid out anew has two axes or more"),
+        }
+    }
+
+    pub(super) fn units(&self) -> Quantity {
+        let (units, ..) = self.parts();
+        units.iter().fold(Quantity::constant(1), |product, axis| {
+            product * axis.pieces()
+        })
+    }
+
+    /// Elements that a unit copies.
+    pub(super) fn per_unit(&self) -> Quantity {
+        let (units, along, run) = self.parts();
+        let blocks = if units.iter().any(|axis| axis.block.is_some()) {
+            BLOCKS
+        } else {
+            1
+        };
+        along.points.clone() * run.points.clone() * Quantity::constant(blocks)
+    }
+
+    pub(super) fn unit(
+        &self,
+        lowering: &Lowering<'_, '_, 'ctx>,
+        unit: Value<'ctx>,
+    ) -> Result<(), LlvmError> {
+        let emit = &lowering.emit;
+        let (units, along, run) = self.parts();
+        let mut rest = unit;
+        let (mut source, mut target) = (self.source, self.target);
+        let mut blocks = None;
+        for axis in units {
+            let pieces = lowering.quantity(&axis.pieces());
+            let index = emit.urem(rest, pieces);
+            rest = emit.udiv(rest, pieces);
+            match &axis.block {
+                Some((block, size)) => blocks = Some((axis, *block, size, index)),
+                None => (source, target) = self.step(lowering, (source, target), axis, index),
+            }
+        }
+        let Some((axis, block, size, group)) = blocks else {
+            return self.along(lowering, along, (source, target), &mut |at| {
+                self.run(lowering, run, at, lowering.quantity(&run.points))
+            });
+        };
+        let begin = emit.imul(group, emit.i64(BLOCKS));
+        let end = emit.smin(
+            emit.iadd(begin, emit.i64(BLOCKS)),
+            lowering.quantity(&axis.points),
+        );
+        let size = lowering.quantity(size);
+        let full = emit.smin(end, emit.udiv(size, emit.i64(block)));
+        if along.is_dense() && !run.is_dense() {
+            lowering.counted(begin, full, emit.i64(1), &[], |index, _| {
+                let at = self.step(lowering, (source, target), axis, index);
+                self.transposed(lowering, (along, run), at, block)?;
+                Ok(Vec::new())
+            })?;
+        } else {
+            self.along(lowering, along, (source, target), &mut |at| {
+                lowering.counted(begin, full, emit.i64(1), &[], |index, _| {
+                    let at = self.step(lowering, at, axis, index);
+                    self.run(lowering, run, at, emit.i64(block))?;
+                    Ok(Vec::new())
+                })?;
+                Ok(())
+            })?;
+        }
+        // A block that is not full: the last one.
+        let begin = emit.smax(begin, full);
+        lowering.counted(begin, end, emit.i64(1), &[], |index, _| {
+            let at = self.step(lowering, (source, target), axis, index);
+            let inside = emit.isub(size, emit.imul(index, emit.i64(block)));
+            self.along(lowering, along, at, &mut |at| {
+                self.partly(lowering, run, at, (inside, block))
+            })?;
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+
+    /// The places so many points further along an axis.
+    fn step(
+        &self,
+        lowering: &Lowering<'_, '_, 'ctx>,
+        (source, target): (Value<'ctx>, Value<'ctx>),
+        axis: &Axis,
+        index: Value<'ctx>,
+    ) -> (Value<'ctx>, Value<'ctx>) {
+        let emit = &lowering.emit;
+        let moved = |place, stride: &Quantity| {
+            let elements = emit.imul(index, lowering.quantity(stride));
+            emit.element(place, self.dtype, elements)
+        };
+        (moved(source, &axis.from), moved(target, &axis.to))
+    }
+
+    fn along(
+        &self,
+        lowering: &Lowering<'_, '_, 'ctx>,
+        along: &Axis,
+        at: (Value<'ctx>, Value<'ctx>),
+        body: &mut dyn FnMut((Value<'ctx>, Value<'ctx>)) -> Result<(), LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let emit = &lowering.emit;
+        let end = lowering.quantity(&along.points);
+        lowering.counted(emit.i64(0), end, emit.i64(1), &[], |index, _| {
+            body(self.step(lowering, at, along, index))?;
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+
+    /// A run of so many elements.
+    fn run(
+        &self,
+        lowering: &Lowering<'_, '_, 'ctx>,
+        run: &Axis,
+        at: (Value<'ctx>, Value<'ctx>),
+        length: Value<'ctx>,
+    ) -> Result<(), LlvmError> {
+        let emit = &lowering.emit;
+        let mut begin = emit.i64(0);
+        if run.is_dense() {
+            let whole = lowering.multiple_below(length, self.lanes);
+            let step = emit.i64(i64::from(self.lanes));
+            lowering.counted(begin, whole, step, &[], |index, _| {
+                let (source, target) = self.step(lowering, at, run, index);
+                let loaded = emit.load_dtype(self.dtype, self.lanes, source);
+                emit.store_dtype(self.dtype, target, loaded);
+                Ok(Vec::new())
+            })?;
+            begin = whole;
+        }
+        lowering.counted(begin, length, emit.i64(1), &[], |index, _| {
+            let (source, target) = self.step(lowering, at, run, index);
+            let loaded = emit.load_dtype(self.dtype, 1, source);
+            emit.store_dtype(self.dtype, target, loaded);
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+
+    /// A block of which so many elements are there; zeros for the rest.
+    fn partly(
+        &self,
+        lowering: &Lowering<'_, '_, 'ctx>,
+        run: &Axis,
+        at: (Value<'ctx>, Value<'ctx>),
+        (inside, block): (Value<'ctx>, i64),
+    ) -> Result<(), LlvmError> {
+        let emit = &lowering.emit;
+        self.run(lowering, run, at, inside)?;
+        let zero = lowering.zero(self.dtype);
+        lowering.counted(inside, emit.i64(block), emit.i64(1), &[], |index, _| {
+            let (_, target) = self.step(lowering, at, run, index);
+            emit.store_dtype(self.dtype, target, zero);
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+
+    /// A full block whose elements lie apart, while those of the axis that is looped over lie next to each other: square
+    /// by square.
+    fn transposed(
+        &self,
+        lowering: &Lowering<'_, '_, 'ctx>,
+        (along, run): (&Axis, &Axis),
+        at: (Value<'ctx>, Value<'ctx>),
+        block: i64,
+    ) -> Result<(), LlvmError> {
+        let emit = &lowering.emit;
+        let lanes = i64::from(self.lanes);
+        let end = lowering.quantity(&along.points);
+        let whole = lowering.multiple_below(end, self.lanes);
+        lowering.counted(emit.i64(0), whole, emit.i64(lanes), &[], |index, _| {
+            let at = self.step(lowering, at, along, index);
+            for square in 0..block / lanes {
+                let row = |number: i64| emit.i64(square * lanes + number);
+                let rows: Vec<Value<'ctx>> = (0..lanes)
+                    .map(|number| {
+                        let (source, _) = self.step(lowering, at, run, row(number));
+                        emit.load_dtype(self.dtype, self.lanes, source)
+                    })
+                    .collect();
+                for (number, column) in (0..).zip(emit.transpose(rows)) {
+                    let (_, target) = self.step(lowering, at, run, row(0));
+                    let column_at = emit.i64(number);
+                    let elements = emit.imul(column_at, lowering.quantity(&along.to));
+                    let target = emit.element(target, self.dtype, elements);
+                    emit.store_dtype(self.dtype, target, column);
+                }
+            }
+            Ok(Vec::new())
+        })?;
+        lowering.counted(whole, end, emit.i64(1), &[], |index, _| {
+            let at = self.step(lowering, at, along, index);
+            self.run(lowering, run, at, emit.i64(block))?;
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! Sums that would wait for each other: where a tile has few of them, several are kept of each, and joined in the end.
+
+use kiln_kernel::AxisId;
+
+use super::context::Lowering;
+use super::reduce::Reduce;
+use super::scope::{Coordinate, Scope};
+use crate::emit::Value;
+use crate::error::LlvmError;
+
+/// Sums that keep a core busy: two additions are begun in each cycle, and one takes four.
+const BUSY: usize = 8;
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// Whether a loop over products would wait for each addition before the next: so few sums that a core has others to
+    /// do meanwhile.
+    pub(super) fn is_short_of_sums(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        axis: AxisId,
+        points: &[Coordinate],
+    ) -> bool {
+        let is_long = self
+            .bound(axis)
+            .as_constant()
+            .is_none_or(|points| points >= 2 * BUSY as i64);
+        is_long
+            && scope.vectors.is_some()
+            && points.len() <= BUSY / 2
+            && self.factors(reduce).is_some()
+            && !self.is_windowed(reduce.value)
+    }
+
+    /// Products along an axis, every other one (or every fourth, or eighth) into a sum of its own.
+    pub(super) fn interleaved(
+        &self,
+        scope: &Scope<'ctx>,
+        reduce: &Reduce<'_>,
+        axis: AxisId,
+        points: &[Coordinate],
+        carried: &[Value<'ctx>],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let emit = &self.emit;
+        let n_sums = carried.len();
+        let ways = (BUSY / n_sums.max(1)).max(1);
+        let extent = self.extent(scope, axis)?;
+        // What fills no set comes first: LLVM would make more of a counter that is a multiple than helps addresses.
+        let rest = emit.isub(extent, self.multiple_below(extent, ways as u32));
+        let one = emit.i64(1);
+        let first = self.counted(emit.i64(0), rest, one, carried, |index, carried| {
+            self.accumulate(&scope.with_axis(axis, index), reduce, points, carried)
+        })?;
+        let start = self.initial(scope, reduce, n_sums);
+        let mut initial = first;
+        for _ in 1..ways {
+            initial.extend_from_slice(&start);
+        }
+        let step = emit.i64(ways as i64);
+        let sums = self.counted(rest, extent, step, &initial, |base, carried| {
+            let mut sums = Vec::with_capacity(carried.len());
+            for (number, carried) in (0..).zip(carried.chunks(n_sums)) {
+                let here = scope.with_axis(axis, emit.iadd(base, emit.i64(number)));
+                sums.extend(self.accumulate(&here, reduce, points, carried)?);
+            }
+            Ok(sums)
+        })?;
+        let mut joined = sums.get(..n_sums).unwrap_or_default().to_vec();
+        for more in sums.chunks(n_sums).skip(1) {
+            for (sum, &more) in joined.iter_mut().zip(more) {
+                *sum = self.join(reduce.reduction, reduce.accumulator, *sum, more)?;
+            }
+        }
+        Ok(joined)
+    }
+}
