@@ -56,6 +56,12 @@ impl Memory {
         self.handle.downcast_ref()
     }
 
+    /// What the executor of type `T` kept, and its bytes, to be changed; none where others have the memory too.
+    pub fn parts_mut<T: Any>(&mut self) -> Option<(&mut T, &mut usize)> {
+        let kept = Arc::get_mut(&mut self.handle)?.downcast_mut()?;
+        Some((kept, &mut self.bytes))
+    }
+
     /// The handle, shared.
     pub fn handle(&self) -> &Arc<dyn Any + Send + Sync> {
         &self.handle
@@ -165,6 +171,19 @@ pub trait KernelExecutor: Send + Sync {
     /// If memory is short.
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError>;
 
+    /// As [`upload`](Self::upload), in place of what `memory` was, so that a call that comes again allocates nothing; none
+    /// gives up what it was.
+    ///
+    /// # Errors
+    /// If memory is short.
+    fn reupload(&self, tensor: Option<&Tensor>, memory: &mut Memory) -> Result<(), ExecuteError> {
+        *memory = match tensor {
+            Some(tensor) => self.upload(tensor)?,
+            None => self.alloc(0)?,
+        };
+        Ok(())
+    }
+
     /// A constant laid out as a kernel wants it.
     ///
     /// # Errors
@@ -182,6 +201,26 @@ pub trait KernelExecutor: Send + Sync {
         dtype: DType,
         shape: &[usize],
     ) -> Result<Tensor, ExecuteError>;
+
+    /// Overwrites a tensor by the elements of its dtype and shape in memory, row-major.
+    ///
+    /// # Errors
+    /// As [`download`](Self::download).
+    fn download_into(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        tensor: &mut Tensor,
+    ) -> Result<(), ExecuteError> {
+        // Another's memory must not be what a caller keeps.
+        let downloaded = self.download(memory, offset, tensor.dtype(), tensor.shape())?;
+        *tensor = downloaded.copied().map_err(|error| ExecuteError {
+            code: error.code(),
+            out_of_memory: true,
+            source: Box::new(error),
+        })?;
+        Ok(())
+    }
 
     /// The state of one run of a program at a time; to be reused by later ones.
     fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution>;

@@ -204,6 +204,27 @@ impl Tensor {
         bytemuck::checked::try_cast_slice_mut(bytes).map_err(cast_error::<T>)
     }
 
+    /// Overwrites the elements with little-endian bytes in row-major order. For `bool`, any byte but 0 is `true`. In place
+    /// where the storage is this tensor's alone and lies in one piece; an error leaves the tensor as it was.
+    pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), TensorError> {
+        if bytes.len() != self.byte_len() {
+            return Err(TensorError::LengthMismatch {
+                expected: self.byte_len(),
+                found: bytes.len(),
+                unit: "bytes",
+            });
+        }
+        let is_bool = self.dtype == DType::Bool;
+        let elements = self.bytes_mut()?;
+        elements.copy_from_slice(bytes);
+        if is_bool {
+            for byte in elements {
+                *byte = u8::from(*byte != 0);
+            }
+        }
+        Ok(())
+    }
+
     /// A copy of the elements in row-major order, whatever the strides and the alignment.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
         self.expect_dtype(T::DTYPE)?;

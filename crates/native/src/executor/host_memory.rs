@@ -62,6 +62,11 @@ impl HostMemory {
         }
     }
 
+    /// No memory.
+    pub(crate) fn nothing() -> Self {
+        Self::own(AlignedBytes::empty())
+    }
+
     /// A tensor's elements in row-major order: shared when they lie so already and are aligned for
     /// their type, else copied.
     pub(crate) fn of_tensor(tensor: &Tensor) -> Result<Self, NativeError> {
@@ -173,6 +178,26 @@ pub(crate) fn tensor_over(
     // SAFETY: the range lies inside memory that the hook holds, which is initialised and at most
     // `isize::MAX` bytes; until the hook has run the count of readers keeps writers away.
     Ok(unsafe { Tensor::foreign(dtype, shape, &strides, 0, foreign) }?)
+}
+
+/// Overwrites a tensor by what lies in memory.
+pub(crate) fn copy_into(
+    memory: &HostMemory,
+    offset: usize,
+    tensor: &mut Tensor,
+) -> Result<(), NativeError> {
+    let bytes = tensor.byte_len();
+    let Some(place) = memory.place(offset, bytes) else {
+        return Err(NativeError::mismatch(
+            "a tensor to download",
+            format_args!("a tensor within {} bytes of memory", memory.bytes),
+            format_args!("{bytes} bytes at offset {offset}"),
+        ));
+    };
+    // SAFETY: the range was just checked, is initialised, and nothing writes to memory that is downloaded; a tensor that
+    // is written in place is no reader of it, since its storage is then its own.
+    let elements = unsafe { std::slice::from_raw_parts(place.as_ptr(), bytes) };
+    Ok(tensor.write_bytes(elements)?)
 }
 
 /// Memory or a kernel that belongs to another executor.

@@ -79,6 +79,21 @@ impl KernelExecutor for NativeExecutor {
         Ok(memory(HostMemory::of_tensor(tensor)?))
     }
 
+    fn reupload(&self, tensor: Option<&Tensor>, memory: &mut Memory) -> Result<(), ExecuteError> {
+        let host = match tensor {
+            Some(tensor) => HostMemory::of_tensor(tensor)?,
+            None => HostMemory::nothing(),
+        };
+        match memory.parts_mut::<HostMemory>() {
+            Some((kept, bytes)) => {
+                *bytes = host.bytes();
+                *kept = host;
+            }
+            None => *memory = self::memory(host),
+        }
+        Ok(())
+    }
+
     fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError> {
         let packed = spec.apply(tensor).map_err(NativeError::from)?;
         Ok(memory(HostMemory::of_tensor(&packed)?))
@@ -92,6 +107,18 @@ impl KernelExecutor for NativeExecutor {
         shape: &[usize],
     ) -> Result<Tensor, ExecuteError> {
         Ok(download(memory, offset, dtype, shape)?)
+    }
+
+    fn download_into(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        tensor: &mut Tensor,
+    ) -> Result<(), ExecuteError> {
+        let Some(host) = memory.downcast::<HostMemory>() else {
+            return Err(host_memory::of_another_executor("memory to download").into());
+        };
+        Ok(host_memory::copy_into(host, offset, tensor)?)
     }
 
     fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution> {
