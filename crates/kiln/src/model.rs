@@ -248,6 +248,33 @@ impl Model {
         self.0.options.clockwork()
     }
 
+    /// Calls the model with tensors in its order, and writes what it gives into `outputs`, one per output: in place where a
+    /// tensor has the output's dtype and shape, and its memory is nobody else's. A compiled call with sizes that came before
+    /// then allocates no memory.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); when there are not as many tensors as outputs.
+    ///
+    /// ```
+    /// use kiln::{DType, Model, Tensor};
+    ///
+    /// let model = Model::from_text("graph @double(%x: f32[N]) -> f32[N] {
+    ///   %y = add %x, %x
+    ///   return %y
+    /// }")?;
+    /// let mut outputs = [Tensor::zeros(DType::F32, &[2])?];
+    /// for n in 0..3 {
+    ///     let x = Tensor::full(&[2], n as f32)?;
+    ///     model.run_into(&[x], &mut outputs)?;
+    ///     assert_eq!(outputs[0].to_vec::<f32>()?, [2.0 * n as f32; 2]);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), Error> {
+        let instance = self.instance_for(inputs)?;
+        instance.run_into(inputs, outputs, &self.0.options)
+    }
+
     /// What was compiled so far, and everything that was done otherwise than planned: of this model
     /// and those that share kernels with it. All zero for an interpreted model.
     ///

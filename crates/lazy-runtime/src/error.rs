@@ -142,6 +142,15 @@ pub enum RuntimeError {
         reason: String,
     },
 
+    /// E0893: another number of tensors to write outputs to than there are outputs.
+    #[error("expected {expected} tensors to write outputs to, found {found}")]
+    OutputCount {
+        /// How many outputs there are.
+        expected: usize,
+        /// How many tensors.
+        found: usize,
+    },
+
     /// Somebody else's compile gave nothing; has the code of the cache's error.
     #[error("kernel @{kernel}: {error}")]
     Cache {
@@ -182,6 +191,7 @@ impl RuntimeError {
             Self::Malformed { .. } => "E0869",
             Self::CompileTimeout { .. } => "E0890",
             Self::NotInCache { .. } => "E0891",
+            Self::OutputCount { .. } => "E0893",
             Self::Cache { error, .. } => error.code(),
             Self::Plan(cause) => code_of_plan(&**cause),
             Self::Tensor { error, .. } => error.code(),
@@ -225,16 +235,18 @@ impl RuntimeError {
     }
 
     pub(crate) fn execute(context: impl Into<String>) -> impl FnOnce(ExecuteError) -> Self {
-        let context = context.into();
+        // Nothing is allocated unless something went wrong.
         move |error| Self::Execute {
-            context,
+            context: context.into(),
             error: Arc::new(error),
         }
     }
 
     pub(crate) fn tensor(context: impl Into<String>) -> impl FnOnce(TensorError) -> Self {
-        let context = context.into();
-        move |error| Self::Tensor { context, error }
+        move |error| Self::Tensor {
+            context: context.into(),
+            error,
+        }
     }
 }
 

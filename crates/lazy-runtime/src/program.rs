@@ -144,7 +144,21 @@ impl CompiledProgram {
     /// # Errors
     /// Inputs that do not fit the graph, a fault of an op, a kernel that does not compile, memory that is short.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, RuntimeError> {
-        self.run_with(inputs, None)
+        self.run_with(inputs, None, None)
+    }
+
+    /// As [`run`](Self::run), into tensors that are given, one per output: in place where one has the output's dtype and
+    /// shape and is nobody else's. A call with sizes that came before then allocates nothing, where the device does not
+    /// and every step is a kernel.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); another number of tensors than of outputs.
+    pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), RuntimeError> {
+        let (expected, found) = (self.program().graph().outputs().len(), outputs.len());
+        if expected != found {
+            return Err(RuntimeError::OutputCount { expected, found });
+        }
+        self.run_with(inputs, None, Some(outputs)).map(drop)
     }
 
     /// As [`run`](Self::run), with what each step cost.
@@ -156,7 +170,7 @@ impl CompiledProgram {
         inputs: &[Tensor],
     ) -> Result<(Vec<Tensor>, Vec<StepProfile>), RuntimeError> {
         let mut profile = Vec::new();
-        let outputs = self.run_with(inputs, Some(&mut profile))?;
+        let outputs = self.run_with(inputs, Some(&mut profile), None)?;
         Ok((outputs, profile))
     }
 
@@ -181,6 +195,7 @@ impl CompiledProgram {
         &self,
         inputs: &[Tensor],
         mut profile: Option<&mut Vec<StepProfile>>,
+        mut into: Option<&mut [Tensor]>,
     ) -> Result<Vec<Tensor>, RuntimeError> {
         let _span = self.timing().begin_sampled(self.run, &self.sampler);
         let call = self.calls.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -206,6 +221,7 @@ impl CompiledProgram {
                 inputs,
                 profile.as_deref_mut(),
                 call,
+                into.as_deref_mut(),
             ) {
                 Ok(outputs) => {
                     if !failed.is_empty() {

@@ -177,6 +177,7 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         RuntimeError::Fault { .. }
         | RuntimeError::Broadcast { .. }
         | RuntimeError::Requirement { .. }
+        | RuntimeError::OutputCount { .. }
         | RuntimeError::Size { .. } => ErrorKind::InvalidInput,
         RuntimeError::Compile(error) => of_compile(error),
         RuntimeError::NoOtherPlan { .. } | RuntimeError::NotCompiled { .. } => {

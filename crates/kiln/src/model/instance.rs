@@ -9,6 +9,7 @@ use crate::options::Options;
 use crate::progress::Work;
 use crate::recording::building;
 use kiln_ir::Graph;
+use kiln_lazy_runtime::RuntimeError;
 use kiln_passes::{PassOptions, optimize, pass_names};
 use kiln_tensor::Tensor;
 use std::collections::BTreeMap;
@@ -104,6 +105,28 @@ impl Instance {
     /// Runs on inputs in the graph's order.
     pub(super) fn run(&self, inputs: &[Tensor], options: &Options) -> Result<Vec<Tensor>, Error> {
         self.executable.run(&self.optimized, inputs, options, None)
+    }
+
+    /// Runs into tensors that are given.
+    pub(super) fn run_into(
+        &self,
+        inputs: &[Tensor],
+        outputs: &mut [Tensor],
+        options: &Options,
+    ) -> Result<(), Error> {
+        if let Some(program) = self.executable.compiled() {
+            if options.cancellation.question().is_some_and(|stop| stop()) {
+                return Err(kiln_interpreter::InterpretError::Cancelled.into());
+            }
+            return Ok(program.run_into(inputs, outputs)?);
+        }
+        let (expected, found) = (self.optimized.outputs().len(), outputs.len());
+        if expected != found {
+            return Err(RuntimeError::OutputCount { expected, found }.into());
+        }
+        let given = self.run(inputs, options)?;
+        outputs.clone_from_slice(&given);
+        Ok(())
     }
 
     pub(super) fn executable(&self) -> &Executable {

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_kernel::{Execution, KernelExecutor, Memory};
 use kiln_program::BlockId;
+use kiln_tensor::Tensor;
 
 use crate::compile::CompiledKernel;
 use crate::error::RuntimeError;
-use crate::plan::Frame;
+use crate::plan::{Frame, MemoryIndex};
 
 /// At most so many bytes are had beyond those that a call needs.
 const MOST_AHEAD: usize = 128 << 20;
@@ -27,6 +28,10 @@ pub(crate) struct RunState {
     pub(crate) execution: Box<dyn Execution>,
     arenas: HashMap<(BlockId, usize), Memory>,
     frames: HashMap<BlockId, Frame>,
+    /// What inputs are uploaded into, one after the other, where a call writes into tensors that are given.
+    given: Vec<Memory>,
+    /// Memories of the body's results, where a call copies those out.
+    own: HashMap<MemoryIndex, Memory>,
     pub(crate) launched: Vec<Launched>,
     pub(crate) iterations: u64,
 }
@@ -37,6 +42,8 @@ impl RunState {
             execution,
             arenas: HashMap::new(),
             frames: HashMap::new(),
+            given: Vec::new(),
+            own: HashMap::new(),
             launched: Vec::new(),
             iterations: 0,
         }
@@ -68,6 +75,55 @@ impl RunState {
             .or_else(|_| executor.alloc(bytes))
             .map_err(RuntimeError::execute("the arena"))?;
         self.arenas.insert((block, segment), memory.clone());
+        Ok(memory)
+    }
+
+    /// Memory for an input, from what an earlier call left.
+    pub(crate) fn given(
+        &mut self,
+        executor: &dyn KernelExecutor,
+        position: usize,
+        tensor: &Tensor,
+    ) -> Result<Memory, RuntimeError> {
+        let memory = match self.given.get_mut(position) {
+            Some(memory) => {
+                let uploaded = executor.reupload(Some(tensor), memory);
+                uploaded.map_err(RuntimeError::execute("an input"))?;
+                memory.clone()
+            }
+            None => {
+                let memory = executor.upload(tensor);
+                let memory = memory.map_err(RuntimeError::execute("an input"))?;
+                self.given.push(memory.clone());
+                memory
+            }
+        };
+        Ok(memory)
+    }
+
+    /// Lets go of the tensors that were uploaded.
+    pub(crate) fn release(&mut self, executor: &dyn KernelExecutor) {
+        for memory in &mut self.given {
+            // What cannot be let go of now is with the next call.
+            let _ = executor.reupload(None, memory);
+        }
+    }
+
+    /// Memory for a result of the body that is copied out, from what an earlier call left.
+    pub(crate) fn own(
+        &mut self,
+        executor: &dyn KernelExecutor,
+        index: MemoryIndex,
+        bytes: usize,
+    ) -> Result<Memory, RuntimeError> {
+        if let Some(memory) = self.own.get(&index)
+            && memory.bytes() >= bytes
+        {
+            return Ok(memory.clone());
+        }
+        let memory = executor.alloc(bytes);
+        let memory = memory.map_err(RuntimeError::execute("a result"))?;
+        self.own.insert(index, memory.clone());
         Ok(memory)
     }
 

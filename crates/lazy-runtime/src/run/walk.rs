@@ -34,6 +34,8 @@ pub(crate) struct Run<'a> {
     call: u64,
     /// What this call may still wait for code; known once it is needed.
     patience: Option<Patience>,
+    /// Whether results are copied into tensors that were given, so that their memory stays with the state.
+    copies_out: bool,
 }
 
 /// Runs a program's body on these inputs.
@@ -44,6 +46,7 @@ pub(crate) fn run_program(
     inputs: &[Tensor],
     profile: Option<&mut Vec<StepProfile>>,
     call: u64,
+    into: Option<&mut [Tensor]>,
 ) -> Result<Vec<Tensor>, Stop> {
     let program = &prepared.program;
     let key = inputs::check(program.graph(), inputs)?;
@@ -58,20 +61,29 @@ pub(crate) fn run_program(
         profile,
         call,
         patience: None,
+        copies_out: into.is_some(),
     };
     run.state.iterations = 0;
-    let outputs = run.body(&key, inputs);
+    let outputs = run.body(&key, inputs, into);
     // What a failed run left behind must not be taken for the next one's.
     if outputs.is_err() {
         let _forgotten = run.state.execution.finish();
     }
     run.state.launched.clear();
+    if run.copies_out {
+        run.state.release(runtime.executor());
+    }
     states.give(run.state);
     outputs
 }
 
 impl Run<'_> {
-    fn body(&mut self, key: &Key, inputs: &[Tensor]) -> Result<Vec<Tensor>, Stop> {
+    fn body(
+        &mut self,
+        key: &Key,
+        inputs: &[Tensor],
+        into: Option<&mut [Tensor]>,
+    ) -> Result<Vec<Tensor>, Stop> {
         let body = self.program.body();
         let first = match self.known(body, 0, key) {
             Some(plan) => plan,
@@ -83,10 +95,13 @@ impl Run<'_> {
         };
         let executor = self.runtime.executor();
         let mut given: SmallVec<[(kiln_kernel::Memory, usize); 8]> = SmallVec::new();
-        for tensor in inputs {
-            let memory = executor
-                .upload(tensor)
-                .map_err(RuntimeError::execute("an input"))?;
+        for (position, tensor) in inputs.iter().enumerate() {
+            let memory = if self.copies_out {
+                self.state.given(executor, position, tensor)?
+            } else {
+                let memory = executor.upload(tensor);
+                memory.map_err(RuntimeError::execute("an input"))?
+            };
             given.push((memory, 0));
         }
         let begin = self.runtime.clock().now();
@@ -94,6 +109,19 @@ impl Run<'_> {
         let end = self.runtime.clock().now();
         first.use_so_far.add(end.saturating_sub(begin));
         let block = self.program.block(body);
+        if let Some(into) = into {
+            for ((&buffer, value), output) in block.results.iter().zip(&results).zip(into) {
+                match block.buffers[buffer].place {
+                    Place::Parameter(index) if let Some(input) = inputs.get(index) => {
+                        *output = input
+                            .copied()
+                            .map_err(RuntimeError::tensor("an output that is an input"))?;
+                    }
+                    _ => self.download_into(value, output)?,
+                }
+            }
+            return Ok(Vec::new());
+        }
         let outputs = block.results.iter().zip(results).map(|(&buffer, value)| {
             match block.buffers[buffer].place {
                 // What was given is given back.
@@ -224,9 +252,12 @@ impl Run<'_> {
             frame.set(MemoryIndex(index), arena, 0);
         }
         for &(index, bytes) in &plan.own {
-            let memory = executor
-                .alloc(bytes)
-                .map_err(RuntimeError::execute("a result"))?;
+            let memory = if self.copies_out && block == self.program.body() {
+                self.state.own(executor, index, bytes)?
+            } else {
+                let memory = executor.alloc(bytes);
+                memory.map_err(RuntimeError::execute("a result"))?
+            };
             frame.set(index, memory, 0);
         }
         let steps = &self.program.block(block).segments[segment].steps;
@@ -391,6 +422,23 @@ impl Run<'_> {
             order: place.order.clone(),
             apart: place.apart.clone(),
         })
+    }
+
+    /// A tensor of a device into one of the host: in place where it has its dtype and shape.
+    fn download_into(&self, value: &Value, output: &mut Tensor) -> Result<(), RuntimeError> {
+        let what = "an output";
+        let fits = value.order.is_none()
+            && value.apart.is_none()
+            && output.dtype() == value.dtype
+            && output.shape() == value.shape.as_slice();
+        if !fits {
+            let tensor = self.download(value, what)?.copied();
+            *output = tensor.map_err(RuntimeError::tensor(what))?;
+            return Ok(());
+        }
+        let executor = self.runtime.executor();
+        let downloaded = executor.download_into(&value.memory, value.offset, output);
+        downloaded.map_err(RuntimeError::execute(what))
     }
 
     /// A tensor of a device as one of the host.
