@@ -24,7 +24,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use kiln_ir::{Graph, ValueId};
-use kiln_shape_inference::{GraphBuilder, Mode};
+use kiln_shape_inference::{GraphBuilder, Mode, check_types};
+use kiln_symbolic_shape::{ContractFact, FactOrigin};
 
 pub use context::NodeContext;
 pub(crate) use context::Outputs;
@@ -159,7 +160,21 @@ pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Import
         node: "model".to_owned(),
         source,
     })?;
+    check_stated_sizes(&graph)?;
     Ok(Imported { graph, wrong_types })
+}
+
+/// Checks that the sizes which a model states, and each call is to confirm, can all be so: each was looked at by itself,
+/// and together they may say that a size is one number and another.
+fn check_stated_sizes(graph: &Graph) -> Result<(), Error> {
+    let facts = graph.dims().contract_facts();
+    let is_stated = |fact: &ContractFact| matches!(&fact.origin, FactOrigin::Required(origin) if origin.starts_with("stated type of"));
+    if !facts.iter().any(is_stated) {
+        return Ok(());
+    }
+    check_types(graph).map_err(|errors| Error::Structure {
+        reason: format!("sizes that it states contradict each other: {errors}"),
+    })
 }
 
 /// The name of an entry of a sequence that goes into or out of the model.
