@@ -14,6 +14,7 @@ use kiln_kernel::{
 use super::access::Address;
 use super::context::Lowering;
 use super::depend::Dependence;
+use super::packed::packed_strides;
 use super::scope::{Coordinate, Form, Scope, Vectors};
 use super::tile::Tile;
 use crate::emit::{Intent, Value};
@@ -139,7 +140,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         let bytes = self.kernel.buffer(load.buffer).dtype.size_in_bytes() as u32 * vectors.lanes;
         let is_new_line = (at.vector * bytes).is_multiple_of(LINE);
-        if rows.count >= 4 && is_new_line && self.innermost_of_pack(load.buffer).is_some() {
+        let block = self.pack(load.buffer).and_then(|pack| {
+            let (strides, _) = packed_strides(self.kernel, pack);
+            strides.into_iter().next()
+        });
+        // What is needed of a short block is there soon enough.
+        let is_long = block.is_some_and(|block| {
+            let elements = AHEAD / self.kernel.buffer(load.buffer).dtype.size_in_bytes() as i64;
+            block.as_constant().is_none_or(|block| block > elements)
+        });
+        if rows.count >= 4 && is_new_line && is_long {
             let ahead = self.emit.offset(pointer, self.emit.i64(AHEAD));
             self.emit.prefetch(ahead, Intent::ReadLater);
         }
