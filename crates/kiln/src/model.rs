@@ -26,6 +26,7 @@ use kiln_lazy_runtime::{CompilationStats, CompileRecord, CompiledProgram, ShapeP
 use kiln_tensor::Tensor;
 use kiln_timing::Timing;
 use signature::Signature;
+#[cfg(feature = "llvm")]
 pub(crate) use source::ModelDigest;
 pub(crate) use source::Source;
 use std::collections::BTreeMap;

@@ -36,7 +36,7 @@ pub struct Options {
     pub(crate) freeze: bool,
     #[cfg_attr(
         not(feature = "onnx"),
-        expect(dead_code, reason = "only ONNX models state types")
+        allow(dead_code, reason = "only ONNX models state types")
     )]
     pub(crate) mode: Mode,
     pub(crate) interpreter_mode: InterpreterMode,
@@ -58,17 +58,17 @@ pub struct Options {
     pub(crate) shared_kernels: bool,
     #[cfg_attr(
         not(feature = "llvm"),
-        expect(dead_code, reason = "only compiled code has a runtime")
+        allow(dead_code, reason = "only compiled code has a runtime")
     )]
     pub(crate) runtime: Option<Arc<Runtime>>,
     #[cfg_attr(
         not(feature = "llvm"),
-        expect(dead_code, reason = "only compiled code is kept")
+        allow(dead_code, reason = "only compiled code is kept")
     )]
     pub(crate) cache: Cache,
     #[cfg_attr(
         not(feature = "llvm"),
-        expect(dead_code, reason = "only compiled code is compiled")
+        allow(dead_code, reason = "only compiled code is compiled")
     )]
     pub(crate) compiling: Compiling,
     pub(crate) limits: Limits,

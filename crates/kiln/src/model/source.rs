@@ -28,7 +28,7 @@ const BLOB_LIMIT: usize = 64 << 30;
 #[cfg(feature = "onnx")]
 pub(crate) use hashed::ModelDigest;
 /// Nothing has one.
-#[cfg(not(feature = "onnx"))]
+#[cfg(all(feature = "llvm", not(feature = "onnx")))]
 pub(crate) type ModelDigest = [u8; 32];
 
 /// What graphs are made of.
@@ -37,7 +37,14 @@ pub(crate) enum Source {
     Graph(Box<Graph>),
     /// An ONNX model, whose inputs may have open ranks.
     #[cfg(feature = "onnx")]
-    Onnx(Box<kiln_onnx::Model>, Option<ModelDigest>),
+    Onnx(
+        Box<kiln_onnx::Model>,
+        #[cfg_attr(
+            not(feature = "llvm"),
+            allow(dead_code, reason = "only compiled programs are kept")
+        )]
+        Option<ModelDigest>,
+    ),
 }
 
 impl Source {
