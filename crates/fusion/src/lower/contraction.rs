@@ -4,8 +4,8 @@
 //! 1, one of them is 1, and so neither their products nor their sum can overflow sooner than the result does, by more than
 //! the number of them.
 
-use kiln_ir::{OpData, ValueId};
-use kiln_kernel::{Axes, Node, NodeId, Nodes, Reduction, StageId, StageOperation};
+use kiln_ir::{Op, OpData, ReduceFunction, ValueId};
+use kiln_kernel::{Axes, Node, NodeId, Nodes, Reduction, StageOperation};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Predicate;
 use kiln_tensor::DType;
@@ -42,11 +42,14 @@ impl Lowering<'_> {
                     indices.push(this.broadcast_index(shape[axis], result[at], index)?);
                 }
                 indices.extend(last);
-                let share = this.share(value, indices.clone(), stage)?;
-                let element = match share.filter(|_| whole.is_none()) {
+                let share = match whole {
+                    None => this.share(value, &indices, stage)?,
+                    Some(_) => None,
+                };
+                let element = match share {
                     Some((part, of)) => {
                         whole = Some(of);
-                        part
+                        this.factor(part, indices, stage, &axes)?
                     }
                     None => this.factor(value, indices, stage, &axes)?,
                 };
@@ -67,54 +70,53 @@ impl Lowering<'_> {
         })
     }
 
-    /// A factor that is a share of a whole: an exponential divided by the sum of all of them. Both apart.
+    /// A factor that is a share of a whole, which is the same for all that is summed: the value that it is a share of, and
+    /// the whole.
     fn share(
         &mut self,
         value: ValueId,
-        indices: Nodes,
+        indices: &Nodes,
         stage: &NewStage,
-    ) -> Step<Option<(NodeId, NodeId)>> {
-        let plain = self.get(value, indices, stage.guard)?;
-        let Node::Apply {
-            op: ScalarOp::Div,
-            operands,
-        } = self.b.kernel().node(plain)
-        else {
+    ) -> Step<Option<(ValueId, NodeId)>> {
+        let Some((part, whole)) = self.parts_of_share(value) else {
             return Ok(None);
         };
-        let &[part, whole] = operands.as_slice() else {
-            return Ok(None);
-        };
-        let (Some(parts), Some(sum)) = (self.stage_of(part), self.stage_of(whole)) else {
-            return Ok(None);
-        };
-        let kernel = self.b.kernel();
-        let is_sum = match &kernel.stage(sum).operation {
-            StageOperation::Reduce {
-                reduction: Reduction::Add,
-                ..
-            } => self.stage_of(kernel.stage(sum).value) == Some(parts),
-            _ => false,
-        };
-        let (parts, sum) = (kernel.stage(parts), kernel.stage(sum));
-        let is_exponential = matches!(parts.operation, StageOperation::Map)
-            && matches!(
-                kernel.node(parts.value),
-                Node::Apply {
-                    op: ScalarOp::Exp,
-                    ..
-                }
-            );
-        let is_one = sum.axes.is_empty() && self.is_ambient(whole);
-        Ok((is_sum && is_exponential && is_one).then_some((part, whole)))
+        let shape = self.shape(value)?;
+        let at = self.broadcast_indices(whole, &shape, indices)?;
+        let whole = self.get(whole, at, stage.guard)?;
+        Ok(self.is_ambient(whole).then_some((part, whole)))
     }
 
-    /// The stage whose local a node is.
-    fn stage_of(&self, node: NodeId) -> Option<StageId> {
-        match self.b.kernel().node(node) {
-            Node::Local { stage, .. } => Some(*stage),
-            _ => None,
-        }
+    /// Exponentials, and their sum, if a value is the former divided by the latter.
+    fn parts_of_share(&self, value: ValueId) -> Option<(ValueId, ValueId)> {
+        let primitive = |value: ValueId| match self.producer(value)? {
+            (_, data) => match &data.op {
+                Op::Map { function, .. } => Some((function.primitive()?, data)),
+                _ => None,
+            },
+        };
+        let (ScalarOp::Div, quotient) = primitive(value)? else {
+            return None;
+        };
+        let &[part, whole] = quotient.operands.as_slice() else {
+            return None;
+        };
+        let (ScalarOp::Exp, _) = primitive(part)? else {
+            return None;
+        };
+        let (_, sum) = self.producer(whole)?;
+        let is_sum = matches!(
+            sum.op,
+            Op::Reduce {
+                function: ReduceFunction::Sum,
+                ..
+            }
+        );
+        let ty = self.graph.tensor_ty(value)?;
+        let is_alike =
+            matches!(ty.dtype, DType::F32 | DType::F64) && self.graph.tensor_ty(part) == Some(ty);
+        let is_whole = is_sum && is_alike && sum.operands.first() == Some(&part);
+        is_whole.then_some((part, whole))
     }
 }
 

@@ -209,6 +209,35 @@ fn attention_is_one_kernel() {
     );
     assert_eq!(kernel.classification().class, Class::Attention);
     assert_eq!(kernel.outer().len(), 3);
+    // What is summed are the exponentials; the result is divided by their sum.
+    let text = kiln_kernel::text::print(&kernel);
+    let divided: Vec<&str> = text.lines().filter(|line| line.contains(" / ")).collect();
+    assert!(
+        matches!(divided.as_slice(), [line] if line.trim_start().starts_with("store")),
+        "{text}"
+    );
+}
+
+/// What is divided by something else than the sum of exponentials stays as it is.
+#[test]
+fn quotients_that_are_no_shares_are_divided_before_they_are_multiplied() {
+    for (whole, dtype) in [("sum", "f16"), ("max", "f32")] {
+        let text = format!(
+            "graph @g(%s: {dtype}[B, 5], %v: {dtype}[5, 3]) -> {dtype}[B, 3] {{
+                %e = exp %s
+                %l = reduce %e {{function = {whole}, axes = [1], keep_dims}}
+                %p = div %e, %l
+                %o = matmul %p, %v
+                return %o
+            }}"
+        );
+        let kernel = check(&text, &[&[("B", 1)], &[("B", 4)]]);
+        let text = kiln_kernel::text::print(&kernel);
+        let store = text
+            .lines()
+            .find(|line| line.trim_start().starts_with("store"));
+        assert!(store.is_some_and(|line| !line.contains(" / ")), "{text}");
+    }
 }
 
 #[test]
