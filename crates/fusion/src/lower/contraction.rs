@@ -89,11 +89,12 @@ impl Lowering<'_> {
 
     /// Exponentials, and their sum, if a value is the former divided by the latter.
     fn parts_of_share(&self, value: ValueId) -> Option<(ValueId, ValueId)> {
-        let primitive = |value: ValueId| match self.producer(value)? {
-            (_, data) => match &data.op {
+        let primitive = |value: ValueId| {
+            let (_, data) = self.producer(value)?;
+            match &data.op {
                 Op::Map { function, .. } => Some((function.primitive()?, data)),
                 _ => None,
-            },
+            }
         };
         let (ScalarOp::Div, quotient) = primitive(value)? else {
             return None;
