@@ -252,7 +252,8 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
         chunk: regime.chunk,
         units_per_task: one.clone(),
         edge_rows: match tile.rows {
-            Some((_, count)) if count > 4 => vec![4, 1],
+            // Beside many rows a few single ones are no matter, and each size is code to compile.
+            Some((_, count)) if count > 4 && copies.is_empty() => vec![4, 1],
             _ => vec![1],
         },
         packs,

@@ -166,7 +166,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     Ok(Vec::new())
                 })
             };
-            if scope.rows.is_none() || tile.vectors == 1 {
+            if scope.rows.is_none_or(|rows| rows.count == 1) || tile.vectors == 1 {
                 part(begin, 1)?;
                 return Ok(());
             }
