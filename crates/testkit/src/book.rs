@@ -94,6 +94,8 @@ doctests! {
     BringingYourModel = "guide/bringing-your-model.md";
     ChoosingBackends = "guide/backends.md";
     CheckingCompiledCode = "guide/checking.md";
+    WhenThingsAreCompiled = "guide/compiling.md";
+    ReadingATimingReport = "guide/timing.md";
     Explaining = "guide/explaining.md";
 }
 
