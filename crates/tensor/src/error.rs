@@ -202,6 +202,10 @@ pub enum TensorError {
     /// E0942: reading or writing failed below.
     #[error("reading or writing a tensor failed")]
     Io(#[from] io::Error),
+
+    /// E0943: elements that were to be loaded when they are first needed, and could not be.
+    #[error("the elements cannot be loaded: {0}")]
+    Deferred(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl TensorError {
@@ -229,6 +233,7 @@ impl TensorError {
             TensorError::Malformed { .. } => "E0940",
             TensorError::Unsupported { .. } => "E0941",
             TensorError::Io(_) => "E0942",
+            TensorError::Deferred(_) => "E0943",
         }
     }
 }

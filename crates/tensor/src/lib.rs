@@ -43,6 +43,7 @@ mod storage;
 mod tensor;
 
 mod concat;
+mod deferred;
 #[cfg(feature = "fault-injection")]
 pub mod fault;
 mod foreign;

@@ -8,6 +8,7 @@ use std::io::{self, Read};
 
 use aligned_vec::{AVec, RuntimeAlign};
 
+use crate::deferred::Deferred;
 use crate::{Foreign, Pages, TensorError, alignment_of};
 
 type AlignedBytes = AVec<u8, RuntimeAlign>;
@@ -17,6 +18,7 @@ pub(crate) enum Storage {
     Owned(AlignedBytes),
     Mapped(Pages),
     Foreign(Foreign),
+    Deferred(Deferred),
 }
 
 impl Storage {
@@ -68,21 +70,22 @@ impl Storage {
         Ok(Storage::Owned(memory))
     }
 
-    /// All the bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// All the bytes; loaded now if they are deferred.
+    pub(crate) fn bytes(&self) -> Result<&[u8], TensorError> {
         match self {
-            Storage::Owned(memory) => memory,
-            Storage::Mapped(pages) => pages.bytes(),
-            Storage::Foreign(foreign) => foreign.bytes(),
+            Storage::Owned(memory) => Ok(memory),
+            Storage::Mapped(pages) => Ok(pages.bytes()),
+            Storage::Foreign(foreign) => Ok(foreign.bytes()),
+            Storage::Deferred(deferred) => deferred.bytes(),
         }
     }
 
-    /// All the bytes for writing; none for foreign memory, which is never written.
+    /// All the bytes for writing; none for memory that is never written.
     pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self {
             Storage::Owned(memory) => Some(memory),
             Storage::Mapped(pages) => Some(pages.bytes_mut()),
-            Storage::Foreign(_) => None,
+            Storage::Foreign(_) | Storage::Deferred(_) => None,
         }
     }
 }
@@ -116,8 +119,11 @@ mod tests {
     fn owned_memory_is_aligned() {
         for bytes in [0, 1, 63, 64, 1000, 100_000] {
             let storage = Storage::zeroed(bytes).unwrap();
-            assert_eq!(storage.bytes().as_ptr() as usize % alignment_of(bytes), 0);
-            assert_eq!(storage.bytes().len(), bytes);
+            assert_eq!(
+                storage.bytes().unwrap().as_ptr() as usize % alignment_of(bytes),
+                0
+            );
+            assert_eq!(storage.bytes().unwrap().len(), bytes);
         }
     }
 
@@ -138,6 +144,6 @@ mod tests {
         ));
         let long: Vec<u8> = (0..3_000_000u32).map(|i| i as u8).collect();
         let storage = Storage::read_from(&mut long.as_slice(), 2_500_000).unwrap();
-        assert_eq!(storage.bytes(), &long[..2_500_000]);
+        assert_eq!(storage.bytes().unwrap(), &long[..2_500_000]);
     }
 }

@@ -83,6 +83,22 @@ impl Tensor {
         ))
     }
 
+    /// A tensor whose elements `fill` writes: little-endian bytes in row-major order, zeros before. For `bool`, any byte but
+    /// 0 is `true`.
+    ///
+    /// # Errors
+    /// A shape that is too large, memory that cannot be had, or what `fill` says.
+    pub fn filled_by(
+        dtype: DType,
+        shape: &[usize],
+        fill: impl FnOnce(&mut [u8]) -> Result<(), TensorError>,
+    ) -> Result<Tensor, TensorError> {
+        let len = element_count(dtype, shape)?;
+        let mut storage = Storage::zeroed(len * dtype.size_in_bytes())?;
+        fill(storage.bytes_mut().unwrap_or_default())?;
+        Ok(Tensor::from_raw(dtype, Layout::row_major(shape), storage))
+    }
+
     /// A tensor over fresh memory from outside: `bool` bytes are made 0 or 1.
     pub(crate) fn from_raw(dtype: DType, layout: Layout, mut storage: Storage) -> Tensor {
         if dtype == DType::Bool {
@@ -154,7 +170,7 @@ impl Tensor {
     }
 
     /// Whether both have the same dtype, shape and bits: NaNs are equal when their payloads are,
-    /// and 0.0 differs from -0.0. Strides do not matter.
+    /// and 0.0 differs from -0.0. Strides do not matter. Elements that cannot be loaded equal none.
     pub fn bit_equal(&self, other: &Tensor) -> bool {
         if self.dtype != other.dtype || self.shape() != other.shape() {
             return false;
@@ -163,7 +179,9 @@ impl Tensor {
             (Ok(left), Ok(right)) => left == right,
             _ => {
                 let size = self.dtype.size_in_bytes();
-                let (left, right) = (self.storage.bytes(), other.storage.bytes());
+                let (Ok(left), Ok(right)) = (self.storage.bytes(), other.storage.bytes()) else {
+                    return false;
+                };
                 let element = |offset: usize| offset * size..(offset + 1) * size;
                 self.offsets()
                     .zip(other.offsets())
@@ -261,7 +279,7 @@ impl Tensor {
         if self.is_empty() {
             return Ok(&[]);
         }
-        let bytes = self.storage.bytes().get(self.byte_range());
+        let bytes = self.storage.bytes()?.get(self.byte_range());
         Ok(bytes
             .unwrap_or_else(|| unreachable!("the layout was checked to lie inside the storage")))
     }
@@ -281,8 +299,9 @@ impl Tensor {
         let storage = match self.as_bytes() {
             Ok(bytes) => Storage::copy_of(bytes)?,
             Err(_) => {
+                let from = self.storage.bytes()?;
                 let mut storage = Storage::zeroed(self.byte_len())?;
-                self.gather(storage.bytes_mut().unwrap_or_default());
+                self.gather(from, storage.bytes_mut().unwrap_or_default());
                 storage
             }
         };
@@ -306,19 +325,19 @@ impl Tensor {
         )
     }
 
-    /// Writes the elements' bytes to `out`, in row-major order.
-    fn gather(&self, out: &mut [u8]) {
+    /// Writes the bytes of the elements, which lie in `from`, to `out`, in row-major order.
+    fn gather(&self, from: &[u8], out: &mut [u8]) {
         match self.dtype.size_in_bytes() {
-            1 => self.gather_sized::<1>(out),
-            2 => self.gather_sized::<2>(out),
-            4 => self.gather_sized::<4>(out),
-            8 => self.gather_sized::<8>(out),
+            1 => self.gather_sized::<1>(from, out),
+            2 => self.gather_sized::<2>(from, out),
+            4 => self.gather_sized::<4>(from, out),
+            8 => self.gather_sized::<8>(from, out),
             size => unreachable!("no dtype takes {size} bytes"),
         }
     }
 
-    fn gather_sized<const SIZE: usize>(&self, out: &mut [u8]) {
-        let (from, _) = self.storage.bytes().as_chunks::<SIZE>();
+    fn gather_sized<const SIZE: usize>(&self, from: &[u8], out: &mut [u8]) {
+        let (from, _) = from.as_chunks::<SIZE>();
         let (mut to, _) = out.as_chunks_mut::<SIZE>();
         self.offsets().for_each_row(|start, stride, len| {
             let (row, rest) = std::mem::take(&mut to).split_at_mut(len);
