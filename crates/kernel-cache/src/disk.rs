@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::entry::{self, EntryHead, StoredEntry};
+use crate::entry::{self, EntryHead, PRELUDE, StoredEntry};
 use crate::error::{CacheError, FolderProblem};
 use crate::fs::{FileKind, Folder, FolderFile, Fs, SystemFs};
 use crate::key::CacheKey;
@@ -30,6 +30,9 @@ pub use manage::{Cleared, DiskUsage, EntryInfo, Verified};
 
 /// How often something that others may get in the way of is begun again.
 const ATTEMPTS: usize = 8;
+
+/// Bytes of a content that are read and checked at a time.
+const PIECE: usize = 1 << 18;
 
 /// Entries in a folder.
 #[derive(Debug)]
@@ -162,6 +165,30 @@ impl DiskTier {
         Ok(file)
     }
 
+    /// Looks for an entry in the folder; one that is found bad is removed.
+    fn look_up<T>(
+        &self,
+        key: &CacheKey,
+        look: impl FnOnce(&dyn Folder) -> Result<T, Miss>,
+    ) -> Result<T, Miss> {
+        let folder = match self.folder() {
+            Ok(folder) => folder,
+            Err(FolderProblem::Missing) => return Err(Miss::Absent),
+            Err(problem) => {
+                self.warn(&problem);
+                return Err(Miss::Folder(problem));
+            }
+        };
+        look(&*folder).inspect_err(|miss| {
+            if miss.is_about_the_entry() {
+                tracing::debug!(%key, %miss, "removing a cache entry");
+                let _ = folder.remove(&FileName::Entry(key.digest()).to_string());
+            } else if *miss != Miss::Absent {
+                self.warn(miss);
+            }
+        })
+    }
+
     fn lookup(&self, folder: &dyn Folder, key: &CacheKey) -> Result<StoredEntry, Miss> {
         let name = FileName::Entry(key.digest()).to_string();
         let (bytes, file) = self.read_file(folder, &name)?;
@@ -173,6 +200,52 @@ impl DiskTier {
             compile_time: head.compile_time,
             payload,
         })
+    }
+
+    /// The content of an entry, read and checked piece by piece, each while it is in the processor's caches.
+    fn lookup_into(
+        &self,
+        folder: &dyn Folder,
+        key: &CacheKey,
+        content: &mut [u8],
+    ) -> Result<Duration, Miss> {
+        let name = FileName::Entry(key.digest()).to_string();
+        let mut file = self.open_entry(folder, &name)?;
+        let (front, head) = self.read_front(&mut *file)?;
+        entry::matches(&head, key)?;
+        if head.content_bytes != content.len() as u64 {
+            return Err(Miss::Length {
+                expected: content.len() as u64,
+                found: head.content_bytes,
+            });
+        }
+        let mut checker = entry::Checker::new(&front);
+        let mut read = |target: &mut [u8]| {
+            file.read_into(target).map_err(|error| match error.kind() {
+                // It became shorter under us.
+                ErrorKind::UnexpectedEof => Miss::Digest { part: "content" },
+                _ => Miss::io("reading the entry")(error),
+            })
+        };
+        for piece in content.chunks_mut(PIECE) {
+            read(piece)?;
+            checker.update(piece);
+        }
+        let mut seal = [0; entry::DIGEST];
+        read(&mut seal)?;
+        checker.finish(&seal)?;
+        let _ = file.touch();
+        Ok(head.compile_time)
+    }
+
+    /// Everything before the content of an open entry, and what it says.
+    fn read_front(&self, file: &mut dyn FolderFile) -> Result<(Vec<u8>, EntryHead), Miss> {
+        let info = file.info().map_err(Miss::io("looking at the entry"))?;
+        let mut front = file.read(PRELUDE).map_err(Miss::io("reading the entry"))?;
+        let rest = entry::front_bytes(&front)?.saturating_sub(front.len());
+        front.extend(file.read(rest).map_err(Miss::io("reading the entry"))?);
+        let head = entry::read_head(&front, info.bytes)?;
+        Ok((front, head))
     }
 
     fn write(
@@ -238,22 +311,11 @@ impl Tier for DiskTier {
     }
 
     fn get(&self, key: &CacheKey) -> Result<StoredEntry, Miss> {
-        let folder = match self.folder() {
-            Ok(folder) => folder,
-            Err(FolderProblem::Missing) => return Err(Miss::Absent),
-            Err(problem) => {
-                self.warn(&problem);
-                return Err(Miss::Folder(problem));
-            }
-        };
-        self.lookup(&*folder, key).inspect_err(|miss| {
-            if miss.is_about_the_entry() {
-                tracing::debug!(%key, %miss, "removing a cache entry");
-                let _ = folder.remove(&FileName::Entry(key.digest()).to_string());
-            } else if *miss != Miss::Absent {
-                self.warn(miss);
-            }
-        })
+        self.look_up(key, |folder| self.lookup(folder, key))
+    }
+
+    fn get_into(&self, key: &CacheKey, content: &mut [u8]) -> Result<Duration, Miss> {
+        self.look_up(key, |folder| self.lookup_into(folder, key, content))
     }
 
     fn put(

@@ -33,7 +33,7 @@ const EPOCH: u32 = 1;
 pub(crate) const PRELUDE: usize = 64;
 
 /// Bytes of a digest.
-const DIGEST: usize = 32;
+pub(crate) const DIGEST: usize = 32;
 
 /// Heads are small.
 pub(crate) const HEAD_LIMIT: usize = 1 << 16;
@@ -111,6 +111,31 @@ pub(crate) fn front(
     let digest = blake3::hash(&front);
     front.extend(digest.as_bytes());
     Ok(front)
+}
+
+/// Checks a content against what stands behind it, as it is read piece by piece.
+pub(crate) struct Checker(blake3::Hasher);
+
+impl Checker {
+    /// Begins behind everything before the content.
+    pub(crate) fn new(front: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(front);
+        Self(hasher)
+    }
+
+    /// The next piece.
+    pub(crate) fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// What stands behind the content.
+    pub(crate) fn finish(self, seal: &[u8]) -> Result<(), Miss> {
+        match self.0.finalize().as_bytes() == seal {
+            true => Ok(()),
+            false => Err(Miss::Digest { part: "content" }),
+        }
+    }
 }
 
 /// What stands behind the content.

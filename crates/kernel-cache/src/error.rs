@@ -64,6 +64,41 @@ pub enum CacheError {
         /// The system's words.
         message: String,
     },
+
+    /// E0707: a bundle is not what it was when it was made.
+    #[error("the bundle {path:?} is damaged: {part}: {problem}; copy or make it again")]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// What of it.
+        part: String,
+        /// What is wrong.
+        problem: String,
+    },
+
+    /// E0708: a bundle in another format.
+    #[error(
+        "expected a bundle of format {expected}, found format {found} in {path:?}; make it with this version of Kiln"
+    )]
+    BundleFormat {
+        /// The file.
+        path: PathBuf,
+        /// This format.
+        expected: u32,
+        /// The bundle's.
+        found: u32,
+    },
+
+    /// E0709: a bundle could not be read or written.
+    #[error("{doing} the bundle {path:?} failed: {message}")]
+    BundleIo {
+        /// The file.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's words.
+        message: String,
+    },
 }
 
 /// Why a caller has no value.
@@ -129,6 +164,9 @@ impl CacheError {
             Self::Abandoned { .. } => "E0704",
             Self::Folder { .. } => "E0705",
             Self::Io { .. } => "E0706",
+            Self::Bundle { .. } => "E0707",
+            Self::BundleFormat { .. } => "E0708",
+            Self::BundleIo { .. } => "E0709",
         }
     }
 }

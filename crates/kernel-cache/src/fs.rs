@@ -95,6 +95,11 @@ pub trait FolderFile: Send + Sync {
     /// # Errors
     /// The system's; out of memory where there is none for them.
     fn read(&mut self, n_bytes: usize) -> io::Result<Vec<u8>>;
+    /// The next bytes, as many as there is room for.
+    ///
+    /// # Errors
+    /// The system's; an unexpected end where there are fewer.
+    fn read_into(&mut self, target: &mut [u8]) -> io::Result<()>;
     /// Appends bytes.
     ///
     /// # Errors

@@ -152,8 +152,12 @@ impl EntryKind {
     pub const KERNEL: Self = Self("kernel");
     /// Serialised programs.
     pub const PROGRAM: Self = Self("program");
-    /// Packed constants.
+    /// Constants that were made when a program was: elements, row-major.
     pub const CONSTANT: Self = Self("constant");
+    /// Constants in the layout of a kernel.
+    pub const PACKED: Self = Self("packed");
+    /// What a file of a known identity holds.
+    pub const FILE: Self = Self("file");
 
     /// Another kind.
     pub const fn new(name: &'static str) -> Self {

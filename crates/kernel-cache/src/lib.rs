@@ -10,6 +10,7 @@
 //! | get a value, compiled at most once | [`TieredCache::get_or_compile`] |
 //! | the same without waiting here | [`TieredCache::begin`] |
 //! | keep entries in a folder; list, check, clear it | [`DiskTier`] |
+//! | put many entries into one file, and use it | [`CollectingTier`], [`Bundle`] |
 //! | attach another store | [`Tier`] |
 //! | know why something was compiled | [`TieredCache::explain`] |
 //! | bound anything by count and bytes | [`BoundedLru`] |
@@ -33,9 +34,11 @@
 #![forbid(unsafe_code)]
 
 mod bounded;
+mod bundle;
 mod cache;
 mod clock;
 mod codec;
+mod collected;
 mod disk;
 mod entry;
 mod error;
@@ -53,9 +56,11 @@ mod sync;
 mod tier;
 
 pub use bounded::{BoundedLru, Inserted, LruLimits};
+pub use bundle::Bundle;
 pub use cache::{Begin, CacheOptions, Canceller, Found, Source, Ticket, TieredCache, Waiter};
 pub use clock::Clock;
 pub use codec::{BytesCodec, Codec};
+pub use collected::{Collected, CollectingTier};
 pub use disk::{Cleared, DiskOptions, DiskTier, DiskUsage, EntryInfo, Verified};
 pub use entry::{EntryHead, Payload, StoredEntry};
 pub use error::{CacheError, Failure, FolderProblem};

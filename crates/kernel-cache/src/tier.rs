@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::entry::{EntryHead, StoredEntry};
+use crate::error::CacheError;
 use crate::key::CacheKey;
 use crate::miss::{Miss, NotStored};
 
@@ -19,6 +20,23 @@ pub trait Tier: Send + Sync {
     /// # Errors
     /// Why there is none.
     fn get(&self, key: &CacheKey) -> Result<StoredEntry, Miss>;
+
+    /// The content of a key's entry, where it has as many bytes as there is room for; and how long it took to make. On an
+    /// error `content` holds anything.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn get_into(&self, key: &CacheKey, content: &mut [u8]) -> Result<Duration, Miss> {
+        let entry = self.get(key)?;
+        if entry.payload.len() != content.len() {
+            return Err(Miss::Length {
+                expected: content.len() as u64,
+                found: entry.payload.len() as u64,
+            });
+        }
+        content.copy_from_slice(&entry.payload);
+        Ok(entry.compile_time)
+    }
 
     /// Puts an entry under a key, in place of what is there.
     ///
@@ -40,6 +58,11 @@ pub trait Tier: Send + Sync {
     /// Claims the making of an entry among all that share the store. Does not wait.
     fn try_claim(&self, _key: &CacheKey) -> Claim {
         Claim::Unavailable
+    }
+
+    /// The error that a miss is, where the store was given to be used as it is and damage in it is not made good.
+    fn damage(&self, _key: &CacheKey, _miss: &Miss) -> Option<CacheError> {
+        None
     }
 
     /// What is stored, for whoever asks what is nearest to a key; at most so many, and nothing if that is too dear.

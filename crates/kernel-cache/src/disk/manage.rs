@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::entry::{self, EntryHead, PRELUDE};
+use crate::entry::{self, EntryHead};
 use crate::error::{CacheError, FolderProblem};
 use crate::fs::{FileInfo, Folder};
 use crate::key::KeyDigest;
@@ -177,11 +177,7 @@ impl DiskTier {
 
     fn read_head(&self, folder: &dyn Folder, name: FileName) -> Result<EntryHead, Miss> {
         let mut file = self.open_entry(folder, &name.to_string())?;
-        let info = file.info().map_err(Miss::io("looking at the entry"))?;
-        let mut front = file.read(PRELUDE).map_err(Miss::io("reading the entry"))?;
-        let rest = entry::front_bytes(&front)?.saturating_sub(front.len());
-        front.extend(file.read(rest).map_err(Miss::io("reading the entry"))?);
-        entry::read_head(&front, info.bytes)
+        self.read_front(&mut *file).map(|(_, head)| head)
     }
 
     fn for_each_file(

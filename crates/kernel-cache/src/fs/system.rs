@@ -125,6 +125,10 @@ impl FolderFile for SystemFile {
         Ok(bytes)
     }
 
+    fn read_into(&mut self, target: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact(target)
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
     }

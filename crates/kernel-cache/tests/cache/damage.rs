@@ -60,6 +60,60 @@ fn any_flipped_bit_on_disk_is_a_miss_and_is_counted() {
 }
 
 #[test]
+fn content_read_into_memory_of_the_caller_is_checked_as_any() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let disk = disk_at(folder.path());
+    // Several pieces, the last one short.
+    let whole: Vec<u8> = (0..700_001u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let time = std::time::Duration::from_millis(5);
+    let mut read = vec![0; whole.len()];
+    assert_eq!(disk.get_into(&key("a"), &mut read), Err(Miss::Absent));
+    disk.put(&key("a"), time, &whole).expect("there is room");
+    assert_eq!(disk.get_into(&key("a"), &mut read), Ok(time));
+    assert!(read == whole);
+    let path = only_entry(folder.path());
+    let file = fs::read(&path).expect("it is there");
+    let begin = file.len() - whole.len() - 32;
+    for at in [
+        0,
+        40,
+        70,
+        begin - 1,
+        begin,
+        begin + 300_000,
+        file.len() - 33,
+        file.len() - 1,
+    ] {
+        let mut damaged = file.clone();
+        damaged[at] ^= 4;
+        fs::write(&path, &damaged).expect("it is ours");
+        let miss = disk
+            .get_into(&key("a"), &mut read)
+            .expect_err("it is damaged");
+        assert!(
+            miss.category() == MissCategory::Corrupt || at == 40,
+            "{at}: {miss}"
+        );
+        assert!(!path.exists(), "what is damaged is removed");
+        fs::write(&path, &file[..at]).expect("it is ours");
+        let miss = disk
+            .get_into(&key("a"), &mut read)
+            .expect_err("it is short");
+        assert_eq!(miss.category(), MissCategory::Corrupt, "{at}: {miss}");
+    }
+    // Room for another number of bytes.
+    disk.put(&key("a"), time, &whole).expect("there is room");
+    let miss = disk.get_into(&key("a"), &mut read[1..]);
+    assert!(matches!(
+        miss,
+        Err(Miss::Length {
+            expected: 700_000,
+            found: 700_001
+        })
+    ));
+}
+
+#[test]
 fn entries_of_another_format_epoch_or_key_are_not_loaded() {
     let folder = tempfile::tempdir().expect("there is room");
     miss_of(folder.path());

@@ -190,6 +190,11 @@ impl FolderFile for FaultyFile {
         self.inner.read(n_bytes)
     }
 
+    fn read_into(&mut self, target: &mut [u8]) -> io::Result<()> {
+        self.plan.step()?;
+        self.inner.read_into(target)
+    }
+
     /// A write that fails has written a part.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Err(error) = self.plan.step() {

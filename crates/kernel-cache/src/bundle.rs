@@ -1,0 +1,219 @@
+//! Many entries in one file: what a program needs to run elsewhere, made once and only read after.
+//!
+//! ```text
+//! prelude   8 magic, 4 format, 4 number of entries, 8 length of the manifest, 8 length of the file
+//! manifest  whatever the maker says
+//! index     per entry: 32 digest of its key, 8 offset, 8 length
+//!           32 BLAKE3 of everything so far
+//! entries   as in a cache folder, one after another
+//! ```
+//! Numbers are little-endian. Nothing depends on where the file is. A bundle is given to be used as it is: damage is an
+//! error and not a miss. It is read, never mapped, so a file that changes meanwhile changes nothing that was checked.
+
+mod tier;
+mod write;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::entry::DIGEST;
+use crate::error::CacheError;
+use crate::key::KeyDigest;
+use crate::miss::Miss;
+
+/// What every bundle begins with.
+const MAGIC: [u8; 8] = *b"\x89KILB\r\n\x1a";
+
+/// The format that is written and read.
+const FORMAT: u32 = 1;
+
+/// Bytes of the prelude.
+const PRELUDE: usize = 32;
+
+/// Bytes of an entry in the index.
+const INDEXED: usize = DIGEST + 16;
+
+/// Manifests and indices are small beside what they are of.
+const FRONT_LIMIT: u64 = 1 << 30;
+
+/// A bundle, open; its entries are read when they are asked for.
+#[derive(Debug)]
+pub struct Bundle {
+    file: File,
+    path: PathBuf,
+    manifest: Vec<u8>,
+    index: BTreeMap<KeyDigest, Indexed>,
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug)]
+struct Indexed {
+    offset: u64,
+    bytes: u64,
+}
+
+impl Bundle {
+    /// Opens a bundle: reads and checks its manifest and index, and the length of the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, that is no bundle, of another format, or damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, CacheError> {
+        let path = path.as_ref();
+        let io = |doing| {
+            move |error: std::io::Error| CacheError::BundleIo {
+                path: path.to_owned(),
+                doing,
+                message: error.to_string(),
+            }
+        };
+        let damaged = |part: &str, problem: String| damaged(path, part, problem);
+        let file = File::open(path).map_err(io("opening"))?;
+        let found = file.metadata().map_err(io("looking at"))?;
+        let short = |expected: u64| {
+            let found = found.len();
+            damaged("its length", format!("expected {expected} bytes, found {found}"))
+        };
+        if found.len() < PRELUDE as u64 {
+            return Err(short(PRELUDE as u64));
+        }
+        let mut front = vec![0; PRELUDE];
+        file.read_exact_at(&mut front, 0).map_err(io("reading"))?;
+        let prelude = Prelude::read(&front, path)?;
+        if prelude.file_bytes != found.len() {
+            return Err(short(prelude.file_bytes));
+        }
+        let front_bytes = prelude.front_bytes();
+        let Some(front_bytes) = front_bytes.filter(|&bytes| bytes <= found.len().min(FRONT_LIMIT))
+        else {
+            return Err(damaged("its prelude", "lengths without sense".to_owned()));
+        };
+        // At most as long as the file, which was just seen.
+        let front_bytes = usize::try_from(front_bytes).unwrap_or(usize::MAX);
+        let reserved = front.try_reserve_exact(front_bytes - PRELUDE);
+        reserved.map_err(|_| io("reading")(ErrorKind::OutOfMemory.into()))?;
+        front.resize(front_bytes, 0);
+        file.read_exact_at(&mut front[PRELUDE..], PRELUDE as u64)
+            .map_err(io("reading"))?;
+        let (before, digest) = front.split_at(front_bytes - DIGEST);
+        if blake3::hash(before).as_bytes() != digest {
+            let problem = "the digest does not match".to_owned();
+            return Err(damaged("its manifest or index", problem));
+        }
+        let (manifest, index) = before[PRELUDE..].split_at(prelude.manifest_bytes);
+        Ok(Self {
+            manifest: manifest.to_vec(),
+            index: read_index(index, found.len())
+                .ok_or_else(|| damaged("its index", "entries that are not there".to_owned()))?,
+            file,
+            path: path.to_owned(),
+        })
+    }
+
+    /// What its maker said of it.
+    pub fn manifest(&self) -> &[u8] {
+        &self.manifest
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many entries it has.
+    pub fn n_entries(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Reads entries whole and checks them: those whose kind `which` wants.
+    ///
+    /// # Errors
+    /// The first that is damaged.
+    pub fn verify(&self, which: impl Fn(&str) -> bool) -> Result<(), CacheError> {
+        for (&digest, &place) in &self.index {
+            let checked = self.read_head(place).and_then(|head| match which(&head.kind) {
+                true => self.read_entry(place).map(drop),
+                false => Ok(()),
+            });
+            checked.map_err(|miss| self.damaged_entry(digest, place, &miss))?;
+        }
+        Ok(())
+    }
+
+    /// The error that an entry is damaged.
+    fn damaged_entry(&self, digest: KeyDigest, place: Indexed, miss: &Miss) -> CacheError {
+        let Indexed { offset, bytes } = place;
+        let part = format!("entry {} at byte {offset}, {bytes} bytes long", digest.short());
+        damaged(&self.path, &part, miss.to_string())
+    }
+}
+
+fn damaged(path: &Path, part: &str, problem: String) -> CacheError {
+    CacheError::Bundle {
+        path: path.to_owned(),
+        part: part.to_owned(),
+        problem,
+    }
+}
+
+struct Prelude {
+    n_entries: u32,
+    manifest_bytes: usize,
+    file_bytes: u64,
+}
+
+impl Prelude {
+    fn read(bytes: &[u8], path: &Path) -> Result<Self, CacheError> {
+        let number = |at: usize| {
+            let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            u64::from_le_bytes(bytes.unwrap_or_default())
+        };
+        if bytes.get(..8) != Some(&MAGIC) {
+            let problem = "it does not begin as a bundle".to_owned();
+            return Err(damaged(path, "its prelude", problem));
+        }
+        // Two numbers of 32 bits: the format, and how many entries there are.
+        let (format, n_entries) = (number(8) as u32, (number(8) >> 32) as u32);
+        if format != FORMAT {
+            return Err(CacheError::BundleFormat {
+                path: path.to_owned(),
+                expected: FORMAT,
+                found: format,
+            });
+        }
+        let manifest_bytes = usize::try_from(number(16));
+        Ok(Self {
+            n_entries,
+            manifest_bytes: manifest_bytes
+                .map_err(|_| damaged(path, "its prelude", "lengths without sense".to_owned()))?,
+            file_bytes: number(24),
+        })
+    }
+
+    /// The bytes before the first entry.
+    fn front_bytes(&self) -> Option<u64> {
+        let index = u64::from(self.n_entries).checked_mul(INDEXED as u64)?;
+        let around = index.checked_add((PRELUDE + DIGEST) as u64)?;
+        around.checked_add(self.manifest_bytes as u64)
+    }
+}
+
+fn read_index(bytes: &[u8], file_bytes: u64) -> Option<BTreeMap<KeyDigest, Indexed>> {
+    let mut index = BTreeMap::new();
+    for entry in bytes.chunks_exact(INDEXED) {
+        let (digest, rest) = entry.split_first_chunk::<DIGEST>()?;
+        let (offset, bytes) = rest.split_first_chunk::<8>()?;
+        let offset = u64::from_le_bytes(*offset);
+        let bytes = u64::from_le_bytes(bytes.try_into().ok()?);
+        if offset.checked_add(bytes)? > file_bytes {
+            return None;
+        }
+        index.insert(KeyDigest::from(*digest), Indexed { offset, bytes });
+    }
+    Some(index)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Making a bundle: everything into a draft beside it, then renamed, so that there is a whole one or none.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use crate::collected::Collected;
+use crate::entry::{self, DIGEST};
+use crate::error::CacheError;
+
+use super::{Bundle, FORMAT, INDEXED, MAGIC, PRELUDE};
+
+impl Bundle {
+    /// Writes a bundle of these entries, in place of what is at the path; answers with its length. Equal manifests and
+    /// entries make equal files.
+    ///
+    /// # Errors
+    /// A file that cannot be written, or an entry that is too large.
+    pub fn write(
+        path: impl AsRef<Path>,
+        manifest: &[u8],
+        entries: &[Collected],
+    ) -> Result<u64, CacheError> {
+        let path = path.as_ref();
+        let failed = |message: String| CacheError::BundleIo {
+            path: path.to_owned(),
+            doing: "writing",
+            message,
+        };
+        let mut entries: Vec<&Collected> = entries.iter().collect();
+        entries.sort_by_key(|entry| entry.key.digest());
+        let mut fronts = Vec::with_capacity(entries.len());
+        for Collected { key, time, content } in &entries {
+            let front = entry::front(key, *time, content.len());
+            fronts.push(front.map_err(|problem| failed(problem.to_string()))?);
+        }
+        let n_entries = u32::try_from(entries.len());
+        let n_entries = n_entries.map_err(|_| failed("too many entries".to_owned()))?;
+        let begin = PRELUDE + manifest.len() + entries.len() * INDEXED + DIGEST;
+        let mut index = Vec::with_capacity(entries.len() * INDEXED);
+        let mut end = begin as u64;
+        for (entry, front) in entries.iter().zip(&fronts) {
+            let bytes = (front.len() + entry.content.len() + DIGEST) as u64;
+            index.extend(entry.key.digest().as_bytes());
+            index.extend(end.to_le_bytes());
+            index.extend(bytes.to_le_bytes());
+            end += bytes;
+        }
+        let mut before = Vec::with_capacity(begin);
+        before.extend(MAGIC);
+        before.extend(FORMAT.to_le_bytes());
+        before.extend(n_entries.to_le_bytes());
+        before.extend((manifest.len() as u64).to_le_bytes());
+        before.extend(end.to_le_bytes());
+        before.extend(manifest);
+        before.extend(index);
+        let digest = blake3::hash(&before);
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(format!(".{}.draft", std::process::id()));
+        let draft = Path::new(&draft);
+        let write = || {
+            let mut file = BufWriter::new(File::create(draft)?);
+            file.write_all(&before)?;
+            file.write_all(digest.as_bytes())?;
+            for (entry, front) in entries.iter().zip(&fronts) {
+                file.write_all(front)?;
+                file.write_all(&entry.content)?;
+                file.write_all(&entry::seal(front, &entry.content))?;
+            }
+            file.into_inner().map_err(io::Error::from)?.sync_all()?;
+            fs::rename(draft, path)
+        };
+        match write() {
+            Ok(()) => Ok(end),
+            Err(error) => {
+                let _ = fs::remove_file(draft);
+                Err(failed(error.to_string()))
+            }
+        }
+    }
+}
