@@ -8,6 +8,7 @@ use kiln_tensor::{DType, Tensor};
 
 use crate::artifact::Artifact;
 use crate::builtin::{Builtin, BuiltinOperand};
+use crate::memory_pool::MemoryPool;
 use crate::pack::PackSpec;
 use crate::pool::TaskPool;
 
@@ -165,6 +166,11 @@ pub trait KernelExecutor: Send + Sync {
     /// If it is short.
     fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError>;
 
+    /// The pool that [`alloc`](Self::alloc) rents from, if there is one.
+    fn memory_pool(&self) -> Option<&dyn MemoryPool> {
+        None
+    }
+
     /// A tensor's elements, row-major; without a copy where the device reads host memory.
     ///
     /// # Errors
@@ -226,8 +232,20 @@ pub trait KernelExecutor: Send + Sync {
     fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution>;
 }
 
+/// Says when a run is to end before its time. Asked often, and from any thread; once it says so, it keeps saying so.
+pub trait StopSignal: Send + Sync {
+    /// Whether to end.
+    fn is_stopped(&self) -> bool;
+}
+
 /// One run of a program on a device: launches in order, and the first fault.
 pub trait Execution: Send {
+    /// Lets launches return before their work is done once this says so; what they write is then not defined. None lets
+    /// them end as they do. A device that cannot stop takes no notice.
+    fn stop_when(&mut self, signal: Option<Arc<dyn StopSignal>>) {
+        let _ = signal;
+    }
+
     /// Launches a kernel after everything launched before it.
     ///
     /// # Errors

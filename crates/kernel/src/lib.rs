@@ -49,6 +49,7 @@ mod error;
 mod evaluate;
 mod execute;
 mod key;
+mod memory_pool;
 mod pack;
 mod pool;
 mod quantity;
@@ -69,7 +70,7 @@ pub use error::{KernelError, KernelErrors};
 pub use evaluate::{EvaluateError, evaluate};
 pub use execute::{
     ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel, Memory,
-    MemorySlice, PhaseLaunch,
+    MemorySlice, PhaseLaunch, StopSignal,
 };
 pub use form::{
     Axes, Axis, AxisId, Buffer, BufferId, Carry, Combine, Dims, Extent, Item, Kernel,
@@ -77,6 +78,7 @@ pub use form::{
     StageOperation, Store,
 };
 pub use key::{Key, KeyError, KeyFields, stable_key};
+pub use memory_pool::{MemoryLimits, MemoryPool, MemoryStats};
 pub use pack::{PackAxis, PackError, PackSpec};
 pub use pool::{CallerOnly, Job, TaskPool};
 pub use quantity::{LaunchContext, Quantity, QuantityError};

@@ -116,6 +116,18 @@ pub enum NativeError {
         found: String,
     },
 
+    /// E0895: more memory than the executor may have at one time.
+    #[error(
+        "expected at most {limit} bytes of memory at one time, found {given}; raise the limit, or run fewer or smaller \
+         calls at a time"
+    )]
+    MemoryLimit {
+        /// What would be had.
+        given: usize,
+        /// What may be.
+        limit: usize,
+    },
+
     /// E0862: memory to be written that a tensor reads.
     #[error("{what}: expected memory that can be written, found memory that a tensor reads")]
     ReadOnly {
@@ -149,6 +161,7 @@ impl NativeError {
             Self::Level { .. } => "E0860",
             Self::Mismatch { .. } => "E0861",
             Self::ReadOnly { .. } => "E0862",
+            Self::MemoryLimit { .. } => "E0895",
             Self::Tensor(cause) => cause.code(),
             Self::Pack(cause) => cause.code(),
         }
@@ -181,7 +194,8 @@ impl From<NativeError> for ExecuteError {
             code: error.code(),
             out_of_memory: matches!(
                 error,
-                NativeError::Tensor(TensorError::Allocation { .. })
+                NativeError::MemoryLimit { .. }
+                    | NativeError::Tensor(TensorError::Allocation { .. })
                     | NativeError::Pack(PackError::Tensor(TensorError::Allocation { .. }))
             ),
             source: Box::new(error),

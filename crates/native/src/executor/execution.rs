@@ -5,14 +5,14 @@
 
 use super::host_memory::{of_another_executor, place_of};
 use super::kernel::NativeKernel;
-use super::phase_job::{PhaseJob, RunningPhase};
+use super::phase_job::{PhaseJob, RunningPhase, each_part};
 use super::scratch::AlignedBytes;
 use crate::builtin;
 use crate::error::NativeError;
 use crate::launch_arguments::LaunchArguments;
 use kiln_kernel::{
     Builtin, BuiltinOperand, ExecuteError, Execution, Fault, FaultCause, Job, Launch, LoadedKernel,
-    MemorySlice, TaskPool,
+    MemorySlice, StopSignal, TaskPool,
 };
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ pub(crate) struct NativeExecution {
     shared_job: Arc<dyn Job>,
     buffers: Addresses,
     shared_scratch: AlignedBytes,
+    /// Of phases that no other thread has a part in.
+    own_scratch: AlignedBytes,
+    stop: Option<Arc<dyn StopSignal>>,
     /// Launches since the execution began.
     n_launches: usize,
     fault: Option<Fault>,
@@ -45,6 +48,8 @@ impl NativeExecution {
             job,
             buffers: Addresses(Vec::new()),
             shared_scratch: AlignedBytes::empty(),
+            own_scratch: AlignedBytes::empty(),
+            stop: None,
             n_launches: 0,
             fault: None,
         }
@@ -60,8 +65,6 @@ impl NativeExecution {
         };
         self.check(kernel, launch)?;
         let threads = self.pool.threads().max(1);
-        let scratch = launch.phases.iter().map(|phase| phase.scratch).max();
-        self.job.reserve(threads, scratch.unwrap_or(0))?;
         self.shared_scratch.grow(launch.shared_scratch)?;
         let args = LaunchArguments {
             buffers: self.buffers.0.as_ptr(),
@@ -73,19 +76,27 @@ impl NativeExecution {
             if phase.tasks == 0 {
                 continue;
             }
+            // One task, or one thread, needs nobody to be woken.
+            if phase.tasks == 1 || threads == 1 {
+                self.own_scratch.grow(phase.scratch)?;
+                let scratch = self.own_scratch.pointer().as_ptr();
+                let all = 0..phase.tasks;
+                each_part(all, phase.tasks, self.stop.as_deref(), |first, last| {
+                    // SAFETY: as below; the scratch was just made long enough, and this is the only call.
+                    unsafe { kernel.code.call(entry, &args, scratch, first, last) }
+                });
+                continue;
+            }
+            self.job.reserve(threads, phase.scratch)?;
             let running = RunningPhase {
-                code: Arc::clone(&kernel.code),
+                code: &raw const *kernel.code,
                 entry,
                 tasks: phase.tasks,
                 args,
             };
-            // One task, or one thread, needs nobody to be woken.
-            let share_out = || match (phase.tasks, threads) {
-                (1, _) | (_, 1) => self.job.run(0, 0, phase.tasks),
-                (tasks, _) => self.pool.run(&self.shared_job, tasks),
-            };
+            let share_out = || self.pool.run(&self.shared_job, phase.tasks);
             // SAFETY: `check` found every buffer as large as the launch says and aligned, and those
-            // written writable; scratch was just reserved; the fault word and all arguments live
+            // written writable; scratch was just reserved; the code lives in `kernel`; the fault word and all arguments live
             // in `self` and `launch` until this returns, and phases run one after another. That the
             // launch's numbers are the artifact's, and that buffers overlap only where the kernel
             // allows it, the launch's maker answers for.
@@ -153,6 +164,11 @@ impl NativeExecution {
 }
 
 impl Execution for NativeExecution {
+    fn stop_when(&mut self, signal: Option<Arc<dyn StopSignal>>) {
+        self.job.stop_when(signal.clone());
+        self.stop = signal;
+    }
+
     fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError> {
         let index = self.n_launches;
         self.n_launches += 1;

@@ -4,7 +4,7 @@
 //! Bytes are always initialised.
 #![allow(unsafe_code, reason = "tensors over this memory are vouched for here")]
 
-use super::recycler::Recycler;
+use super::memory_pool::HostMemoryPool;
 use super::scratch::AlignedBytes;
 use crate::error::NativeError;
 use kiln_kernel::MemorySlice;
@@ -26,7 +26,7 @@ pub(crate) struct HostMemory {
 #[derive(Debug)]
 enum Owner {
     /// Ours, to be read and written.
-    Own(AlignedBytes, Option<Arc<Recycler>>),
+    Own(AlignedBytes, Option<HostMemoryPool>),
     /// A tensor's, to be read.
     Tensor(#[allow(dead_code, reason = "held for its drop")] Tensor),
 }
@@ -38,17 +38,14 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// Memory of its own, aligned, its content not defined; given back to the recycler in the end.
-    pub(crate) fn from_recycler(
-        recycler: &Arc<Recycler>,
-        bytes: usize,
-    ) -> Result<Self, NativeError> {
-        let memory = recycler.take(bytes)?;
+    /// Memory of its own, aligned, its content not defined; given back to the pool in the end.
+    pub(crate) fn rented(pool: &HostMemoryPool, bytes: usize) -> Result<Self, NativeError> {
+        let memory = pool.take(bytes)?;
         Ok(Self {
             start: memory.pointer(),
             bytes,
             readers: AtomicUsize::new(0),
-            owner: Owner::Own(memory, Some(Arc::clone(recycler))),
+            owner: Owner::Own(memory, Some(pool.clone())),
         })
     }
 
@@ -111,8 +108,8 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        if let Owner::Own(memory, Some(recycler)) = &mut self.owner {
-            recycler.give_back(std::mem::replace(memory, AlignedBytes::empty()));
+        if let Owner::Own(memory, Some(pool)) = &mut self.owner {
+            pool.put(std::mem::replace(memory, AlignedBytes::empty()));
         }
     }
 }

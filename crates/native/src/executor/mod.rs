@@ -5,26 +5,28 @@ mod execution;
 mod host_memory;
 mod kernel;
 mod level;
+mod memory_pool;
 mod phase_job;
-mod recycler;
 mod scratch;
 
 use crate::error::NativeError;
 use execution::NativeExecution;
 use kernel::NativeKernel;
 use kiln_kernel::{
-    Artifact, ExecuteError, Execution, KernelExecutor, LoadedKernel, Memory, PackSpec, TaskPool,
+    Artifact, ExecuteError, Execution, KernelExecutor, LoadedKernel, Memory, MemoryLimits,
+    MemoryPool, PackSpec, TaskPool,
 };
 use kiln_tensor::{DType, Tensor};
-use recycler::Recycler;
+use memory_pool::HostMemoryPool;
 use std::sync::Arc;
 
 pub(crate) use host_memory::{HostMemory, place_of};
+pub use level::{levels, runs_here};
 
 /// The CPU's executor.
 ///
 /// Memory is the host's: uploading a row-major tensor copies nothing, and neither does downloading.
-/// Memory that is given up is kept for later calls, up to half a GiB.
+/// Memory that is given up is kept for later calls, up to a limit, by default half a GiB.
 /// While a tensor made by [`download`](KernelExecutor::download) lives, launches that would write
 /// to its memory are refused.
 ///
@@ -33,15 +35,20 @@ pub(crate) use host_memory::{HostMemory, place_of};
 #[derive(Debug, Clone)]
 pub struct NativeExecutor {
     caches: [usize; 3],
-    recycler: Arc<Recycler>,
+    memory: HostMemoryPool,
 }
 
 impl NativeExecutor {
     /// The executor for this machine.
     pub fn new() -> Self {
+        Self::with_memory_limits(MemoryLimits::DEFAULT)
+    }
+
+    /// The same, with memory of its own within these limits.
+    pub fn with_memory_limits(limits: MemoryLimits) -> Self {
         Self {
             caches: caches::of_this_machine(),
-            recycler: Arc::default(),
+            memory: HostMemoryPool::new(limits),
         }
     }
 }
@@ -72,7 +79,11 @@ impl KernelExecutor for NativeExecutor {
     }
 
     fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
-        Ok(memory(HostMemory::from_recycler(&self.recycler, bytes)?))
+        self.memory.rent(bytes)
+    }
+
+    fn memory_pool(&self) -> Option<&dyn MemoryPool> {
+        Some(&self.memory)
     }
 
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError> {

@@ -9,21 +9,25 @@ use super::scratch::AlignedBytes;
 use crate::code::LoadedCode;
 use crate::error::NativeError;
 use crate::launch_arguments::LaunchArguments;
-use kiln_kernel::Job;
+use kiln_kernel::{Job, StopSignal};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+/// A phase that may be ended early is done in at least so many parts, as far as it has as many tasks.
+const PARTS: u64 = 64;
+
 /// The job of an execution.
-#[derive(Debug)]
 pub(crate) struct PhaseJob {
     state: RwLock<State>,
     fault: AtomicU32,
 }
 
-#[derive(Debug)]
 struct State {
     /// What to run: nothing between phases.
     phase: Option<RunningPhase>,
+    /// Says when the rest of a phase is to be left out.
+    stop: Option<Arc<dyn StopSignal>>,
     /// Of each worker; at least one.
     scratch: Vec<Mutex<AlignedBytes>>,
     /// Every worker's scratch is at least so long.
@@ -33,8 +37,8 @@ struct State {
 /// A phase that runs.
 #[derive(Debug)]
 pub(crate) struct RunningPhase {
-    /// The kernel's code.
-    pub(crate) code: Arc<LoadedCode>,
+    /// The kernel's code, which outlives the phase. Not counted: all threads that launch the kernel would count there.
+    pub(crate) code: *const LoadedCode,
     /// Which entry of it.
     pub(crate) entry: usize,
     /// How many tasks it has.
@@ -55,6 +59,7 @@ impl PhaseJob {
         Self {
             state: RwLock::new(State {
                 phase: None,
+                stop: None,
                 scratch: vec![Mutex::new(AlignedBytes::empty())],
                 scratch_bytes: 0,
             }),
@@ -86,8 +91,8 @@ impl PhaseJob {
     /// Lets `share_out` run the phase's tasks through this job, and returns when it does.
     ///
     /// # Safety
-    /// Until then the arguments fit the code as [`LoadedCode::call`] asks, with scratch as
-    /// reserved.
+    /// Until then the code lives, and the arguments fit it as [`LoadedCode::call`] asks, with scratch
+    /// as reserved.
     pub(crate) unsafe fn run_phase(&self, phase: RunningPhase, share_out: impl FnOnce()) {
         self.set(Some(phase));
         let _over = Over(self);
@@ -107,10 +112,36 @@ impl PhaseJob {
         }
     }
 
+    /// Lets phases end before all their tasks are done once this says so.
+    pub(crate) fn stop_when(&self, signal: Option<Arc<dyn StopSignal>>) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.stop = signal;
+    }
+
     /// Waits until no call is under way, then says what further calls run.
     fn set(&self, phase: Option<RunningPhase>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.phase = phase;
+    }
+}
+
+/// Calls with all these tasks at once, or, where somebody may end the phase, with a part of them after another until
+/// somebody does.
+pub(crate) fn each_part(
+    tasks: Range<u64>,
+    of: u64,
+    stop: Option<&dyn StopSignal>,
+    mut call: impl FnMut(u64, u64),
+) {
+    let Some(stop) = stop else {
+        return call(tasks.start, tasks.end);
+    };
+    let part = (of / PARTS).max(1);
+    let mut first = tasks.start;
+    while first < tasks.end && !stop.is_stopped() {
+        let last = first.saturating_add(part).min(tasks.end);
+        call(first, last);
+        first = last;
     }
 }
 
@@ -135,16 +166,12 @@ impl Job for PhaseJob {
         }
         let scratch = &state.scratch[worker % state.scratch.len()];
         let scratch = scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: `PhaseJob::run_phase` has not returned, as that takes the lock that is held here, so
-        // the arguments fit. The scratch is locked for this call, and the tasks are the phase's.
-        unsafe {
-            phase.code.call(
-                phase.entry,
-                &phase.args,
-                scratch.pointer().as_ptr(),
-                first,
-                last,
-            );
-        }
+        let scratch = scratch.pointer().as_ptr();
+        each_part(first..last, phase.tasks, state.stop.as_deref(), |first, last| {
+            // SAFETY: `PhaseJob::run_phase` has not returned, as that takes the lock that is held here, so
+            // the code lives and the arguments fit. The scratch is locked for this call, and the tasks are
+            // the phase's.
+            unsafe { (*phase.code).call(phase.entry, &phase.args, scratch, first, last) }
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! Pools of threads, good and bad ones: whatever a pool does, code runs on its own tasks alone.
 
 use super::*;
-use kiln_kernel::{Job, Launch, PhaseLaunch, TaskPool};
+use kiln_kernel::{Job, Launch, PhaseLaunch, StopSignal, TaskPool};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -103,4 +103,35 @@ fn a_pool_that_panics_leaves_an_execution_that_works() {
     let panic = catch_unwind(AssertUnwindSafe(|| launched(&mut *execution, &[1.0, 2.0])));
     assert!(panic.is_err());
     assert_eq!(launched(&mut *execution, &[3.0]), [3.4]);
+}
+
+/// Says so when it is asked for the nth time.
+struct StopsAt(AtomicU64, u64);
+
+impl StopSignal for StopsAt {
+    fn is_stopped(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1 >= self.1
+    }
+}
+
+#[test]
+fn a_launch_ends_between_two_tasks_when_it_is_told_to() {
+    let x: Vec<f32> = (0..300).map(|i| (i + 1) as f32).collect();
+    for pool in [
+        Arc::new(Threads(3)) as Arc<dyn TaskPool>,
+        Arc::new(kiln_kernel::CallerOnly),
+    ] {
+        let mut execution = NativeExecutor::new().begin(pool);
+        for n in [1, 2, 10] {
+            execution.stop_when(Some(Arc::new(StopsAt(AtomicU64::new(0), n))));
+            let y = launched(&mut *execution, &x);
+            let expected = scaled(&x);
+            let done = y.iter().zip(&expected).filter(|(a, b)| a == b).count();
+            // Parts of four elements; those that others are at come to their end.
+            assert!(done <= 4 * (n as usize + 2), "{done} of {n}");
+            assert!(n == 1 || done >= 4 * (n as usize - 1), "{done} of {n}");
+        }
+        execution.stop_when(None);
+        assert_eq!(launched(&mut *execution, &x), scaled(&x));
+    }
 }

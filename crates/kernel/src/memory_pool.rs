@@ -1,0 +1,128 @@
+//! Memory that a device keeps for whoever asks next, as a runtime sees it: limits, statistics, trimming.
+//!
+//! Not here: who keeps it, and how. That is each executor's own.
+
+use crate::execute::{ExecuteError, Memory};
+
+/// A device's memory by rent: had for a while, given back, had again.
+///
+/// What [`KernelExecutor::alloc`](crate::KernelExecutor::alloc) gives is rented here. Memory goes back when the last
+/// handle to it is gone, wherever that is: with an arena, or with an output that the host still reads.
+pub trait MemoryPool: Send + Sync {
+    /// At least so many bytes, their content not defined: kept ones where some fit.
+    ///
+    /// # Errors
+    /// If memory is short, or the limit is reached.
+    fn rent(&self, bytes: usize) -> Result<Memory, ExecuteError>;
+
+    /// Gives memory back; it is kept, as far as that is worth while, once nobody else has a handle to it.
+    fn give_back(&self, memory: Memory) {
+        drop(memory);
+    }
+
+    /// Frees what is kept beyond so many bytes, the oldest first; answers with how many bytes those were.
+    fn trim(&self, keep: usize) -> usize;
+
+    /// What it holds and did.
+    fn stats(&self) -> MemoryStats;
+}
+
+/// Limits of a [`MemoryPool`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryLimits {
+    /// Most bytes at one time, rented and kept together; what would exceed it is refused.
+    pub total_bytes: usize,
+    /// Most bytes kept for whoever asks next.
+    pub kept_bytes: usize,
+}
+
+impl MemoryLimits {
+    /// No limit of all, half a GiB kept.
+    pub const DEFAULT: Self = Self {
+        total_bytes: usize::MAX,
+        kept_bytes: 512 << 20,
+    };
+
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::DEFAULT
+    }
+
+    /// At most so many bytes at one time.
+    #[must_use]
+    pub fn with_total_bytes(self, total_bytes: usize) -> Self {
+        Self {
+            total_bytes,
+            ..self
+        }
+    }
+
+    /// At most so many bytes kept.
+    #[must_use]
+    pub fn with_kept_bytes(self, kept_bytes: usize) -> Self {
+        Self { kept_bytes, ..self }
+    }
+}
+
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What a [`MemoryPool`] holds and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Bytes that somebody has.
+    pub rented_bytes: usize,
+    /// Most bytes that were rented at one time.
+    pub peak_bytes: usize,
+    /// Bytes kept for whoever asks next.
+    pub kept_bytes: usize,
+    /// How often memory was asked for.
+    pub rents: u64,
+    /// How often kept memory served.
+    pub reuses: u64,
+    /// How often the limit was in the way.
+    pub refusals: u64,
+}
+
+impl MemoryStats {
+    /// The numbers as a table for people.
+    pub fn to_report(&self) -> String {
+        let megabytes = |bytes: usize| format!("{:.1} MB", bytes as f64 / 1e6);
+        let lines = [
+            (megabytes(self.rented_bytes), "rented"),
+            (megabytes(self.peak_bytes), "rented at most"),
+            (megabytes(self.kept_bytes), "kept for whoever asks next"),
+            (self.rents.to_string(), "times rented"),
+            (self.reuses.to_string(), "of these, memory kept before"),
+            (self.refusals.to_string(), "times refused for the limit"),
+        ];
+        let line = |(number, what): &(String, &str)| format!("{number:>12}  {what}\n");
+        let lines: String = lines.iter().map(line).collect();
+        format!("memory\n{lines}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_reports_read_as_they_should() {
+        let limits = MemoryLimits::new().with_total_bytes(7).with_kept_bytes(3);
+        assert_eq!((limits.total_bytes, limits.kept_bytes), (7, 3));
+        assert_eq!(MemoryLimits::default(), MemoryLimits::DEFAULT);
+        let stats = MemoryStats {
+            rented_bytes: 1_500_000,
+            rents: 4,
+            ..MemoryStats::default()
+        };
+        let report = stats.to_report();
+        assert!(report.contains("      1.5 MB  rented\n"), "{report}");
+        assert!(report.contains("           4  times rented\n"), "{report}");
+    }
+}
