@@ -73,6 +73,12 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Waiter<V, E> {
         Err(Failure::Cache(error))
     }
 
+    /// Waits for the end of the compile, at most so long; says whether it has come, or the wait was cancelled. Counts
+    /// nothing: what came of it [`wait`](Self::wait) says.
+    pub fn is_over_within(&self, limit: Duration) -> bool {
+        !matches!(self.follow.wait(limit), Waited::Timeout)
+    }
+
     /// What ends this wait from another thread.
     pub fn canceller(&self) -> Canceller {
         Canceller(Box::new(self.follow.canceller()))
