@@ -17,6 +17,8 @@ mod tests;
 
 use kiln_symbolic_shape::{DimId, DimTable};
 
+pub(crate) use slots::{put, slots};
+
 use crate::text::print;
 use crate::verified::{IndexClass, VerifiedKernel};
 use crate::verify::verify;
@@ -111,7 +113,7 @@ pub fn canonicalize_with(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> C
 }
 
 /// Whether no less is known of a kernel than of another that it came from.
-fn as_good(before: &VerifiedKernel, after: &VerifiedKernel) -> bool {
+pub(crate) fn as_good(before: &VerifiedKernel, after: &VerifiedKernel) -> bool {
     let unproved = |kernel: &VerifiedKernel| {
         let nodes = crate::verify::used_nodes(kernel);
         let loads = nodes.iter().flat_map(|&node| &kernel.info().loads[node]);

@@ -6,7 +6,7 @@ use crate::form::{AxisId, BufferId, Extent, Item, Kernel, Node, NodeId, StageOpe
 
 /// A place where a size stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Slot {
+pub(crate) enum Slot {
     /// An axis of a buffer.
     Shape(BufferId, usize),
     /// A stride of a buffer.
@@ -18,7 +18,7 @@ pub(super) enum Slot {
 }
 
 /// Every place, buffers first, in a fixed order.
-pub(super) fn slots(kernel: &Kernel) -> Vec<(Slot, DimId)> {
+pub(crate) fn slots(kernel: &Kernel) -> Vec<(Slot, DimId)> {
     let mut found = Vec::new();
     for (id, buffer) in kernel.buffers() {
         let shape = buffer.shape.iter().enumerate();
@@ -72,7 +72,7 @@ fn of_item(kernel: &Kernel, item: &Item, found: &mut Vec<AxisId>) {
 }
 
 /// Puts another size in a place.
-pub(super) fn put(kernel: &mut Kernel, slot: Slot, dim: DimId) {
+pub(crate) fn put(kernel: &mut Kernel, slot: Slot, dim: DimId) {
     match slot {
         Slot::Shape(buffer, place) => kernel.buffers[buffer].shape[place] = dim,
         Slot::Stride(buffer, place) => {

@@ -1,0 +1,115 @@
+//! A kernel for sizes that are known: the same kernel with more facts, which is all that a variant is.
+//!
+//! The symbols stay, in their order, so that what launches the one can launch the other. Where a symbol stood there is
+//! its value; what is computed at each point, and in which order, is as it was.
+
+use kiln_symbolic_shape::Binding;
+
+use crate::canonicalize::{put, slots};
+use crate::verified::VerifiedKernel;
+use crate::verify::verify;
+
+/// The kernel with these values of symbols in place of them; right for no others. Nothing where no size becomes known, or
+/// where less could be proved of what comes of it.
+///
+/// ```
+/// use kiln_kernel::{specialize, text, verify};
+/// use kiln_symbolic_shape::Binding;
+///
+/// let kernel = verify(text::read(
+///     "kernel @twice(%x: in f32[N], %y: out f32[N]) {
+///        outer i < N
+///        store %y[i] = %x[i] + %x[i]
+///      }",
+/// )?)?;
+/// let symbol = kernel.dims().symbols().next().expect("it has one symbol");
+/// let mut sizes = Binding::new();
+/// sizes.set(symbol, 128)?;
+/// let known = specialize(&kernel, &sizes).expect("the size is known now");
+/// assert!(text::print(&known).contains("outer i < 128"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn specialize(kernel: &VerifiedKernel, sizes: &Binding) -> Option<VerifiedKernel> {
+    let mut known = kernel.kernel().clone();
+    let mut is_changed = false;
+    for (slot, dim) in slots(kernel) {
+        if known.dims.as_constant(dim).is_some() {
+            continue;
+        }
+        let Ok(size) = kernel.dims().evaluate(dim, sizes) else {
+            continue;
+        };
+        let constant = known.dims.constant(size);
+        put(&mut known, slot, constant);
+        is_changed = true;
+    }
+    if !is_changed {
+        return None;
+    }
+    let known = verify(known).ok()?;
+    let is_as_good = crate::canonicalize::as_good(kernel, &known);
+    is_as_good.then(|| known.labelled(kernel.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::Class;
+    use crate::text;
+
+    fn kernel(source: &str) -> VerifiedKernel {
+        verify(text::read(source).unwrap()).unwrap()
+    }
+
+    fn sizes(kernel: &VerifiedKernel, values: &[i64]) -> Binding {
+        let symbols = kernel.dims().symbols();
+        symbols.zip(values.iter().copied()).collect()
+    }
+
+    const PRODUCT: &str = "kernel @mm(%x: in f32[M, K], %w: const f32[K, N], %y: out f32[M, N]) {
+      outer m < M, n < N
+      acc = reduce add[k < K] %x[m, k] * %w[k, n]
+      store %y[m, n] = acc
+    }";
+
+    #[test]
+    fn sizes_stand_where_symbols_stood_and_symbols_keep_their_places() {
+        let generic = kernel(PRODUCT);
+        let known = specialize(&generic, &sizes(&generic, &[8, 384, 64])).unwrap();
+        insta::assert_snapshot!(text::print(&known), @"
+        kernel @mm<M, K, N>(%x: in f32[8, 384], %w: const f32[384, 64], %y: out f32[8, 64]) {
+          outer m < 8, n < 64
+          acc = reduce add[k < 384] %x[m, k] * %w[k, n]
+          store %y[m, n] = acc
+        }
+        ");
+        assert_eq!(known.classification().class, Class::Contraction);
+        let names = |kernel: &VerifiedKernel| -> Vec<String> {
+            let dims = kernel.dims();
+            dims.symbols()
+                .map(|symbol| dims.symbol_name(symbol).to_owned())
+                .collect()
+        };
+        assert_eq!(names(&known), names(&generic));
+    }
+
+    #[test]
+    fn some_sizes_may_stay_unknown() {
+        let generic = kernel(PRODUCT);
+        let known = specialize(&generic, &sizes(&generic, &[8])).unwrap();
+        let printed = text::print(&known);
+        assert!(
+            printed.contains("m < 8") && printed.contains("k < K"),
+            "{printed}"
+        );
+    }
+
+    #[test]
+    fn a_kernel_without_symbols_is_as_it_is() {
+        let fixed =
+            kernel("kernel @c(%x: in f32[4], %y: out f32[4]) { outer i < 4 store %y[i] = %x[i] }");
+        assert!(specialize(&fixed, &Binding::new()).is_none());
+        let generic = kernel(PRODUCT);
+        assert!(specialize(&generic, &Binding::new()).is_none());
+    }
+}
