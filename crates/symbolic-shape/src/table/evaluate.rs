@@ -4,11 +4,35 @@
 //! involved. Sums and products run in 128 bits; only a value that itself does not fit into 64 bits is an overflow.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use super::{Atom, DimTable};
 use crate::binding::Binding;
 use crate::error::EvaluateError;
 use crate::ids::{AtomId, DimId};
+
+/// Values found so far. Launch plans evaluate hundreds of sizes at once, so ids are hashed as the numbers they are.
+type Values = HashMap<DimId, i64, BuildHasherDefault<IdHasher>>;
+
+/// Spreads small consecutive numbers over all bits.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u32(u32::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, id: u32) {
+        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
 
 impl DimTable {
     /// The value of `dim`. A derived symbol without a binding has the value of its definition.
@@ -19,7 +43,7 @@ impl DimTable {
         if let Some(value) = self.as_symbol(dim).and_then(|symbol| binding.get(symbol)) {
             return Ok(value);
         }
-        self.evaluate_into(dim, binding, &mut HashMap::new())
+        self.evaluate_into(dim, binding, &mut Values::default())
     }
 
     /// The values of all of `dims`; what they share is evaluated once.
@@ -28,7 +52,7 @@ impl DimTable {
         dims: &[DimId],
         binding: &Binding,
     ) -> Result<Vec<i64>, EvaluateError> {
-        let mut values = HashMap::new();
+        let mut values = Values::default();
         dims.iter()
             .map(|&dim| self.evaluate_into(dim, binding, &mut values))
             .collect()
@@ -38,7 +62,7 @@ impl DimTable {
         &self,
         root: DimId,
         binding: &Binding,
-        values: &mut HashMap<DimId, i64>,
+        values: &mut Values,
     ) -> Result<i64, EvaluateError> {
         let mut pending = vec![root];
         while let Some(&dim) = pending.last() {
@@ -77,7 +101,7 @@ impl DimTable {
         &self,
         dim: DimId,
         binding: &Binding,
-        values: &HashMap<DimId, i64>,
+        values: &Values,
     ) -> Result<i64, EvaluateError> {
         let overflow = || EvaluateError::Overflow {
             expression: self.display(dim).to_string(),
@@ -102,7 +126,7 @@ impl DimTable {
         &self,
         atom: AtomId,
         binding: &Binding,
-        values: &HashMap<DimId, i64>,
+        values: &Values,
     ) -> Result<i64, EvaluateError> {
         let value = |dim: DimId| {
             values
