@@ -47,7 +47,9 @@ mod proto;
 mod read;
 
 pub use error::Error;
-pub use files::{DataFile, FileError, Folder, Fs, Location, MemoryFiles, NoFiles, Refusal};
+pub use files::{
+    DataFile, FileError, FileIdentity, Folder, Fs, Location, MemoryFiles, NoFiles, Refusal,
+};
 pub use import::{
     ImportOptions, Imported, NodeContext, OpImporter, UnsupportedOperator, WrongType, import,
     import_reporting,
@@ -55,7 +57,8 @@ pub use import::{
 pub use limits::{LimitKind, Limits};
 pub use model::{
     Attribute, AttributeValue, Attributes, Dim, ElementType, FromAttribute, Function, Model,
-    ModelGraph, ModelTensor, NarrowType, Node, Opsets, SUPPORTED_OPSETS, ValueInfo, ValueType,
+    ModelGraph, ModelTensor, NarrowType, Node, Opsets, SUPPORTED_OPSETS, TensorPlace, ValueInfo,
+    ValueType,
 };
 pub use name::Name;
 pub use read::read_tensor;

@@ -17,7 +17,7 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{DataFile, FileError, Fs, Location, Refusal};
+use super::{DataFile, FileError, FileIdentity, Fs, Location, Refusal};
 use crate::{Error, LimitKind, Limits, Name};
 
 /// A folder whose files a model may name.
@@ -174,6 +174,10 @@ impl RegularFile {
 impl DataFile for RegularFile {
     fn size(&self) -> u64 {
         self.size
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        FileIdentity::of(&self.file).ok()
     }
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()> {

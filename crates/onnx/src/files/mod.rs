@@ -26,9 +26,14 @@ pub trait Fs {
 }
 
 /// An open file of known size.
-pub trait DataFile {
+pub trait DataFile: Send + Sync {
     /// The size in bytes when the file was opened.
     fn size(&self) -> u64;
+
+    /// What tells the file, as it is now, from others and from itself after a change; none where nothing does.
+    fn identity(&self) -> Option<FileIdentity> {
+        None
+    }
 
     /// Fills `target` with the bytes from `offset` on.
     ///
@@ -36,6 +41,57 @@ pub trait DataFile {
     /// [`io::ErrorKind::UnexpectedEof`] when the file has become shorter, and whatever reading
     /// gives.
     fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()>;
+}
+
+/// A file as the system tells it from others: another content of a file means another time of its last change, unless
+/// both changes fall into one tick of the file system's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileIdentity {
+    /// The device it is on.
+    pub device: u64,
+    /// Its number there.
+    pub number: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// When its content was last changed, as programs may set it: nanoseconds since 1970.
+    pub modified: i128,
+    /// When its content or its attributes were last changed, as the system sets it: nanoseconds since 1970.
+    pub changed: i128,
+}
+
+impl FileIdentity {
+    /// The identity of an open file.
+    ///
+    /// # Errors
+    /// The system's.
+    #[cfg(unix)]
+    pub fn of(file: &std::fs::File) -> io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let found = file.metadata()?;
+        let time = |seconds: i64, nanoseconds: i64| {
+            i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+        };
+        Ok(Self {
+            device: found.dev(),
+            number: found.ino(),
+            bytes: found.size(),
+            modified: time(found.mtime(), found.mtime_nsec()),
+            changed: time(found.ctime(), found.ctime_nsec()),
+        })
+    }
+}
+
+impl std::fmt::Display for FileIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            device,
+            number,
+            bytes,
+            modified,
+            changed,
+        } = self;
+        write!(f, "{device}:{number} {bytes} {modified} {changed}")
+    }
 }
 
 /// Why a data file was not opened.

@@ -29,7 +29,7 @@ pub use node::Node;
 pub(crate) use opsets::canonical_domain;
 pub use opsets::{Opsets, SUPPORTED_OPSETS};
 pub(crate) use scope::Scope;
-pub use tensor::ModelTensor;
+pub use tensor::{ModelTensor, TensorPlace};
 pub use value::{Dim, ValueInfo, ValueType};
 
 use crate::files::read_model_file;

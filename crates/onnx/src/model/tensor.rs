@@ -3,7 +3,7 @@
 use kiln_tensor::Tensor;
 
 use super::ElementType;
-use crate::{Error, Name};
+use crate::{Error, Location, Name};
 
 /// A named constant of the model.
 #[derive(Clone, Debug)]
@@ -11,6 +11,16 @@ pub struct ModelTensor {
     name: Name,
     element: ElementType,
     content: Option<Tensor>,
+    place: Option<TensorPlace>,
+}
+
+/// Where the elements of a tensor lie, one after another, little-endian, each valid for its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorPlace {
+    /// The file; none is the model's own.
+    pub file: Option<Location>,
+    /// The first byte.
+    pub offset: u64,
 }
 
 impl ModelTensor {
@@ -19,7 +29,17 @@ impl ModelTensor {
             name,
             element,
             content,
+            place: None,
         }
+    }
+
+    pub(crate) fn at(self, place: Option<TensorPlace>) -> Self {
+        Self { place, ..self }
+    }
+
+    /// Where its elements lie as they are; none where they have to be converted.
+    pub fn place(&self) -> Option<&TensorPlace> {
+        self.place.as_ref()
     }
 
     /// The name that the model gives, or the place where the tensor stands.

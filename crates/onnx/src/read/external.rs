@@ -11,6 +11,7 @@ use kiln_tensor::{DType, Element, Tensor, bf16, f16};
 
 use super::tensor::Expected;
 use crate::files::{DataFile, Location};
+use crate::model::TensorPlace;
 use crate::proto::StringStringEntryProto;
 use crate::{Error, FileError, Fs, Name};
 
@@ -44,6 +45,20 @@ impl<'a> ExternalFiles<'a> {
             open: None,
             read: BTreeMap::new(),
         }
+    }
+
+    /// What valid entries point to.
+    pub(crate) fn place(entries: &[StringStringEntryProto]) -> Option<TensorPlace> {
+        let value = |key: &str| entries.iter().find(|entry| entry.key == key);
+        let file = Location::parse(&value("location")?.value).ok()?;
+        let offset = match value("offset") {
+            Some(entry) => entry.value.parse().ok()?,
+            None => 0,
+        };
+        Some(TensorPlace {
+            file: Some(file),
+            offset,
+        })
     }
 
     /// Reads the elements that `entries` point to.

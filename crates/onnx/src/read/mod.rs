@@ -32,7 +32,7 @@ pub(crate) fn read_model(bytes: Bytes, files: &dyn Fs, limits: &Limits) -> Resul
     let span = tracing::info_span!("onnx.read", bytes = bytes.len());
     let _entered = span.enter();
     take_census(&bytes, Kind::Model, limits)?;
-    let proto = ModelProto::decode(bytes).map_err(undecodable)?;
+    let proto = ModelProto::decode(bytes.clone()).map_err(undecodable)?;
     let graph = proto.graph.ok_or_else(|| Error::NotAModel {
         reason: "it has no graph".to_owned(),
     })?;
@@ -40,7 +40,7 @@ pub(crate) fn read_model(bytes: Bytes, files: &dyn Fs, limits: &Limits) -> Resul
         let reason = "it imports no operator set; expected IR version 3 or later".to_owned();
         return Err(Error::Structure { reason });
     }
-    let mut tensors = TensorReader::new(files, limits);
+    let mut tensors = TensorReader::new(files, limits).within(&bytes);
     let model = Model {
         ir_version: proto.ir_version,
         producer: proto.producer_name,

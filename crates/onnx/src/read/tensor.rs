@@ -7,7 +7,7 @@ use super::dense::{raw_elements, typed_elements};
 use super::external::ExternalFiles;
 use super::narrow::narrow_elements;
 use super::sparse::densify;
-use crate::model::{ElementType, ModelTensor, NarrowType};
+use crate::model::{ElementType, ModelTensor, NarrowType, TensorPlace};
 use crate::proto::{SparseTensorProto, TensorProto};
 use crate::{Error, Fs, LimitKind, Limits, Name};
 
@@ -15,6 +15,8 @@ use crate::{Error, Fs, LimitKind, Limits, Name};
 pub(crate) struct TensorReader<'a> {
     limits: &'a Limits,
     external: ExternalFiles<'a>,
+    /// The address of the model's first byte, which tensors in it are slices of.
+    model: Option<usize>,
     /// Bytes of the tensors read so far, and of the dense forms of sparse ones among them.
     read_bytes: u64,
     dense_bytes: u64,
@@ -34,8 +36,36 @@ impl<'a> TensorReader<'a> {
         Self {
             limits,
             external: ExternalFiles::new(files),
+            model: None,
             read_bytes: 0,
             dense_bytes: 0,
+        }
+    }
+
+    /// The same, of tensors that are slices of these bytes.
+    pub(crate) fn within(self, model: &[u8]) -> Self {
+        Self {
+            model: Some(model.as_ptr().addr()),
+            ..self
+        }
+    }
+
+    /// Where the elements lie, if they lie there as they are.
+    fn place_of(&self, proto: &TensorProto, dtype: DType) -> Option<TensorPlace> {
+        // Of a bool, any byte may stand for true.
+        if dtype == DType::Bool || proto.segment.is_some() {
+            return None;
+        }
+        match proto.data_location {
+            0 if !proto.raw_data.is_empty() => {
+                let offset = proto.raw_data.as_ptr().addr().checked_sub(self.model?)?;
+                Some(TensorPlace {
+                    file: None,
+                    offset: offset as u64,
+                })
+            }
+            1 => ExternalFiles::place(&proto.external_data),
+            _ => None,
         }
     }
 
@@ -47,12 +77,16 @@ impl<'a> TensorReader<'a> {
     /// Reads a tensor under the given name.
     pub(crate) fn read(&mut self, proto: TensorProto, name: Name) -> Result<ModelTensor, Error> {
         let element = ElementType::from_number(proto.data_type);
+        let mut place = None;
         let content = match element {
-            ElementType::Supported(dtype) => Some(self.read_elements(proto, dtype, &name)?),
+            ElementType::Supported(dtype) => {
+                place = self.place_of(&proto, dtype);
+                Some(self.read_elements(proto, dtype, &name)?)
+            }
             ElementType::Narrow(narrow) => Some(self.read_narrow(proto, narrow, &name)?),
             ElementType::Unsupported(_) => None,
         };
-        Ok(ModelTensor::new(name, element, content))
+        Ok(ModelTensor::new(name, element, content).at(place))
     }
 
     /// Reads a sparse tensor under the given name, and makes it dense.
