@@ -2,7 +2,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::*;
-use crate::collected::{CollectingTier, Collected};
+use crate::collected::{Collected, CollectingTier};
 use crate::key::{CacheKey, EntryKind};
 use crate::miss::NotStored;
 use crate::tier::Tier;
@@ -35,15 +35,24 @@ fn what_was_written_is_read() {
     let path = bundle(folder.path());
     let first = fs::read(&path).unwrap();
     bundle(folder.path());
-    assert!(fs::read(&path).unwrap() == first, "equal entries, equal files");
+    assert!(
+        fs::read(&path).unwrap() == first,
+        "equal entries, equal files"
+    );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     let bundle = Bundle::open(&path).unwrap();
-    assert_eq!((bundle.manifest(), bundle.n_entries()), (&b"made by a test"[..], 3));
+    assert_eq!(
+        (bundle.manifest(), bundle.n_entries()),
+        (&b"made by a test"[..], 3)
+    );
     assert_eq!((bundle.name(), bundle.path()), ("bundle", &*path));
     bundle.verify(|_| true).unwrap();
     for Collected { key, time, content } in entries() {
         let entry = bundle.get(&key).unwrap();
-        assert_eq!((entry.payload.to_vec(), entry.compile_time), (content.clone(), time));
+        assert_eq!(
+            (entry.payload.to_vec(), entry.compile_time),
+            (content.clone(), time)
+        );
         let mut read = vec![0; content.len()];
         assert_eq!(bundle.get_into(&key, &mut read), Ok(time));
         assert_eq!(read, content);
@@ -53,10 +62,16 @@ fn what_was_written_is_read() {
     assert_eq!(bundle.get(&key("z")).unwrap_err(), Miss::Absent);
     assert!(bundle.damage(&key("z"), &Miss::Absent).is_none());
     bundle.remove(&key("a"));
-    assert_eq!(bundle.put(&key("z"), Duration::ZERO, b""), Err(NotStored::ReadOnly));
+    assert_eq!(
+        bundle.put(&key("z"), Duration::ZERO, b""),
+        Err(NotStored::ReadOnly)
+    );
     let miss = bundle.get_into(&key("b"), &mut [0; 41]).unwrap_err();
     let error = bundle.damage(&key("b"), &miss).unwrap();
-    assert!(error.to_string().contains("expected 41 bytes, found 40"), "{error}");
+    assert!(
+        error.to_string().contains("expected 41 bytes, found 40"),
+        "{error}"
+    );
 }
 
 /// Every way of reading a bundle, and the first error of it.
@@ -92,7 +107,11 @@ fn every_truncation_and_every_flipped_bit_is_an_error_that_says_where() {
         damaged[bit / 8] ^= 1 << (bit % 8);
         fs::write(&path, &damaged).unwrap();
         let error = read_all(&path).unwrap_err();
-        let expected = if (64..96).contains(&bit) { "E0708" } else { "E0707" };
+        let expected = if (64..96).contains(&bit) {
+            "E0708"
+        } else {
+            "E0707"
+        };
         assert_eq!(error.code(), expected, "{bit}: {error}");
         let eager = Bundle::open(&path).and_then(|bundle| bundle.verify(|_| true));
         assert_eq!(eager.unwrap_err().code(), expected);
@@ -108,12 +127,19 @@ fn errors_name_the_file_and_the_place() {
     bytes[last] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let error = read_all(&path).unwrap_err().to_string();
-    assert!(error.contains("x.kiln-bundle") && error.contains(" at byte "), "{error}");
+    assert!(
+        error.contains("x.kiln-bundle") && error.contains(" at byte "),
+        "{error}"
+    );
     let error = Bundle::open(folder.path().join("none")).unwrap_err();
     assert_eq!(error.code(), "E0709");
     let error = Bundle::write(folder.path(), b"", &[]).unwrap_err();
     assert_eq!(error.code(), "E0709");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "no draft is left"
+    );
 }
 
 #[test]

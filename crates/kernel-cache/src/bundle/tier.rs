@@ -119,7 +119,9 @@ impl Tier for Bundle {
 
     fn heads(&self, limit: usize) -> Vec<EntryHead> {
         let places = self.index.values().take(limit);
-        places.filter_map(|&place| self.read_head(place).ok()).collect()
+        places
+            .filter_map(|&place| self.read_head(place).ok())
+            .collect()
     }
 
     fn damage(&self, key: &CacheKey, miss: &Miss) -> Option<CacheError> {

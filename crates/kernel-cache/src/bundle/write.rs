@@ -1,6 +1,7 @@
 //! Making a bundle: everything into a draft beside it, then renamed, so that there is a whole one or none.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -55,11 +56,13 @@ impl Bundle {
         before.extend(manifest);
         before.extend(index);
         let digest = blake3::hash(&before);
+        // The keys of a hasher are the library's random numbers.
+        let number = RandomState::new().build_hasher().finish();
         let mut draft = path.as_os_str().to_owned();
-        draft.push(format!(".{}.draft", std::process::id()));
+        draft.push(format!(".{number:016x}.draft"));
         let draft = Path::new(&draft);
         let write = || {
-            let mut file = BufWriter::new(File::create(draft)?);
+            let mut file = BufWriter::new(File::create_new(draft)?);
             file.write_all(&before)?;
             file.write_all(digest.as_bytes())?;
             for (entry, front) in entries.iter().zip(&fronts) {
