@@ -1,13 +1,13 @@
-//! Costly values that several loops read: computed once, into an array.
+//! Values that several loops read and that are costlier than to read them: computed once, into an array.
 //!
 //! The exponentials of a softmax are summed, and then divided by their sum: two loops with an axis each. Both would
 //! compute them. What is demanded so is found when a kernel is complete; the next attempt makes it a stage with an
-//! axis of its own, which all loops read.
+//! axis of its own, which all loops read. The scores of an attention are read twice too, scaled and masked.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use kiln_ir::ValueId;
-use kiln_kernel::{NodeId, Nodes, StageOperation};
+use kiln_kernel::{Node, NodeId, Nodes, StageOperation};
 
 use super::context::{Demand, Lowering, Step};
 use super::stage::{StageKey, WHOLE};
@@ -52,7 +52,7 @@ impl Lowering<'_> {
             let mut seen: HashSet<(StageKey, Nodes)> = HashSet::new();
             let mut keys: HashSet<StageKey> = HashSet::new();
             for (demand, node) in demands {
-                if !self.is_costly(node) {
+                if !self.is_costly(node) && !self.is_made_of_array(node) {
                     continue;
                 }
                 let Ok((key, reads)) = self.stage_key(&demand, WHOLE) else {
@@ -70,6 +70,28 @@ impl Lowering<'_> {
             !all.iter().any(needed)
         });
         repeated
+    }
+
+    /// Whether a node reads an array of this kernel and does more to the element than a read costs.
+    fn is_made_of_array(&mut self, node: NodeId) -> bool {
+        let (mut reads_array, mut n_extra) = (false, 0);
+        let mut pending = vec![node];
+        let mut seen = BTreeSet::new();
+        while let Some(node) = pending.pop() {
+            if !seen.insert(node) || self.is_ambient(node) {
+                continue;
+            }
+            match self.b.kernel().node(node) {
+                Node::Local { indices, .. } => reads_array |= !indices.is_empty(),
+                Node::Load(_) => n_extra += 1,
+                Node::Apply { operands, .. } => {
+                    n_extra += 1;
+                    pending.extend(operands.iter().copied());
+                }
+                _ => {}
+            }
+        }
+        reads_array && n_extra > 1
     }
 
     /// Whether `value` is computed from `source` within the region.

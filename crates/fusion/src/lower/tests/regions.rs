@@ -218,6 +218,34 @@ fn attention_is_one_kernel() {
     );
 }
 
+/// Scores are read for their maximum and for the exponentials: scaled and masked they are kept.
+#[test]
+fn what_is_made_of_an_array_is_kept_if_it_is_read_twice() {
+    let attention = |score: &str| {
+        let text = format!(
+            "graph @g(%q: f32[B, N, 4], %k: f32[B, 4, N], %v: f32[B, N, 3], %mask: f32[B, 1, N]) -> f32[B, N, 3] {{
+               %c: f32[] = constant [0.5]
+               %p = matmul %q, %k
+               {score}
+               %m = reduce %s {{function = max, axes = [2], keep_dims}}
+               %d = sub %s, %m
+               %e = exp %d
+               %z = reduce %e {{function = sum, axes = [2], keep_dims}}
+               %w = div %e, %z
+               %y = matmul %w, %v
+               return %y
+             }}"
+        );
+        kiln_kernel::text::print(&check(&text, ROWS))
+    };
+    let masked = attention("%t = mul %p, %c\n %s = add %t, %mask");
+    // The mask is added in one place, for both to read.
+    assert_eq!(masked.matches("* 0.5 + ").count(), 1, "{masked}");
+    // A product is sooner computed again than read and written.
+    let scaled = attention("%s = mul %p, %c");
+    assert_eq!(scaled.matches("* 0.5").count(), 2, "{scaled}");
+}
+
 /// What is divided by something else than the sum of exponentials stays as it is.
 #[test]
 fn quotients_that_are_no_shares_are_divided_before_they_are_multiplied() {
