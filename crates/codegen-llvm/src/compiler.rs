@@ -1,7 +1,7 @@
 //! The backend as the rest of Kiln sees it: verified kernels in, artifacts out.
 
 use kiln_kernel::{
-    Artifact, ArtifactBuffer, Candidate, CompileError, CompileObserver, CompilePhase,
+    Artifact, ArtifactBuffer, Candidate, Class, CompileError, CompileObserver, CompilePhase,
     KernelCompiler, Listing, Quantity, Schedule, Target, VerifiedKernel,
 };
 
@@ -247,6 +247,7 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
     let blocked = copies.iter().filter(|copy| copy.is_blocked());
     packs.extend(blocked.map(|copy| copy.spec.clone()));
     let tile = regime.tile;
+    let class = kernel.classification().class;
     let mut nest = Nest {
         tile,
         chunk: regime.chunk,
@@ -254,6 +255,8 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
         edge_rows: match tile.rows {
             // Beside many rows a few single ones are no matter, and each size is code to compile.
             Some((_, count)) if count > 4 && copies.is_empty() => vec![4, 1],
+            // An attention's rows are as few as a text has words.
+            Some((_, count)) if count > 4 && class == Class::Attention => vec![2, 1],
             _ => vec![1],
         },
         packs,

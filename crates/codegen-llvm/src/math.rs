@@ -19,6 +19,7 @@ use kiln_scalar::ScalarOp;
 
 use crate::emit::{Emitter, Value};
 
+pub(crate) use exponential::exp_of_never_positive;
 pub(crate) use inverse_trigonometric::atan2;
 pub(crate) use power::pow;
 pub(crate) use remainder::{floor_remainder, remainder};

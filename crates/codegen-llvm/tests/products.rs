@@ -131,6 +131,38 @@ fn attention_of_keys_between_those_of_other_heads() {
     );
 }
 
+#[test]
+fn attention_with_masked_scores() {
+    check(
+        "kernel @attention(%q: in f32[B, M, 8], %k: in f32[B, N, 8], %v: in f32[B, N, 8], %a: in f32[N], %b: in f32[M, N], %o: out f32[B, M, 8]) {
+          outer b < B, m < M
+          s[j < N] = reduce add[d < 8] %q[b, m, d] * %k[b, j, d]
+          w[j < N] = (s[j] + %a[j]) * 0.25 + %b[m, j]
+          t = reduce max[j < N] w[j]
+          p[j < N] = exp(w[j] - t)
+          z = reduce add[j < N] p[j]
+          o[e < 8] = reduce add[j < N] p[j] * %v[b, j, e]
+          store %o[b, m, e < 8] = o[e] / max(z, 1.0)
+        }",
+    );
+}
+
+/// An array that others read too is kept as it is; one that is read at other places than its own is none to finish.
+#[test]
+fn scores_that_are_read_again_or_elsewhere() {
+    check(
+        "kernel @attention(%q: in f32[B, M, 8], %k: in f32[B, N, 8], %a: in f32[N], %o: out f32[B, M, N]) {
+          outer b < B, m < M
+          s[j < N] = reduce add[d < 8] %q[b, m, d] * %k[b, j, d]
+          w[j < N] = s[j] * 0.25 + %a[j]
+          t = reduce max[j < N] w[j] * s[j]
+          u[j < N] = w[N - 1 - j] * 0.5 + %a[j]
+          z = reduce add[j < N] u[j] * w[j]
+          store %o[b, m, j < N] = w[j] + t * z
+        }",
+    );
+}
+
 /// A tile of more sums than there are registers is not what comes out.
 #[test]
 fn tiles_that_do_not_fit_the_registers_give_way() {

@@ -40,6 +40,8 @@ pub enum Fault {
     MissingUnit,
     /// All locals in memory begin at one place.
     OverlappingScratch,
+    /// An array keeps its elements as they come, without what should have been made of them first.
+    UnfinishedElement,
     /// What was computed for one row of a tile is used for the next.
     StaleRowValue,
     /// Of equal extremes the other one is found.
@@ -64,7 +66,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every one.
-    pub const ALL: [Fault; 26] = [
+    pub const ALL: [Fault; 27] = [
         Fault::TailOffByOne,
         Fault::WideMask,
         Fault::WrongIdentity,
@@ -81,6 +83,7 @@ impl Fault {
         Fault::MisplacedCopy,
         Fault::MissingUnit,
         Fault::OverlappingScratch,
+        Fault::UnfinishedElement,
         Fault::StaleRowValue,
         Fault::WrongArgTie,
         Fault::DroppedReport,

@@ -80,7 +80,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                             else {
                                 unreachable!("the block's stages were listed")
                             };
-                            self.fill(&inner, tile, *stage, &self.array_at(*stage, next))?;
+                            self.fill(&inner, tile, (*stage, None), &self.array_at(*stage, next))?;
                             inner.place(
                                 *stage,
                                 Moment::Now,

@@ -12,7 +12,7 @@ use super::scope::{Coordinate, Form, Moment, Scope};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
 use crate::error::LlvmError;
-use crate::scalar_ops;
+use crate::{math, scalar_ops};
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// A node's value at a point of the tile.
@@ -75,6 +75,18 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         scope.known.borrow().get(&key).copied()
     }
 
+    /// Takes a value for what a node is at a point.
+    pub(super) fn assume(
+        &self,
+        scope: &Scope<'ctx>,
+        node: NodeId,
+        at: Coordinate,
+        value: Value<'ctx>,
+    ) {
+        let key = self.key(scope, node, at, Form::Lanes);
+        scope.known.borrow_mut().insert(key, value);
+    }
+
     /// A node at the part of the point that it depends on.
     fn key(
         &self,
@@ -127,7 +139,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     });
                     dtypes.push(self.kernel.dtype(operand));
                 }
-                self.apply((scope, at), *op, &dtypes, &values)
+                match (op, operands.as_slice(), values.as_slice()) {
+                    (ScalarOp::Exp, &[x], &[value]) if self.is_never_positive(x) => {
+                        Ok(math::exp_of_never_positive(&self.emit, value))
+                    }
+                    _ => self.apply((scope, at), *op, &dtypes, &values),
+                }
             }
             Node::Call {
                 function,

@@ -10,6 +10,7 @@ use kiln_kernel::{
 use kiln_scalar::ScalarOp;
 
 use super::context::Lowering;
+use super::finish::Finish;
 use super::reduce::Reduce;
 use super::scope::{Array, Coordinate, Form, Moment, Place, Rows, Scope};
 use super::tile::{Tile, VectorAxis};
@@ -35,9 +36,19 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             |item: &Item| scope.rows.is_none_or(|rows| rows.count == 1) || self.is_together(item);
         let together: Vec<bool> = items.iter().map(together).collect();
         let spill = together.contains(&false);
-        for (item, together) in items.iter().zip(together) {
+        let mut finished = None;
+        for (place, (item, &together)) in items.iter().zip(&together).enumerate() {
             match item {
-                Item::Stage(stage) => self.stage(scope, tile, *stage, together, spill)?,
+                Item::Stage(stage) if finished == Some(*stage) => {}
+                Item::Stage(stage) => {
+                    let next = items.get(place + 1);
+                    let finish = self
+                        .finish_of(*stage, next, tile)
+                        .filter(|_| scope.vectors.is_none())
+                        .filter(|_| next.is_some_and(|next| self.is_together(next) == together));
+                    finished = finish.map(|finish| finish.stage);
+                    self.stage(scope, tile, *stage, finish, (together, spill))?;
+                }
                 Item::Store(store) if together => self.store(scope, tile, store)?,
                 Item::Store(store) => {
                     self.row_by_row(scope, &mut |scope| self.store(scope, tile, store))?;
@@ -116,21 +127,21 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         scope: &mut Scope<'ctx>,
         tile: &Tile,
         id: StageId,
-        together: bool,
-        spill: bool,
+        finish: Option<Finish>,
+        (together, spill): (bool, bool),
     ) -> Result<(), LlvmError> {
         let in_rows = scope
             .rows
             .filter(|rows| self.dependence.stage_depends(id, rows.axis));
         if !self.kernel.stage(id).axes.is_empty() {
-            let array = self.local_array(id, in_rows.map_or(1, |rows| rows.count));
+            let kept = finish.map_or(id, |finish| finish.stage);
+            let array = self.local_array(kept, in_rows.map_or(1, |rows| rows.count));
+            let mut fill = |scope: &Scope<'ctx>| self.fill(scope, tile, (id, finish), &array);
             match in_rows {
-                Some(_) if !together => {
-                    self.row_by_row(scope, &mut |scope| self.fill(scope, tile, id, &array))?;
-                }
-                _ => self.fill(scope, tile, id, &array)?,
+                Some(_) if !together => self.row_by_row(scope, &mut fill)?,
+                _ => fill(scope)?,
             }
-            scope.place(id, Moment::Now, Place::Memory(array));
+            scope.place(kept, Moment::Now, Place::Memory(array));
             return Ok(());
         }
         let Some(rows) = in_rows.filter(|_| spill) else {
@@ -196,12 +207,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Computes a local into memory.
+    /// Computes a local into memory, or what is made of it.
     pub(super) fn fill(
         &self,
         scope: &Scope<'ctx>,
         tile: &Tile,
-        id: StageId,
+        (id, finish): (StageId, Option<Finish>),
         array: &Array<'ctx>,
     ) -> Result<(), LlvmError> {
         let stage = self.kernel.stage(id);
@@ -210,6 +221,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             _ => None,
         };
         self.hoist(scope, &[stage.value], &stage.axes)?;
+        if let Some(finish) = finish {
+            let next = self.kernel.stage(finish.stage);
+            self.hoist(scope, &[next.value], &next.axes)?;
+        }
         let own_vector = vector.filter(|axis| stage.axes.contains(axis));
         let depends = |axis| self.dependence.stage_depends(id, axis) || stage.axes.contains(&axis);
         if vector.is_some() && own_vector.is_none() {
@@ -221,7 +236,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.over_points(scope, tile, &stage.axes, own_vector, &mut |scope| {
             let points = self.points_of(scope, depends);
             let values = self.at_points(scope, tile, id, &points)?;
-            for (&at, value) in points.iter().zip(values) {
+            let elements = points.iter().copied().zip(values);
+            if let Some(finish) = finish {
+                return self.store_finished(scope, id, finish, elements, array);
+            }
+            for (at, value) in elements {
                 let array = self.array_of_row(scope, array, at);
                 self.store_own(scope, &array, &stage.axes, value, at)?;
             }
@@ -432,7 +451,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The axis of a stage that vectors suit best.
-    fn vector_axis(&self, id: StageId) -> Option<AxisId> {
+    pub(super) fn vector_axis(&self, id: StageId) -> Option<AxisId> {
         let stage = self.kernel.stage(id);
         let mut axes: Vec<AxisId> = stage.axes.to_vec();
         if let StageOperation::Reduce {

@@ -89,10 +89,7 @@ pub(super) fn power_factors<'ctx>(
     n: Rounded<'ctx>,
 ) -> (Value<'ctx>, Value<'ctx>) {
     // The exponent of the second is half the range down or up, as the sign of `n` is; the first has the rest.
-    let (bias, fraction, half) = match elem(n.float) {
-        Elem::F32 => (127, 23, 64),
-        _ => (1023, 52, 512),
-    };
+    let (bias, fraction, half) = exponents(n);
     let exponent = |exponent: i64| e.int(n.integer, (bias + exponent) << fraction);
     let (small, large) = (exponent(-half), exponent(half));
     let sign = e.to_bits(n.float);
@@ -101,6 +98,26 @@ pub(super) fn power_factors<'ctx>(
     let first = e.iadd(shifted, e.select(is_negative, large, small));
     let second = e.select(is_negative, small, large);
     (e.bits_to_float(first), e.bits_to_float(second))
+}
+
+/// The same for `n` that is at most 0.
+pub(super) fn power_factors_down<'ctx>(
+    e: &Emitter<'_, 'ctx>,
+    n: Rounded<'ctx>,
+) -> (Value<'ctx>, Value<'ctx>) {
+    let (bias, fraction, half) = exponents(n);
+    let exponent = |exponent: i64| e.int(n.integer, (bias + exponent) << fraction);
+    let shifted = e.shl(n.integer, e.int(n.integer, fraction));
+    let first = e.iadd(shifted, exponent(half));
+    (e.bits_to_float(first), e.bits_to_float(exponent(-half)))
+}
+
+/// The bias of exponents, the bits below them, and half their range.
+fn exponents(n: Rounded<'_>) -> (i64, i64, i64) {
+    match elem(n.float) {
+        Elem::F32 => (127, 23, 64),
+        _ => (1023, 52, 512),
+    }
 }
 
 /// `x * 2^n` with one rounding, for `x` near 1 and `n` as [`power_factors`] takes it.

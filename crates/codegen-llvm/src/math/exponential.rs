@@ -8,7 +8,7 @@ use inkwell::FloatPredicate;
 
 use super::common::{
     Rounded, clamp, is_f32, itself_below, polynomial, polynomial_in_pairs, power_factors,
-    power_of_two, round, round_product, scale, through_f64,
+    power_factors_down, power_of_two, round, round_product, scale, through_f64,
 };
 use crate::emit::{Emitter, Value};
 
@@ -70,9 +70,17 @@ const EXP2_SHORT: [f64; 5] = [
 
 /// `e^x`.
 pub(crate) fn exp<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
-    let Mantissa { n, r, slope } = mantissa(e, x);
+    let Mantissa { n, r, slope } = mantissa(e, within_limits(e, x));
     // (1 + r slope) 2^n, the product not waiting for the slope.
     let (first, second) = power_factors(e, n);
+    e.fmul(e.fma(slope, e.fmul(r, first), first), second)
+}
+
+/// `e^x` for `x` that is at most 0, or NaN: the same bits with fewer instructions.
+pub(crate) fn exp_of_never_positive<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
+    let x = e.fmax_loose(e.float(x, lowest(x)), x);
+    let Mantissa { n, r, slope } = mantissa(e, x);
+    let (first, second) = power_factors_down(e, n);
     e.fmul(e.fma(slope, e.fmul(r, first), first), second)
 }
 
@@ -82,7 +90,7 @@ pub(super) fn exp_parts<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,
 ) -> (Rounded<'ctx>, Value<'ctx>) {
-    let Mantissa { n, r, slope } = mantissa(e, x);
+    let Mantissa { n, r, slope } = mantissa(e, within_limits(e, x));
     (n, e.fma(slope, r, e.float(x, 1.0)))
 }
 
@@ -93,13 +101,20 @@ struct Mantissa<'ctx> {
     slope: Value<'ctx>,
 }
 
+/// Where `e^x` is 0, in floats.
+fn lowest(x: Value<'_>) -> f64 {
+    if is_f32(x) { -104.0 } else { -746.0 }
+}
+
+/// `x` as near as matters: beyond, `e^x` is 0 or infinite.
+fn within_limits<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
+    let highest = if is_f32(x) { 89.0 } else { 711.0 };
+    clamp(e, x, lowest(x), highest)
+}
+
+/// For `x` within limits.
 fn mantissa<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Mantissa<'ctx> {
-    let (low, high) = if is_f32(x) {
-        (-104.0, 89.0)
-    } else {
-        (-746.0, 711.0)
-    };
-    let Reduced { n, r, low } = reduce(e, clamp(e, x, low, high));
+    let Reduced { n, r, low } = reduce(e, x);
     let r = e.fnma(n.float, low, r);
     let q = if is_f32(x) {
         polynomial_in_pairs(e, r, &EXP_F32)

@@ -205,6 +205,44 @@ fn the_number_of_lanes_changes_nothing() {
     }
 }
 
+/// Down to the last bit, subnormal results included.
+#[test]
+fn the_exponential_of_what_is_never_positive_is_the_exponential() {
+    let negative = |x: f64| if x.is_nan() { x } else { -x.abs() };
+    let mut inputs: Vec<f64> = edges().into_iter().map(negative).collect();
+    let mut random = Random(5);
+    for _ in 0..8_000 {
+        inputs.push(negative(f64::from_bits(random.next())));
+        inputs.extend([
+            -random.uniform(),
+            -110.0 * random.uniform(),
+            -750.0 * random.uniform(),
+        ]);
+    }
+    inputs.push(0.0);
+    let narrow: Vec<f32> = inputs.iter().map(|&x| x as f32).collect();
+    for level in host_levels() {
+        let compiled = |dtype: DType| {
+            let lanes = level.lanes(dtype.size_in_bytes() as u32 * 8);
+            Lanes::new(level, lanes, &[dtype], &[dtype], |e, values| {
+                vec![super::exp_of_never_positive(e, values[0])]
+            })
+        };
+        let bits = |x: f32| if x.is_nan() { 1 } else { x.to_bits() };
+        let usual = compile(level, level.lanes(32), ScalarOp::Exp, DType::F32).run_f32(&[&narrow]);
+        let short = compiled(DType::F32).run_f32(&[&narrow]);
+        for ((x, short), usual) in narrow.iter().zip(short).zip(usual) {
+            assert_eq!(bits(short), bits(usual), "{level}: {x:e}");
+        }
+        let bits = |x: f64| if x.is_nan() { 1 } else { x.to_bits() };
+        let usual = compile(level, level.lanes(64), ScalarOp::Exp, DType::F64).run_f64(&[&inputs]);
+        let short = compiled(DType::F64).run_f64(&[&inputs]);
+        for ((x, short), usual) in inputs.iter().zip(short).zip(usual) {
+            assert_eq!(bits(short), bits(usual), "{level}: {x:e}");
+        }
+    }
+}
+
 #[test]
 fn every_function_of_floats_has_a_budget_or_is_exact() {
     const EXACT: &[ScalarOp] = &[

@@ -13,7 +13,7 @@ const EDGES: Elements = Elements {
 };
 
 /// Kernels, with what their operands are made of.
-pub(crate) const KERNELS: [(&str, Elements); 12] = [
+pub(crate) const KERNELS: [(&str, Elements); 13] = [
     (
         // What all rows of a tile know when they are summed together, each row must know anew when it goes by itself.
         "kernel @tilted(%w: in f32[N], %x: in f32[M, N], %y: out f32[M, N]) {
@@ -21,6 +21,17 @@ pub(crate) const KERNELS: [(&str, Elements); 12] = [
           t = reduce add[r < N] %x[i, r] * %w[r]
           v = reduce add[k < N] (%x[i, k] - t * 0.5) * %w[k]
           store %y[i, j < N] = exp(%x[i, j] - t * 0.5) + v
+        }",
+        SMOOTH,
+    ),
+    (
+        // An array of products, each scaled and shifted before it is kept.
+        "kernel @scores(%q: in f32[M, 8], %k: in f32[N, 8], %a: in f32[N], %o: out f32[M, N]) {
+          outer m < M
+          s[j < N] = reduce add[d < 8] %q[m, d] * %k[j, d]
+          w[j < N] = s[j] * 0.25 + %a[j]
+          t = reduce max[j < N] w[j]
+          store %o[m, j < N] = exp(w[j] - t)
         }",
         SMOOTH,
     ),
