@@ -72,10 +72,21 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .filter(|&(id, position, _)| !scope.is_inside(id, position))
             .filter_map(|(id, position, index)| self.span(scope, id, position, index))
             .collect();
-        let Some(condition) = self.all_inside(scope, &spans)? else {
+        self.spans_inside_or_not(scope, &spans, body, carried)
+    }
+
+    /// Runs the body, without conditions on some indices where they are in bounds at every point of the tile.
+    pub(super) fn spans_inside_or_not(
+        &self,
+        scope: &Scope<'ctx>,
+        spans: &[Span],
+        body: &mut Body<'_, 'ctx>,
+        carried: &[Value<'ctx>],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let Some(condition) = self.all_inside(scope, spans)? else {
             return body(scope, carried);
         };
-        let inside = with_inside(scope, &spans);
+        let inside = with_inside(scope, spans);
         self.in_either(condition, (&inside, scope), body, carried)
     }
 
@@ -92,7 +103,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The indices of loads below a value that are in bounds only where a guard says so.
-    fn open_below(&self, value: NodeId) -> Vec<(NodeId, usize, NodeId)> {
+    pub(super) fn open_below(&self, value: NodeId) -> Vec<(NodeId, usize, NodeId)> {
         let below: BTreeSet<NodeId> = self.below(value).into_iter().collect();
         let mut open = self.open_indices();
         open.retain(|(id, ..)| below.contains(id));

@@ -35,6 +35,7 @@ mod padding;
 mod prefetch;
 mod reduce;
 mod scope;
+mod slide;
 mod stream;
 mod tile;
 
@@ -44,4 +45,5 @@ pub(crate) use depend::Dependence;
 pub(crate) use launch::LaunchBuilder;
 pub(crate) use nest::{Nest, emit_nest, units};
 pub(crate) use packed::packed_strides;
+pub(crate) use slide::Slide;
 pub(crate) use tile::{Tail, Tile, VectorAxis};

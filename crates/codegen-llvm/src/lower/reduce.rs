@@ -252,6 +252,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             if self.is_short_of_sums(scope, reduce, last, points) {
                 return self.interleaved(scope, reduce, last, points, carried);
             }
+            if let Some(slide) = self.slide(scope, reduce, last, points) {
+                let slid = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
+                    self.slid(scope, reduce, (&slide, last), points, carried)
+                };
+                let spans = self.spans_of_taps(scope, &slide);
+                return self.spans_inside_or_not(scope, &spans, slid, carried);
+            }
             self.along(scope, last, true, carried, |scope, carried| {
                 self.tap_inside_or_not(scope, reduce.value, None, &mut accumulate, carried)
             })

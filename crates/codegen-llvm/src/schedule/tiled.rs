@@ -10,11 +10,17 @@ use super::cost::{Access, accesses};
 use super::pack;
 use super::plan::Plan;
 use super::rows::{contraction_shape, fitting, lanes, row_axis, tail};
-use crate::lower::{Dependence, Tile, VectorAxis};
+use crate::lower::{Dependence, Slide, Tile, VectorAxis};
 use crate::target::IsaLevel;
 
 /// Elements of an outer vector axis that one unit of a kernel without reductions covers.
 const MAP_CHUNK: u32 = 4096;
+
+/// Rows along which a window slides: their sums, a row of its weights and an element fit the registers.
+const SLIDING_ROWS: u32 = 8;
+
+/// Vectors that are done one after the other in a unit of a window that slides: each is little work.
+const SLIDING_SETS: u32 = 8;
 
 /// Rows that share nothing worth a register, and yet are reduced together.
 const STREAMS: u32 = 4;
@@ -87,6 +93,13 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     let rows = rows
         .map(|(axis, limit)| (axis, fitting(limit, size(axis))))
         .filter(|&(_, count)| count > 1);
+    let slides = rows
+        .zip(vector_axis)
+        .is_some_and(|((rows, _), columns)| slides(kernel, &dependence, rows, columns));
+    let (rows, vectors) = match rows {
+        Some((axis, _)) if slides => (Some((axis, fitting(SLIDING_ROWS, size(axis)))), 1),
+        _ => (rows, vectors),
+    };
     let vectors = match (vector_axis.and_then(size), has_reduction) {
         (Some(size), _) if size <= i64::from(lanes) => 1,
         (_, false) => 4,
@@ -102,7 +115,9 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
         tail: tail(kernel, level),
     };
     let set = lanes * vectors;
-    let chunk = if has_reduction {
+    let chunk = if slides {
+        SLIDING_SETS * set
+    } else if has_reduction {
         set
     } else {
         MAP_CHUNK.next_multiple_of(set)
@@ -132,6 +147,20 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
         }
     }
     Some(plan)
+}
+
+/// Whether a window slides along rows, with an element of its own in every lane.
+fn slides(kernel: &VerifiedKernel, dependence: &Dependence, rows: AxisId, columns: AxisId) -> bool {
+    kernel.stages().values().any(|stage| {
+        let StageOperation::Reduce { axes, .. } = &stage.operation else {
+            return false;
+        };
+        let taps = axes.last();
+        let slide = taps.and_then(|&taps| Slide::of(kernel, dependence, stage.value, rows, taps));
+        slide.is_some_and(|slide| {
+            slide.is_shared(SLIDING_ROWS) && slide.differs_along(dependence, columns)
+        })
+    })
 }
 
 /// What the accesses cost when each item has vectors along an inner axis of its own.

@@ -1,0 +1,105 @@
+//! Windows that slide along the rows of a tile, each of whose elements is loaded once for several taps: strides, dilations,
+//! borders on either side, and widths around the tile's.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on panics"
+)]
+
+mod support;
+
+use kiln_testkit::generate::Flavor;
+use kiln_testkit::kernels::{Checked, Elements};
+use support::{check_at, compiled, kernel, symbols};
+
+const SMOOTH: Elements = Elements {
+    flavor: Flavor::Smooth,
+    indices: (0, 1),
+};
+
+/// Heights and widths of what comes out, and channels.
+const SIZES: [[i64; 3]; 16] = [
+    [0, 9, 8],
+    [2, 0, 8],
+    [1, 1, 1],
+    [1, 2, 3],
+    [2, 3, 8],
+    [1, 4, 9],
+    [3, 5, 7],
+    [2, 7, 16],
+    [1, 8, 17],
+    [3, 9, 8],
+    [2, 11, 5],
+    [1, 13, 33],
+    [2, 16, 24],
+    [1, 17, 71],
+    [4, 19, 8],
+    [1, 31, 15],
+];
+
+fn check(text: &str) {
+    let kernel = kernel(text);
+    let variants = compiled(&kernel);
+    for (seed, [h, w, c]) in (1..).zip(SIZES) {
+        let sizes = symbols(&kernel, &[("H", h), ("W", w), ("C", c)]);
+        let checked = check_at(&kernel, &variants, &sizes, SMOOTH, seed);
+        assert_eq!(checked, Some(Checked::Agreed), "{h} x {w} x {c}\n{text}");
+    }
+}
+
+#[test]
+fn five_taps_with_a_border_on_either_side() {
+    check(
+        "kernel @depthwise(%x: in f32[H, W, C], %w: const f32[C, 5, 5], %y: out f32[H, W, C]) {
+          outer h < H, w < W, c < C
+          s = reduce add[p < 5, q < 5] (%x[h + p - 2, w + q - 2, c] if inside else 0) * %w[c, p, q]
+          store %y[h, w, c] = max(s, 0)
+        }",
+    );
+}
+
+#[test]
+fn every_other_element_with_more_border_after_than_before() {
+    check(
+        "kernel @depthwise(%x: in f32[2 * H, 2 * W, C], %w: const f32[C, 3, 3], %b: const f32[C], %y: out f32[H, W, C]) {
+          outer h < H, w < W, c < C
+          s = reduce add[p < 3, q < 3] (%x[2 * h + p, 2 * w + q, c] if inside else 0) * %w[c, p, q]
+          store %y[h, w, c] = s + %b[c]
+        }",
+    );
+}
+
+#[test]
+fn taps_that_are_apart() {
+    check(
+        "kernel @depthwise(%x: in f64[H + 4, W + 6, C], %w: const f64[C, 3, 4], %y: out f64[H, W, C]) {
+          outer h < H, w < W, c < C
+          s = reduce add[p < 3, q < 4] %x[h + 2 * p, w + 2 * q, c] * %w[c, p, q]
+          store %y[h, w, c] = s
+        }",
+    );
+}
+
+#[test]
+fn the_largest_of_a_window() {
+    check(
+        "kernel @pool(%x: in f32[H, W, C], %y: out f32[H, W, C]) {
+          outer h < H, w < W, c < C
+          s = reduce max[p < 3, q < 3] (%x[h + p - 1, w + q - 1, c] if inside else -1000)
+          store %y[h, w, c] = s
+        }",
+    );
+}
+
+/// Borders that are no zeros, and a weight for each place.
+#[test]
+fn weights_that_differ_along_the_row() {
+    check(
+        "kernel @local(%x: in f32[H, W, C], %w: in f32[W, C, 3], %y: out f32[H, W, C]) {
+          outer h < H, w < W, c < C
+          s = reduce add[q < 3] (%x[h, w + q - 1, c] if inside else 2) * %w[w, c, q]
+          store %y[h, w, c] = s
+        }",
+    );
+}
