@@ -13,7 +13,7 @@ fn key(name: &str) -> CacheKey {
 
 fn entries() -> Vec<Collected> {
     let collected = CollectingTier::new();
-    for (name, n_bytes) in [("a", 0), ("b", 40), ("c", 700)] {
+    for (name, n_bytes) in [("a", 0), ("b", 40)] {
         let content: Vec<u8> = (0..n_bytes).map(|i| (i * 7) as u8).collect();
         let time = Duration::from_millis(n_bytes);
         collected.put(&key(name), time, &content).unwrap();
@@ -21,7 +21,7 @@ fn entries() -> Vec<Collected> {
     collected.entries()
 }
 
-/// A bundle of three entries.
+/// A bundle of two entries.
 fn bundle(folder: &Path) -> PathBuf {
     let path = folder.join("x.kiln-bundle");
     let bytes = Bundle::write(&path, b"made by a test", &entries()).unwrap();
@@ -43,7 +43,7 @@ fn what_was_written_is_read() {
     let bundle = Bundle::open(&path).unwrap();
     assert_eq!(
         (bundle.manifest(), bundle.n_entries()),
-        (&b"made by a test"[..], 3)
+        (&b"made by a test"[..], 2)
     );
     assert_eq!((bundle.name(), bundle.path()), ("bundle", &*path));
     bundle.verify(|_| true).unwrap();
@@ -57,7 +57,7 @@ fn what_was_written_is_read() {
         assert_eq!(bundle.get_into(&key, &mut read), Ok(time));
         assert_eq!(read, content);
     }
-    assert_eq!(bundle.heads(2).len(), 2);
+    assert_eq!((bundle.heads(1).len(), bundle.heads(9).len()), (1, 2));
     assert!(bundle.contains(&key("a")) && !bundle.contains(&key("z")));
     assert_eq!(bundle.get(&key("z")).unwrap_err(), Miss::Absent);
     assert!(bundle.damage(&key("z"), &Miss::Absent).is_none());
@@ -113,8 +113,6 @@ fn every_truncation_and_every_flipped_bit_is_an_error_that_says_where() {
             "E0707"
         };
         assert_eq!(error.code(), expected, "{bit}: {error}");
-        let eager = Bundle::open(&path).and_then(|bundle| bundle.verify(|_| true));
-        assert_eq!(eager.unwrap_err().code(), expected);
     }
 }
 
