@@ -1,0 +1,162 @@
+//! Bundles: one file with all that a program needs to run where there is no compiler: the program, its kernels' code, its
+//! constants as they are and as kernels want them.
+//!
+//! A bundle is for one version of Kiln and one instruction-set level. It holds the kernels that serve all sizes; what
+//! else a call may want is compiled where this build can, and left to the interpreter or refused where not, as the
+//! policy says.
+
+mod compiler;
+#[cfg(feature = "llvm")]
+mod save;
+
+use super::runtime::{SharedRuntime, VERSION, assemble, key_of};
+use crate::error::{Error, Failure};
+use crate::options::Options;
+use compiler::BundleCompiler;
+use kiln_ir::{BlobMap, Constant, Digest};
+use kiln_kernel::{Schedule, Target, VerifiedKernel};
+use kiln_kernel_cache::{Bundle, CacheError, CacheKey, EntryKind, Tier};
+use kiln_program::{Program, StoredProgram};
+use kiln_tensor::{DType, Tensor, TensorError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+#[cfg(feature = "llvm")]
+pub(crate) use save::save;
+
+/// Who made a bundle, and for which machines: readable whatever else the manifest says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Maker {
+    kiln: String,
+    target: Target,
+}
+
+/// What a bundle says of itself.
+#[derive(Serialize, Deserialize)]
+struct Manifest {
+    kiln: String,
+    target: Target,
+    /// The target's features, as keys have them.
+    features: Vec<String>,
+    /// The compiler's version, as keys have it.
+    compiler: String,
+    program: StoredProgram,
+    constants: Vec<BundledConstant>,
+    /// The schedules of kernels, by digests of their texts.
+    kernels: BTreeMap<String, Vec<BundledCandidate>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BundledConstant {
+    digest: String,
+    dtype: DType,
+    shape: Vec<usize>,
+}
+
+/// A schedule that takes every call.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct BundledCandidate {
+    schedule: Schedule,
+    layouts: Vec<(usize, Vec<usize>)>,
+}
+
+/// The program of a bundle, and a runtime that has its code.
+///
+/// # Errors
+/// A file that is no bundle or is damaged, one of another version, or for another machine.
+pub(crate) fn load(path: &Path, options: &Options) -> Result<(Program, Arc<SharedRuntime>), Error> {
+    let _span = tracing::info_span!("kiln.load_bundle").entered();
+    let bundle = Arc::new(Bundle::open(path)?);
+    let damaged = |part: &str, problem: String| CacheError::Bundle {
+        path: path.to_owned(),
+        part: part.to_owned(),
+        problem,
+    };
+    let unreadable = |error: serde_json::Error| damaged("its manifest", error.to_string());
+    let maker: Maker = serde_json::from_slice(bundle.manifest()).map_err(unreadable)?;
+    check_maker(&maker)?;
+    let manifest: Manifest = serde_json::from_slice(bundle.manifest()).map_err(unreadable)?;
+    // Weights are checked when they are read; code is small, and whole or not to be used at all.
+    bundle.verify(|kind| kind == EntryKind::KERNEL.name())?;
+    let mut blobs = BlobMap::new();
+    for constant in &manifest.constants {
+        blobs.insert(open_constant(&bundle, constant, &damaged)?);
+    }
+    let program = Program::load(&manifest.program, &blobs)
+        .map_err(|error| damaged("its program", error.to_string()))?;
+    let mut key = key_of(options, manifest.target.clone())?;
+    let compiler = BundleCompiler::new(manifest);
+    let mut tiers: Vec<Arc<dyn Tier>> = vec![bundle];
+    if compiler.compiles() {
+        let disk = options.cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
+        tiers.extend(disk);
+    } else {
+        key = key.without_variants();
+    }
+    Ok((program, Arc::new(assemble(&key, compiler, tiers))))
+}
+
+/// Refuses what another version made, or for other machines.
+fn check_maker(maker: &Maker) -> Result<(), Error> {
+    let text = |text: &str| text.escape_debug().to_string();
+    if maker.kiln != VERSION {
+        return Err(Failure::BundleVersion {
+            expected: VERSION,
+            found: text(&maker.kiln),
+        }
+        .into());
+    }
+    if !kiln_native::runs_here(&maker.target.level) {
+        return Err(Failure::BundleTarget {
+            expected: kiln_native::levels().join(", "),
+            found: text(&maker.target.level),
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// A constant of a bundle, read when it is needed.
+fn open_constant(
+    bundle: &Arc<Bundle>,
+    constant: &BundledConstant,
+    damaged: &impl Fn(&str, String) -> CacheError,
+) -> Result<Constant, Error> {
+    let BundledConstant {
+        digest,
+        dtype,
+        shape,
+    } = constant;
+    let known: Digest = digest
+        .parse()
+        .map_err(|_| damaged("its manifest", "a digest that is none".to_owned()))?;
+    let (bundle, key) = (Arc::clone(bundle), constant_key(digest));
+    if !bundle.contains(&key) {
+        let problem = format!("constant {digest} is not there");
+        return Err(damaged("its index", problem).into());
+    }
+    let (element, sizes) = (*dtype, shape.clone());
+    let load = move || {
+        Tensor::filled_by(element, &sizes, |content| {
+            let read = bundle.get_into(&key, content).map(drop);
+            read.map_err(|miss| {
+                let damage = bundle.damage(&key, &miss);
+                TensorError::Deferred(damage.map_or_else(|| miss.into(), Into::into))
+            })
+        })
+    };
+    let tensor = Tensor::deferred(*dtype, shape, load)?;
+    Ok(Constant::of_known_digest(tensor, known)?)
+}
+
+fn constant_key(digest: &str) -> CacheKey {
+    CacheKey::of_fields(EntryKind::CONSTANT, [("constant", digest)])
+}
+
+/// The digest of a kernel's text, whatever its name.
+fn kernel_digest(kernel: &VerifiedKernel) -> String {
+    let text = kiln_kernel::text::print(&kernel.kernel().clone().renamed("k"));
+    Digest::of_text(&text).to_string()
+}

@@ -1,0 +1,126 @@
+//! What stands for the compiler that made a bundle: it knows which schedules there are code of, and compiles nothing
+//! itself.
+//!
+//! Keys of code name the compiler, so answering as the one that made the code finds it. Where this build has that very
+//! compiler, it compiles what the bundle lacks.
+
+use super::{BundledCandidate, Manifest, kernel_digest};
+use kiln_kernel::{
+    Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
+    VerifiedKernel,
+};
+use std::collections::BTreeMap;
+
+/// Answers for the compiler of a bundle.
+pub(super) struct BundleCompiler {
+    version: String,
+    target: Target,
+    features: Vec<String>,
+    kernels: BTreeMap<String, Vec<BundledCandidate>>,
+    /// The same compiler, if this build has it.
+    real: Option<Box<dyn KernelCompiler>>,
+}
+
+impl BundleCompiler {
+    pub(super) fn new(manifest: Manifest) -> Self {
+        let Manifest {
+            target,
+            features,
+            compiler,
+            kernels,
+            ..
+        } = manifest;
+        Self {
+            real: real(&compiler, &target),
+            version: compiler,
+            target,
+            features,
+            kernels,
+        }
+    }
+
+    /// Whether it compiles what the bundle lacks.
+    pub(super) fn compiles(&self) -> bool {
+        self.real.is_some()
+    }
+
+    fn missing(&self, kernel: &VerifiedKernel, schedule: &Schedule) -> CompileError {
+        CompileError {
+            kernel: kernel.name().to_owned(),
+            target: self.target.clone(),
+            schedule: schedule.clone(),
+            code: "E0505",
+            source: "the bundle does not have it, and this build has no compiler".into(),
+        }
+    }
+}
+
+#[cfg(feature = "llvm")]
+fn real(version: &str, target: &Target) -> Option<Box<dyn KernelCompiler>> {
+    let compiler = kiln_codegen_llvm::LlvmCompiler::new();
+    let is_same = compiler.version() == version && compiler.supports(target);
+    is_same.then(|| Box::new(compiler) as Box<dyn KernelCompiler>)
+}
+
+#[cfg(not(feature = "llvm"))]
+fn real(_version: &str, _target: &Target) -> Option<Box<dyn KernelCompiler>> {
+    None
+}
+
+impl KernelCompiler for BundleCompiler {
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn host(&self) -> Target {
+        self.target.clone()
+    }
+
+    fn features(&self, _target: &Target) -> Vec<String> {
+        self.features.clone()
+    }
+
+    fn supports(&self, target: &Target) -> bool {
+        *target == self.target
+    }
+
+    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
+        if let Some(known) = self.kernels.get(&kernel_digest(kernel)) {
+            let candidates = known.iter().map(|known| Candidate {
+                schedule: known.schedule.clone(),
+                predicate: Vec::new(),
+                layouts: known.layouts.clone(),
+                cost: 0.0,
+            });
+            return candidates.collect();
+        }
+        let real = self.real.as_ref();
+        real.map_or_else(Vec::new, |compiler| compiler.schedules(kernel, target))
+    }
+
+    fn compile(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        observer: &mut dyn CompileObserver,
+    ) -> Result<Artifact, CompileError> {
+        match &self.real {
+            Some(compiler) => compiler.compile(kernel, target, schedule, observer),
+            None => Err(self.missing(kernel, schedule)),
+        }
+    }
+
+    fn listing(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        listing: Listing,
+    ) -> Result<String, CompileError> {
+        match &self.real {
+            Some(compiler) => compiler.listing(kernel, target, schedule, listing),
+            None => Err(self.missing(kernel, schedule)),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Making a bundle: the program is compiled once more, through the cache, by a runtime that collects all it stores.
+
+use super::{BundledCandidate, BundledConstant, Manifest, constant_key, kernel_digest};
+use crate::compiled::runtime::{SharedRuntime, VERSION, assemble, key_of};
+use crate::error::{Error, Failure};
+use crate::options::Options;
+use kiln_codegen_llvm::LlvmCompiler;
+use kiln_ir::BlobMap;
+use kiln_kernel::{
+    Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
+    VerifiedKernel,
+};
+use kiln_kernel_cache::{Bundle, CollectingTier, Tier};
+use kiln_lazy_runtime::CompiledProgram;
+use kiln_program::Program;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Longer than storing in memory takes.
+const STORING: Duration = Duration::from_secs(60);
+
+/// Writes a bundle of a program that was compiled with these options; answers with its size in bytes.
+///
+/// # Errors
+/// A kernel that does not compile, a runtime of the user's own, a file that cannot be written.
+pub(crate) fn save(
+    program: &Program,
+    shared: &SharedRuntime,
+    options: &Options,
+    path: &Path,
+) -> Result<u64, Error> {
+    let _span = tracing::info_span!("kiln.save_bundle").entered();
+    let target = shared
+        .runtime
+        .target()
+        .filter(|_| options.runtime.is_none());
+    let target = target.cloned().ok_or(Failure::NotCompiled {
+        what: "a bundle",
+        next: "load the model without a runtime of your own",
+    })?;
+    let mut blobs = BlobMap::new();
+    let stored = program.store(&mut blobs)?;
+    // As it is read from the bundle, so that texts and keys are those that are looked for.
+    let program = Program::load(&stored, &blobs)?;
+    let key = key_of(options, target.clone())?.without_variants();
+    let collected = Arc::new(CollectingTier::new());
+    let mut tiers: Vec<Arc<dyn Tier>> = vec![Arc::clone(&collected) as Arc<dyn Tier>];
+    tiers.extend(
+        options
+            .cache
+            .open()
+            .map(|disk| Arc::new(disk) as Arc<dyn Tier>),
+    );
+    let compiler = Noting::new(LlvmCompiler::new());
+    let (version, features) = (compiler.version(), compiler.features(&target));
+    let noted = Arc::clone(&compiler.noted);
+    let runtime = assemble(&key, compiler, tiers).runtime;
+    let compiled = CompiledProgram::of_program(Arc::clone(&runtime), program);
+    compiled.compile_all()?;
+    compiled.place_constants();
+    runtime.wait_idle(STORING);
+    let mut constants = Vec::new();
+    for (digest, constant) in blobs.iter() {
+        let (tensor, digest) = (constant.tensor(), digest.to_string());
+        // What a tier in memory is given, it keeps.
+        let _ = collected.put(&constant_key(&digest), Duration::ZERO, tensor.as_bytes()?);
+        constants.push(BundledConstant {
+            digest,
+            dtype: tensor.dtype(),
+            shape: tensor.shape().to_vec(),
+        });
+    }
+    let kernels = std::mem::take(&mut *noted.lock().unwrap_or_else(PoisonError::into_inner));
+    let manifest = Manifest {
+        kiln: VERSION.to_owned(),
+        target,
+        features,
+        compiler: version,
+        program: stored,
+        constants,
+        kernels,
+    };
+    let written = serde_json::to_vec(&manifest).map_err(|error| Failure::Write {
+        file: crate::model::file_name(path),
+        source: error.into(),
+    })?;
+    Ok(Bundle::write(path, &written, &collected.entries())?)
+}
+
+/// A compiler whose schedules are noted.
+struct Noting<C> {
+    compiler: C,
+    noted: Arc<Mutex<BTreeMap<String, Vec<BundledCandidate>>>>,
+}
+
+impl<C> Noting<C> {
+    fn new(compiler: C) -> Self {
+        Self {
+            compiler,
+            noted: Arc::default(),
+        }
+    }
+}
+
+impl<C: KernelCompiler> KernelCompiler for Noting<C> {
+    fn version(&self) -> String {
+        self.compiler.version()
+    }
+
+    fn host(&self) -> Target {
+        self.compiler.host()
+    }
+
+    fn features(&self, target: &Target) -> Vec<String> {
+        self.compiler.features(target)
+    }
+
+    fn supports(&self, target: &Target) -> bool {
+        self.compiler.supports(target)
+    }
+
+    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
+        let mut candidates = self.compiler.schedules(kernel, target);
+        // Predicates speak of this kernel's own table of sizes; what serves all sizes has none.
+        candidates.retain(|candidate| candidate.predicate.is_empty());
+        let noted = candidates.iter().map(|candidate| BundledCandidate {
+            schedule: candidate.schedule.clone(),
+            layouts: candidate.layouts.clone(),
+        });
+        let mut all = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(kernel_digest(kernel), noted.collect());
+        candidates
+    }
+
+    fn compile(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        observer: &mut dyn CompileObserver,
+    ) -> Result<Artifact, CompileError> {
+        self.compiler.compile(kernel, target, schedule, observer)
+    }
+
+    fn listing(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        listing: Listing,
+    ) -> Result<String, CompileError> {
+        self.compiler.listing(kernel, target, schedule, listing)
+    }
+}
