@@ -4,6 +4,7 @@ use kiln_kernel::{AxisId, Item, Node, NodeId, Quantity, StageOperation, Store, V
 use smallvec::SmallVec;
 
 use super::pack;
+use super::tiled::SCATTERED_COPY_ROWS;
 use crate::lower::Dependence;
 
 /// One load, local or store of a kernel.
@@ -111,7 +112,8 @@ fn collect(
                 // What can be packed is read one by one by vectors along an outer axis.
                 if kernel.outer().contains(axis)
                     && (pack::is_packable(kernel, load.buffer, *axis)
-                        || pack::is_copyable(kernel, load.buffer, *axis))
+                        || (pack::is_copyable(kernel, load.buffer, *axis)
+                            && is_read_often(kernel, dependence, node)))
                 {
                     *step = Some(Quantity::constant(1));
                 }
@@ -124,6 +126,21 @@ fn collect(
             });
         }
     }
+}
+
+/// Whether enough points read the same elements that it may be worth laying them out anew.
+fn is_read_often(kernel: &VerifiedKernel, dependence: &Dependence, load: NodeId) -> bool {
+    let mut readers = 1_i64;
+    for &axis in kernel.outer() {
+        if dependence.depends(load, axis) {
+            continue;
+        }
+        let Some(size) = kernel.dims().as_constant(kernel.axis(axis).extent.bound()) else {
+            return true;
+        };
+        readers = readers.saturating_mul(size);
+    }
+    readers >= i64::from(SCATTERED_COPY_ROWS)
 }
 
 fn of_store(

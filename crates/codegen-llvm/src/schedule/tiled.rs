@@ -32,7 +32,7 @@ const KEPT_STREAMS: u32 = 2;
 const COPY_ROWS: u32 = 32;
 
 /// The same of an operand that vectors could not read as it is.
-const SCATTERED_COPY_ROWS: u32 = 12;
+pub(super) const SCATTERED_COPY_ROWS: u32 = 12;
 
 /// Rows below which they are too few to hide the wait for an addition: each is computed for more columns at once.
 const FLAT_ROWS: u32 = 4;
@@ -260,4 +260,31 @@ fn rows_allowed(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) 
         .items()
         .iter()
         .any(|item| matches!(item, Item::Carry(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector(columns: &str) -> VectorAxis {
+        let text = format!(
+            "kernel @mm(%x: in f32[M, 417], %y: const f32[417, {columns}], %o: out f32[M, {columns}]) {{
+               outer m < M, n < {columns}
+               s = reduce add[k < 417] %x[m, k] * %y[k, n]
+               store %o[m, n] = s
+             }}"
+        );
+        let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
+        plan(&kernel, IsaLevel::Avx2Fma).unwrap().tile.vector
+    }
+
+    /// Vectors along the rows would gather them: nine columns are too few to lay them out anew for.
+    #[test]
+    fn vectors_run_along_few_columns_rather_than_along_rows_that_few_read() {
+        let VectorAxis::Outer(axis) = vector("9") else {
+            panic!("columns are packed");
+        };
+        assert_eq!(VectorAxis::Outer(axis), vector("N"), "the columns");
+        assert_eq!(vector("2"), VectorAxis::Inner);
+    }
 }
