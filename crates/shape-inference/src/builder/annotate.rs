@@ -25,7 +25,8 @@ impl GraphBuilder {
     ///
     /// # Errors
     /// In strict mode, when the statement is not proved to be what was inferred. In lenient mode, an
-    /// unproved size becomes a run-time check and a wrong statement a [`Disagreement`].
+    /// unproved size becomes a run-time check and a wrong statement a [`Disagreement`], of which
+    /// nothing is kept. Checks that earlier statements became count as known.
     pub fn annotate(
         &mut self,
         value: ValueId,
@@ -56,10 +57,16 @@ impl GraphBuilder {
             }
             Definition::Parameter { .. } => false,
         };
+        // A statement whose sizes contradict each other is found out at the second of them.
+        let n_unknown = proofs.iter().filter(|&&proof| proof == Proof::Unknown);
+        let before = (n_unknown.count() > 1).then(|| self.dims().clone());
         let mut refined = ty.clone();
         for ((dim, &stated), proof) in refined.dims.iter_mut().zip(dims).zip(proofs) {
             let Some(stated) = stated else { continue };
             if proof == Proof::Unknown && !self.require_stated(value, *dim, stated)? {
+                if let Some(before) = before {
+                    *self.dims_mut() = before;
+                }
                 return self.disagree(value, dtype, dims, true);
             }
             // A required equality may be beyond the prover; the type then stays as it was inferred.

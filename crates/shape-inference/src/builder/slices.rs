@@ -169,7 +169,7 @@ fn range(
         (start, dims.sub(start, end)?)
     };
     let distance = at_least(dims, distance, zero)?;
-    let stride = dims.constant(step.abs());
+    let stride = dims.constant(step.saturating_abs());
     Ok((start, dims.ceil_div(distance, stride)?))
 }
 

@@ -411,6 +411,23 @@ fn annotations_are_proved_or_refused_in_strict_mode() -> Built {
 }
 
 #[test]
+fn nothing_is_kept_of_an_annotation_that_contradicts_itself() -> Built {
+    let mut builder = GraphBuilder::new("t");
+    builder.set_mode(Mode::Lenient);
+    let x = input(&mut builder, "x", &["A", "A"]);
+    let (eight, nine) = (builder.size(8), builder.size(9));
+    builder.annotate(x, None, &[Some(eight), Some(nine)])?;
+    assert_eq!(builder.disagreements().len(), 1);
+    assert_snapshot!(builder.describe(x), @"%x: f32[A, A]");
+    assert!(builder.dims().contract_facts().is_empty());
+    // Nine by itself is then as good as it was.
+    builder.annotate(x, None, &[Some(nine), None])?;
+    assert_eq!(builder.disagreements().len(), 1);
+    assert_eq!(builder.dims().contract_facts().len(), 1);
+    Ok(())
+}
+
+#[test]
 fn annotations_become_checks_or_disagreements_in_lenient_mode() -> Built {
     let mut builder = GraphBuilder::new("t");
     builder.set_mode(Mode::Lenient);

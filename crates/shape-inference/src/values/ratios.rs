@@ -91,7 +91,7 @@ pub(super) fn apply(
                 "mul" => {
                     let small = |ratio: &Ratio| {
                         dims.as_constant(ratio.numerator)
-                            .is_none_or(|n| n.abs() <= FACTOR_LIMIT)
+                            .is_none_or(|n| n.unsigned_abs() <= FACTOR_LIMIT.unsigned_abs())
                     };
                     if !small(a) || !small(b) {
                         return None;
