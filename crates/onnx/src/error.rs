@@ -200,12 +200,14 @@ pub enum Error {
     },
 
     /// E0918: a node reads a name that nothing before it gives.
-    #[error("{node}: nothing before it gives its operand {name}")]
+    #[error("{node}: nothing before it gives its operand {name}{}", given_later(later.as_deref()))]
     Undefined {
         /// The node's path.
         node: String,
         /// The name.
         name: Name,
+        /// A node after it that gives the name, if there is one.
+        later: Option<String>,
     },
 
     /// E0919: a node gives a name that has a value already.
@@ -245,7 +247,7 @@ pub enum Error {
 
     /// E0922: the model does not say how many axes an input has.
     #[error(
-        "input {input}: expected a known rank, found none; give one with `ImportOptions::rank`"
+        "input {input}: expected a known rank, found none; give one with the option `rank` (`--rank` on the command line)"
     )]
     UnknownRank {
         /// The input.
@@ -292,7 +294,7 @@ pub enum Error {
 
     /// E0927: an input is a sequence, and nothing says how many entries it has.
     #[error(
-        "input {input}: expected a known number of entries, found none; give one with `ImportOptions::length`"
+        "input {input}: expected a known number of entries, found none; give one with the option `length` (`--length` on the command line)"
     )]
     UnknownLength {
         /// The input.
@@ -353,4 +355,11 @@ impl Error {
             Self::Size { source, .. } => source.code(),
         }
     }
+}
+
+/// What is said of an operand that comes too late.
+fn given_later(node: Option<&str>) -> String {
+    node.map_or_else(String::new, |node| {
+        format!(", but {node} after it does: the nodes are out of order, or wait for each other")
+    })
 }

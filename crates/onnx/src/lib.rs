@@ -51,8 +51,8 @@ pub use files::{
     DataFile, FileError, FileIdentity, Folder, Fs, Location, MemoryFiles, NoFiles, Refusal,
 };
 pub use import::{
-    ImportOptions, Imported, NodeContext, OpImporter, UnsupportedOperator, WrongType, import,
-    import_reporting,
+    ImportOptions, Imported, NodeContext, OpImporter, UnsupportedOperator, WrongType, graph_inputs,
+    import, import_reporting,
 };
 pub use limits::{LimitKind, Limits};
 pub use model::{

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::context::{NodeContext, Outputs};
 use super::function;
 use super::item::Item;
+use super::moved;
 use super::names::{Binding, Names};
 use super::registry::{Importer, Registry, Takes};
 use crate::{ElementType, Error, Limits, ModelGraph, ModelTensor, Name, Node, Opsets};
@@ -137,8 +138,9 @@ pub(crate) fn import_nodes(
     nodes: &[Node],
     names: &mut Names,
 ) -> Result<(), Error> {
-    for node in nodes {
-        let outputs = import_node(frame, builder, node, names)?;
+    for (position, node) in nodes.iter().enumerate() {
+        let outputs = import_node(frame, builder, node, names)
+            .map_err(|error| looked_for_later(error, nodes.get(position + 1..)))?;
         for (index, name) in node.outputs().iter().enumerate() {
             if name.is_empty() {
                 continue;
@@ -165,6 +167,27 @@ pub(crate) fn import_nodes(
     Ok(())
 }
 
+/// The error, with the node that gives a missing name too late.
+fn looked_for_later(error: Error, rest: Option<&[Node]>) -> Error {
+    let Error::Undefined {
+        node,
+        name,
+        later: None,
+    } = error
+    else {
+        return error;
+    };
+    let gives = |other: &&Node| {
+        other
+            .outputs()
+            .iter()
+            .any(|output| *output == *name.as_str())
+    };
+    let later = rest.unwrap_or_default().iter().find(gives);
+    let later = later.map(Node::path);
+    Error::Undefined { node, name, later }
+}
+
 fn import_node(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
@@ -187,6 +210,7 @@ fn import_node(
                 version,
             };
             expect_operands(&ctx, operator.takes)?;
+            moved::check(&ctx, opset)?;
             let mut outputs = (operator.import)(&mut ctx)?;
             if operator.takes == Takes::Moved
                 && let Some(narrow) = ctx.narrow_type(0)
@@ -261,6 +285,7 @@ fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<Item>; 4]>
                 return Err(Error::Undefined {
                     node: node.path(),
                     name: Name::from(name.as_str()),
+                    later: None,
                 });
             }
         });

@@ -1,4 +1,4 @@
-//! The graph's edge: sizes by name, inputs, and the types that the model states for other values.
+//! The graph's edge: sizes by name, and inputs.
 //!
 //! Names of sizes are kept where they are identifiers; equal names are one symbol. An unnamed size
 //! is a symbol of its own, called after its input and axis.
@@ -55,6 +55,11 @@ impl Sizes {
             });
         }
         Ok(sizes)
+    }
+
+    /// The size of that name, if an input has it.
+    pub(super) fn get(&self, name: &str) -> Option<DimId> {
+        self.0.get(name).copied()
     }
 
     /// Takes sizes from a constant that stands for an input.
@@ -143,52 +148,102 @@ pub(super) fn add_inputs(
     Ok(())
 }
 
+/// What an input becomes.
+enum Parts {
+    /// Nothing: an optional that calls leave out.
+    Nothing,
+    Tensor(ValueInfo),
+    /// The entries of a sequence.
+    Sequence(Vec<ValueInfo>),
+}
+
+impl Parts {
+    fn of(input: &ValueInfo, options: &ImportOptions) -> Result<Self, Error> {
+        let mut ty = input.ty.as_ref();
+        if let Some(ValueType::Optional(content)) = ty {
+            if options.absent.contains(&input.name) {
+                return Ok(Self::Nothing);
+            }
+            ty = Some(content.as_ref());
+        }
+        let Some(ValueType::Sequence(entry)) = ty else {
+            return Ok(Self::Tensor(ValueInfo {
+                name: input.name.clone(),
+                ty: ty.cloned(),
+            }));
+        };
+        let Some(&length) = options.lengths.get(&input.name) else {
+            return Err(Error::UnknownLength {
+                input: Name::from(input.name.as_str()),
+            });
+        };
+        options.limits.check(LimitKind::Messages, length as u64)?;
+        // The type is that of every entry, but what it calls a size may differ between them.
+        let mut entry = (**entry).clone();
+        if let ValueType::Tensor {
+            shape: Some(shape), ..
+        } = &mut entry
+        {
+            for dim in shape {
+                if matches!(dim, Dim::Named(_)) {
+                    *dim = Dim::Anonymous;
+                }
+            }
+        }
+        let entries = (0..length).map(|index| ValueInfo {
+            name: super::entry_name(&input.name, index),
+            ty: Some(entry.clone()),
+        });
+        Ok(Self::Sequence(entries.collect()))
+    }
+}
+
+/// The tensors that calls of an imported model bring, in order: what [`ImportOptions`] make constant or leave out is not
+/// among them, and a sequence is its entries. Types are those that the model states.
+///
+/// # Errors
+/// When the options speak of inputs that are not there, or do not say how many entries a sequence has.
+///
+/// ```
+/// use kiln_onnx::{ImportOptions, Model, NoFiles, graph_inputs};
+///
+/// # let bytes = b"\x08\x08\x3a\x30\x0a\x0c\x0a\x01x\x12\x01y\x22\x04Relu\x12\x01g\
+/// #               \x5a\x18\x0a\x01x\x12\x13\x0a\x11\x08\x01\x12\x0d\
+/// #               \x0a\x07\x12\x05batch\x0a\x02\x08\x03\x62\x03\x0a\x01y\x42\x02\x10\x11";
+/// let model = Model::from_bytes(bytes, &NoFiles)?;
+/// let inputs = graph_inputs(&model, &ImportOptions::new())?;
+/// assert_eq!(inputs[0].name, "x");
+/// # Ok::<(), kiln_onnx::Error>(())
+/// ```
+pub fn graph_inputs(model: &Model, options: &ImportOptions) -> Result<Vec<ValueInfo>, Error> {
+    check_names(model, options)?;
+    let mut inputs = Vec::new();
+    for input in model.graph().required_inputs() {
+        match Parts::of(input, options)? {
+            Parts::Nothing => {}
+            Parts::Tensor(tensor) => inputs.push(tensor),
+            Parts::Sequence(entries) => inputs.extend(entries),
+        }
+    }
+    inputs.retain(|input| !options.fixed.contains_key(&input.name));
+    Ok(inputs)
+}
+
 fn add_input(
     builder: &mut GraphBuilder,
     input: &ValueInfo,
     options: &ImportOptions,
     sizes: &Sizes,
 ) -> Result<Item, Error> {
-    let mut ty = input.ty.as_ref();
-    if let Some(ValueType::Optional(content)) = ty {
-        if options.absent.contains(&input.name) {
-            return Ok(Item::Nothing);
-        }
-        ty = Some(content.as_ref());
-    }
-    let Some(ValueType::Sequence(entry)) = ty else {
-        let input = ValueInfo {
-            name: input.name.clone(),
-            ty: ty.cloned(),
-        };
-        return add_tensor(builder, &input, options, sizes);
-    };
-    let Some(&length) = options.lengths.get(&input.name) else {
-        return Err(Error::UnknownLength {
-            input: Name::from(input.name.as_str()),
-        });
-    };
-    options.limits.check(LimitKind::Messages, length as u64)?;
-    // The type is that of every entry, but what it calls a size may differ between them.
-    let mut entry = (**entry).clone();
-    if let ValueType::Tensor {
-        shape: Some(shape), ..
-    } = &mut entry
-    {
-        for dim in shape {
-            if matches!(dim, Dim::Named(_)) {
-                *dim = Dim::Anonymous;
-            }
+    match Parts::of(input, options)? {
+        Parts::Nothing => Ok(Item::Nothing),
+        Parts::Tensor(tensor) => add_tensor(builder, &tensor, options, sizes),
+        Parts::Sequence(entries) => {
+            let entries = entries.iter();
+            let entries = entries.map(|entry| add_tensor(builder, entry, options, sizes));
+            Ok(Item::Sequence(entries.collect::<Result<_, Error>>()?))
         }
     }
-    let entries = (0..length).map(|index| {
-        let input = ValueInfo {
-            name: super::entry_name(&input.name, index),
-            ty: Some(entry.clone()),
-        };
-        add_tensor(builder, &input, options, sizes)
-    });
-    Ok(Item::Sequence(entries.collect::<Result<_, Error>>()?))
 }
 
 fn add_tensor(
@@ -276,37 +331,4 @@ fn tensor_type(input: &ValueInfo) -> Result<(DType, Option<&[Dim]>), Error> {
         Some(other) => Err(unsupported(other.to_string())),
         None => Err(unsupported("no type".to_owned())),
     }
-}
-
-/// Compares what the model states of outputs and other values with what was inferred.
-pub(super) fn annotate(
-    builder: &mut GraphBuilder,
-    model: &Model,
-    sizes: &Sizes,
-    names: &Names,
-) -> Result<(), Error> {
-    let graph = model.graph();
-    for stated in graph.annotations().iter().chain(graph.outputs()) {
-        let (Some(value), Some(ty)) = (names.value(&stated.name), &stated.ty) else {
-            continue;
-        };
-        let ValueType::Tensor { element, shape } = ty else {
-            continue;
-        };
-        let Some(shape) = shape else { continue };
-        let mut dims = Vec::with_capacity(shape.len());
-        for dim in shape {
-            dims.push(match dim {
-                Dim::Known(size) => Some(builder.size(i64::try_from(*size).unwrap_or(i64::MAX))),
-                Dim::Named(name) => sizes.0.get(name).copied(),
-                Dim::Anonymous => None,
-            });
-        }
-        let result = builder.annotate(value, element.dtype(), &dims);
-        result.map_err(|source| Error::Infer {
-            node: format!("stated type of {}", Name::from(stated.name.as_str())),
-            source,
-        })?;
-    }
-    Ok(())
 }

@@ -14,9 +14,11 @@ mod function;
 mod graph;
 mod inputs;
 mod item;
+mod moved;
 mod names;
 mod options;
 mod registry;
+mod stated;
 mod unroll;
 mod unsupported;
 
@@ -24,13 +26,13 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use kiln_ir::{Graph, ValueId};
-use kiln_shape_inference::{GraphBuilder, Mode, check_types};
-use kiln_symbolic_shape::{ContractFact, FactOrigin};
+use kiln_shape_inference::{GraphBuilder, Mode};
 
 pub use context::NodeContext;
 pub(crate) use context::Outputs;
 pub(crate) use control::{import_if, import_loop, import_scan};
 pub(crate) use graph::typed;
+pub use inputs::graph_inputs;
 pub(crate) use item::Item;
 pub use options::{ImportOptions, OpImporter};
 pub(crate) use registry::{Operator, Takes};
@@ -42,6 +44,7 @@ use self::graph::{Frame, import_graph, output_value};
 use self::inputs::Sizes;
 use self::names::Names;
 use self::registry::Registry;
+use self::stated::Trust;
 use crate::{Error, Model, Name};
 
 /// Imports a model.
@@ -77,12 +80,13 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Graph, Error> {
 pub struct Imported {
     /// The graph.
     pub graph: Graph,
-    /// The types that the model states wrongly, in the order of its nodes; dropped, and none in
-    /// strict mode, which refuses the model instead.
+    /// The types that the model states and that count for nothing, in the order of its statements; none in strict mode,
+    /// which refuses the model instead.
     pub wrong_types: Vec<WrongType>,
 }
 
-/// A type that a model states of a value, and that is proved wrong.
+/// A type that a model states of a value, and that is proved wrong; or that cannot be confirmed, where such statements
+/// contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WrongType {
@@ -103,6 +107,25 @@ pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Import
     let _entered = span.enter();
     let registry = Registry::new(model, options);
     unsupported::check_operators(model, &registry)?;
+    let (imported, is_contradictory) =
+        import_trusting(model, options, &registry, Trust::Unrefuted)?;
+    if !is_contradictory {
+        return Ok(imported);
+    }
+    tracing::debug!(
+        "types that the model states contradict each other; those that are not confirmed are dropped"
+    );
+    let (imported, _) = import_trusting(model, options, &registry, Trust::Confirmed)?;
+    Ok(imported)
+}
+
+/// Imports a model, taking what it states of types so far; says whether its statements contradict each other.
+fn import_trusting(
+    model: &Model,
+    options: &ImportOptions,
+    registry: &Registry<'_>,
+    trust: Trust,
+) -> Result<(Imported, bool), Error> {
     let mut builder = GraphBuilder::new(graph_name(model));
     builder.set_mode(if options.strict {
         Mode::Strict
@@ -114,7 +137,7 @@ pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Import
     inputs::add_inputs(&mut builder, model, options, &sizes, &mut names)?;
     let inlined = Cell::new(0);
     let frame = Frame {
-        registry: &registry,
+        registry,
         limits: &options.limits,
         opsets: model.opsets(),
         path: Arc::from(""),
@@ -124,19 +147,12 @@ pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Import
     };
     import_graph(&frame, &mut builder, model.graph(), &mut names)?;
     builder.clear_origin();
-    inputs::annotate(&mut builder, model, &sizes, &names)?;
-    let mut wrong_types = Vec::new();
-    for disagreement in builder.disagreements() {
-        let value = builder.graph().value(disagreement.value).name.as_deref();
-        wrong_types.push(WrongType {
-            value: Name::from(value.unwrap_or_default()),
-            inferred: disagreement.inferred.clone(),
-            stated: disagreement.stated.clone(),
-        });
+    let outcome = stated::annotate(&mut builder, model, &sizes, &names, trust)?;
+    for wrong in &outcome.wrong_types {
         tracing::debug!(
-            inferred = disagreement.inferred,
-            stated = disagreement.stated,
-            "a type that the model states is wrong and was dropped"
+            inferred = wrong.inferred,
+            stated = wrong.stated,
+            "a type that the model states counts for nothing"
         );
     }
     for (key, value) in model.metadata() {
@@ -160,21 +176,9 @@ pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Import
         node: "model".to_owned(),
         source,
     })?;
-    check_stated_sizes(&graph)?;
-    Ok(Imported { graph, wrong_types })
-}
-
-/// Checks that the sizes which a model states, and each call is to confirm, can all be so: each was looked at by itself,
-/// and together they may say that a size is one number and another.
-fn check_stated_sizes(graph: &Graph) -> Result<(), Error> {
-    let facts = graph.dims().contract_facts();
-    let is_stated = |fact: &ContractFact| matches!(&fact.origin, FactOrigin::Required(origin) if origin.starts_with("stated type of"));
-    if !facts.iter().any(is_stated) {
-        return Ok(());
-    }
-    check_types(graph).map_err(|errors| Error::Structure {
-        reason: format!("sizes that it states contradict each other: {errors}"),
-    })
+    let is_contradictory = outcome.is_contradictory || !stated::can_hold(&graph);
+    let wrong_types = outcome.wrong_types;
+    Ok((Imported { graph, wrong_types }, is_contradictory))
 }
 
 /// The name of an entry of a sequence that goes into or out of the model.

@@ -66,7 +66,7 @@ pub(super) fn unrolled_loop(
             _ => {
                 let found = ctx.builder().describe(trips);
                 let expected = "a number that is known when the model is imported, as the loop \
-                                carries a sequence; `ImportOptions::fix` makes an input known";
+                                carries a sequence; the option `fix` makes an input known";
                 return Err(ctx.operand_error(0, expected, found));
             }
         },

@@ -92,7 +92,7 @@ impl NodeContext<'_> {
             Some(integers) => Ok(Some(integers)),
             None => Err(self.operand_error(
                 index,
-                "integers that are known when the model is imported (`ImportOptions::fix` makes an input known)",
+                "integers that are known when the model is imported (the option `fix`, `--fix` on the command line, makes an input known)",
                 self.builder().describe(value),
             )),
         }

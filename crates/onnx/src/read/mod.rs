@@ -31,6 +31,10 @@ use crate::{Error, Fs, Limits, Name, NoFiles};
 pub(crate) fn read_model(bytes: Bytes, files: &dyn Fs, limits: &Limits) -> Result<Model, Error> {
     let span = tracing::info_span!("onnx.read", bytes = bytes.len());
     let _entered = span.enter();
+    if let Some(reason) = something_else(&bytes) {
+        let reason = reason.to_owned();
+        return Err(Error::NotAModel { reason });
+    }
     take_census(&bytes, Kind::Model, limits)?;
     let proto = ModelProto::decode(bytes.clone()).map_err(undecodable)?;
     let graph = proto.graph.ok_or_else(|| Error::NotAModel {
@@ -64,6 +68,24 @@ pub(crate) fn read_model(bytes: Bytes, files: &dyn Fs, limits: &Limits) -> Resul
         "model read"
     );
     Ok(model)
+}
+
+/// What often stands in a model's place.
+fn something_else(bytes: &[u8]) -> Option<&'static str> {
+    let first_line = bytes.get(..bytes.len().min(64)).unwrap_or_default();
+    let begins = |with: &str| {
+        let start = first_line.get(..with.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+    };
+    if bytes.is_empty() {
+        Some("the file is empty")
+    } else if begins("version https://git-lfs") {
+        Some("it is a pointer of Git LFS in its place; fetch the file with `git lfs pull`")
+    } else if begins("<!DOCTYPE") || begins("<html") {
+        Some("it is a web page, such as that of a download that failed")
+    } else {
+        None
+    }
 }
 
 /// Reads a single tensor, as ONNX's test data hold them: a file of one `TensorProto`.

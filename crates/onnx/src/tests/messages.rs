@@ -6,7 +6,22 @@ use prost::Message;
 
 use crate::proto::GraphProto;
 use crate::tests::build::*;
-use crate::{Error, Folder, Model};
+use crate::{Error, Folder, Model, NoFiles};
+
+/// What a download or a checkout leaves in the place of a model.
+#[test]
+fn what_often_stands_in_the_place_of_a_model_is_named() {
+    let said = |bytes: &[u8]| {
+        let error = Model::from_bytes(bytes, &NoFiles).unwrap_err();
+        assert_eq!(error.code(), "E0901");
+        error.to_string()
+    };
+    assert!(said(b"").ends_with("the file is empty"));
+    assert!(said(b"<!doctype html><html>").contains("a web page"));
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+    assert!(said(pointer).contains("git lfs pull"));
+    assert!(said(b"<htm").contains("malformed"));
+}
 
 #[test]
 fn errors_escape_names_and_show_no_data_and_no_folders() {

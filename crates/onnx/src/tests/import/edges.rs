@@ -225,6 +225,108 @@ fn operands_of_any_rank_never_panic() {
     }
 }
 
+/// Faults 3, 4 and 38: every operator, with constants and attributes at the ends of their range, or that stand for more
+/// elements than any memory has. Errors or a small graph, never a panic, and nothing of that size is made.
+#[test]
+fn constants_and_attributes_of_any_size_never_panic_and_take_no_memory() {
+    const EXTREMES: [i64; 5] = [i64::MIN, -1, 0, 1 << 40, i64::MAX];
+    const OPERANDS: &[&str] = &[
+        "x c", "c", "c c c", "x c c", "x - c", "x - - c", "x c x", "c d", "d", "x d", "d c",
+        "d d d",
+    ];
+    const INTS: &[&str] = &[
+        "axes",
+        "pads",
+        "strides",
+        "dilations",
+        "kernel_shape",
+        "output_shape",
+        "output_padding",
+        "shape",
+        "starts",
+        "ends",
+        "split",
+        "perm",
+        "value_ints",
+        "ngram_counts",
+        "ngram_indexes",
+        "pool_int64s",
+    ];
+    const INT: &[&str] = &[
+        "axis",
+        "group",
+        "k",
+        "size",
+        "blocksize",
+        "num_heads",
+        "q_num_heads",
+        "kv_num_heads",
+        "num_groups",
+        "hidden_size",
+        "sample_size",
+        "batch_axis",
+        "time_axis",
+        "batch_dims",
+        "dtype",
+        "to",
+        "num_outputs",
+        "keepdims",
+        "onesided",
+        "p",
+        "max_skip_count",
+        "min_gram_length",
+        "max_gram_length",
+        "output_height",
+        "output_width",
+        "sampling_ratio",
+        "block_size",
+        "value_int",
+        "num_scan_inputs",
+        "new_axis",
+        "upper",
+        "rotary_embedding_dim",
+        "left_window_size",
+        "start",
+        "end",
+    ];
+    let standard = crate::ops::FAMILIES.iter().copied().flatten();
+    let others = crate::ops::OTHER_DOMAINS.iter();
+    let others = others.flat_map(|(domain, family)| family.iter().map(move |op| (*domain, op)));
+    let all = standard.map(|op| ("", op)).chain(others).enumerate();
+    for (number, (domain, operator)) in all {
+        for (index, operands) in OPERANDS.iter().enumerate() {
+            // Two of them in turn: all meet every operator's family.
+            for turn in [0, 2] {
+                let extreme = EXTREMES[(number + index + turn) % EXTREMES.len()];
+                let attributes = match index % 4 {
+                    0 => vec![],
+                    1 => INT.iter().map(|name| int(name, extreme)).collect(),
+                    2 => INTS.iter().map(|name| ints(name, &[extreme; 2])).collect(),
+                    _ => INTS.iter().map(|name| ints(name, &[extreme; 4])).collect(),
+                };
+                let mut node = node(operator.name, operands, "y z", attributes);
+                node.domain = domain.to_owned();
+                let inputs = vec![input("x", DType::F32, &["N", "2", "H", "4"])];
+                let list = Tensor::from_slice(&[4], &[extreme; 4]).unwrap();
+                let constants = vec![
+                    initializer("c", &list),
+                    initializer("d", &Tensor::scalar(extreme)),
+                ];
+                let net = graph(inputs, constants, vec![node], &["y"]);
+                let mut model = of_version(net, 28);
+                if !domain.is_empty() {
+                    model
+                        .opset_import
+                        .push(crate::tests::build::opset(domain, 1));
+                }
+                if let Ok(model) = crate::tests::build::read(&model) {
+                    let _ = crate::import(&model, &ImportOptions::new());
+                }
+            }
+        }
+    }
+}
+
 fn try_import(op: &str, operands: &str, attributes: Vec<crate::proto::AttributeProto>) {
     let inputs = vec![
         input("x", DType::F32, &["N", "2", "H", "4"]),

@@ -75,7 +75,7 @@ fn a_sequence_goes_in_and_out_entry_by_entry() {
     let mut net = two_inputs(vec![node("Identity", "s", "y", vec![])], &[], &["y"]);
     net.input = vec![wrapped("s", TypeValue::Sequence)];
     let missing = at(17, net.clone(), &ImportOptions::new()).unwrap_err();
-    assert_snapshot!(missing, @r#"input "s": expected a known number of entries, found none; give one with `ImportOptions::length`"#);
+    assert_snapshot!(missing, @r#"input "s": expected a known number of entries, found none; give one with the option `length` (`--length` on the command line)"#);
     let graph = at(17, net.clone(), &ImportOptions::new().length("s", 2)).unwrap();
     assert_eq!(graph.inputs().len(), 2);
     assert_eq!(graph.outputs().len(), 2);

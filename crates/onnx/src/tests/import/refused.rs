@@ -114,7 +114,7 @@ fn inputs_that_kiln_has_no_values_of_are_refused() {
             shape: None,
         })),
     };
-    assert_snapshot!(with(unranked), @r#"input "x": expected a known rank, found none; give one with `ImportOptions::rank`"#);
+    assert_snapshot!(with(unranked), @r#"input "x": expected a known rank, found none; give one with the option `rank` (`--rank` on the command line)"#);
     let mut untyped = graph(
         vec![output("x")],
         vec![],
@@ -162,6 +162,67 @@ fn a_stated_type_that_is_wrong_is_refused_in_strict_mode_alone() {
     assert_snapshot!(error_with(net.clone(), &strict), @r#"stated type of "y": builder: type of %y: expected f32[N, 3], found f32[N, 4]"#);
     let graph = imported(&of_version(net, 17), &ImportOptions::new()).unwrap();
     assert_eq!(output_type(&graph), "f32[N, 3]");
+}
+
+#[test]
+fn nodes_out_of_order_or_in_a_circle_are_told_from_names_that_nothing_gives() {
+    let nodes = vec![
+        node("Neg", "h", "y", vec![]),
+        node("Relu", "x", "h", vec![]),
+    ];
+    assert_snapshot!(error(one_input(nodes)), @r#"node 0 giving "y" (Neg): nothing before it gives its operand "h", but node 1 giving "h" (Relu) after it does: the nodes are out of order, or wait for each other"#);
+}
+
+#[test]
+fn an_attribute_that_became_an_operand_is_refused_and_not_passed_over() {
+    let clip = || one_input(vec![node("Clip", "x", "y", vec![float("max", 6.0)])]);
+    assert!(imported(&of_version(clip(), 6), &ImportOptions::new()).is_ok());
+    let error = error(clip());
+    assert_eq!(error.code(), "E0921");
+    assert_snapshot!(error, @r#"node 0 giving "y" (Clip): attribute "max": expected an operand in its place, as it is since version 11, found an attribute"#);
+}
+
+#[test]
+fn stated_sizes_that_contradict_each_other_count_for_nothing() {
+    let stating = |first: &str, second: &str| {
+        let nodes = vec![
+            node("Relu", "x", "h", vec![]),
+            node("Neg", "h", "y", vec![]),
+        ];
+        let mut net = one_input(nodes);
+        net.value_info = vec![input("h", DType::F32, &[first, "3"])];
+        net.output = vec![input("y", DType::F32, &[second, "3"])];
+        crate::tests::build::read(&of_version(net, 17)).unwrap()
+    };
+    let import = |model, mode| crate::import_reporting(&model, &ImportOptions::new().mode(mode));
+    // The operators say N: one of the numbers is wrong, and nobody knows which.
+    let imported = import(stating("8", "9"), Mode::Lenient).unwrap();
+    assert_eq!(output_type(&imported.graph), "f32[N, 3]");
+    assert!(imported.graph.dims().contract_facts().is_empty());
+    let wrong = imported.wrong_types.iter();
+    let wrong: Vec<_> = wrong
+        .map(|wrong| {
+            format!(
+                "{}: {} stated {}",
+                wrong.value, wrong.inferred, wrong.stated
+            )
+        })
+        .collect();
+    assert_snapshot!(wrong.join("\n"), @r#"
+    "h": f32[N, 3] stated f32[8, 3]
+    "y": f32[N, 3] stated f32[9, 3]
+    "#);
+    // Where they agree, each call checks them; in strict mode nothing is taken that is not confirmed.
+    let imported = import(stating("8", "8"), Mode::Lenient).unwrap();
+    assert!(imported.wrong_types.is_empty());
+    assert_eq!(imported.graph.dims().contract_facts().len(), 1);
+    for second in ["8", "9"] {
+        let error = import(stating("8", second), Mode::Strict).unwrap_err();
+        assert!(
+            error.to_string().starts_with(r#"stated type of "h""#),
+            "{error}"
+        );
+    }
 }
 
 #[test]
