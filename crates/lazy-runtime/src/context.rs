@@ -144,7 +144,7 @@ impl LazyCompilationContext {
                 let count = element_count(buffer.dtype, shape)
                     .map_err(RuntimeError::tensor(format!("%{}", buffer.name)))?;
                 memories.push(
-                    executor
+                    runtime
                         .alloc(count * buffer.dtype.size_in_bytes())
                         .map_err(failed())?,
                 );

@@ -1,6 +1,7 @@
 //! What can go wrong when a program is compiled or run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kiln_fusion::FusionError;
 use kiln_interpreter::{InterpretError, OpFault, OpSite};
@@ -151,6 +152,13 @@ pub enum RuntimeError {
         found: usize,
     },
 
+    /// E0894: a call that took longer than it may.
+    #[error("expected the call to end within {limit:?}, found it still at work")]
+    CallTimeout {
+        /// What it was given.
+        limit: Duration,
+    },
+
     /// Somebody else's compile gave nothing; has the code of the cache's error.
     #[error("kernel @{kernel}: {error}")]
     Cache {
@@ -192,6 +200,7 @@ impl RuntimeError {
             Self::CompileTimeout { .. } => "E0890",
             Self::NotInCache { .. } => "E0891",
             Self::OutputCount { .. } => "E0893",
+            Self::CallTimeout { .. } => "E0894",
             Self::Cache { error, .. } => error.code(),
             Self::Plan(cause) => code_of_plan(&**cause),
             Self::Tensor { error, .. } => error.code(),
@@ -212,7 +221,13 @@ impl RuntimeError {
 
     /// Whether the interpreter must not answer in place of a kernel whose code this error is about.
     pub(crate) fn ends_the_call(&self) -> bool {
-        matches!(self, Self::CompileTimeout { .. } | Self::NotInCache { .. })
+        matches!(
+            self,
+            Self::CompileTimeout { .. }
+                | Self::NotInCache { .. }
+                | Self::CallTimeout { .. }
+                | Self::Interpret(InterpretError::Cancelled)
+        )
     }
 
     /// A fault in a kernel that is part of no program.

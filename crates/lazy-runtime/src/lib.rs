@@ -11,6 +11,7 @@
 //! |---|---|
 //! | run a program | [`CompiledProgram::run`] |
 //! | compile before a call needs it | [`CompiledProgram::precompile`], [`ShapeVariantGenerator`], [`ShapeProfile`] |
+//! | end a call early | [`CompiledProgram::run_with`], [`Cancellation`] |
 //! | know what a step costs | [`CompiledProgram::run_profiled`] |
 //! | know what was compiled, and why | [`Runtime::compile_records`], [`Runtime::stats`] |
 //! | compile and run one kernel | [`LazyCompilationContext`], [`LazyCompilationManager`] |
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod call;
 mod clock;
 mod compile;
 mod context;
@@ -36,8 +38,10 @@ mod recorder;
 mod run;
 mod runtime;
 mod sync;
+mod variants;
 
 pub use ahead::{ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
+pub use call::{CallControl, CallOptions, Cancellation};
 pub use clock::{Clock, SystemClock};
 pub use compile::{CompilationStats, CompileReason, CompileRecord, CompiledKernel};
 pub use context::LazyCompilationContext;
@@ -50,3 +54,4 @@ pub use pool::SpinPool;
 pub use profile::StepProfile;
 pub use program::CompiledProgram;
 pub use runtime::Runtime;
+pub use variants::{VariantFate, VariantOptions, VariantReason, VariantRecord};

@@ -7,6 +7,8 @@ use kiln_interpreter::CustomOps;
 use kiln_kernel::Target;
 use kiln_kernel_cache::CacheOptions;
 
+use crate::variants::VariantOptions;
+
 /// Options of a [`Runtime`](crate::Runtime).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -28,6 +30,13 @@ pub struct RuntimeOptions {
     pub background_threads: NonZeroUsize,
     /// How much time may go into compiling; when it is spent, what is not there is left to the interpreter.
     pub compile_budget: Option<Duration>,
+    /// Kernels for sizes that come often; none for no such kernels.
+    pub variants: Option<VariantOptions>,
+    /// Whether the same inputs give the same bits whenever they come: nothing that depends on measured time decides
+    /// which code answers, so no variants are made. What the interpreter answers while code is compiled has other bits:
+    /// [`CompilePolicy::FirstUse`] and [`CompilePolicy::AheadOfTime`] without [`max_block`](Self::max_block) and
+    /// [`compile_budget`](Self::compile_budget) leave nothing to it.
+    pub deterministic: bool,
     /// Limits of the kernels in memory, and times of waiting and trying again.
     pub cache: CacheOptions,
     /// The version of what makes kernels from graphs: part of every key.
@@ -72,6 +81,8 @@ impl Default for RuntimeOptions {
             compile_threads: None,
             background_threads: NonZeroUsize::MIN,
             compile_budget: None,
+            variants: Some(VariantOptions::default()),
+            deterministic: false,
             cache: CacheOptions::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             custom_ops: CustomOps::new(),
@@ -133,6 +144,20 @@ impl RuntimeOptions {
     #[must_use]
     pub fn with_compile_budget(mut self, budget: Duration) -> Self {
         self.compile_budget = Some(budget);
+        self
+    }
+
+    /// Kernels for sizes that come often, or none.
+    #[must_use]
+    pub fn with_variants(mut self, variants: Option<VariantOptions>) -> Self {
+        self.variants = variants;
+        self
+    }
+
+    /// The same bits for the same inputs, whenever they come.
+    #[must_use]
+    pub fn with_deterministic(mut self, deterministic: bool) -> Self {
+        self.deterministic = deterministic;
         self
     }
 

@@ -3,18 +3,20 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use kiln_interpreter::InterpretError;
 use kiln_program::Program;
 use kiln_symbolic_shape::{DimId, PlanFact};
 use kiln_tensor::Tensor;
 use kiln_timing::{Category, Counter, EventId, Sampler, Timing};
 
+use crate::call::{CallControl, CallOptions};
 use crate::compile::Counters;
 use crate::error::RuntimeError;
 use crate::plan::{Key, Memo, Prepared};
 use crate::planner::Planner;
 use crate::profile::StepProfile;
 use crate::recorder::Recorder;
-use crate::run::{States, Stop, run_program};
+use crate::run::{Call, States, Stop, run_program};
 use crate::runtime::Runtime;
 
 /// A program and the runtime that runs it. Kernels are compiled when a call first needs them.
@@ -51,7 +53,23 @@ impl std::fmt::Debug for PlannerHandle {
 #[derive(Debug)]
 struct Plan {
     prepared: Prepared,
-    states: States,
+    states: Arc<States>,
+}
+
+impl Plan {
+    fn new(runtime: &Runtime, prepared: Prepared) -> Self {
+        let states = Arc::default();
+        runtime.hold(&states);
+        Self { prepared, states }
+    }
+}
+
+impl Drop for CompiledProgram {
+    fn drop(&mut self) {
+        // Its constants are others' too; those that nobody has now are given up.
+        self.clear();
+        self.runtime.constants().sweep();
+    }
 }
 
 impl CompiledProgram {
@@ -77,10 +95,7 @@ impl CompiledProgram {
         Self {
             run,
             sampler: Sampler::new(),
-            main: Arc::new(Plan {
-                prepared,
-                states: States::default(),
-            }),
+            main: Arc::new(Plan::new(&runtime, prepared)),
             planner: None,
             others: Mutex::default(),
             has_others: AtomicBool::new(false),
@@ -144,7 +159,20 @@ impl CompiledProgram {
     /// # Errors
     /// Inputs that do not fit the graph, a fault of an op, a kernel that does not compile, memory that is short.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, RuntimeError> {
-        self.run_with(inputs, None, None)
+        self.serve(inputs, None, None, None)
+    }
+
+    /// As [`run`](Self::run), for a call that may be ended early. One that was leaves nothing behind: the next has all that
+    /// it would have had.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); `E0835` when it was cancelled, `E0894` when it took too long.
+    pub fn run_with(
+        &self,
+        inputs: &[Tensor],
+        options: &CallOptions,
+    ) -> Result<Vec<Tensor>, RuntimeError> {
+        self.serve(inputs, None, None, self.control(options).as_ref())
     }
 
     /// As [`run`](Self::run), into tensors that are given, one per output: in place where one has the output's dtype and
@@ -158,7 +186,26 @@ impl CompiledProgram {
         if expected != found {
             return Err(RuntimeError::OutputCount { expected, found });
         }
-        self.run_with(inputs, None, Some(outputs)).map(drop)
+        self.serve(inputs, None, Some(outputs), None).map(drop)
+    }
+
+    /// As [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were.
+    ///
+    /// # Errors
+    /// As [`run_into`](Self::run_into) and [`run_with`](Self::run_with).
+    pub fn run_into_with(
+        &self,
+        inputs: &[Tensor],
+        outputs: &mut [Tensor],
+        options: &CallOptions,
+    ) -> Result<(), RuntimeError> {
+        let (expected, found) = (self.program().graph().outputs().len(), outputs.len());
+        if expected != found {
+            return Err(RuntimeError::OutputCount { expected, found });
+        }
+        let control = self.control(options);
+        self.serve(inputs, None, Some(outputs), control.as_ref())
+            .map(drop)
     }
 
     /// As [`run`](Self::run), with what each step cost.
@@ -170,7 +217,7 @@ impl CompiledProgram {
         inputs: &[Tensor],
     ) -> Result<(Vec<Tensor>, Vec<StepProfile>), RuntimeError> {
         let mut profile = Vec::new();
-        let outputs = self.run_with(inputs, Some(&mut profile), None)?;
+        let outputs = self.serve(inputs, Some(&mut profile), None, None)?;
         Ok((outputs, profile))
     }
 
@@ -191,21 +238,59 @@ impl CompiledProgram {
         }
     }
 
-    fn run_with(
+    fn control(&self, options: &CallOptions) -> Option<Arc<CallControl>> {
+        options.control(self.runtime.shared_clock()).map(Arc::new)
+    }
+
+    fn serve(
+        &self,
+        inputs: &[Tensor],
+        profile: Option<&mut Vec<StepProfile>>,
+        into: Option<&mut [Tensor]>,
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<Vec<Tensor>, RuntimeError> {
+        let served = self.serve_with_some_plan(inputs, profile, into, control);
+        if let Err(error) = &served {
+            self.count_early_end(error);
+        }
+        served
+    }
+
+    fn count_early_end(&self, error: &RuntimeError) {
+        let counters = self.runtime.counters();
+        match error {
+            RuntimeError::Interpret(InterpretError::Cancelled) => {
+                Counters::count(&counters.cancelled);
+            }
+            RuntimeError::CallTimeout { .. } => {
+                Counters::count(&counters.timeouts);
+                self.recorder().count(Counter::Timeout);
+            }
+            _ => {}
+        }
+    }
+
+    fn serve_with_some_plan(
         &self,
         inputs: &[Tensor],
         mut profile: Option<&mut Vec<StepProfile>>,
         mut into: Option<&mut [Tensor]>,
+        control: Option<&Arc<CallControl>>,
     ) -> Result<Vec<Tensor>, RuntimeError> {
         let _span = self.timing().begin_sampled(self.run, &self.sampler);
-        let call = self.calls.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let mut plan = Arc::clone(&self.main);
+        let call = Call {
+            inputs,
+            number: self.calls.fetch_add(1, Ordering::Relaxed).saturating_add(1),
+            control,
+        };
+        // None is the main plan, which is not counted here: all threads would count there.
+        let mut other: Option<Arc<Plan>> = None;
         let mut failed: Vec<PlanFact> = Vec::new();
         let mut key: Option<Key> = None;
         if self.has_others.load(Ordering::Acquire) {
             let sizes = sizes_of(inputs);
             if let Some(chosen) = self.choice.get(&sizes) {
-                plan = Arc::clone(&chosen);
+                other = Some(Arc::clone(&chosen));
             }
             key = Some(sizes);
         }
@@ -213,20 +298,20 @@ impl CompiledProgram {
             if let Some(profile) = profile.as_deref_mut() {
                 profile.clear();
             }
-            let Plan { prepared, states } = &*plan;
+            let Plan { prepared, states } = other.as_deref().unwrap_or(&self.main);
             let facts = match run_program(
                 &self.runtime,
                 prepared,
                 states,
-                inputs,
-                profile.as_deref_mut(),
                 call,
+                profile.as_deref_mut(),
                 into.as_deref_mut(),
             ) {
                 Ok(outputs) => {
                     if !failed.is_empty() {
                         let key = key.take().unwrap_or_else(|| sizes_of(inputs));
-                        self.choice.insert(key, plan);
+                        self.choice
+                            .insert(key, other.unwrap_or_else(|| Arc::clone(&self.main)));
                     }
                     return Ok(outputs);
                 }
@@ -242,7 +327,7 @@ impl CompiledProgram {
             if failed.len() == before {
                 return Err(self.no_other_plan(&facts, "it was made without this fact".to_owned()));
             }
-            plan = self.other_plan(&failed, &facts)?;
+            other = Some(self.other_plan(&failed, &facts)?);
         }
     }
 
@@ -272,10 +357,7 @@ impl CompiledProgram {
         );
         let launch_plans = self.runtime.options().launch_plans;
         let prepared = Prepared::new(program, launch_plans, self.recorder().clone());
-        let plan = Arc::new(Plan {
-            prepared,
-            states: States::default(),
-        });
+        let plan = Arc::new(Plan::new(&self.runtime, prepared));
         let mut others = self.others();
         if let Some((_, plan)) = others.iter().find(|(known, _)| *known == name) {
             return Ok(Arc::clone(plan));

@@ -14,6 +14,9 @@ pub(crate) struct Recorder {
     pub(crate) timing: Timing,
     launch_plan: EventId,
     constants: EventId,
+    load_constants: EventId,
+    pack_constants: EventId,
+    store_constants: EventId,
     wait: EventId,
     stores: EventId,
 }
@@ -32,6 +35,21 @@ impl Recorder {
                 Category::Build,
                 "constants",
                 "Constants, brought into the form that kernels want",
+            ),
+            load_constants: event(
+                Category::Build,
+                "load_constants",
+                "Constants, read from files and stores and checked",
+            ),
+            pack_constants: event(
+                Category::Build,
+                "pack_constants",
+                "Constants, laid out anew for kernels",
+            ),
+            store_constants: event(
+                Category::Build,
+                "store_constants",
+                "Packed constants, stored behind the back of calls",
             ),
             wait: event(
                 Category::Compile,
@@ -55,6 +73,21 @@ impl Recorder {
     /// A constant is brought into a kernel's form.
     pub(crate) fn constants(&self) -> Span<'_> {
         self.timing.begin(self.constants)
+    }
+
+    /// Packed constants are looked for in stores.
+    pub(crate) fn load_constants(&self) -> Span<'_> {
+        self.timing.begin(self.load_constants)
+    }
+
+    /// A constant is packed.
+    pub(crate) fn pack_constants(&self) -> Span<'_> {
+        self.timing.begin(self.pack_constants)
+    }
+
+    /// Packed constants are stored.
+    pub(crate) fn store_constants(&self) -> Span<'_> {
+        self.timing.begin(self.store_constants)
     }
 
     /// A call waits for code.

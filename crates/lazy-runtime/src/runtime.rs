@@ -1,25 +1,34 @@
 //! The runtime: a compiler, a device, threads, and what they made so far, shared by programs.
 
+use std::cell::OnceCell;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
-use kiln_kernel::{KernelCompiler, KernelExecutor, Target, TaskPool, VerifiedKernel};
-use kiln_kernel_cache::Tier;
+use kiln_kernel::{
+    ExecuteError, KernelCompiler, KernelExecutor, Memory, MemoryStats, PackSpec, Target, TaskPool,
+    VerifiedKernel,
+};
+use kiln_kernel_cache::{KeyDigest, Tier};
 use kiln_symbolic_shape::Binding;
 use kiln_timing::Timing;
 use smallvec::SmallVec;
 
+use crate::call::CallControl;
 use crate::clock::{Clock, SystemClock};
 use crate::compile::{
-    Choice, Chosen, CompilationStats, CompileRecord, CompiledKernel, ConstantStore, Counters,
-    KernelIdentity, Kernels, NoCode, Obtaining, Patience, Permission, Urgency, Wanted, Workers,
+    Choice, Chosen, CompilationStats, CompileRecord, CompiledKernel, ConstantPart, ConstantStore,
+    Counters, KernelIdentity, Kernels, NoCode, Obtaining, PackedStore, Patience, Permission,
+    Urgency, Wanted, Workers,
 };
 use crate::error::RuntimeError;
 use crate::options::{CompilePolicy, RuntimeOptions};
 use crate::parts::Parts;
 use crate::recorder::Recorder;
+use crate::run::States;
+use crate::sync::lock;
+use crate::variants::{Making, Variant, VariantRecord, Variants};
 
 /// Compiles kernels on first use and keeps them; runs them on a device.
 ///
@@ -30,6 +39,9 @@ pub struct Runtime {
     kernels: Arc<Kernels>,
     workers: Workers,
     constants: ConstantStore,
+    variants: Arc<Variants>,
+    /// What programs hold for later runs.
+    states: Mutex<Vec<Weak<States>>>,
 }
 
 impl fmt::Debug for Runtime {
@@ -71,10 +83,15 @@ impl Runtime {
             hung_after,
             Arc::clone(&parts.clock),
         );
+        let device = parts.executor.device();
+        let packed = PackedStore::new(parts.tiers.clone(), device, options.version.clone());
+        let variants = options.variants.filter(|_| !options.deterministic);
         Self {
             kernels: Arc::new(Kernels::new(&parts, &options)),
+            variants: Arc::new(Variants::new(variants)),
             workers,
-            constants: ConstantStore::default(),
+            constants: ConstantStore::new(packed),
+            states: Mutex::default(),
             parts,
             options,
         }
@@ -150,21 +167,78 @@ impl Runtime {
         &*self.parts.clock
     }
 
+    pub(crate) fn shared_clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.parts.clock)
+    }
+
     /// What was compiled so far, in order, the first ten thousand.
     pub fn compile_records(&self) -> Vec<CompileRecord> {
         self.kernels.records()
     }
 
+    /// Which variants there are, why, and what each gained; in the order in which they were asked for.
+    pub fn variant_records(&self) -> Vec<VariantRecord> {
+        self.variants.records()
+    }
+
+    pub(crate) fn variants(&self) -> &Variants {
+        &self.variants
+    }
+
+    /// Has a variant made behind the back of calls: compiled with the first schedule that was not tried yet.
+    pub(crate) fn make_variant(
+        &self,
+        variant: &Arc<Variant>,
+        identity: &Arc<KernelIdentity>,
+        generic: &Arc<CompiledKernel>,
+        worth: Duration,
+        recorder: &Recorder,
+    ) {
+        let Some(options) = self.variants.options() else {
+            return;
+        };
+        let making = Making {
+            kernels: Arc::clone(&self.kernels),
+            variant: Arc::clone(variant),
+            identity: Arc::clone(identity),
+            generic: Arc::clone(generic),
+            is_allowed: self.options.policy != CompilePolicy::AheadOfTime,
+            recorder: recorder.clone(),
+            margin: options.margin,
+            trusted: self.options.cache.trusted,
+        };
+        let id =
+            KeyDigest::of(format!("{} {:?}", identity.digest_text(), variant.symbols).as_bytes());
+        self.run_in_background(id, worth, Box::new(move || making.run()));
+    }
+
+    /// Has something done on a thread that compiles, when there is nothing more urgent.
+    pub(crate) fn run_in_background(
+        &self,
+        id: KeyDigest,
+        worth: Duration,
+        job: Box<dyn FnOnce() + Send>,
+    ) {
+        let worth = u64::try_from(worth.as_nanos()).unwrap_or(u64::MAX);
+        self.workers
+            .run(id, Urgency::Background { worth }, Box::new(job));
+    }
+
     /// Counters.
     pub fn stats(&self) -> CompilationStats {
-        self.counters()
-            .read(self.kernels.n_kernels(), self.kernels.cache_stats())
+        let mut stats = self
+            .counters()
+            .read(self.kernels.n_kernels(), self.kernels.cache_stats());
+        stats.add_constants(&self.constants.packed.counters);
+        stats.add_variants(self.variants.counts());
+        stats
     }
 
     /// Forgets kernels and constants; programs that run keep theirs until they are planned anew.
     pub fn clear_cache(&self) {
         self.kernels.clear();
         self.constants.clear();
+        self.variants.clear();
     }
 
     /// Changes when code becomes ready behind the back of calls.
@@ -175,6 +249,46 @@ impl Runtime {
     /// The ways to compile a kernel, best first.
     pub(crate) fn choices(&self, identity: &KernelIdentity) -> Vec<Choice> {
         self.kernels.choices(identity)
+    }
+
+    /// What memory its device's pool holds and did, where that has one.
+    pub fn memory_stats(&self) -> Option<MemoryStats> {
+        Some(self.executor().memory_pool()?.stats())
+    }
+
+    /// Frees memory that no call needs now: what programs hold for later calls, and what the device keeps beyond so many
+    /// bytes. Answers with how many bytes less the pool has; the next calls take longer.
+    pub fn trim_memory(&self, keep: usize) -> usize {
+        let held = || {
+            let stats = self.memory_stats().unwrap_or_default();
+            stats.rented_bytes.saturating_add(stats.kept_bytes)
+        };
+        let before = held();
+        let states = lock(&self.states).clone();
+        let states = states.iter().filter_map(Weak::upgrade);
+        states.for_each(|states| states.clear());
+        if let Some(pool) = self.executor().memory_pool() {
+            pool.trim(keep);
+        }
+        before.saturating_sub(held())
+    }
+
+    /// Remembers what a program holds, to be asked for it when memory is short.
+    pub(crate) fn hold(&self, states: &Arc<States>) {
+        let mut held = lock(&self.states);
+        held.retain(|states| states.strong_count() > 0);
+        held.push(Arc::downgrade(states));
+    }
+
+    /// Memory of the device. Where it is short, what nobody needs now is freed first.
+    pub(crate) fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
+        match self.executor().alloc(bytes) {
+            Err(error) if error.out_of_memory && self.trim_memory(0) > 0 => {
+                tracing::info!(bytes, %error, "memory is short: freed what no call needs now");
+                self.executor().alloc(bytes)
+            }
+            allocated => allocated,
+        }
     }
 
     /// How many compiles wait for a thread, and how many run.
@@ -193,6 +307,26 @@ impl Runtime {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.kernels.counters
+    }
+
+    /// A part of a constant as a kernel wants it.
+    pub(crate) fn packed_constant(
+        &self,
+        part: &ConstantPart<'_>,
+        spec: &PackSpec,
+        recorder: &Recorder,
+    ) -> Result<Memory, RuntimeError> {
+        self.constants
+            .packed(self.executor(), part, spec, self.clock(), recorder)
+    }
+
+    /// Has constants that were packed stored, behind the back of calls.
+    pub(crate) fn store_constants(&self, recorder: &Recorder) {
+        let store = &self.constants.packed;
+        if let Some(work) = store.storing(&self.parts.executor, recorder) {
+            let id = KeyDigest::of(b"packed constants");
+            self.workers.run(id, Urgency::Urgent, work);
+        }
     }
 
     /// Code for kernels, compiled where there is none and the patience lasts.
@@ -237,13 +371,18 @@ impl Runtime {
     }
 
     /// What a call may wait, from now on. `calls` is how many calls the program had, this one included.
-    pub(crate) fn patience(&self, calls: u64) -> Patience {
+    pub(crate) fn patience<'a>(
+        &self,
+        calls: u64,
+        control: Option<&'a CallControl>,
+    ) -> Patience<'a> {
         let options = &self.options;
         let from_now = |limit: Duration| self.clock().now().saturating_add(limit);
         let mut patience = Patience {
             permission: Permission::Compile(Urgency::Urgent),
             block_until: options.max_block.map(from_now),
             fail_at: options.compile_timeout.map(from_now),
+            control,
         };
         match options.policy {
             CompilePolicy::FirstUse => {}
@@ -266,11 +405,14 @@ pub(crate) fn those_that_hold<'a>(
     choices: &'a [Choice],
     symbols: &[i64],
 ) -> SmallVec<[&'a Choice; 2]> {
-    let binding = binding_of(&identity.kernel, symbols);
     let dims = identity.kernel.kernel().dims();
+    let binding = OnceCell::new();
     let holds = |choice: &&Choice| {
         let predicates = &mut choice.candidate.predicate.iter();
-        predicates.all(|predicate| dims.holds(predicate, &binding) == Ok(true))
+        predicates.all(|predicate| {
+            let binding = binding.get_or_init(|| binding_of(&identity.kernel, symbols));
+            dims.holds(predicate, binding) == Ok(true)
+        })
     };
     choices.iter().filter(holds).collect()
 }

@@ -135,6 +135,36 @@ fn in_every_interleaving_the_end_loses_no_job_and_leaves_no_thread() {
 }
 
 #[test]
+fn in_every_interleaving_a_job_that_is_taken_back_is_not_done() {
+    check(|| {
+        let queue = Arc::new(JobQueue::new(1));
+        let (done, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let threads = workers(&queue, 1, &done, &most);
+        for (id, urgency) in [
+            (1, Urgency::Urgent),
+            (2, Urgency::Urgent),
+            (3, Urgency::Background { worth: 1 }),
+        ] {
+            assert!(queue.push(id, urgency, id).is_ok());
+        }
+        let other = Arc::clone(&queue);
+        let forgetter = thread::spawn(move || {
+            assert!(other.forget(&2, |_| true).is_none(), "somebody wants it");
+            let forgotten = [2, 3, 4].map(|id| other.forget(&id, |_| false));
+            forgotten.iter().flatten().count()
+        });
+        assert!(queue.wait_idle(LONG));
+        let forgotten = forgetter.join().expect("it does not panic");
+        assert_eq!(done.load(Ordering::SeqCst) + forgotten, 3);
+        assert_eq!(queue.counts(), (0, 0));
+        drop(queue.stop());
+        for thread in threads {
+            thread.join().expect("it does not panic");
+        }
+    });
+}
+
+#[test]
 fn what_a_call_waits_for_is_first_then_what_is_worth_most() {
     let take = |queue: &JobQueue<u32, &'static str>| {
         let taken = queue.take().expect("there is a job");

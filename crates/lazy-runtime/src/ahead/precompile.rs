@@ -1,11 +1,13 @@
 //! Compiling before a call needs it: for given shapes, for those of a profile, or all that needs no shape.
 
+use std::time::Duration;
+
 use kiln_interpreter::bind_symbols;
 
 use super::{ProfiledShapes, ShapeProfile};
 use crate::compile::{NoCode, Patience, Permission, Urgency, Wanted};
 use crate::error::RuntimeError;
-use crate::plan::{Key, Refusal, make_plan};
+use crate::plan::{Key, Refusal, make_plan, place_all_constants};
 use crate::program::CompiledProgram;
 
 impl CompiledProgram {
@@ -36,17 +38,23 @@ impl CompiledProgram {
         Ok(wanted.len())
     }
 
+    /// Brings every constant into the form in which the code that serves all sizes wants it, and has that stored: what
+    /// [`compile_all`](Self::compile_all) is for code, for weights.
+    pub fn place_constants(&self) {
+        place_all_constants(self.runtime(), self.prepared(), &Patience::ENDLESS);
+    }
+
     /// Makes the launch plan for inputs of these shapes, and compiles what it needs; a call with such inputs then compiles
     /// nothing, as far as its sizes are known when it begins.
     ///
     /// # Errors
     /// Shapes that do not fit the graph, a kernel that does not compile.
     pub fn precompile(&self, shapes: &[Vec<usize>]) -> Result<(), RuntimeError> {
-        self.plan_ahead(shapes, &Patience::ENDLESS)
+        self.plan_ahead(shapes, &Patience::ENDLESS, false)
     }
 
     /// Has the shapes of a profile precompiled behind the back of calls, those first that took most time, and does not
-    /// wait. Shapes that do not fit are passed over. Answers with how many do.
+    /// wait; those that took long get variants as soon as calls bring them. Shapes that do not fit are passed over. Answers with how many do.
     pub fn precompile_in_background(&self, profile: &ShapeProfile) -> usize {
         let fits = |entry: &&ProfiledShapes| {
             let now = self.runtime().clock().now();
@@ -56,8 +64,16 @@ impl CompiledProgram {
                 }),
                 block_until: Some(now),
                 fail_at: None,
+                control: None,
             };
-            self.plan_ahead(&entry.shapes, &patience).is_ok()
+            let after = self
+                .runtime()
+                .variants()
+                .options()
+                .map(|options| options.after);
+            let is_hot =
+                after.is_some_and(|after| Duration::from_nanos(entry.nanoseconds) >= after);
+            self.plan_ahead(&entry.shapes, &patience, is_hot).is_ok()
         };
         profile.entries().iter().filter(fits).count()
     }
@@ -87,7 +103,12 @@ impl CompiledProgram {
         ShapeProfile::new(entries.into_iter().filter(|entry| entry.calls > 0))
     }
 
-    fn plan_ahead(&self, shapes: &[Vec<usize>], patience: &Patience) -> Result<(), RuntimeError> {
+    fn plan_ahead(
+        &self,
+        shapes: &[Vec<usize>],
+        patience: &Patience,
+        is_hot: bool,
+    ) -> Result<(), RuntimeError> {
         let prepared = self.prepared();
         let program = &prepared.program;
         let borrowed: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
@@ -109,6 +130,9 @@ impl CompiledProgram {
             patience,
         ) {
             Ok(plan) => {
+                if is_hot {
+                    plan.hasten();
+                }
                 memo.replace(key, plan);
                 Ok(())
             }

@@ -1,14 +1,19 @@
-//! Constants on the device: uploaded or packed once, shared between programs and variants by their digest.
+//! Constants on the device: uploaded, packed or read from a store once, shared between programs and variants by their
+//! digest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use kiln_ir::{Constant, Digest};
 use kiln_kernel::{ExecuteError, KernelExecutor, Memory, PackAxis, PackSpec};
 use kiln_tensor::{AxisSlice, Tensor, TensorError, element_count};
 use smallvec::SmallVec;
 
+use super::packed::PackedStore;
+use crate::clock::Clock;
 use crate::error::RuntimeError;
+use crate::recorder::Recorder;
 use crate::sync::lock;
 
 /// A constant in a form: as it is, or a part of it packed.
@@ -37,36 +42,76 @@ pub(crate) struct ConstantPart<'a> {
 type Entry = Arc<OnceLock<Result<Memory, Arc<ExecuteError>>>>;
 
 /// The constants of a runtime.
-#[derive(Debug, Default)]
-pub(crate) struct ConstantStore(Mutex<HashMap<Form, Entry>>);
+#[derive(Debug)]
+pub(crate) struct ConstantStore {
+    forms: Mutex<HashMap<Form, Entry>>,
+    pub(crate) packed: Arc<PackedStore>,
+}
 
 impl ConstantStore {
+    pub(crate) fn new(packed: PackedStore) -> Self {
+        Self {
+            forms: Mutex::default(),
+            packed: Arc::new(packed),
+        }
+    }
+
     /// The constant's elements, row-major.
     pub(crate) fn plain(
         &self,
         executor: &dyn KernelExecutor,
         constant: &Constant,
     ) -> Result<Memory, RuntimeError> {
-        let form = Form {
-            digest: constant.digest(),
-            packed: None,
-        };
-        self.get(form, || Ok(executor.upload(constant.tensor())))
+        self.get(plain_form(constant), || {
+            Ok(executor.upload(constant.tensor()))
+        })
     }
 
-    /// A part of a constant as a kernel wants it.
+    /// A part of a constant as a kernel wants it: from a store, or packed.
     pub(crate) fn packed(
         &self,
         executor: &dyn KernelExecutor,
         part: &ConstantPart<'_>,
         spec: &PackSpec,
+        clock: &dyn Clock,
+        recorder: &Recorder,
     ) -> Result<Memory, RuntimeError> {
-        self.get(part.form(spec), || Ok(executor.pack(&part.tensor()?, spec)))
+        self.get(part.form(spec), || {
+            let key = self.packed.key(part, spec);
+            if let Some(key) = &key {
+                match self.packed.load(executor, part, spec, key, recorder) {
+                    Ok(Some(memory)) => return Ok(Ok(memory)),
+                    Ok(None) => {}
+                    Err(error) => {
+                        return Ok(Err(ExecuteError {
+                            code: error.code(),
+                            out_of_memory: false,
+                            source: Box::new(error),
+                        }));
+                    }
+                }
+            }
+            // Read now if it was not, so that what fails is said as it is.
+            part.constant.tensor().as_bytes()?;
+            let _span = recorder.pack_constants();
+            let begin = clock.now();
+            let packed = executor.pack(&part.tensor()?, spec);
+            if let Ok(memory) = &packed {
+                let time: Duration = clock.now().saturating_sub(begin);
+                self.packed.packed(key, memory, time);
+            }
+            Ok(packed)
+        })
     }
 
-    /// Whether somebody has packed a part so, or is at it.
+    /// Whether somebody has a constant as it is, or is at it.
+    pub(crate) fn has_plain(&self, constant: &Constant) -> bool {
+        lock(&self.forms).contains_key(&plain_form(constant))
+    }
+
+    /// Whether somebody has a part packed so, or is at it.
     pub(crate) fn has_packed(&self, part: &ConstantPart<'_>, spec: &PackSpec) -> bool {
-        lock(&self.0).contains_key(&part.form(spec))
+        lock(&self.forms).contains_key(&part.form(spec))
     }
 
     fn get(
@@ -74,7 +119,7 @@ impl ConstantStore {
         form: Form,
         make: impl FnOnce() -> Result<Result<Memory, ExecuteError>, TensorError>,
     ) -> Result<Memory, RuntimeError> {
-        let entry = Arc::clone(lock(&self.0).entry(form.clone()).or_default());
+        let entry = Arc::clone(lock(&self.forms).entry(form.clone()).or_default());
         let made = entry.get_or_init(|| match make() {
             Ok(made) => made.map_err(Arc::new),
             Err(error) => Err(Arc::new(ExecuteError {
@@ -87,7 +132,7 @@ impl ConstantStore {
             Ok(memory) => Ok(memory.clone()),
             Err(error) => {
                 // Memory may be there the next time.
-                lock(&self.0).remove(&form);
+                lock(&self.forms).remove(&form);
                 Err(RuntimeError::Execute {
                     context: "cannot place a constant".to_owned(),
                     error: Arc::clone(error),
@@ -96,9 +141,35 @@ impl ConstantStore {
         }
     }
 
+    /// Forgets the constants that nothing uses any more.
+    pub(crate) fn sweep(&self) {
+        let is_used = |entry: &Entry| match entry.get() {
+            Some(Ok(memory)) => Arc::strong_count(memory.handle()) > 1,
+            // Somebody is at it.
+            _ => true,
+        };
+        let mut unused = Vec::new();
+        lock(&self.forms).retain(|_, entry| {
+            let keeps = is_used(entry);
+            if !keeps {
+                unused.push(Arc::clone(entry));
+            }
+            keeps
+        });
+        // Freed only now, when nobody waits.
+        drop(unused);
+    }
+
     /// Forgets every constant.
     pub(crate) fn clear(&self) {
-        lock(&self.0).clear();
+        lock(&self.forms).clear();
+    }
+}
+
+fn plain_form(constant: &Constant) -> Form {
+    Form {
+        digest: constant.digest(),
+        packed: None,
     }
 }
 

@@ -3,8 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_ir::Digest;
-use kiln_kernel::{KernelCompiler, KeyFields, Schedule, Target, VerifiedKernel, stable_key};
+use kiln_kernel::{
+    KernelCompiler, KeyFields, Schedule, Target, VerifiedKernel, specialize, stable_key,
+};
 use kiln_kernel_cache::{CacheKey, EntryKind};
+
+use crate::runtime::binding_of;
 
 /// A kernel and its text: made once per program.
 #[derive(Clone, Debug)]
@@ -16,6 +20,8 @@ pub(crate) struct KernelIdentity {
     text: String,
     digest: Digest,
     digest_text: String,
+    /// What is taken for granted beyond the kernel's contract: the sizes of a variant.
+    facts: BTreeSet<String>,
 }
 
 impl KernelIdentity {
@@ -29,6 +35,7 @@ impl KernelIdentity {
             text,
             digest,
             digest_text: digest.to_string(),
+            facts: BTreeSet::new(),
         }
     }
 
@@ -38,6 +45,29 @@ impl KernelIdentity {
             function: function.to_owned(),
             ..self
         }
+    }
+
+    /// The variant for these values of its symbols: the same kernel with more facts. None where no size becomes known.
+    pub(crate) fn at(&self, symbols: &[i64]) -> Option<Self> {
+        let kernel = specialize(&self.kernel, &binding_of(&self.kernel, symbols))?;
+        Some(Self {
+            kernel: kernel.labelled(self.name()),
+            facts: self.facts_at(symbols).collect(),
+            ..self.clone()
+        })
+    }
+
+    /// What holds of these values of its symbols, one text each.
+    pub(crate) fn facts_at(&self, symbols: &[i64]) -> impl Iterator<Item = String> {
+        let dims = self.kernel.kernel().dims();
+        let named = dims.symbols().zip(symbols.iter().copied());
+        named.map(move |(symbol, size)| format!("{} == {size}", dims.symbol_name(symbol)))
+    }
+
+    /// What is taken for granted beyond the kernel's contract, as one text; empty for the generic kernel.
+    pub(crate) fn facts(&self) -> String {
+        let facts: Vec<&str> = self.facts.iter().map(String::as_str).collect();
+        facts.join(", ")
     }
 
     /// What it is called where its compiles are timed.
@@ -70,7 +100,7 @@ impl KernelIdentity {
     ) -> CacheKey {
         let fields = KeyFields {
             kernel: self.text.clone(),
-            variant: BTreeSet::new(),
+            variant: self.facts.clone(),
             schedule: schedule.clone(),
             target: target.clone(),
             features: compiler.features(target).into_iter().collect(),

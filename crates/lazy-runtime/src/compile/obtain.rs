@@ -1,9 +1,10 @@
 //! Code for the kernels of a plan: asked for all at once, waited for one by one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kiln_kernel::Schedule;
-use kiln_kernel_cache::{CacheError, Failure, KeyDigest, Waiter};
+use kiln_kernel_cache::{CacheError, Failure, Ticket, Waiter};
 use kiln_timing::Counter;
 use smallvec::SmallVec;
 
@@ -11,11 +12,14 @@ use super::failure::{KernelFailure, error_of};
 use super::patience::{Patience, Permission};
 use super::queue::Urgency;
 use super::store::{Asked, Choice, Kernels};
-use super::workers::Workers;
+use super::workers::{Work, Workers};
 use super::{CompiledKernel, Counters, KernelIdentity};
 use crate::clock::Clock;
 use crate::error::RuntimeError;
 use crate::recorder::Recorder;
+
+/// How long a call that somebody may end waits until it looks whether somebody did.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A kernel that a step launches: the choices whose predicates hold, best first.
 #[derive(Debug)]
@@ -34,6 +38,35 @@ pub(crate) enum NoCode {
     Error(RuntimeError),
     /// It may have some later.
     Later,
+}
+
+/// A compile, for a thread to do.
+struct CompileJob {
+    kernels: Arc<Kernels>,
+    ticket: Ticket<CompiledKernel, KernelFailure>,
+    identity: Arc<KernelIdentity>,
+    schedule: Schedule,
+    allowed: bool,
+    recorder: Recorder,
+}
+
+impl Work for CompileJob {
+    fn run(self: Box<Self>) {
+        let Self {
+            kernels,
+            ticket,
+            identity,
+            schedule,
+            allowed,
+            recorder,
+        } = *self;
+        // Whoever waits is told by the ticket.
+        let _ = kernels.fulfil(ticket, &identity, &schedule, allowed, &recorder);
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.ticket.n_waiting() > 0
+    }
 }
 
 /// How far a request is.
@@ -61,7 +94,7 @@ pub(crate) struct Obtaining<'a> {
 
 impl Obtaining<'_> {
     /// Code for each of these kernels, compiled on the threads where there is none and the patience lasts.
-    pub(crate) fn obtain(&self, wanted: &[Wanted<'_>], patience: &Patience) -> Vec<Chosen> {
+    pub(crate) fn obtain(&self, wanted: &[Wanted<'_>], patience: &Patience<'_>) -> Vec<Chosen> {
         let mut requests = Vec::with_capacity(wanted.len());
         for wanted in wanted {
             let mut request = Request {
@@ -95,7 +128,7 @@ impl Obtaining<'_> {
     }
 
     /// Asks for a request's choices, one after the other, until one is there or waited for.
-    fn ask(&self, request: &mut Request<'_, '_>, patience: &Patience) {
+    fn ask(&self, request: &mut Request<'_, '_>, patience: &Patience<'_>) {
         loop {
             let identity = request.wanted.identity;
             let Some(choice) = request.wanted.choices.get(request.at) else {
@@ -146,15 +179,16 @@ impl Obtaining<'_> {
                             None => return self.missing(request, choice, patience),
                         }
                     };
-                    let kernels = Arc::clone(self.kernels);
-                    let (identity, schedule) = (Arc::clone(identity), schedule.clone());
-                    let recorder = self.recorder.clone();
-                    let id: KeyDigest = choice.key.digest();
-                    let job = move || {
-                        // Whoever waits is told by the ticket.
-                        let _ = kernels.fulfil(ticket, &identity, &schedule, allowed, &recorder);
+                    let job = CompileJob {
+                        kernels: Arc::clone(self.kernels),
+                        ticket,
+                        identity: Arc::clone(identity),
+                        schedule: schedule.clone(),
+                        allowed,
+                        recorder: self.recorder.clone(),
                     };
-                    self.workers.run(id, urgency, Box::new(job));
+                    self.workers
+                        .run(choice.key.digest(), urgency, Box::new(job));
                     request.progress = Progress::Waiting(waiter);
                     return;
                 }
@@ -163,11 +197,19 @@ impl Obtaining<'_> {
     }
 
     /// Waits for a request, and for what it asks for next where that fails.
-    fn wait(&self, request: &mut Request<'_, '_>, patience: &Patience) {
+    fn wait(&self, request: &mut Request<'_, '_>, patience: &Patience<'_>) {
         while let Progress::Waiting(waiter) = &request.progress {
             let Some(&choice) = request.wanted.choices.get(request.at) else {
                 return;
             };
+            if let Err(error) = self.watch(waiter, patience) {
+                request.progress = Progress::Done(Err(NoCode::Error(error)));
+                // The compile is dropped where it has not begun and nobody else waits for it.
+                if self.workers.forget(&choice.key.digest()) {
+                    self.kernels.note_change();
+                }
+                return;
+            }
             match waiter.wait(patience.limit(self.clock.now())) {
                 Ok(found) => {
                     let compiled = self.kernels.found(request.wanted.identity, found);
@@ -206,8 +248,30 @@ impl Obtaining<'_> {
         }
     }
 
+    /// Waits for as long as the patience lasts, or until there is a result; an error where somebody ends the call
+    /// meanwhile.
+    fn watch(
+        &self,
+        waiter: &Waiter<CompiledKernel, KernelFailure>,
+        patience: &Patience<'_>,
+    ) -> Result<(), RuntimeError> {
+        let Some(control) = patience.control else {
+            return Ok(());
+        };
+        loop {
+            control.check()?;
+            let left = patience.limit(self.clock.now());
+            if waiter.is_over_within(left.min(LOOK_EVERY)) {
+                return Ok(());
+            }
+            if left.is_zero() {
+                return control.check();
+            }
+        }
+    }
+
     /// No tier has it, and it must not be compiled.
-    fn missing(&self, request: &mut Request<'_, '_>, choice: &Choice, patience: &Patience) {
+    fn missing(&self, request: &mut Request<'_, '_>, choice: &Choice, patience: &Patience<'_>) {
         let no_code = match patience.permission {
             Permission::Demand => NoCode::Error(RuntimeError::NotInCache {
                 kernel: request.wanted.identity.name().to_owned(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::queue::Urgency;
+use crate::call::CallControl;
 
 /// What may be done for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,23 +18,26 @@ pub(crate) enum Permission {
 
 /// What one call may still wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Patience<'a> {
     pub(crate) permission: Permission,
     /// When the call goes on without; none is never.
     pub(crate) block_until: Option<Duration>,
     /// When the call gives up; none is never.
     pub(crate) fail_at: Option<Duration>,
+    /// Who else may end the call.
+    pub(crate) control: Option<&'a CallControl>,
 }
 
 /// Longer than anybody waits, and short enough to be added to.
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
-impl Patience {
+impl Patience<'_> {
     /// Of who needs the code, however long it takes.
     pub(crate) const ENDLESS: Self = Self {
         permission: Permission::Compile(Urgency::Urgent),
         block_until: None,
         fail_at: None,
+        control: None,
     };
 
     /// Whether anything may be compiled.
@@ -43,7 +47,9 @@ impl Patience {
 
     /// How long a wait that begins now may be.
     pub(crate) fn limit(&self, now: Duration) -> Duration {
-        let until = [self.block_until, self.fail_at].into_iter().flatten().min();
+        let ends = self.control.and_then(CallControl::until);
+        let until = [self.block_until, self.fail_at, ends];
+        let until = until.into_iter().flatten().min();
         until.map_or(FOR_EVER, |until| until.saturating_sub(now))
     }
 

@@ -97,6 +97,26 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         self.changed.notify_one();
     }
 
+    /// Takes a job back that waits and that `is_wanted` denies.
+    pub(crate) fn forget(&self, id: &K, is_wanted: impl Fn(&J) -> bool) -> Option<J> {
+        let mut state = lock(&self.state);
+        let is_it = |(queued, job): &(K, J)| queued == id && !is_wanted(job);
+        let forgotten = match state.urgent.iter().position(is_it) {
+            Some(position) => state.urgent.remove(position),
+            None => {
+                let found = state.background.iter().find(|(_, entry)| is_it(entry));
+                let place = found.map(|(&place, _)| place);
+                place.and_then(|place| state.background.remove(&place))
+            }
+        };
+        drop(state);
+        if forgotten.is_some() {
+            // Who waits for all to be over.
+            self.changed.notify_all();
+        }
+        forgotten.map(|(_, job)| job)
+    }
+
     /// The next job, once there is one; none when the queue was stopped.
     pub(crate) fn take(&self) -> Option<Taken<J>> {
         let mut state = lock(&self.state);

@@ -48,6 +48,8 @@ pub struct CompileRecord {
     pub target: Target,
     /// How.
     pub schedule: Schedule,
+    /// What a variant takes for granted: `s0 == 128`; empty for the generic kernel.
+    pub facts: String,
     /// Why.
     pub reason: CompileReason,
     /// What each store said before, one line each.
@@ -82,13 +84,15 @@ impl fmt::Display for CompileRecord {
             class,
             schedule,
             target,
+            facts,
             reason,
             total,
             ..
         } = self;
+        let at = if facts.is_empty() { "" } else { " at " };
         write!(
             f,
-            "@{kernel} [{class}] {schedule} for {target} ({reason}): {total:.1?}"
+            "@{kernel}{at}{facts} [{class}] {schedule} for {target} ({reason}): {total:.1?}"
         )?;
         for (phase, time) in &self.phases {
             write!(f, ", {phase:?} {time:.1?}")?;

@@ -42,17 +42,30 @@ impl CompilationStats {
             _ => format!("{} of compiling saved", time(saved)),
         };
         let rate = format!("hit rate {:.1} %", self.hit_rate() * 100.0);
-        vec![
+        let variants = format!(
+            "{} kept, {} dropped",
+            self.variants_kept, self.variants_dropped
+        );
+        let mut lines = vec![
             count(self.compilations, "compilations", compiled),
             count(cache.tier_hits, "loaded from stores", loaded),
             count(cache.stored, "stored", String::new()),
             count(self.unique_kernels, "unique kernels", String::new()),
             count(self.hits + self.misses, "times asked for", rate),
-        ]
+        ];
+        if self.variants > 0 {
+            lines.push(count(self.variants, "variants for sizes", variants));
+        }
+        lines
     }
 
     fn calls(&self) -> Vec<Line> {
+        let packed = match self.constants_loaded {
+            0 => String::new(),
+            loaded => format!("{loaded} more loaded from stores"),
+        };
         vec![
+            count(self.constants_packed, "constants packed", packed),
             count(self.launch_plans, "launch plans", String::new()),
             (time(self.blocked), "waited for code", String::new()),
         ]
@@ -83,7 +96,13 @@ impl CompilationStats {
                 "other plans",
                 "sizes for which the main one is not made",
             ),
+            (
+                self.variants_refused,
+                "variants refused",
+                "as many as there may be; see `VariantOptions`",
+            ),
             (self.timeouts, "timeouts", "calls that failed waiting"),
+            (self.cancelled, "calls cancelled", ""),
             (
                 cache.corrupt,
                 "damaged entries",
@@ -96,7 +115,11 @@ impl CompilationStats {
                 "not written by this user alone",
             ),
             (cache.io_error, "failures of stores", "the log says which"),
-            (cache.not_stored, "entries not stored", "the log says why"),
+            (
+                cache.not_stored + self.constants_not_stored,
+                "entries not stored",
+                "the log says why",
+            ),
         ];
         let happened = counts.into_iter().filter(|&(n, ..)| n > 0);
         happened

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use kiln_kernel_cache::CacheStats;
 
+use super::packed::PackCounters;
+
 /// What a runtime did so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -33,13 +35,48 @@ pub struct CompilationStats {
     pub fallbacks: u64,
     /// Time that calls waited for code, all threads together.
     pub blocked: Duration,
-    /// Calls that failed because code was not there within the limit.
+    /// Calls that failed because code was not there within the limit, or because all they did took too long.
     pub timeouts: u64,
+    /// Calls that were cancelled.
+    pub cancelled: u64,
+    /// Constants laid out anew for kernels.
+    pub constants_packed: u64,
+    /// Constants that a store had so.
+    pub constants_loaded: u64,
+    /// Those that were stored.
+    pub constants_stored: u64,
+    /// Those that could not be stored.
+    pub constants_not_stored: u64,
+    /// Variants for sizes that come often that were asked for.
+    pub variants: u64,
+    /// Those of them that won over the generic kernel and are used.
+    pub variants_kept: u64,
+    /// Those that did not win, or could not be had.
+    pub variants_dropped: u64,
+    /// Variants that were not made because a kernel or the process has as many as it may have.
+    pub variants_refused: u64,
     /// What the cache of kernels did.
     pub cache: CacheStats,
 }
 
 impl CompilationStats {
+    /// Takes over what was done with constants.
+    pub(crate) fn add_constants(&mut self, counters: &PackCounters) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.constants_packed = get(&counters.packed);
+        self.constants_loaded = get(&counters.loaded);
+        self.constants_stored = get(&counters.stored);
+        self.constants_not_stored = get(&counters.not_stored);
+    }
+
+    /// Takes over what became of variants: asked for, kept, dropped, refused.
+    pub(crate) fn add_variants(&mut self, [asked, kept, dropped, refused]: [u64; 4]) {
+        self.variants = asked;
+        self.variants_kept = kept;
+        self.variants_dropped = dropped;
+        self.variants_refused = refused;
+    }
+
     /// The share of requests that found their kernel; none were made: 0.
     pub fn hit_rate(&self) -> f64 {
         let requests = self.hits + self.misses;
@@ -64,6 +101,7 @@ pub(crate) struct Counters {
     pub(crate) fallbacks: AtomicU64,
     pub(crate) blocked_nanoseconds: AtomicU64,
     pub(crate) timeouts: AtomicU64,
+    pub(crate) cancelled: AtomicU64,
 }
 
 impl Counters {
@@ -94,6 +132,15 @@ impl Counters {
             fallbacks: get(&self.fallbacks),
             blocked: Duration::from_nanos(get(&self.blocked_nanoseconds)),
             timeouts: get(&self.timeouts),
+            cancelled: get(&self.cancelled),
+            constants_packed: 0,
+            constants_loaded: 0,
+            constants_stored: 0,
+            constants_not_stored: 0,
+            variants: 0,
+            variants_kept: 0,
+            variants_dropped: 0,
+            variants_refused: 0,
             cache,
         }
     }

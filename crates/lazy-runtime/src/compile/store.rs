@@ -148,6 +148,12 @@ impl Kernels {
         candidates.into_iter().map(choice).collect()
     }
 
+    /// The key of a kernel's code; none without a compiler.
+    pub(crate) fn key(&self, identity: &KernelIdentity, schedule: &Schedule) -> Option<CacheKey> {
+        let (compiler, target) = self.compiler()?;
+        Some(identity.key(compiler, target, schedule, &self.version))
+    }
+
     /// A kernel in memory, or what is to be done for it.
     pub(crate) fn ask(&self, identity: &KernelIdentity, key: &CacheKey) -> Asked {
         match self.cache.begin(key) {
@@ -248,7 +254,8 @@ impl Kernels {
         let key = key.digest().to_string();
         // Code that was forgotten is compiled anew, and timed again.
         let generation = self.generation.load(Ordering::Relaxed);
-        let specialization = format!("{schedule} for {target}, {generation}");
+        let facts = identity.facts();
+        let specialization = format!("{schedule} at {facts} for {target}, {generation}");
         let mut compiled = begin;
         let result = timing.specialize_and_compile(&function, &specialization, || {
             let artifact = compiler.compile(kernel, target, schedule, &mut observer);
@@ -271,6 +278,7 @@ impl Kernels {
             key,
             target: target.clone(),
             schedule: schedule.clone(),
+            facts,
             reason,
             misses: Vec::new(),
             phases: observer.times,
@@ -336,6 +344,11 @@ impl Kernels {
     /// Changes when something that was asked for on the threads is ready, or failed.
     pub(crate) fn published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
+    }
+
+    /// Something that was asked for is not any more.
+    pub(crate) fn note_change(&self) {
+        self.published.fetch_add(1, Ordering::Release);
     }
 
     /// Why a key would be compiled now.

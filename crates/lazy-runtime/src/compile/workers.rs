@@ -23,7 +23,26 @@ const MOST: usize = 64;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Work to be done on a thread that compiles.
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+pub(crate) trait Work: Send {
+    /// Does it.
+    fn run(self: Box<Self>);
+
+    /// Whether anybody waits for it.
+    fn is_wanted(&self) -> bool;
+}
+
+/// What is done whether or not anybody waits.
+impl<F: FnOnce() + Send> Work for F {
+    fn run(self: Box<Self>) {
+        self();
+    }
+
+    fn is_wanted(&self) -> bool {
+        true
+    }
+}
+
+type Job = Box<dyn Work>;
 
 /// The threads.
 #[derive(Debug)]
@@ -82,7 +101,7 @@ impl Workers {
             return on_a_large_stack(job);
         }
         if let Err(job) = self.shared.queue.push(id, urgency, job) {
-            job();
+            job.run();
         }
     }
 
@@ -91,6 +110,17 @@ impl Workers {
         if !self.is_forked() {
             self.shared.queue.hurry(&id);
         }
+    }
+
+    /// Drops a job that has not begun and that nobody waits for any more; says whether there was one.
+    pub(crate) fn forget(&self, id: &KeyDigest) -> bool {
+        // Dropped only when the queue is free again.
+        !self.is_forked()
+            && self
+                .shared
+                .queue
+                .forget(id, |job| job.is_wanted())
+                .is_some()
     }
 
     /// Waits until no job waits or runs, at most so long; says whether that is so.
@@ -145,7 +175,7 @@ impl Shared {
             let begin = self.clock.now();
             lock(&self.begun).push(begin);
             // A job catches what it calls; this is for the rest, so that the thread lives on.
-            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job.run()));
             if done.is_err() {
                 tracing::error!("a compile thread's job panicked");
             }
@@ -177,7 +207,7 @@ fn on_a_large_stack(job: Job) {
     thread::scope(|scope| {
         let builder = thread::Builder::new().stack_size(STACK);
         // Without threads at all, the job is dropped, which whoever waits for it is told.
-        if let Ok(handle) = builder.spawn_scoped(scope, job) {
+        if let Ok(handle) = builder.spawn_scoped(scope, || job.run()) {
             let _ = handle.join();
         }
     });

@@ -27,7 +27,7 @@ pub(crate) enum OperandMemory {
 }
 
 /// The memories of one run of a block.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Frame(Vec<Option<(Memory, usize)>>);
 
 impl Frame {

@@ -1,13 +1,13 @@
 //! Makes the launch plan of a segment: facts checked, sizes evaluated, kernels chosen and compiled, places resolved.
 
+mod constants;
+mod variants;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kiln_interpreter::{InterpretError, OpSite};
 use kiln_kernel::{LaunchContext, Schedule};
-use kiln_program::{
-    Action, BlockId, BufferId, ConstantId, KernelLaunch, Place, Program, SizeId, Step,
-};
+use kiln_program::{Action, BlockId, BufferId, KernelLaunch, Place, Program, SizeId, Step};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{TensorError, alignment_of, element_count};
 use smallvec::SmallVec;
@@ -17,11 +17,13 @@ use super::{
     AxisOrder, BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace, Use,
     Waits, facts,
 };
-use crate::compile::{
-    Chosen, CompiledKernel, ConstantPart, LaunchNumbers, NoCode, Patience, Wanted,
-};
+use crate::call::CallControl;
+use crate::compile::{Chosen, CompiledKernel, LaunchNumbers, NoCode, Patience, Wanted};
 use crate::error::RuntimeError;
-use crate::runtime::{Runtime, binding_of, those_that_hold};
+use crate::runtime::{Runtime, those_that_hold};
+use crate::variants::Stale;
+
+pub(crate) use constants::place_all_constants;
 
 /// Makes the plan of a segment for these values of symbols. `earlier` are the plans of the segments before it, for
 /// the same values.
@@ -56,7 +58,7 @@ pub(crate) fn make_plan(
     // Taken before anything is asked for, so that nothing that becomes ready meanwhile is overlooked.
     let published = runtime.published();
     let kernels = maker.choose_all(&of_segment.steps, patience)?;
-    maker.pack_all(&of_segment.steps, &kernels);
+    maker.place_constants(&of_segment.steps, &kernels);
     let mut kernels = kernels.into_iter();
     let mut is_provisional = false;
     let mut steps = Vec::with_capacity(of_segment.steps.len());
@@ -68,6 +70,8 @@ pub(crate) fn make_plan(
         is_provisional |= matches!(kernel, Some(Err(NoCode::Later)));
         steps.push(maker.step(step, kernel)?);
     }
+    let stale = Stale::default();
+    let heat = maker.settle_variants(&of_segment.steps, &mut steps, &binding, &stale)?;
     let results = if segment + 1 == data.segments.len() {
         data.results
             .iter()
@@ -88,11 +92,10 @@ pub(crate) fn make_plan(
             is_asked_for: patience.compiles(),
         }),
         use_so_far: Use::default(),
+        heat,
+        stale,
     })
 }
-
-/// Bytes of constants from which on it is quicker to pack them on several threads.
-const WORTH_THREADS: usize = 4 << 20;
 
 struct Maker<'a> {
     runtime: &'a Runtime,
@@ -284,14 +287,6 @@ impl Maker<'_> {
         })
     }
 
-    fn constant(&self, constant: ConstantId) -> Result<kiln_kernel::Memory, RuntimeError> {
-        let constant = &self.program.constants()[constant];
-        let _span = self.prepared.recorder.constants();
-        self.runtime
-            .constants()
-            .plain(self.runtime.executor(), constant)
-    }
-
     fn tensor(&self, id: BufferId) -> Result<TensorPlace, RuntimeError> {
         let buffer = &self.program.block(self.block).buffers[id];
         let shape = self.shape(id)?;
@@ -339,7 +334,9 @@ impl Maker<'_> {
         });
         let wanted: Vec<Wanted<'_>> = wanted.collect::<Result<_, RuntimeError>>()?;
         let recorder = &self.prepared.recorder;
-        Ok(self.runtime.obtain(&wanted, patience, recorder))
+        let chosen = self.runtime.obtain(&wanted, patience, recorder);
+        patience.control.map_or(Ok(()), CallControl::check)?;
+        Ok(chosen)
     }
 
     fn symbols(&self, launch: &KernelLaunch) -> Result<Vec<i64>, RuntimeError> {
@@ -368,10 +365,7 @@ impl Maker<'_> {
             let specs = &compiled.artifact.packs;
             operands.push(match specs.iter().find(|spec| spec.buffer == position) {
                 Some(spec) => {
-                    let part = self.constant_part(buffer, launch, position, &symbols)?;
-                    let store = self.runtime.constants();
-                    let _span = self.prepared.recorder.constants();
-                    let memory = store.packed(self.runtime.executor(), &part, spec)?;
+                    let memory = self.packed(buffer, launch, (position, spec), &compiled)?;
                     let bytes = memory.bytes();
                     Operand {
                         memory: OperandMemory::Fixed(memory),
@@ -388,93 +382,8 @@ impl Maker<'_> {
             operands,
             numbers,
             symbols,
+            rival: None,
         })
-    }
-
-    /// The constant that an operand is, or is a part of, in the shape in which the kernel has it.
-    fn constant_part(
-        &self,
-        id: BufferId,
-        launch: &KernelLaunch,
-        position: usize,
-        symbols: &[i64],
-    ) -> Result<ConstantPart<'_>, RuntimeError> {
-        let buffers = &self.program.block(self.block).buffers;
-        let buffer = &buffers[id];
-        let (root, offset) = match buffer.place {
-            Place::View { of, offset } => (of, self.size(offset)?),
-            _ => (id, 0),
-        };
-        let Place::Constant(constant) = buffers[root].place else {
-            let problem = format!("%{} is packed, and no constant", buffer.name);
-            return Err(RuntimeError::malformed(problem));
-        };
-        let kernel = self.program.kernel(launch.kernel);
-        let binding = binding_of(kernel, symbols);
-        let dims = kernel.kernel().dims();
-        let of_kernel = kernel.kernel().buffers().values().nth(position);
-        let sizes = of_kernel.into_iter().flat_map(|buffer| &buffer.shape);
-        let sizes = sizes.map(|&dim| {
-            dims.evaluate(dim, &binding)
-                .ok()
-                .and_then(|n| usize::try_from(n).ok())
-        });
-        let shape: Option<SmallVec<[usize; 6]>> = sizes.collect();
-        let shape = shape.ok_or_else(|| {
-            RuntimeError::malformed(format!("%{} has no sizes in its kernel", buffer.name))
-        })?;
-        Ok(ConstantPart {
-            constant: &self.program.constants()[constant],
-            offset,
-            shape,
-        })
-    }
-
-    /// Packs the constants that chosen kernels want, on several threads where that is worth while. What goes wrong is
-    /// told when a step asks for the constant.
-    fn pack_all(&self, steps: &[Step], chosen: &[Chosen]) {
-        let launches = steps.iter().filter_map(|step| match &step.action {
-            Action::Kernel(launch) => Some(launch),
-            _ => None,
-        });
-        let mut wanted = Vec::new();
-        for (launch, chosen) in launches.zip(chosen) {
-            let Ok((compiled, _)) = chosen else { continue };
-            let specs = &compiled.artifact.packs;
-            if specs.is_empty() {
-                continue;
-            }
-            let Ok(symbols) = self.symbols(launch) else {
-                continue;
-            };
-            for spec in specs {
-                if let Some(&buffer) = launch.operands.get(spec.buffer)
-                    && let Ok(part) = self.constant_part(buffer, launch, spec.buffer, &symbols)
-                {
-                    wanted.push((part, spec));
-                }
-            }
-        }
-        let store = self.runtime.constants();
-        wanted.retain(|(part, spec)| !store.has_packed(part, spec));
-        let bytes = wanted.iter().map(|(part, _)| part.bytes());
-        let threads = self.runtime.pool().threads().min(wanted.len());
-        if threads < 2 || bytes.fold(0, usize::saturating_add) < WORTH_THREADS {
-            return;
-        }
-        let next = AtomicUsize::new(0);
-        let pack = || {
-            while let Some((part, spec)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let _ = store.packed(self.runtime.executor(), part, spec);
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // One that cannot be had is one less.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, pack);
-            }
-            pack();
-        });
     }
 
     // Steps

@@ -1,5 +1,6 @@
 //! Launch plans by the values they were made for: bounded, the least recently used goes first.
 
+use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,12 +13,40 @@ pub(crate) type Key = SmallVec<[i64; 16]>;
 
 /// Plans of one segment. The lock is held for a look-up, never while anything is made or run.
 #[derive(Debug)]
-pub(crate) struct Memo<T>(Mutex<LruCache<Key, Arc<T>>>);
+pub(crate) struct Memo<T>(Mutex<LruCache<Key, Arc<T>, BuildHasherDefault<SizesHasher>>>);
+
+/// A quick hash of a few numbers. The map is small whatever they are, so nothing is gained by numbers that collide.
+#[derive(Debug, Default)]
+pub(crate) struct SizesHasher(u64);
+
+impl Hasher for SizesHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // Odd, with bits all over: the golden ratio.
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // Tables take the low bits and the highest ones.
+        self.0 ^ (self.0 >> 32)
+    }
+}
 
 impl<T> Memo<T> {
     pub(crate) fn new(capacity: NonZeroUsize) -> Self {
         // Not `LruCache::new`, which reserves room for all of them at once.
-        let mut cache = LruCache::unbounded();
+        let mut cache = LruCache::unbounded_with_hasher(BuildHasherDefault::default());
         cache.resize(capacity);
         Self(Mutex::new(cache))
     }
@@ -66,5 +95,25 @@ impl<T> Memo<T> {
 
     pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::hash::BuildHasher;
+
+    #[test]
+    fn sizes_side_by_side_are_spread_over_a_table() {
+        let hasher = BuildHasherDefault::<SizesHasher>::default();
+        let hash = |a: i64, b: i64| hasher.hash_one(Key::from_slice(&[a, b]));
+        let pairs = || (0..32).flat_map(|a| (0..32).map(move |b| (a, b * 8)));
+        let slots: BTreeSet<u64> = pairs().map(|(a, b)| hash(a, b) % 2048).collect();
+        let tags: BTreeSet<u64> = pairs().map(|(a, b)| hash(a, b) >> 57).collect();
+        // A fair throw of 1024 into 2048 hits 806 on the average.
+        assert!(slots.len() > 700, "{}", slots.len());
+        assert!(tags.len() > 100, "{}", tags.len());
+        assert_ne!(hasher.hash_one("abc"), hasher.hash_one("abd"));
     }
 }

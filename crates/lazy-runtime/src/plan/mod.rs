@@ -8,11 +8,13 @@ mod facts;
 mod frame;
 mod make;
 mod memo;
+mod placed;
 mod prepared;
 
 pub(crate) use frame::{Frame, MemoryIndex, Operand};
-pub(crate) use make::make_plan;
+pub(crate) use make::{make_plan, place_all_constants};
 pub(crate) use memo::{Key, Memo};
+pub(crate) use placed::PlacedConstants;
 pub(crate) use prepared::{Prepared, key_of};
 
 use std::sync::Arc;
@@ -28,6 +30,7 @@ pub(crate) use axis_order::AxisOrder;
 
 use crate::compile::{CompiledKernel, LaunchNumbers};
 use crate::error::RuntimeError;
+use crate::variants::{Heat, Stale, Trial, Variant};
 
 /// A segment with every size evaluated.
 #[derive(Debug)]
@@ -48,6 +51,27 @@ pub(crate) struct SegmentPlan {
     pub(crate) waits: Option<Waits>,
     /// Of the body's first segment: the calls that used it.
     pub(crate) use_so_far: Use,
+    /// What its kernels take, where one may get a variant.
+    pub(crate) heat: Option<Heat>,
+    /// Raised when it is worth making anew.
+    pub(crate) stale: Stale,
+}
+
+impl SegmentPlan {
+    /// Goes on from another plan for the same sizes, which this one takes the place of.
+    pub(crate) fn take_over(&self, before: &Self) {
+        self.use_so_far.take_over(&before.use_so_far);
+        if before.heat.as_ref().is_some_and(Heat::is_eager) {
+            self.hasten();
+        }
+    }
+
+    /// These sizes are known to take much time.
+    pub(crate) fn hasten(&self) {
+        if let Some(heat) = &self.heat {
+            heat.hasten();
+        }
+    }
 }
 
 /// How often a plan was used, and for how long.
@@ -62,6 +86,13 @@ impl Use {
     pub(crate) fn add(&self, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.calls.fetch_add(1, Ordering::Relaxed);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Adds what another plan for the same sizes was used, before this one took its place.
+    pub(crate) fn take_over(&self, before: &Self) {
+        let (calls, nanoseconds) = before.read();
+        self.calls.fetch_add(calls, Ordering::Relaxed);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
@@ -112,6 +143,16 @@ pub(crate) struct KernelPlan {
     pub(crate) numbers: LaunchNumbers,
     /// The values of the kernel's symbols.
     pub(crate) symbols: Vec<i64>,
+    /// A variant that takes turns with it.
+    pub(crate) rival: Option<Box<Rival>>,
+}
+
+/// A variant on trial, as a step launches it: with the operands of the generic kernel.
+#[derive(Debug)]
+pub(crate) struct Rival {
+    pub(crate) variant: Arc<Variant>,
+    pub(crate) trial: Arc<Trial>,
+    pub(crate) numbers: LaunchNumbers,
 }
 
 /// A builtin with every size evaluated.

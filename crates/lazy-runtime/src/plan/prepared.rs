@@ -9,7 +9,7 @@ use kiln_timing::{Category, EventId, Span, Verbosity};
 
 use super::frame::MemoryIndex;
 use super::memo::Memo;
-use super::{Key, SegmentPlan};
+use super::{Key, PlacedConstants, SegmentPlan};
 use crate::compile::{Choice, KernelIdentity};
 use crate::recorder::Recorder;
 use crate::runtime::Runtime;
@@ -24,6 +24,8 @@ pub(crate) struct Prepared {
     steps: OnceLock<StepEvents>,
     kernels: Vec<PreparedKernel>,
     blocks: Vec<PreparedBlock>,
+    /// Constants in the form in which code wants them.
+    pub(crate) placed: PlacedConstants,
 }
 
 /// By block, segment and step.
@@ -90,6 +92,7 @@ impl Prepared {
             steps: OnceLock::new(),
             kernels,
             blocks,
+            placed: PlacedConstants::default(),
         }
     }
 
@@ -140,6 +143,7 @@ impl Prepared {
     /// Forgets every launch plan.
     pub(crate) fn clear_plans(&self) {
         self.memos().for_each(Memo::clear);
+        self.placed.clear();
     }
 
     pub(crate) fn n_plans(&self) -> usize {

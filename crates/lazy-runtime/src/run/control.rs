@@ -141,7 +141,7 @@ impl Run<'_> {
             .iter()
             .map(|value| (value.memory.clone(), value.offset))
             .collect();
-        self.block(id, plan, given)
+        self.block(id, &plan, given)
     }
 
     /// Hands on what a control step gave.
@@ -201,6 +201,7 @@ impl Run<'_> {
     }
 
     fn count_iteration(&mut self, step: &Step) -> Result<(), RuntimeError> {
+        self.check_control()?;
         self.state.iterations += 1;
         let limit = self.runtime.options().loop_iterations;
         if self.state.iterations <= limit {

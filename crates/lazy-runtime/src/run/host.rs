@@ -157,6 +157,7 @@ impl Run<'_> {
         let ctx = EvaluateContext::new(graph.dims(), binding)
             .with_custom_ops(Some(&self.runtime.options().custom_ops));
         for &id in &step.ops {
+            self.check_control()?;
             let op = graph.op(id);
             let operand = |value: &ValueId| {
                 values

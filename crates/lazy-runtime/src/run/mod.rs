@@ -9,10 +9,11 @@ mod host;
 mod inputs;
 mod state;
 mod strided;
+mod turns;
 mod walk;
 
 pub(crate) use state::States;
-pub(crate) use walk::{Run, run_program};
+pub(crate) use walk::{Call, Run, run_program};
 
 use kiln_kernel::Memory;
 use kiln_symbolic_shape::PlanFact;

@@ -1,8 +1,8 @@
 //! What one run at a time needs and later runs reuse: the device's execution, arenas, frames.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cranelift_entity::SecondaryMap;
 use kiln_kernel::{Execution, KernelExecutor, Memory};
 use kiln_program::BlockId;
 use kiln_tensor::Tensor;
@@ -10,6 +10,7 @@ use kiln_tensor::Tensor;
 use crate::compile::CompiledKernel;
 use crate::error::RuntimeError;
 use crate::plan::{Frame, MemoryIndex};
+use crate::runtime::Runtime;
 
 /// At most so many bytes are had beyond those that a call needs.
 const MOST_AHEAD: usize = 128 << 20;
@@ -20,18 +21,20 @@ pub(crate) struct Launched {
     pub(crate) block: BlockId,
     pub(crate) segment: usize,
     pub(crate) step: usize,
-    pub(crate) compiled: Arc<CompiledKernel>,
+    /// Its code, where that may fault.
+    pub(crate) compiled: Option<Arc<CompiledKernel>>,
 }
 
 /// The state of a run.
 pub(crate) struct RunState {
     pub(crate) execution: Box<dyn Execution>,
-    arenas: HashMap<(BlockId, usize), Memory>,
-    frames: HashMap<BlockId, Frame>,
+    /// Of segments. Few, so that looking them through is quicker than a map.
+    arenas: Vec<((BlockId, usize), Memory)>,
+    frames: SecondaryMap<BlockId, Frame>,
     /// What inputs are uploaded into, one after the other, where a call writes into tensors that are given.
     given: Vec<Memory>,
     /// Memories of the body's results, where a call copies those out.
-    own: HashMap<MemoryIndex, Memory>,
+    own: Vec<(MemoryIndex, Memory)>,
     pub(crate) launched: Vec<Launched>,
     pub(crate) iterations: u64,
 }
@@ -40,10 +43,10 @@ impl RunState {
     pub(crate) fn new(execution: Box<dyn Execution>) -> Self {
         Self {
             execution,
-            arenas: HashMap::new(),
-            frames: HashMap::new(),
+            arenas: Vec::new(),
+            frames: SecondaryMap::new(),
             given: Vec::new(),
-            own: HashMap::new(),
+            own: Vec::new(),
             launched: Vec::new(),
             iterations: 0,
         }
@@ -52,29 +55,34 @@ impl RunState {
     /// The arena of a segment, at least as large as asked for.
     pub(crate) fn arena(
         &mut self,
-        executor: &dyn KernelExecutor,
+        runtime: &Runtime,
         block: BlockId,
         segment: usize,
         bytes: usize,
     ) -> Result<Memory, RuntimeError> {
-        if let Some(memory) = self.arenas.get(&(block, segment))
-            && memory.bytes() >= bytes
-        {
-            return Ok(memory.clone());
+        let key = (block, segment);
+        let known = self.arenas.iter().position(|&(known, _)| known == key);
+        let mut before = 0;
+        if let Some(position) = known {
+            let (_, memory) = &self.arenas[position];
+            if memory.bytes() >= bytes {
+                return Ok(memory.clone());
+            }
+            before = memory.bytes();
+            // The smaller one first gives its memory back.
+            self.arenas.swap_remove(position);
         }
-        // The smaller one first gives its memory back.
-        let before = self.arenas.remove(&(block, segment));
-        let before = before.map_or(0, |memory| memory.bytes());
         // More than is asked for, so that shapes that grow from call to call do not each bring fresh pages; those that
         // nothing touches cost nothing.
         let generous = before
             .saturating_mul(2)
             .min(bytes.saturating_add(MOST_AHEAD));
-        let memory = executor
+        let memory = runtime
+            .executor()
             .alloc(bytes.max(generous))
-            .or_else(|_| executor.alloc(bytes))
+            .or_else(|_| runtime.alloc(bytes))
             .map_err(RuntimeError::execute("the arena"))?;
-        self.arenas.insert((block, segment), memory.clone());
+        self.arenas.push((key, memory.clone()));
         Ok(memory)
     }
 
@@ -112,24 +120,28 @@ impl RunState {
     /// Memory for a result of the body that is copied out, from what an earlier call left.
     pub(crate) fn own(
         &mut self,
-        executor: &dyn KernelExecutor,
+        runtime: &Runtime,
         index: MemoryIndex,
         bytes: usize,
     ) -> Result<Memory, RuntimeError> {
-        if let Some(memory) = self.own.get(&index)
-            && memory.bytes() >= bytes
-        {
-            return Ok(memory.clone());
+        let known = self.own.iter().position(|&(known, _)| known == index);
+        if let Some(position) = known {
+            let (_, memory) = &self.own[position];
+            if memory.bytes() >= bytes {
+                return Ok(memory.clone());
+            }
+            // The smaller one first gives its memory back.
+            self.own.swap_remove(position);
         }
-        let memory = executor.alloc(bytes);
+        let memory = runtime.alloc(bytes);
         let memory = memory.map_err(RuntimeError::execute("a result"))?;
-        self.own.insert(index, memory.clone());
+        self.own.push((index, memory.clone()));
         Ok(memory)
     }
 
     /// An empty frame for a block.
     pub(crate) fn take_frame(&mut self, block: BlockId, memories: usize) -> Frame {
-        let mut frame = self.frames.remove(&block).unwrap_or_default();
+        let mut frame = std::mem::take(&mut self.frames[block]);
         frame.reset(memories);
         frame
     }
@@ -137,7 +149,7 @@ impl RunState {
     /// Keeps a frame for the next run, without what is in it.
     pub(crate) fn give_frame(&mut self, block: BlockId, mut frame: Frame) {
         frame.reset(0);
-        self.frames.insert(block, frame);
+        self.frames[block] = frame;
     }
 }
 

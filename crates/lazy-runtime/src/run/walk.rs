@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_interpreter::bind_symbols;
-use kiln_kernel::{BuiltinOperand, Fault, FaultCause, Launch, MemorySlice};
+use kiln_kernel::{BuiltinOperand, Fault, FaultCause, Launch, MemorySlice, StopSignal};
 use kiln_program::{BlockId, Place, Program, Step};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Binding;
@@ -14,11 +14,12 @@ use smallvec::SmallVec;
 use super::bind::site_of;
 use super::state::{Launched, RunState, States};
 use super::{Stop, Value, inputs};
+use crate::call::CallControl;
 use crate::compile::{Counters, Patience};
 use crate::error::{RuntimeError, problem_of};
 use crate::plan::{
-    BuiltinPlan, Frame, KernelPlan, Key, MemoryIndex, Prepared, Refusal, SegmentPlan, StepPlan,
-    TensorPlace, key_of, make_plan,
+    BuiltinPlan, Frame, KernelPlan, Key, MemoryIndex, Prepared, Refusal, Rival, SegmentPlan,
+    StepPlan, TensorPlace, key_of, make_plan,
 };
 use crate::profile::StepProfile;
 use crate::runtime::Runtime;
@@ -33,21 +34,33 @@ pub(crate) struct Run<'a> {
     /// Which call of the program this is, counted from 1.
     call: u64,
     /// What this call may still wait for code; known once it is needed.
-    patience: Option<Patience>,
+    patience: Option<Patience<'a>>,
+    /// Who may end the call.
+    control: Option<&'a CallControl>,
     /// Whether results are copied into tensors that were given, so that their memory stays with the state.
     copies_out: bool,
 }
 
-/// Runs a program's body on these inputs.
+/// A call of a program, whichever plan serves it.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) inputs: &'a [Tensor],
+    /// Which call of the program it is, counted from 1.
+    pub(crate) number: u64,
+    /// Who may end it.
+    pub(crate) control: Option<&'a Arc<CallControl>>,
+}
+
+/// Runs a program's body.
 pub(crate) fn run_program(
     runtime: &Runtime,
     prepared: &Prepared,
     states: &States,
-    inputs: &[Tensor],
+    call: Call<'_>,
     profile: Option<&mut Vec<StepProfile>>,
-    call: u64,
     into: Option<&mut [Tensor]>,
 ) -> Result<Vec<Tensor>, Stop> {
+    let inputs = call.inputs;
     let program = &prepared.program;
     let key = inputs::check(program.graph(), inputs)?;
     let state = states
@@ -59,12 +72,20 @@ pub(crate) fn run_program(
         program,
         state,
         profile,
-        call,
+        call: call.number,
         patience: None,
+        control: call.control.map(|control| &**control),
         copies_out: into.is_some(),
     };
     run.state.iterations = 0;
+    if let Some(control) = call.control {
+        let signal = Arc::clone(control) as Arc<dyn StopSignal>;
+        run.state.execution.stop_when(Some(signal));
+    }
     let outputs = run.body(&key, inputs, into);
+    if call.control.is_some() {
+        run.state.execution.stop_when(None);
+    }
     // What a failed run left behind must not be taken for the next one's.
     if outputs.is_err() {
         let _forgotten = run.state.execution.finish();
@@ -105,7 +126,7 @@ impl Run<'_> {
             given.push((memory, 0));
         }
         let begin = self.runtime.clock().now();
-        let results = self.block(body, Arc::clone(&first), given)?;
+        let results = self.block(body, &first, given)?;
         let end = self.runtime.clock().now();
         first.use_so_far.add(end.saturating_sub(begin));
         let block = self.program.block(body);
@@ -137,11 +158,14 @@ impl Run<'_> {
     /// A plan that was made before; not one whose steps may have got code since.
     fn known(&self, block: BlockId, segment: usize, key: &[i64]) -> Option<Arc<SegmentPlan>> {
         let plan = self.prepared.memo(block, segment).get(key)?;
+        if plan.stale.is_raised() {
+            return None;
+        }
         let Some(waits) = plan.waits else {
             return Some(plan);
         };
         let is_stale = waits.since != self.runtime.published()
-            || (!waits.is_asked_for && self.runtime.patience(self.call).compiles());
+            || (!waits.is_asked_for && self.runtime.patience(self.call, None).compiles());
         (!is_stale).then_some(plan)
     }
 
@@ -170,8 +194,9 @@ impl Run<'_> {
     ) -> Result<Arc<SegmentPlan>, Stop> {
         Counters::count(&self.runtime.counters().launch_plans);
         let _span = self.prepared.recorder.launch_plan();
-        let (runtime, call) = (self.runtime, self.call);
-        let patience = *self.patience.get_or_insert_with(|| runtime.patience(call));
+        let (runtime, call, control) = (self.runtime, self.call, self.control);
+        let patience = || runtime.patience(call, control);
+        let patience = *self.patience.get_or_insert_with(patience);
         match make_plan(
             self.runtime,
             self.prepared,
@@ -181,7 +206,13 @@ impl Run<'_> {
             earlier,
             &patience,
         ) {
-            Ok(plan) => Ok(self.prepared.memo(block, segment).replace(key, plan)),
+            Ok(plan) => {
+                let memo = self.prepared.memo(block, segment);
+                if let Some(before) = memo.get(&key) {
+                    plan.take_over(&before);
+                }
+                Ok(memo.replace(key, plan))
+            }
             Err(Refusal::Facts(facts)) => Err(Stop::Facts(facts)),
             Err(Refusal::Error(error)) => Err(Stop::Error(error)),
         }
@@ -191,7 +222,7 @@ impl Run<'_> {
     pub(super) fn block(
         &mut self,
         id: BlockId,
-        first: Arc<SegmentPlan>,
+        first: &Arc<SegmentPlan>,
         given: impl IntoIterator<Item = (kiln_kernel::Memory, usize)>,
     ) -> Result<SmallVec<[Value; 4]>, Stop> {
         let block = self.program.block(id);
@@ -209,26 +240,27 @@ impl Run<'_> {
     fn segments(
         &mut self,
         id: BlockId,
-        first: Arc<SegmentPlan>,
+        first: &Arc<SegmentPlan>,
         frame: &mut Frame,
     ) -> Result<SmallVec<[Value; 4]>, Stop> {
         let n_segments = self.program.block(id).segments.len();
         let mut plans: SmallVec<[Arc<SegmentPlan>; 4]> = SmallVec::new();
         let mut binding: Option<Binding> = None;
-        let mut plan = first;
-        for segment in 0..n_segments {
-            if segment > 0 {
-                let known = match binding.take() {
-                    Some(binding) => binding,
-                    None => plan.binding.clone(),
-                };
-                plan = self.plan(id, segment, known, &plans)?;
-            }
-            self.segment(id, segment, &plan, frame, &mut binding)?;
-            if n_segments > 1 {
-                plans.push(Arc::clone(&plan));
-            }
+        self.segment(id, 0, first, frame, &mut binding)?;
+        if n_segments > 1 {
+            plans.push(Arc::clone(first));
         }
+        for segment in 1..n_segments {
+            let before = plans.last().unwrap_or(first);
+            let known = match binding.take() {
+                Some(binding) => binding,
+                None => before.binding.clone(),
+            };
+            let plan = self.plan(id, segment, known, &plans)?;
+            self.segment(id, segment, &plan, frame, &mut binding)?;
+            plans.push(plan);
+        }
+        let plan = plans.last().unwrap_or(first);
         let mut results = SmallVec::new();
         for place in &plan.results {
             results.push(self.value(frame, place)?);
@@ -246,36 +278,48 @@ impl Run<'_> {
     ) -> Result<(), Stop> {
         let executor = self.runtime.executor();
         if plan.arena > 0 || !self.program.block(block).segments[segment].slots.is_empty() {
-            let arena = self.state.arena(executor, block, segment, plan.arena)?;
+            let arena = self.state.arena(self.runtime, block, segment, plan.arena)?;
             let index =
                 u32::try_from(segment).map_err(|_| RuntimeError::malformed("too many segments"))?;
             frame.set(MemoryIndex(index), arena, 0);
         }
         for &(index, bytes) in &plan.own {
             let memory = if self.copies_out && block == self.program.body() {
-                self.state.own(executor, index, bytes)?
+                self.state.own(self.runtime, index, bytes)?
             } else {
-                let memory = executor.alloc(bytes);
+                let memory = self.runtime.alloc(bytes);
                 memory.map_err(RuntimeError::execute("a result"))?
             };
             frame.set(index, memory, 0);
         }
         let steps = &self.program.block(block).segments[segment].steps;
         let is_timed = self.prepared.recorder.timing.is_at(Verbosity::Verbose);
+        let heat = plan.heat.as_ref().filter(|heat| heat.begin());
         for (position, (step, planned)) in steps.iter().zip(&plan.steps).enumerate() {
+            self.check_control()?;
             let prepared = self.prepared;
             let _span = is_timed.then(|| prepared.time_step(block, segment, position));
-            let begin = self.profile.is_some().then(|| self.runtime.clock().now());
+            let heat = heat.filter(|heat| heat.watches(position));
+            let is_watched = self.profile.is_some() || heat.is_some();
+            let begin = is_watched.then(|| self.runtime.clock().now());
             match planned {
                 StepPlan::Kernel(kernel) => {
-                    let compiled = Arc::clone(&kernel.compiled);
+                    let turn = kernel.rival.as_deref().map(Rival::turn);
+                    let compiled = kernel.code(turn);
+                    // Counted only where it may be asked for: all threads that run the kernel count there.
+                    let may_fault = !compiled.artifact.fault_sites.is_empty();
                     self.state.launched.push(Launched {
                         block,
                         segment,
                         step: position,
-                        compiled,
+                        compiled: may_fault.then(|| Arc::clone(compiled)),
                     });
-                    self.launch(step, kernel, frame)?;
+                    match (turn, kernel.rival.as_deref()) {
+                        (Some(turn), Some(rival)) => {
+                            self.take_turn(step, kernel, rival, turn, frame)?
+                        }
+                        _ => self.launch(step, kernel, None, frame)?,
+                    }
                 }
                 StepPlan::Builtin(builtin) => self.builtin(step, builtin, frame)?,
                 StepPlan::Dims(values, index) => {
@@ -304,25 +348,52 @@ impl Run<'_> {
                 }
             }
             if let Some(begin) = begin {
-                self.record(step, planned, begin)?;
+                if let Some(heat) = heat {
+                    self.finish()?;
+                    heat.add(position, self.runtime.clock().now().saturating_sub(begin));
+                }
+                if self.profile.is_some() {
+                    self.record(step, planned, begin)?;
+                }
             }
         }
+        if let Some(heat) = heat {
+            self.ask_for_variants(steps, plan, heat);
+        }
+        // Before anybody takes what a launch left that ended before its time.
+        self.check_control()?;
         self.finish()
     }
 
-    fn launch(&mut self, step: &Step, plan: &KernelPlan, frame: &Frame) -> Result<(), Stop> {
+    /// An error once the call is to end.
+    pub(super) fn check_control(&self) -> Result<(), RuntimeError> {
+        self.control.map_or(Ok(()), CallControl::check)
+    }
+
+    /// Launches a step's kernel, or the variant whose turn it is.
+    pub(super) fn launch(
+        &mut self,
+        step: &Step,
+        plan: &KernelPlan,
+        rival: Option<&Rival>,
+        frame: &Frame,
+    ) -> Result<(), Stop> {
+        let (code, numbers) = match rival {
+            Some(rival) => (&rival.trial.code, &rival.numbers),
+            None => (&plan.compiled, &plan.numbers),
+        };
         let mut buffers: SmallVec<[MemorySlice<'_>; 8]> = SmallVec::new();
         for operand in &plan.operands {
             buffers.push(frame.slice(operand)?);
         }
         let launch = Launch {
             buffers: &buffers,
-            bytes: &plan.numbers.bytes,
-            arguments: &plan.numbers.arguments,
-            phases: &plan.numbers.phases,
-            shared_scratch: plan.numbers.shared_scratch,
+            bytes: &numbers.bytes,
+            arguments: &numbers.arguments,
+            phases: &numbers.phases,
+            shared_scratch: numbers.shared_scratch,
         };
-        let launched = self.state.execution.launch(&plan.compiled.loaded, &launch);
+        let launched = self.state.execution.launch(&code.loaded, &launch);
         Ok(launched.map_err(|error| RuntimeError::execute(step.name.as_str())(error))?)
     }
 
@@ -400,8 +471,9 @@ impl Run<'_> {
                 origin: step.name.clone(),
             },
         };
-        let sites = &launched.compiled.artifact.fault_sites;
-        let site = sites.get(fault.site).cloned();
+        let compiled = launched.compiled.as_ref();
+        let site =
+            compiled.and_then(|compiled| compiled.artifact.fault_sites.get(fault.site).cloned());
         let site = site.unwrap_or_else(|| format!("site {} of kernel @{}", fault.site, step.name));
         RuntimeError::Fault {
             at,

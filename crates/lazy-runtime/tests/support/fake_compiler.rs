@@ -56,6 +56,10 @@ impl Gate {
         self.changed.notify_all();
     }
 
+    pub fn close(&self) {
+        self.state.lock().unwrap().is_open = false;
+    }
+
     /// Waits until so many compiles wait here.
     pub fn wait_for(&self, compiles: usize) {
         let state = self.state.lock().unwrap();

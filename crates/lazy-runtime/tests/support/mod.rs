@@ -16,6 +16,7 @@
 
 mod fake_compiler;
 mod fake_device;
+mod timed_device;
 
 use std::error::Error;
 use std::num::NonZeroUsize;
@@ -33,6 +34,7 @@ use kiln_testkit::oracle::{Tolerance, compare_all};
 
 pub use fake_compiler::{FakeCompiler, Gate, Offer};
 pub use fake_device::FakeDevice;
+pub use timed_device::TimedDevice;
 
 /// Plans a graph as the facade does.
 pub struct TestPlanner {

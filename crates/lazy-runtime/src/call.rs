@@ -1,0 +1,237 @@
+//! What one call may take, and who may end it: [`CallOptions`], [`Cancellation`], [`CallControl`].
+//!
+//! A call that is to end does so between two steps, two rounds of a loop, or two parts of a launch, and while it waits
+//! for code; what it had is given back as at the end of any call. A call that nobody may end is asked nothing.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+use kiln_interpreter::InterpretError;
+use kiln_kernel::StopSignal;
+
+use crate::clock::Clock;
+use crate::error::RuntimeError;
+
+/// Ends calls from any thread: a handle, whose clones are the same.
+///
+/// ```
+/// use kiln_lazy_runtime::{CallOptions, Cancellation};
+///
+/// let cancellation = Cancellation::new();
+/// let options = CallOptions::new().with_cancellation(&cancellation);
+/// assert!(!cancellation.is_cancelled());
+/// // From another thread, while `run_with(inputs, &options)` is under way:
+/// cancellation.cancel();
+/// assert!(cancellation.is_cancelled());
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Cancellation(Arc<AtomicBool>);
+
+impl Cancellation {
+    /// Of calls that go on until it is said otherwise.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends the calls that have it, now and later.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether calls that have it end.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+type Question = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// What a call may take, and who may end it; by default nobody.
+#[derive(Clone, Default)]
+pub struct CallOptions {
+    cancellation: Option<Cancellation>,
+    should_stop: Option<Question>,
+    time_limit: Option<Duration>,
+}
+
+impl CallOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ending when this is cancelled, with `E0835`.
+    #[must_use]
+    pub fn with_cancellation(mut self, cancellation: &Cancellation) -> Self {
+        self.cancellation = Some(cancellation.clone());
+        self
+    }
+
+    /// Ending once the answer is yes, with `E0835`. It is asked often, and on any thread that works for the call.
+    #[must_use]
+    pub fn with_should_stop(mut self, should_stop: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
+        self.should_stop = Some(should_stop);
+        self
+    }
+
+    /// Ending when it took so long, what it waited for compilers included, with `E0894`.
+    #[must_use]
+    pub fn with_time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// What watches over a call that begins now; none where nothing can end it.
+    pub fn control(&self, clock: Arc<dyn Clock>) -> Option<CallControl> {
+        if self.cancellation.is_none() && self.should_stop.is_none() && self.time_limit.is_none() {
+            return None;
+        }
+        let until = self
+            .time_limit
+            .map(|limit| clock.now().saturating_add(limit));
+        Some(CallControl {
+            options: self.clone(),
+            until,
+            clock,
+            stopped: AtomicU8::new(GOES_ON),
+        })
+    }
+}
+
+impl fmt::Debug for CallOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallOptions")
+            .field("cancellation", &self.cancellation)
+            .field("should_stop", &self.should_stop.is_some())
+            .field("time_limit", &self.time_limit)
+            .finish()
+    }
+}
+
+const GOES_ON: u8 = 0;
+const CANCELLED: u8 = 1;
+const LATE: u8 = 2;
+
+/// Watches over one call. Once it is to end, it stays so.
+pub struct CallControl {
+    options: CallOptions,
+    until: Option<Duration>,
+    clock: Arc<dyn Clock>,
+    stopped: AtomicU8,
+}
+
+impl CallControl {
+    /// An error once the call is to end.
+    ///
+    /// # Errors
+    /// `E0835` when it was cancelled, `E0894` when it took too long.
+    pub fn check(&self) -> Result<(), RuntimeError> {
+        match self.look() {
+            GOES_ON => Ok(()),
+            LATE => Err(RuntimeError::CallTimeout {
+                limit: self.options.time_limit.unwrap_or_default(),
+            }),
+            _ => Err(InterpretError::Cancelled.into()),
+        }
+    }
+
+    /// When the call ends by itself.
+    pub(crate) fn until(&self) -> Option<Duration> {
+        self.until
+    }
+
+    fn look(&self) -> u8 {
+        let known = self.stopped.load(Ordering::Relaxed);
+        if known != GOES_ON {
+            return known;
+        }
+        let CallOptions {
+            cancellation,
+            should_stop,
+            ..
+        } = &self.options;
+        let is_cancelled = cancellation
+            .as_ref()
+            .is_some_and(Cancellation::is_cancelled)
+            || should_stop
+                .as_ref()
+                .is_some_and(|should_stop| should_stop());
+        let found = if is_cancelled {
+            CANCELLED
+        } else if self.until.is_some_and(|until| self.clock.now() >= until) {
+            LATE
+        } else {
+            return GOES_ON;
+        };
+        // Whoever was first says why.
+        let relaxed = Ordering::Relaxed;
+        match self
+            .stopped
+            .compare_exchange(GOES_ON, found, relaxed, relaxed)
+        {
+            Ok(_) => found,
+            Err(before) => before,
+        }
+    }
+}
+
+impl StopSignal for CallControl {
+    fn is_stopped(&self) -> bool {
+        self.look() != GOES_ON
+    }
+}
+
+impl fmt::Debug for CallControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallControl")
+            .field("options", &self.options)
+            .field("stopped", &self.stopped)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn what_ended_a_call_first_is_what_it_says() {
+        let now = Arc::new(AtomicU64::new(0));
+        let ticks = Arc::clone(&now);
+        let clock: Arc<dyn Clock> =
+            Arc::new(move || Duration::from_secs(ticks.load(Ordering::Relaxed)));
+        assert!(CallOptions::new().control(Arc::clone(&clock)).is_none());
+        let cancellation = Cancellation::new();
+        let options = CallOptions::new()
+            .with_cancellation(&cancellation)
+            .with_time_limit(Duration::from_secs(5));
+        let control = options.control(clock).unwrap();
+        assert!(control.check().is_ok() && !control.is_stopped());
+        now.store(5, Ordering::Relaxed);
+        assert_eq!(control.check().unwrap_err().code(), "E0894");
+        cancellation.cancel();
+        now.store(0, Ordering::Relaxed);
+        let error = control.check().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "expected the call to end within 5s, found it still at work"
+        );
+        assert!(control.is_stopped());
+        assert!(format!("{control:?}").contains("stopped: 2"));
+    }
+
+    #[test]
+    fn a_question_that_takes_its_yes_back_has_ended_the_call_all_the_same() {
+        let yes = Arc::new(AtomicBool::new(true));
+        let answer = Arc::clone(&yes);
+        let options = CallOptions::new()
+            .with_should_stop(Arc::new(move || answer.swap(false, Ordering::Relaxed)));
+        let control = options.control(Arc::new(|| Duration::ZERO)).unwrap();
+        assert_eq!(control.check().unwrap_err().code(), "E0835");
+        assert_eq!(control.check().unwrap_err().code(), "E0835");
+    }
+}

@@ -1,0 +1,231 @@
+//! How long the kernels of a launch plan take: sampled, so that a call that is not looked at pays for one count.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use kiln_ir::Digest;
+
+/// Of so many runs of a plan one is timed, step by step.
+const ONE_IN: u32 = 16;
+
+/// Where sizes are likely, so many runs are timed, those after the first, before variants are asked for.
+const EAGER_RUNS: u32 = 3;
+
+/// Where sizes are likely, kernels that take less than this share of the plan's time, in hundredths, are left alone.
+const EAGER_SHARE: u64 = 2;
+
+/// No group.
+const NONE: u32 = u32::MAX;
+
+/// Raised once a plan is worth making anew: a variant of one of its kernels is on trial, kept or dropped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stale(Arc<AtomicBool>);
+
+impl Stale {
+    pub(crate) fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The times of a plan's kernels.
+#[derive(Debug)]
+pub(crate) struct Heat {
+    runs: AtomicU32,
+    groups: Vec<Group>,
+    /// The group of each step.
+    of_step: Vec<u32>,
+    is_eager: AtomicBool,
+    stale: Stale,
+}
+
+/// Steps with one kernel and one set of sizes.
+#[derive(Debug)]
+struct Group {
+    /// One of them.
+    step: usize,
+    /// In the runs that were timed.
+    nanoseconds: AtomicU64,
+    is_asked_for: AtomicBool,
+}
+
+/// A group that is worth a variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hot {
+    /// One of its steps.
+    pub(crate) step: usize,
+    /// What it took so far, all runs together, as far as samples tell.
+    pub(crate) spent: Duration,
+    pub(crate) is_likely: bool,
+}
+
+/// Puts the steps of a plan into groups.
+#[derive(Debug, Default)]
+pub(crate) struct HeatGroups {
+    known: HashMap<(Digest, Vec<i64>), u32>,
+    groups: Vec<Group>,
+    of_step: Vec<u32>,
+}
+
+impl HeatGroups {
+    /// The next step, which has no kernel, or one that is not to get a variant.
+    pub(crate) fn skip(&mut self) {
+        self.of_step.push(NONE);
+    }
+
+    /// The next step, with this kernel and these values of its symbols.
+    pub(crate) fn add(&mut self, kernel: Digest, symbols: &[i64]) {
+        let step = self.of_step.len();
+        let next = u32::try_from(self.groups.len()).unwrap_or(NONE);
+        let group = *self.known.entry((kernel, symbols.to_vec())).or_insert(next);
+        if group == next {
+            self.groups.push(Group {
+                step,
+                nanoseconds: AtomicU64::new(0),
+                is_asked_for: AtomicBool::new(false),
+            });
+        }
+        self.of_step.push(group);
+    }
+
+    /// The heat of a plan of these steps; none where no step is watched.
+    pub(crate) fn finish(self, is_eager: bool, stale: Stale) -> Option<Heat> {
+        (!self.groups.is_empty()).then(|| Heat {
+            runs: AtomicU32::new(0),
+            groups: self.groups,
+            of_step: self.of_step,
+            is_eager: AtomicBool::new(is_eager),
+            stale,
+        })
+    }
+}
+
+impl Heat {
+    /// Counts a run; says whether its steps are to be timed.
+    pub(crate) fn begin(&self) -> bool {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        run % ONE_IN == ONE_IN - 1 || ((1..=EAGER_RUNS).contains(&run) && self.is_eager())
+    }
+
+    /// Whether variants do not wait until kernels are hot.
+    pub(crate) fn is_eager(&self) -> bool {
+        self.is_eager.load(Ordering::Relaxed)
+    }
+
+    /// These sizes are known to take much time.
+    pub(crate) fn hasten(&self) {
+        self.is_eager.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a step's time is of interest.
+    pub(crate) fn watches(&self, step: usize) -> bool {
+        self.of_step.get(step).is_some_and(|&group| group != NONE)
+    }
+
+    /// Notes how long a step took in a run that is timed.
+    pub(crate) fn add(&self, step: usize, time: Duration) {
+        let group = self.of_step.get(step).copied().unwrap_or(NONE);
+        if let Some(group) = self.groups.get(group as usize) {
+            let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            group.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        }
+    }
+
+    /// Calls `ask` with each group that has become worth a variant, once.
+    pub(crate) fn each_hot(&self, after: Duration, mut ask: impl FnMut(Hot)) {
+        let runs = self.runs.load(Ordering::Relaxed);
+        let load = |group: &Group| group.nanoseconds.load(Ordering::Relaxed);
+        let is_eager = runs > EAGER_RUNS && self.is_eager();
+        let total = match is_eager {
+            true => self.groups.iter().map(load).fold(0, u64::saturating_add),
+            false => 0,
+        };
+        for group in &self.groups {
+            let sampled = load(group);
+            let spent = Duration::from_nanos(sampled.saturating_mul(u64::from(ONE_IN)));
+            let is_likely =
+                is_eager && sampled.saturating_mul(100) >= total.saturating_mul(EAGER_SHARE);
+            let is_hot = sampled > 0 && (is_likely || spent >= after);
+            if is_hot && !group.is_asked_for.swap(true, Ordering::Relaxed) {
+                ask(Hot {
+                    step: group.step,
+                    spent,
+                    is_likely,
+                });
+            }
+        }
+    }
+
+    /// What is raised when the plan is worth making anew.
+    pub(crate) fn stale(&self) -> &Stale {
+        &self.stale
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heat(is_eager: bool) -> Heat {
+        let mut groups = HeatGroups::default();
+        let (a, b) = (Digest::of_text("a"), Digest::of_text("b"));
+        groups.add(a, &[1, 2]);
+        groups.skip();
+        groups.add(b, &[1, 2]);
+        groups.add(a, &[1, 2]);
+        groups.add(a, &[1, 3]);
+        groups.finish(is_eager, Stale::default()).unwrap()
+    }
+
+    fn hot(heat: &Heat, after: Duration) -> Vec<usize> {
+        let mut steps = Vec::new();
+        heat.each_hot(after, |hot| steps.push(hot.step));
+        steps
+    }
+
+    #[test]
+    fn one_run_of_sixteen_is_timed() {
+        let heat = heat(false);
+        let timed: Vec<usize> = (0..40).filter(|_| heat.begin()).collect();
+        assert_eq!(timed, [15, 31]);
+    }
+
+    #[test]
+    fn steps_of_one_kernel_and_sizes_are_counted_together_and_told_once() {
+        let heat = heat(false);
+        assert!(heat.watches(0) && !heat.watches(1) && !heat.watches(9));
+        let ms = Duration::from_millis;
+        heat.add(0, ms(1));
+        heat.add(3, ms(1));
+        heat.add(4, ms(1));
+        assert!(hot(&heat, ms(40)).is_empty());
+        assert_eq!(hot(&heat, ms(32)), [0]);
+        assert!(hot(&heat, ms(32)).is_empty());
+        assert_eq!(hot(&heat, ms(16)), [4]);
+    }
+
+    #[test]
+    fn likely_sizes_do_not_wait_to_get_hot() {
+        let heat = heat(true);
+        let timed: Vec<usize> = (0..16).filter(|_| heat.begin()).collect();
+        assert_eq!(timed, [1, 2, 3, 15]);
+        let us = Duration::from_micros;
+        heat.add(0, us(100));
+        heat.add(2, us(50));
+        heat.add(4, us(1));
+        // Step 4 takes too small a share.
+        assert_eq!(hot(&heat, Duration::from_secs(9)), [0, 2]);
+    }
+
+    #[test]
+    fn a_plan_without_kernels_to_watch_has_no_heat() {
+        let mut groups = HeatGroups::default();
+        groups.skip();
+        assert!(groups.finish(true, Stale::default()).is_none());
+    }
+}

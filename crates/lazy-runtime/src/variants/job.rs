@@ -1,0 +1,92 @@
+//! Makes a variant, on a thread that compiles: the kernel with its sizes known, compiled, and put on trial.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_kernel::Schedule;
+use kiln_kernel_cache::Failure;
+
+use super::registry::{Stage, Variant};
+use super::trial::Trial;
+use crate::compile::{Asked, CompiledKernel, KernelFailure, KernelIdentity, Kernels};
+use crate::recorder::Recorder;
+
+/// What a variant is made from.
+#[derive(Clone)]
+pub(crate) struct Making {
+    pub(crate) kernels: Arc<Kernels>,
+    pub(crate) variant: Arc<Variant>,
+    /// The kernel for all sizes.
+    pub(crate) identity: Arc<KernelIdentity>,
+    /// Its code, which the variant is to beat.
+    pub(crate) generic: Arc<CompiledKernel>,
+    /// Whether it may be compiled, and not only looked for.
+    pub(crate) is_allowed: bool,
+    pub(crate) recorder: Recorder,
+    pub(crate) margin: u32,
+    /// How long somebody else's compile of the same may take.
+    pub(crate) trusted: Duration,
+}
+
+impl Making {
+    /// Does it. What cannot be had is noted with the variant.
+    pub(crate) fn run(self) {
+        let Some(known) = self.identity.at(&self.variant.symbols) else {
+            let reason = "no size of it can be put in place of a symbol".to_owned();
+            return self.variant.set(Stage::Impossible(reason));
+        };
+        let known = Arc::new(known);
+        if self.variant.is_new() {
+            let best = self.kernels.choices(&known).into_iter().next();
+            let best = best.map(|choice| choice.candidate.schedule);
+            let same = self.generic.artifact.schedule.clone();
+            let other = best.filter(|best| *best != same);
+            self.variant.offer(other.into_iter().chain([same]));
+        }
+        let mut reason = "it has no schedule".to_owned();
+        while let Some(schedule) = self.variant.next_try() {
+            match self.compile(&known, &schedule) {
+                // Another form of the constants would take as much memory again.
+                Ok(code) if code.artifact.packs != self.generic.artifact.packs => {
+                    reason = "it wants constants in another form".to_owned();
+                }
+                Ok(code) => {
+                    let trial = Arc::new(Trial::new(code, schedule, self.margin));
+                    return self.variant.set(Stage::OnTrial(trial));
+                }
+                Err(error) => reason = error,
+            }
+        }
+        self.variant.set(Stage::Impossible(reason));
+    }
+
+    fn compile(
+        &self,
+        known: &Arc<KernelIdentity>,
+        schedule: &Schedule,
+    ) -> Result<Arc<CompiledKernel>, String> {
+        let Some(key) = self.kernels.key(known, schedule) else {
+            return Err("there is no compiler".to_owned());
+        };
+        let failed = |failure: Failure<KernelFailure>| failure.to_string();
+        match self.kernels.ask(known, &key) {
+            Asked::Ready(code) => Ok(code),
+            Asked::Failed(failure) => Err(failed(failure)),
+            Asked::Follow(waiter) => match waiter.wait(self.trusted) {
+                Ok(found) => Ok(self.kernels.found(known, found)),
+                Err(failure) => Err(failed(failure)),
+            },
+            Asked::Lead(ticket) => {
+                let recorder = &self.recorder;
+                let made = self
+                    .kernels
+                    .fulfil(ticket, known, schedule, self.is_allowed, recorder);
+                match made {
+                    Some(Ok(found)) => Ok(self.kernels.found(known, found)),
+                    Some(Err(failure)) => Err(failed(failure)),
+                    None => Err("no store has it, and nothing more may be compiled".to_owned()),
+                }
+            }
+        }
+    }
+}

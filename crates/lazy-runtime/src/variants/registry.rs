@@ -1,0 +1,393 @@
+//! The variants of a process: which there are, how far each is, and how many more there may be.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kiln_ir::Digest;
+use kiln_kernel::Schedule;
+
+use super::heat::Stale;
+use super::options::VariantOptions;
+use super::record::{VariantFate, VariantReason, VariantRecord};
+use super::trial::{Trial, Verdict};
+use crate::sync::{Mutex, lock};
+
+/// How many refusals are kept for people to read; all are counted.
+const REFUSALS: usize = 64;
+
+/// Every variant, by kernel.
+#[derive(Debug)]
+pub(crate) struct Variants {
+    /// None where there are to be none.
+    options: Option<VariantOptions>,
+    /// How many there are: 0 spares plans a look.
+    count: AtomicUsize,
+    refused: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    of_kernel: HashMap<Digest, Vec<Arc<Variant>>>,
+    /// In the order in which they were asked for.
+    all: Vec<Arc<Variant>>,
+    refusals: Vec<VariantRecord>,
+}
+
+/// One variant of one kernel.
+#[derive(Debug)]
+pub(crate) struct Variant {
+    kernel: String,
+    /// The values of the kernel's symbols.
+    pub(crate) symbols: Vec<i64>,
+    facts: String,
+    reason: VariantReason,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    stage: Stage,
+    schedule: Schedule,
+    /// Schedules that were not tried yet.
+    tries: Option<VecDeque<Schedule>>,
+    /// Plans that wait for another stage.
+    watchers: Vec<Stale>,
+}
+
+/// How far a variant is.
+#[derive(Clone, Debug)]
+pub(crate) enum Stage {
+    /// It is to be compiled.
+    Queued,
+    /// Calls take turns with it.
+    OnTrial(Arc<Trial>),
+    /// It won.
+    Kept(Arc<Trial>, Verdict),
+    /// It did not.
+    Lost(Verdict),
+    /// There is no such code.
+    Impossible(String),
+}
+
+/// What asking for a variant gives.
+#[derive(Clone, Debug)]
+pub(crate) enum Begun {
+    /// Whoever asked has it made.
+    New(Arc<Variant>),
+    /// Somebody asked before.
+    Known(Arc<Variant>),
+    /// There may be no more.
+    Refused,
+}
+
+/// What a variant is of.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) digest: Digest,
+    pub(crate) kernel: &'a str,
+    pub(crate) symbols: &'a [i64],
+    pub(crate) facts: String,
+    pub(crate) schedule: &'a Schedule,
+    pub(crate) reason: VariantReason,
+}
+
+impl Variants {
+    pub(crate) fn new(options: Option<VariantOptions>) -> Self {
+        Self {
+            options: options.filter(|options| options.per_kernel > 0 && options.in_process > 0),
+            count: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    /// When and how many; none where there are to be none.
+    pub(crate) fn options(&self) -> Option<&VariantOptions> {
+        self.options.as_ref()
+    }
+
+    /// The variant of a kernel for these values of its symbols.
+    pub(crate) fn find(&self, kernel: Digest, symbols: &[i64]) -> Option<Arc<Variant>> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let state = lock(&self.state);
+        find_in(&state, kernel, symbols)
+    }
+
+    /// Notes that a variant is asked for, where there may be another.
+    pub(crate) fn begin(&self, asked: Asked<'_>) -> Begun {
+        let Some(options) = &self.options else {
+            return Begun::Refused;
+        };
+        let mut state = lock(&self.state);
+        if let Some(known) = find_in(&state, asked.digest, asked.symbols) {
+            return Begun::Known(known);
+        }
+        let of_kernel = state.of_kernel.get(&asked.digest).map_or(0, Vec::len);
+        let full = if of_kernel >= options.per_kernel {
+            Some((options.per_kernel, false))
+        } else {
+            let is_full = state.all.len() >= options.in_process;
+            is_full.then_some((options.in_process, true))
+        };
+        if let Some((limit, in_process)) = full {
+            if self.refused.fetch_add(1, Ordering::Relaxed) < REFUSALS as u64 {
+                let record = VariantRecord {
+                    kernel: asked.kernel.to_owned(),
+                    facts: asked.facts,
+                    schedule: asked.schedule.clone(),
+                    reason: asked.reason,
+                    fate: VariantFate::Refused { limit, in_process },
+                };
+                state.refusals.push(record);
+            }
+            drop(state);
+            tracing::info!(kernel = asked.kernel, limit, in_process, "no more variants");
+            return Begun::Refused;
+        }
+        let variant = Arc::new(Variant {
+            kernel: asked.kernel.to_owned(),
+            symbols: asked.symbols.to_vec(),
+            facts: asked.facts,
+            reason: asked.reason,
+            progress: Mutex::new(Progress {
+                stage: Stage::Queued,
+                schedule: asked.schedule.clone(),
+                tries: None,
+                watchers: Vec::new(),
+            }),
+        });
+        let of_kernel = state.of_kernel.entry(asked.digest).or_default();
+        of_kernel.push(Arc::clone(&variant));
+        state.all.push(Arc::clone(&variant));
+        self.count.store(state.all.len(), Ordering::Release);
+        Begun::New(variant)
+    }
+
+    /// What became of each, in the order in which they were asked for; refusals last.
+    pub(crate) fn records(&self) -> Vec<VariantRecord> {
+        let state = lock(&self.state);
+        let (all, refusals) = (state.all.clone(), state.refusals.clone());
+        drop(state);
+        all.iter()
+            .map(|variant| variant.record())
+            .chain(refusals)
+            .collect()
+    }
+
+    /// How many were asked for, how many of them won, how many did not, and how many were refused.
+    pub(crate) fn counts(&self) -> [u64; 4] {
+        let all = lock(&self.state).all.clone();
+        let of = |is: fn(&Stage) -> bool| {
+            all.iter().filter(|variant| is(&variant.stage())).count() as u64
+        };
+        [
+            all.len() as u64,
+            of(|stage| matches!(stage, Stage::Kept(..))),
+            of(|stage| matches!(stage, Stage::Lost(_) | Stage::Impossible(_))),
+            self.refused.load(Ordering::Relaxed),
+        ]
+    }
+
+    /// Forgets all of them. Plans that use one keep it until they are made anew.
+    pub(crate) fn clear(&self) {
+        let state = std::mem::take(&mut *lock(&self.state));
+        self.count.store(0, Ordering::Release);
+        drop(state);
+    }
+}
+
+fn find_in(state: &State, kernel: Digest, symbols: &[i64]) -> Option<Arc<Variant>> {
+    let of_kernel = state.of_kernel.get(&kernel)?;
+    of_kernel
+        .iter()
+        .find(|variant| variant.symbols == symbols)
+        .cloned()
+}
+
+impl Variant {
+    /// How far it is.
+    pub(crate) fn stage(&self) -> Stage {
+        lock(&self.progress).stage.clone()
+    }
+
+    /// Raises a plan's flag at the next stage, or now where that is past being waited for.
+    pub(crate) fn watch(&self, seen: &Stage, stale: &Stale) {
+        let mut progress = lock(&self.progress);
+        match (&progress.stage, seen) {
+            (Stage::Queued, Stage::Queued) => progress.watchers.push(stale.clone()),
+            (Stage::OnTrial(trial), Stage::OnTrial(seen)) if Arc::ptr_eq(trial, seen) => {
+                progress.watchers.push(stale.clone());
+            }
+            (Stage::Kept(..), Stage::Kept(..))
+            | (Stage::Lost(_), Stage::Lost(_))
+            | (Stage::Impossible(_), Stage::Impossible(_)) => {}
+            _ => stale.raise(),
+        }
+    }
+
+    /// Raises the flag of a plan that does not know of the variant yet, once there is something to know.
+    pub(crate) fn watch_queued(&self, stale: &Stale) {
+        self.watch(&Stage::Queued, stale);
+    }
+
+    /// Whether nobody has said which schedules are to be tried.
+    pub(crate) fn is_new(&self) -> bool {
+        lock(&self.progress).tries.is_none()
+    }
+
+    /// The schedules to be tried, best first.
+    pub(crate) fn offer(&self, schedules: impl IntoIterator<Item = Schedule>) {
+        lock(&self.progress).tries = Some(schedules.into_iter().collect());
+    }
+
+    /// The next schedule to be tried.
+    pub(crate) fn next_try(&self) -> Option<Schedule> {
+        let mut progress = lock(&self.progress);
+        let schedule = progress.tries.as_mut()?.pop_front()?;
+        progress.schedule = schedule.clone();
+        Some(schedule)
+    }
+
+    /// Goes on to another stage, and tells the plans that wait for it.
+    pub(crate) fn set(&self, stage: Stage) {
+        let mut progress = lock(&self.progress);
+        progress.stage = stage;
+        let watchers = std::mem::take(&mut progress.watchers);
+        drop(progress);
+        let record = self.record();
+        tracing::info!(kernel = record.kernel, facts = record.facts, fate = %record.fate, "variant");
+        watchers.iter().for_each(Stale::raise);
+    }
+
+    /// Ends a trial. Says whether another schedule is to be compiled now.
+    pub(crate) fn settle(&self, trial: &Arc<Trial>, verdict: Verdict) -> bool {
+        let has_more = lock(&self.progress)
+            .tries
+            .as_ref()
+            .is_some_and(|tries| !tries.is_empty());
+        match (verdict.is_kept, has_more) {
+            (true, _) => self.set(Stage::Kept(Arc::clone(trial), verdict)),
+            (false, true) => self.set(Stage::Queued),
+            (false, false) => self.set(Stage::Lost(verdict)),
+        }
+        !verdict.is_kept && has_more
+    }
+
+    fn record(&self) -> VariantRecord {
+        let progress = lock(&self.progress);
+        let times =
+            |verdict: &Verdict| -> (Duration, Duration) { (verdict.generic, verdict.variant) };
+        let fate = match &progress.stage {
+            Stage::Queued => VariantFate::Queued,
+            Stage::OnTrial(_) => VariantFate::OnTrial,
+            Stage::Kept(_, verdict) => {
+                let (generic, variant) = times(verdict);
+                VariantFate::Kept { generic, variant }
+            }
+            Stage::Lost(verdict) => {
+                let (generic, variant) = times(verdict);
+                VariantFate::Lost { generic, variant }
+            }
+            Stage::Impossible(reason) => VariantFate::Impossible(reason.clone()),
+        };
+        VariantRecord {
+            kernel: self.kernel.clone(),
+            facts: self.facts.clone(),
+            schedule: progress.schedule.clone(),
+            reason: self.reason,
+            fate,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask<'a>(kernel: &'a str, symbols: &'a [i64], schedule: &'a Schedule) -> Asked<'a> {
+        Asked {
+            digest: Digest::of_text(kernel),
+            kernel,
+            symbols,
+            facts: format!("{symbols:?}"),
+            schedule,
+            reason: VariantReason::Likely,
+        }
+    }
+
+    fn variants(per_kernel: usize, in_process: usize) -> Variants {
+        let options = VariantOptions::new()
+            .with_per_kernel(per_kernel)
+            .with_in_process(in_process);
+        Variants::new(Some(options))
+    }
+
+    #[test]
+    fn a_kernel_has_few_variants_and_a_process_some_more() {
+        let schedule = Schedule::new("s");
+        let variants = variants(2, 3);
+        let begin = |kernel, symbols: &[i64]| variants.begin(ask(kernel, symbols, &schedule));
+        assert!(matches!(begin("a", &[1]), Begun::New(_)));
+        assert!(matches!(begin("a", &[1]), Begun::Known(_)));
+        assert!(matches!(begin("a", &[2]), Begun::New(_)));
+        assert!(matches!(begin("a", &[3]), Begun::Refused));
+        assert!(matches!(begin("b", &[1]), Begun::New(_)));
+        assert!(matches!(begin("c", &[1]), Begun::Refused));
+        assert_eq!(variants.counts(), [3, 0, 0, 2]);
+        let fates: Vec<String> = variants
+            .records()
+            .iter()
+            .map(|record| record.fate.to_string())
+            .collect();
+        assert_eq!(
+            fates,
+            [
+                "queued",
+                "queued",
+                "queued",
+                "refused: the kernel has 2, which is its limit",
+                "refused: the process has 3, which is its limit",
+            ]
+        );
+        assert!(variants.find(Digest::of_text("a"), &[2]).is_some());
+        assert!(variants.find(Digest::of_text("a"), &[3]).is_none());
+        variants.clear();
+        assert_eq!(variants.records().len(), 0);
+        assert!(variants.find(Digest::of_text("a"), &[2]).is_none());
+    }
+
+    #[test]
+    fn whoever_watches_is_told_of_the_next_stage() {
+        let schedule = Schedule::new("s");
+        let variants = variants(1, 1);
+        let Begun::New(variant) = variants.begin(ask("a", &[1], &schedule)) else {
+            panic!("it is the first");
+        };
+        let (early, late) = (Stale::default(), Stale::default());
+        variant.watch(&Stage::Queued, &early);
+        assert!(!early.is_raised());
+        variant.set(Stage::Impossible("no".to_owned()));
+        assert!(early.is_raised());
+        // It has seen an older stage.
+        variant.watch(&Stage::Queued, &late);
+        assert!(late.is_raised());
+        assert_eq!(variants.counts(), [1, 0, 1, 0]);
+    }
+
+    #[test]
+    fn without_options_there_are_none() {
+        let schedule = Schedule::new("s");
+        for variants in [Variants::new(None), variants(0, 9)] {
+            assert!(variants.options().is_none());
+            assert!(matches!(
+                variants.begin(ask("a", &[1], &schedule)),
+                Begun::Refused
+            ));
+        }
+    }
+}

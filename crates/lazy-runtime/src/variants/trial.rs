@@ -1,0 +1,156 @@
+//! A variant against the generic kernel, on real calls: who takes which turn, and who wins.
+//!
+//! Turns go generic, variant, variant, generic, so that whatever drifts meanwhile meets both alike. Medians are compared,
+//! and lower quartiles too: a single slow turn says nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use kiln_kernel::Schedule;
+
+use crate::compile::CompiledKernel;
+use crate::sync::{Mutex, lock};
+
+/// How many times of each side are compared.
+const SAMPLES: usize = 16;
+
+/// How many first ones of each side are not counted: code and what it reads are cold then.
+const COLD: usize = 2;
+
+/// Who runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The generic kernel.
+    Generic,
+    /// The variant.
+    Variant,
+}
+
+/// What came of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) is_kept: bool,
+    /// The median time of a launch of the generic kernel.
+    pub(crate) generic: Duration,
+    /// The same of the variant.
+    pub(crate) variant: Duration,
+}
+
+/// A trial that goes on.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) code: Arc<CompiledKernel>,
+    pub(crate) schedule: Schedule,
+    turns: AtomicU32,
+    samples: Mutex<Samples>,
+    margin: u32,
+}
+
+#[derive(Debug, Default)]
+struct Samples {
+    generic: Vec<u64>,
+    variant: Vec<u64>,
+    is_over: bool,
+}
+
+impl Trial {
+    /// A trial of this code, which wins by so many hundredths or not at all.
+    pub(crate) fn new(code: Arc<CompiledKernel>, schedule: Schedule, margin: u32) -> Self {
+        Self {
+            code,
+            schedule,
+            turns: AtomicU32::new(0),
+            samples: Mutex::new(Samples::default()),
+            margin,
+        }
+    }
+
+    /// Whose turn it is.
+    pub(crate) fn turn(&self) -> Turn {
+        match self.turns.fetch_add(1, Ordering::Relaxed) % 4 {
+            0 | 3 => Turn::Generic,
+            _ => Turn::Variant,
+        }
+    }
+
+    /// Notes how long a turn took; answers with the verdict, once, when enough is known.
+    pub(crate) fn note(&self, turn: Turn, time: Duration) -> Option<Verdict> {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let mut samples = lock(&self.samples);
+        if samples.is_over {
+            return None;
+        }
+        let side = match turn {
+            Turn::Generic => &mut samples.generic,
+            Turn::Variant => &mut samples.variant,
+        };
+        // Room for more is not needed: what is beyond the number is not looked at.
+        if side.len() < COLD + SAMPLES {
+            side.push(nanoseconds);
+        }
+        let enough = |side: &[u64]| side.len() == COLD + SAMPLES;
+        if !enough(&samples.generic) || !enough(&samples.variant) {
+            return None;
+        }
+        samples.is_over = true;
+        let of = |side: &[u64]| side.get(COLD..).unwrap_or_default().to_vec();
+        Some(verdict(
+            of(&samples.generic),
+            of(&samples.variant),
+            self.margin,
+        ))
+    }
+}
+
+fn verdict(mut generic: Vec<u64>, mut variant: Vec<u64>, margin: u32) -> Verdict {
+    generic.sort_unstable();
+    variant.sort_unstable();
+    let at = |side: &[u64], share: usize| side.get(side.len() * share / 4).copied().unwrap_or(0);
+    let wins = |share: usize| {
+        let (generic, variant) = (at(&generic, share), at(&variant, share));
+        let bound = u128::from(generic) * u128::from(100_u32.saturating_sub(margin));
+        u128::from(variant) * 100 <= bound && variant < generic
+    };
+    Verdict {
+        is_kept: wins(1) && wins(2),
+        generic: Duration::from_nanos(at(&generic, 2)),
+        variant: Duration::from_nanos(at(&variant, 2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sides(generic: u64, variant: u64) -> Verdict {
+        verdict(vec![generic; SAMPLES], vec![variant; SAMPLES], 5)
+    }
+
+    #[test]
+    fn a_variant_stays_where_it_wins_by_the_margin() {
+        assert!(sides(1000, 900).is_kept);
+        assert!(sides(1000, 950).is_kept);
+        assert!(!sides(1000, 951).is_kept);
+        assert!(!sides(1000, 1000).is_kept);
+        assert!(!sides(0, 0).is_kept);
+    }
+
+    #[test]
+    fn single_slow_turns_say_nothing() {
+        let mut generic = vec![1000; SAMPLES];
+        generic[..4].fill(50_000);
+        assert!(!verdict(generic.clone(), vec![990; SAMPLES], 5).is_kept);
+        let mut variant = vec![800; SAMPLES];
+        variant[..4].fill(90_000);
+        assert!(verdict(generic, variant, 5).is_kept);
+    }
+
+    #[test]
+    fn a_lucky_half_is_not_enough() {
+        // The median wins, the lower quartile does not.
+        let generic: Vec<u64> = [vec![700; 6], vec![1000; 10]].concat();
+        let variant = vec![800; SAMPLES];
+        assert!(!verdict(generic, variant, 5).is_kept);
+    }
+}

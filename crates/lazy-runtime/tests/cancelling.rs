@@ -1,0 +1,295 @@
+//! Calls that are ended early: wherever they are, with a typed error, and nothing left behind.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod support;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kiln_kernel::CallerOnly;
+use kiln_lazy_runtime::{
+    CallOptions, Cancellation, CompilePolicy, CompiledProgram, Runtime, RuntimeError,
+    RuntimeOptions,
+};
+use kiln_tensor::Tensor;
+use support::{FakeCompiler, FakeDevice, Gate, compiled, expect_same, graph, ramp, runtime_with};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Five kernels.
+const CHAIN: &str = "graph @chain(%x: f32[A, B]) -> (f32[A, B], f32[A]) {
+  %a = exp %x
+  %b = neg %a
+  %c = abs %b
+  %d = sqrt %c
+  %e = reduce %d {function = sum, axes = [1]}
+  return %d, %e
+}";
+
+/// Kernels, a branch, a loop, and sizes from data.
+const MIXED: &str = "graph @mixed(%trips: i64[], %x: f32[N]) -> (f32[N], f32[t, N], i64[1, m]) {
+  %on: bool[] = constant [true]
+  %a = exp %x
+  %last: f32[N], %all: f32[t, N] = loop %trips, %on, %a, %x {carried = 1} -> (t)
+    region(%i: i64[], %acc: f32[N], %factor: f32[N]) {
+      %more: bool[] = constant [true]
+      %next: f32[N] = mul %acc, %factor
+      yield %more, %next, %next
+    }
+  %e = neg %all
+  %places: i64[1, N], %count: i64[] = non_zero %last
+  bind %count -> (m)
+  %found = slice %places {starts = [0, 0], sizes = [1, m], steps = [1, 1]}
+  return %last, %e, %found
+}";
+
+fn gated() -> (FakeCompiler, Arc<Gate>) {
+    let gate = Arc::new(Gate::default());
+    let compiler = FakeCompiler {
+        gate: Some(Arc::clone(&gate)),
+        ..FakeCompiler::default()
+    };
+    (compiler, gate)
+}
+
+fn integer(value: i64) -> Tensor {
+    Tensor::scalar(value)
+}
+
+/// Options of a call that ends when it is asked for the nth time; and how often it was.
+fn ends_at(n: usize) -> (CallOptions, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let question = move || counted.fetch_add(1, Ordering::SeqCst) + 1 >= n;
+    (
+        CallOptions::new().with_should_stop(Arc::new(question)),
+        asked,
+    )
+}
+
+fn cancelled(result: Result<Vec<Tensor>, RuntimeError>) {
+    assert_eq!(result.expect_err("it was cancelled").code(), "E0835");
+}
+
+#[test]
+fn a_call_that_waits_for_compilers_can_be_cancelled_and_what_waits_in_the_queue_is_dropped() {
+    let (compiler, gate) = gated();
+    let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
+    let graph = graph(CHAIN);
+    let program = compiled(&runtime, &graph, false);
+    let cancellation = Cancellation::new();
+    let options = CallOptions::new().with_cancellation(&cancellation);
+    thread::scope(|scope| {
+        let call = scope.spawn(|| program.run_with(&[ramp(&[2, 3])], &options));
+        gate.wait_for(2);
+        assert_eq!(runtime.compiling(), (3, 2));
+        cancellation.cancel();
+        cancelled(call.join().unwrap());
+    });
+    // At once, while the compilers still hang.
+    assert_eq!(runtime.compiling(), (0, 2));
+    assert_eq!(runtime.stats().cancelled, 1);
+    assert!(runtime.stats().to_report().contains("calls cancelled"));
+    gate.open();
+    assert!(runtime.wait_idle(LONG));
+    // What was compiled is kept, and the rest compiled when it is needed.
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 2);
+    expect_same(&program, &graph, &[ramp(&[2, 3])]);
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 5);
+}
+
+#[test]
+fn others_who_wait_for_the_same_code_get_it() {
+    let (compiler, gate) = gated();
+    let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
+    let graph = graph(CHAIN);
+    let program = compiled(&runtime, &graph, false);
+    let cancellation = Cancellation::new();
+    let options = CallOptions::new().with_cancellation(&cancellation);
+    thread::scope(|scope| {
+        let ended = scope.spawn(|| program.run_with(&[ramp(&[2, 3])], &options));
+        gate.wait_for(2);
+        let other = scope.spawn(|| expect_same(&program, &graph, &[ramp(&[3, 1])]));
+        // The other call waits too, once all five are asked for again.
+        let begin = Instant::now();
+        while runtime.stats().launch_plans < 2 && begin.elapsed() < LONG {
+            thread::yield_now();
+        }
+        cancellation.cancel();
+        cancelled(ended.join().unwrap());
+        gate.open();
+        other.join().unwrap();
+    });
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 5);
+}
+
+#[test]
+fn a_compile_that_is_dropped_is_asked_for_again_by_a_plan_that_waits_for_it() {
+    let (compiler, gate) = gated();
+    let options = RuntimeOptions::new().with_max_block(Duration::ZERO);
+    let runtime = runtime_with(compiler.clone(), options);
+    let graph = graph(CHAIN);
+    let program = compiled(&runtime, &graph, false);
+    expect_same(&program, &graph, &[ramp(&[2, 3])]);
+    gate.wait_for(2);
+    let kernels = || compiled(&runtime, &graph, false);
+    // A call of the same kernels that may wait, and is cancelled: nobody waits for those that are queued.
+    let (options, _) = ends_at(1);
+    cancelled(kernels().run_with(&[ramp(&[2, 3])], &options));
+    gate.open();
+    assert!(runtime.wait_idle(LONG));
+    expect_same(&program, &graph, &[ramp(&[2, 3])]);
+    assert!(runtime.wait_idle(LONG));
+    expect_same(&program, &graph, &[ramp(&[2, 3])]);
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 5);
+    let interpreted = runtime.stats().interpreted_steps;
+    expect_same(&program, &graph, &[ramp(&[2, 3])]);
+    assert_eq!(runtime.stats().interpreted_steps, interpreted);
+}
+
+/// Ends calls of a program at every point where they ask, cold and warm.
+fn end_everywhere(runtime: &Arc<Runtime>, text: &str, inputs: &[Tensor]) {
+    let graph = graph(text);
+    for fuse in [false, true] {
+        for n in 1.. {
+            let program = compiled(runtime, &graph, fuse);
+            let mut ended = 0;
+            for _cold_and_warm in 0..2 {
+                let (options, asked) = ends_at(n);
+                match program.run_with(inputs, &options) {
+                    Err(error) => assert_eq!(error.code(), "E0835", "asked {n} times"),
+                    Ok(_) => {
+                        assert!(asked.load(Ordering::SeqCst) < n);
+                        ended += 1;
+                    }
+                }
+                // The next call has all that it would have had.
+                expect_same(&program, &graph, inputs);
+            }
+            if ended == 2 {
+                assert!(n > 2, "{n}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_ends_wherever_it_is_and_the_next_one_is_right() {
+    let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
+    end_everywhere(&runtime, CHAIN, &[ramp(&[2, 3])]);
+    end_everywhere(&runtime, MIXED, &[integer(3), ramp(&[4])]);
+    // Steps that the interpreter computes ask between their ops.
+    let options = RuntimeOptions::new().with_policy(CompilePolicy::AfterCalls(u32::MAX));
+    let runtime = runtime_with(FakeCompiler::default(), options);
+    end_everywhere(&runtime, CHAIN, &[ramp(&[2, 3])]);
+    end_everywhere(&runtime, MIXED, &[integer(2), ramp(&[3])]);
+}
+
+#[test]
+fn a_loop_without_end_is_cancelled() {
+    let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
+    let graph = graph(
+        "graph @forever(%trips: i64[], %x: f32[N]) -> f32[N] {
+          %on: bool[] = constant [true]
+          %last: f32[N] = loop %trips, %on, %x {carried = 1}
+            region(%i: i64[], %acc: f32[N]) {
+              %more: bool[] = constant [true]
+              %next: f32[N] = neg %acc
+              yield %more, %next
+            }
+          return %last
+        }",
+    );
+    let program = compiled(&runtime, &graph, true);
+    let cancellation = Cancellation::new();
+    let options = CallOptions::new().with_cancellation(&cancellation);
+    let inputs = [integer(i64::MAX), ramp(&[2])];
+    thread::scope(|scope| {
+        let call = scope.spawn(|| program.run_with(&inputs, &options));
+        let begin = Instant::now();
+        while runtime.stats().launch_plans < 2 && begin.elapsed() < LONG {
+            thread::yield_now();
+        }
+        cancellation.clone().cancel();
+        cancelled(call.join().unwrap());
+    });
+    expect_same(&program, &graph, &[integer(3), ramp(&[2])]);
+}
+
+/// A runtime whose clock goes on by a millisecond each time that it is read.
+fn ticking() -> (Arc<Runtime>, Arc<AtomicU64>) {
+    let now = Arc::new(AtomicU64::new(0));
+    let ticks = Arc::clone(&now);
+    let clock = move || Duration::from_millis(ticks.fetch_add(1, Ordering::SeqCst));
+    let compiler = Arc::new(FakeCompiler::default());
+    let options = RuntimeOptions::new();
+    let runtime = Runtime::new(
+        Some(compiler),
+        Arc::new(FakeDevice),
+        Arc::new(CallerOnly),
+        options,
+    );
+    (Arc::new(runtime.with_clock(Arc::new(clock))), now)
+}
+
+#[test]
+fn a_call_that_takes_longer_than_it_may_ends() {
+    let (runtime, _) = ticking();
+    let graph = graph(MIXED);
+    let program = compiled(&runtime, &graph, true);
+    let inputs = [integer(2), ramp(&[3])];
+    expect_same(&program, &graph, &inputs);
+    let within = |millis| {
+        let limit = Duration::from_millis(millis);
+        program.run_with(&inputs, &CallOptions::new().with_time_limit(limit))
+    };
+    let error = within(5).expect_err("it takes longer");
+    assert!(matches!(error, RuntimeError::CallTimeout { limit } if limit.as_millis() == 5));
+    assert_eq!(error.code(), "E0894");
+    assert_eq!(runtime.stats().timeouts, 1);
+    assert!(within(100_000).is_ok());
+    assert_eq!(runtime.stats().timeouts, 1);
+}
+
+#[test]
+fn a_time_limit_covers_the_wait_for_a_compiler_that_hangs() {
+    let (compiler, gate) = gated();
+    let runtime = runtime_with(compiler, RuntimeOptions::new());
+    let graph = graph(CHAIN);
+    let program = compiled(&runtime, &graph, false);
+    let limit = Duration::from_millis(20);
+    let begin = Instant::now();
+    let options = CallOptions::new().with_time_limit(limit);
+    let error = program.run_with(&[ramp(&[2, 3])], &options).unwrap_err();
+    assert_eq!(error.code(), "E0894");
+    assert!(begin.elapsed() < limit + Duration::from_secs(1));
+    gate.open();
+    expect_same(&program, &graph, &[ramp(&[2, 3])]);
+}
+
+#[test]
+fn what_is_written_into_is_as_it_was_after_a_call_that_was_cancelled() {
+    let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
+    let graph = graph(CHAIN);
+    let program: CompiledProgram = compiled(&runtime, &graph, false);
+    let kept = Mutex::new([ramp(&[2, 3]), ramp(&[2])]);
+    let mut outputs = kept.lock().unwrap();
+    program.run_into(&[ramp(&[2, 3])], &mut *outputs).unwrap();
+    let before = outputs[0].to_vec::<f32>().unwrap();
+    for n in 1.. {
+        let (options, _) = ends_at(n);
+        let other = [Tensor::full(&[2, 3], 0.125f32).unwrap()];
+        match program.run_into_with(&other, &mut *outputs, &options) {
+            Err(error) => assert_eq!(error.code(), "E0835"),
+            Ok(()) => break,
+        }
+        assert_eq!(outputs[0].to_vec::<f32>().unwrap(), before);
+    }
+    assert_ne!(outputs[0].to_vec::<f32>().unwrap(), before);
+    let few = program.run_into_with(&[ramp(&[2, 3])], &mut outputs[..1], &CallOptions::new());
+    assert_eq!(few.unwrap_err().code(), "E0893");
+}

@@ -1,0 +1,63 @@
+//! Statistics are what a compiler that counts saw.
+
+mod support;
+
+use std::sync::atomic::Ordering;
+
+use kiln_lazy_runtime::RuntimeOptions;
+use support::{FakeCompiler, compiled, expect_same, graph, ramp, runtime_with};
+
+#[test]
+fn statistics_equal_what_a_counted_compiler_saw() {
+    let compiler = FakeCompiler::default();
+    let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
+    // Two equal kernels and two others; the second program has one of them.
+    let first = graph(
+        "graph @first(%x: f32[A, B]) -> (f32[A, B], f32[A]) {
+          %a = exp %x
+          %b = exp %a
+          %c = neg %b
+          %d = reduce %c {function = sum, axes = [1]}
+          return %c, %d
+        }",
+    );
+    let second = graph(
+        "graph @second(%x: f32[A, B]) -> f32[A, B] {
+          %a = exp %x
+          return %a
+        }",
+    );
+    let shapes = [[2, 3], [1, 1], [2, 3], [4, 0], [1, 1]];
+    let program = compiled(&runtime, &first, false);
+    for shape in shapes {
+        expect_same(&program, &first, &[ramp(&shape)]);
+    }
+    let stats = runtime.stats();
+    let compiles = compiler.compiles.load(Ordering::SeqCst) as u64;
+    assert_eq!((compiles, stats.compilations), (3, 3));
+    assert_eq!((stats.misses, stats.unique_kernels), (3, 3));
+    assert_eq!(runtime.compile_records().len(), 3);
+    // A plan for each of three combinations of sizes; each asks for its four kernels once.
+    assert_eq!((stats.launch_plans, stats.hits), (3, 3 * 4 - 3));
+    let program = compiled(&runtime, &second, false);
+    for shape in shapes {
+        expect_same(&program, &second, &[ramp(&shape)]);
+    }
+    let stats = runtime.stats();
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 3);
+    assert_eq!((stats.compilations, stats.misses, stats.hits), (3, 3, 12));
+    assert!((stats.hit_rate() - 0.8).abs() < 1e-9);
+    runtime.clear_cache();
+    let program = compiled(&runtime, &second, false);
+    expect_same(&program, &second, &[ramp(&[2, 2])]);
+    let stats = runtime.stats();
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 4);
+    assert_eq!((stats.compilations, stats.unique_kernels), (4, 1));
+    let untouched = [
+        stats.fallbacks,
+        stats.timeouts,
+        stats.cancelled,
+        stats.failures,
+    ];
+    assert_eq!(untouched, [0; 4]);
+}

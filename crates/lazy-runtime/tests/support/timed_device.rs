@@ -1,0 +1,98 @@
+//! The fake device, on which a launch takes as long as it is told to, by a clock that nothing else turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_kernel::{
+    Artifact, Builtin, BuiltinOperand, ExecuteError, Execution, Fault, KernelExecutor, Launch,
+    LoadedKernel, Memory, MemorySlice, PackSpec, TaskPool,
+};
+use kiln_tensor::{DType, Tensor};
+use kiln_timing::ManualClock;
+
+use super::FakeDevice;
+
+/// How long a launch of code takes: of a kernel's text.
+pub type Cost = fn(&str) -> Duration;
+
+#[derive(Clone)]
+pub struct TimedDevice {
+    pub clock: ManualClock,
+    pub cost: Cost,
+}
+
+struct TimedKernel {
+    inner: LoadedKernel,
+    cost: Duration,
+}
+
+struct TimedExecution {
+    inner: Box<dyn Execution>,
+    clock: ManualClock,
+}
+
+impl KernelExecutor for TimedDevice {
+    fn device(&self) -> String {
+        FakeDevice.device()
+    }
+
+    fn caches(&self) -> [usize; 3] {
+        FakeDevice.caches()
+    }
+
+    fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError> {
+        let cost = (self.cost)(&String::from_utf8_lossy(&artifact.code));
+        let inner = FakeDevice.load(artifact)?;
+        Ok(LoadedKernel::new(Arc::new(TimedKernel { inner, cost })))
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
+        FakeDevice.alloc(bytes)
+    }
+
+    fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError> {
+        FakeDevice.upload(tensor)
+    }
+
+    fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError> {
+        FakeDevice.pack(tensor, spec)
+    }
+
+    fn download(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<Tensor, ExecuteError> {
+        FakeDevice.download(memory, offset, dtype, shape)
+    }
+
+    fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution> {
+        Box::new(TimedExecution {
+            inner: FakeDevice.begin(pool),
+            clock: self.clock.clone(),
+        })
+    }
+}
+
+impl Execution for TimedExecution {
+    fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError> {
+        let kernel: &TimedKernel = kernel.downcast().expect("a kernel of this device");
+        self.clock.advance(kernel.cost);
+        self.inner.launch(&kernel.inner, launch)
+    }
+
+    fn run_builtin(
+        &mut self,
+        builtin: &Builtin,
+        inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
+        outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
+    ) -> Result<Vec<i64>, ExecuteError> {
+        self.inner.run_builtin(builtin, inputs, outputs)
+    }
+
+    fn finish(&mut self) -> Result<Option<Fault>, ExecuteError> {
+        self.inner.finish()
+    }
+}
