@@ -42,6 +42,8 @@ pub enum Fault {
     OverlappingScratch,
     /// An array keeps its elements as they come, without what should have been made of them first.
     UnfinishedElement,
+    /// Vectors across the border between two parts are taken to lie in the first.
+    CrossedBorder,
     /// What was computed for one row of a tile is used for the next.
     StaleRowValue,
     /// Of equal extremes the other one is found.
@@ -66,7 +68,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every one.
-    pub const ALL: [Fault; 27] = [
+    pub const ALL: [Fault; 28] = [
         Fault::TailOffByOne,
         Fault::WideMask,
         Fault::WrongIdentity,
@@ -84,6 +86,7 @@ impl Fault {
         Fault::MissingUnit,
         Fault::OverlappingScratch,
         Fault::UnfinishedElement,
+        Fault::CrossedBorder,
         Fault::StaleRowValue,
         Fault::WrongArgTie,
         Fault::DroppedReport,

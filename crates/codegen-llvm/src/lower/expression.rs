@@ -31,7 +31,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 continue;
             }
             wanted.push(next);
-            if let Node::Apply { operands, .. } | Node::Call { operands, .. } =
+            if let Some(chosen) = self.chosen(scope, next) {
+                pending.push(chosen);
+            } else if let Node::Apply { operands, .. } | Node::Call { operands, .. } =
                 self.kernel.node(next)
             {
                 pending.extend(operands.iter().copied());
@@ -113,6 +115,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         at: Coordinate,
         form: Form,
     ) -> Result<Value<'ctx>, LlvmError> {
+        if let Some(chosen) = self.chosen(scope, node) {
+            return self.value(scope, chosen, at, form);
+        }
         match self.kernel.node(node) {
             Node::Literal(value) => Ok(self.literal(*value)),
             Node::Size(dim) => Ok(self.dim(*dim)),

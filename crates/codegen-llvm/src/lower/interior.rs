@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use inkwell::IntPredicate;
-use kiln_kernel::{AxisId, IndexClass, Node, NodeId, StageOperation};
+use kiln_kernel::{AxisId, IndexClass, Item, Node, NodeId, StageOperation};
 
 use super::context::Lowering;
 use super::reduce::Body;
@@ -130,6 +130,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         open
     }
 
+    /// The values that the kernel's stores write.
+    fn stored(&self) -> Vec<NodeId> {
+        let items = self.kernel.items().iter().flat_map(Item::parts);
+        let stored = items.filter_map(|item| match item {
+            Item::Store(store) => Some(store.value),
+            _ => None,
+        });
+        stored.collect()
+    }
+
     /// Whether some indices are in bounds at every point of the tile; none if there are no indices.
     fn all_inside(
         &self,
@@ -186,7 +196,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .flatten()
             .map(|(id, ..)| id)
             .collect();
-        let open = self.open_indices();
+        let mut open = self.open_indices();
+        if scope.has_choices() {
+            let below = self.chosen_below(scope, &self.stored());
+            open.retain(|(id, ..)| below.contains(id));
+        }
         let moves = |load: NodeId, axis: AxisId| {
             open.iter()
                 .any(|&(id, _, index)| id == load && self.dependence.depends(index, axis))

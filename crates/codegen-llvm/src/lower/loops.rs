@@ -85,6 +85,24 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
+    /// The body twice: where a condition holds, and where not.
+    pub(super) fn either(
+        &self,
+        condition: Value<'ctx>,
+        body: &mut dyn FnMut(bool) -> Result<(), LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let body = RefCell::new(body);
+        let failed = RefCell::new(None);
+        let run = |holds: bool| {
+            if let Err(error) = body.borrow_mut()(holds) {
+                failed.replace(Some(error));
+            }
+            Vec::new()
+        };
+        self.emit.branch(condition, || run(true), || run(false));
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+
     /// Runs the body for every index of an axis, carrying values; short constant axes are unrolled if asked for.
     pub(super) fn along(
         &self,

@@ -11,6 +11,7 @@ use super::context::Lowering;
 use super::copy::{Copy, emit_copy};
 use super::depend::Dependence;
 use super::launch::LaunchBuilder;
+use super::parts::Cut;
 use super::prefetch::Prefetch;
 use super::scope::{Rows, Scope};
 use super::tile::{Tile, VectorAxis};
@@ -274,11 +275,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 }
             }
         }
+        let cuts = Cut::all(self.kernel, self.dependence, axis);
         let from = (axis, begin);
         self.streaming_or_not(scope, &stores, from, nest.tile.lanes, &mut |scope| {
             self.in_vectors(scope, axis, &nest.tile, (begin, end), block, &mut |scope| {
-                self.inside_or_not(scope, axis, &mut |scope| {
-                    self.items(&mut scope.clone(), &nest.tile, items)
+                self.in_parts(scope, axis, &cuts, &mut |scope| {
+                    self.inside_or_not(scope, axis, &mut |scope| {
+                        self.items(&mut scope.clone(), &nest.tile, items)
+                    })
                 })
             })
         })

@@ -100,6 +100,8 @@ pub(crate) struct Scope<'ctx> {
     /// Indices of loads that are in bounds at every point of the tile, though nothing proves it of all points.
     inside: Vec<(NodeId, usize)>,
     streaming: bool,
+    /// Conditions of choices that are the same at every point of the tile.
+    choices: Vec<(NodeId, bool)>,
     pub(crate) known: RefCell<HashMap<(NodeId, Coordinate, Form), Value<'ctx>>>,
 }
 
@@ -143,6 +145,25 @@ impl<'ctx> Scope<'ctx> {
         let mut scope = self.clone();
         scope.inside.extend(inside);
         scope
+    }
+
+    /// The same where a condition is known.
+    pub(crate) fn with_choice(&self, condition: NodeId, is_true: bool) -> Self {
+        let mut scope = self.clone();
+        scope.choices.push((condition, is_true));
+        scope
+    }
+
+    /// Whether a condition holds at every point of the tile, or at none; if that is known.
+    pub(crate) fn choice(&self, condition: NodeId) -> Option<bool> {
+        let mut choices = self.choices.iter();
+        let choice = choices.find(|(known, _)| *known == condition);
+        choice.map(|&(_, is_true)| is_true)
+    }
+
+    /// Whether any condition is known.
+    pub(crate) fn has_choices(&self) -> bool {
+        !self.choices.is_empty()
     }
 
     /// The same where stores go past the caches.

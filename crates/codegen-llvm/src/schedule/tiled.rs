@@ -10,11 +10,14 @@ use super::cost::{Access, accesses};
 use super::pack;
 use super::plan::Plan;
 use super::rows::{contraction_shape, fitting, lanes, row_axis, tail};
-use crate::lower::{Dependence, Slide, Tile, VectorAxis};
+use crate::lower::{Cut, Dependence, Slide, Tile, VectorAxis};
 use crate::target::IsaLevel;
 
 /// Elements of an outer vector axis that one unit of a kernel without reductions covers.
 const MAP_CHUNK: u32 = 4096;
+
+/// Vectors side by side in a kernel without reductions.
+const MAP_VECTORS: u32 = 4;
 
 /// Rows along which a window slides: their sums, a row of its weights and an element fit the registers.
 const SLIDING_ROWS: u32 = 8;
@@ -102,7 +105,7 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     };
     let vectors = match (vector_axis.and_then(size), has_reduction) {
         (Some(size), _) if size <= i64::from(lanes) => 1,
-        (_, false) => 4,
+        (_, false) => unbroken(kernel, &dependence, vector_axis, lanes),
         _ if rows.is_none() => 4,
         _ => vectors,
     };
@@ -147,6 +150,23 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
         }
     }
     Some(plan)
+}
+
+/// Vectors side by side in a kernel without reductions: as many as lie in one part everywhere, where parts end at numbers
+/// that are known.
+fn unbroken(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    vector: Option<AxisId>,
+    lanes: u32,
+) -> u32 {
+    let cuts = vector.map_or(Vec::new(), |axis| Cut::all(kernel, dependence, axis));
+    let ends: Vec<i64> = cuts.iter().filter_map(|cut| cut.constant(kernel)).collect();
+    let is_unbroken = |vectors: &u32| ends.iter().all(|end| end % i64::from(lanes * vectors) == 0);
+    (1..=MAP_VECTORS)
+        .rev()
+        .find(is_unbroken)
+        .unwrap_or(MAP_VECTORS)
 }
 
 /// Whether a window slides along rows, with an element of its own in every lane.
