@@ -13,6 +13,7 @@ use kiln::onnx::{self, ImportOptions};
 use kiln::symbolic_shape::{Binding, SymbolicDimension};
 use kiln::{Backend, Mode, Model, Options};
 
+use crate::importing::ImportArguments;
 use crate::report::{self, Failures};
 
 /// Checks a model without running it.
@@ -23,9 +24,8 @@ pub(crate) struct Check {
     /// A size to estimate memory for, where it is no constant: batch=8; without it, the least it may be, at least 1
     #[arg(long = "size", value_name = "NAME=SIZE")]
     sizes: Vec<String>,
-    /// Say the rank of an input whose rank the model leaves open: x=4
-    #[arg(long = "rank", value_name = "INPUT=RANK")]
-    ranks: Vec<String>,
+    #[command(flatten)]
+    importing: ImportArguments,
     /// Refuse types that the model states wrongly, or that cannot be confirmed
     #[arg(long)]
     strict: bool,
@@ -36,14 +36,11 @@ impl Check {
         let mut failures = Failures::default();
         let model = onnx::Model::load(&self.model).map_err(kiln::Error::from)?;
         self.contents(&model)?;
-        let mut options = ImportOptions::new().mode(match self.strict {
+        let options = ImportOptions::new().mode(match self.strict {
             true => Mode::Strict,
             false => Mode::Lenient,
         });
-        for (input, rank) in pairs(&self.ranks)? {
-            let rank = usize::try_from(rank).context("expected a number of axes")?;
-            options = options.rank(&input, rank);
-        }
+        let options = self.importing.apply_to_import(options)?;
         let imported = match onnx::import_reporting(&model, &options) {
             Ok(imported) => imported,
             Err(error) => {

@@ -1,17 +1,20 @@
 //! `kiln compare`: compiled code against the interpreter, on one's own inputs.
 //!
 //! Every output is held against the interpreter with all floats as `f64`. Where one is off, the
-//! first value of the graph that is off is named, with what surrounds it. Runs that differ in the
-//! number of threads alone must agree in every bit.
+//! first value of the graph that is off is named, with what surrounds it, and what shows the first
+//! wrong one again is written to files. Runs that differ in the number of threads alone must agree in
+//! every bit.
 
 use crate::inputs::{Call, InputArguments};
 use crate::model::ModelArguments;
 use crate::progress::Bar;
 use crate::report::{self, Failures};
+use crate::repro::ReproWriter;
 use anyhow::{Error, anyhow};
 use clap::Args;
 use kiln::{Backend, Comparison, Difference, Model, Reference};
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// Compares compiled code with the interpreter.
 #[derive(Args, Debug)]
@@ -26,6 +29,9 @@ pub(crate) struct Compare {
     /// Levels to compile for, separated by commas, or `all` this machine has; without it, that of --target
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     targets: Vec<String>,
+    /// Where what shows the first wrong value again is written: few ops and their inputs; `off` for nowhere
+    #[arg(long, value_name = "DIR", default_value = "kiln-repro")]
+    repro: PathBuf,
     /// Print a JSON line per output
     #[arg(long)]
     json: bool,
@@ -60,6 +66,7 @@ impl Compare {
             ));
         };
         let mut failures = Failures::default();
+        let mut repros = ReproWriter::new(&self.repro);
         for call in self.inputs.calls()? {
             let reference = call.inputs(&first.model).and_then(|inputs| {
                 let named = inputs.iter().map(|(name, tensor)| (name, tensor));
@@ -67,7 +74,9 @@ impl Compare {
             });
             bar.finish();
             match reference {
-                Ok(reference) => self.call(&call, &reference, &setups, &bar, &mut failures)?,
+                Ok(reference) => {
+                    self.call(&call, &reference, &setups, &bar, &mut failures, &mut repros)?;
+                }
                 Err(error) => failures.add(call.title(), &error),
             }
         }
@@ -103,6 +112,7 @@ impl Compare {
         setups: &[Setup],
         bar: &Bar,
         failures: &mut Failures,
+        repros: &mut ReproWriter,
     ) -> Result<(), Error> {
         let mut before: Option<(&Setup, Comparison)> = None;
         for setup in setups {
@@ -119,6 +129,7 @@ impl Compare {
             self.print(call, setup, &title, &comparison)?;
             if !comparison.agrees() {
                 failures.add(&title, &anyhow!("compiled code and interpreter differ"));
+                repros.write(&comparison, setup.target.as_deref(), setup.threads)?;
             }
             if let Some((other, earlier)) = &before
                 && other.target == setup.target

@@ -11,14 +11,10 @@ pub(crate) type Inputs = Vec<(String, Tensor)>;
 
 /// The arguments that name inputs.
 #[derive(Args, Debug)]
+#[group(required = true, multiple = true)]
 pub(crate) struct InputArguments {
     /// A folder of case folders, each with a file INPUT.npy per input
-    #[arg(
-        long,
-        value_name = "DIR",
-        conflicts_with = "inputs",
-        required_unless_present = "inputs"
-    )]
+    #[arg(long, value_name = "DIR", conflicts_with = "inputs")]
     pub(crate) cases: Option<PathBuf>,
     /// An input for a single call: x=x.npy
     #[arg(long = "input", value_name = "NAME=FILE")]

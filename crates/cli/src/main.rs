@@ -18,6 +18,7 @@ mod doctor;
 #[cfg(feature = "llvm")]
 mod estimates;
 mod explain;
+mod importing;
 mod inputs;
 mod inspect;
 mod logging;
@@ -25,6 +26,7 @@ mod model;
 mod profile;
 mod progress;
 mod report;
+mod repro;
 mod run;
 mod statistics;
 mod timing;

@@ -1,9 +1,10 @@
 //! The arguments that every command about a model takes, and loading it by them.
 
+use crate::importing::ImportArguments;
 use crate::progress::Bar;
 use crate::report;
 use crate::timing::TimingArguments;
-use anyhow::{Context, Error, anyhow};
+use anyhow::{Context, Error};
 use clap::Args;
 use kiln::{Backend, Cache, CompilePolicy, Dim, Mode, Model, Notice, Options};
 use std::path::PathBuf;
@@ -18,9 +19,8 @@ pub(crate) struct ModelArguments {
     /// Constrain a dimension: seq=1..512 (both ends included), seq=8, seq%8, seq=1..512%8
     #[arg(long = "dim", value_name = "NAME=SIZES")]
     dims: Vec<NamedDim>,
-    /// Say the rank of an input whose rank the model leaves open: x=4
-    #[arg(long = "rank", value_name = "INPUT=RANK")]
-    ranks: Vec<NamedRank>,
+    #[command(flatten)]
+    importing: ImportArguments,
     /// What executes the model: llvm or interpreter; without it, llvm in release builds
     #[arg(long)]
     backend: Option<Backend>,
@@ -130,9 +130,7 @@ impl ModelArguments {
         for NamedDim { name, dim } in &self.dims {
             options = options.dim(name, *dim);
         }
-        for NamedRank { name, rank } in &self.ranks {
-            options = options.rank(name, *rank);
-        }
+        let options = self.importing.apply(options)?;
         let shown = bar.clone();
         let options = options.on_progress(move |progress| shown.show(progress));
         let options = further(options);
@@ -180,27 +178,6 @@ impl FromStr for NamedDim {
     }
 }
 
-/// `x=4`.
-#[derive(Clone, Debug)]
-struct NamedRank {
-    name: String,
-    rank: usize,
-}
-
-impl FromStr for NamedRank {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let (name, rank) = text
-            .rsplit_once('=')
-            .ok_or_else(|| anyhow!("expected INPUT=RANK"))?;
-        Ok(Self {
-            name: name.to_owned(),
-            rank: rank.parse().context("expected a number of axes")?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,16 +211,5 @@ mod tests {
         assert_eq!(policy("background"), Ok(CompilePolicy::Background));
         assert_eq!(policy("after=3"), Ok(CompilePolicy::AfterCalls(3)));
         assert!(policy("after=soon").is_err() && policy("never").is_err());
-    }
-
-    #[test]
-    fn ranks_are_given_by_input() {
-        let parse = |text: &str| {
-            text.parse::<NamedRank>()
-                .map(|named| (named.name, named.rank))
-                .ok()
-        };
-        assert_eq!(parse("a=b=4"), Some(("a=b".into(), 4)));
-        assert_eq!(parse("x=four"), None);
     }
 }

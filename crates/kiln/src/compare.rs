@@ -7,6 +7,7 @@
 
 use crate::error::Error;
 use crate::outputs::Outputs;
+use crate::repro::Repro;
 use kiln_tensor::Tensor;
 use std::fmt;
 
@@ -44,6 +45,8 @@ pub struct Comparison {
     pub first_difference: Option<Difference>,
     /// The first value that is off although every step is right by itself, where outputs are.
     pub amplified_at: Option<Difference>,
+    /// Few ops and their inputs that show the difference; none where no output is different.
+    pub repro: Option<Repro>,
     /// What the compiled call gave.
     pub compiled: Outputs,
 }

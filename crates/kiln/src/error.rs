@@ -143,6 +143,17 @@ pub(crate) enum Failure {
     /// E0984: a recorded function that gives another number of results than before.
     #[error("function {name} gave {found} results, another number than it was recorded with")]
     Results { name: String, found: usize },
+    /// E0985: a file could not be written.
+    #[error("cannot write {file}: {source}")]
+    Write {
+        file: String,
+        source: std::io::Error,
+    },
+    /// E0986: an option that only the import of an ONNX model can follow.
+    #[error(
+        "`{option}` of input `{name}`: expected an ONNX model, found a graph; change the graph instead"
+    )]
+    NotImported { option: &'static str, name: String },
 
     /// E01xx, E02xx, E03xx: text that is no graph.
     #[error("{rendered}")]
@@ -218,6 +229,8 @@ impl Failure {
             Self::UnknownValue { .. } => "E0982",
             Self::NotCompiled { .. } => "E0983",
             Self::Results { .. } => "E0984",
+            Self::Write { .. } => "E0985",
+            Self::NotImported { .. } => "E0986",
             Self::Text { code, .. } => code,
             Self::Verify(errors) => errors.code(),
             Self::Infer(error) => error.code(),

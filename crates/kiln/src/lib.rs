@@ -28,6 +28,7 @@
 //! | load an ONNX model or a graph's text | [`Model::load`] |
 //! | compile a function of your own | [`jit`] with [`Var`]s |
 //! | say more about its dimensions | [`Options::dim`] with a [`Dim`] |
+//! | decide about inputs when a model is imported | [`Options::fix`], [`Options::length`], [`Options::absent`] |
 //! | build a graph in Rust | `GraphBuilder` of [`shape_inference`], then [`Model::from_graph`] |
 //! | see what became of it | [`Model::inspect`], [`Model::stage`], [`ir::draw`] |
 //! | know why ops did or did not become one kernel | [`Model::explain`], [`Model::explain_pair`] |
@@ -67,6 +68,7 @@ mod dim;
 mod environment;
 mod error;
 mod explain;
+mod importing;
 mod jit;
 mod limits;
 mod model;
@@ -75,6 +77,7 @@ mod options;
 mod outputs;
 mod progress;
 mod recording;
+mod repro;
 
 pub use backend::{Backend, targets};
 pub use cache::Cache;
@@ -90,6 +93,7 @@ pub use notice::Notice;
 pub use options::Options;
 pub use outputs::Outputs;
 pub use progress::{Progress, Work};
+pub use repro::{Extent, Repro};
 
 pub use kiln_lazy_runtime::{
     CompilationStats, CompilePolicy, CompileRecord, ProfiledShapes, ShapeProfile,

@@ -174,16 +174,16 @@ impl Model {
     }
 
     fn new(source: Source, options: Options) -> Result<Self, Error> {
-        let open = source.open_ranks(&options);
         let mut instances = BTreeMap::new();
-        let (signature, source) = if open.is_empty() {
-            let source = Arc::new(source);
-            let instance = Instance::build(&source, &BTreeMap::new(), &options)?;
-            let signature = Signature::of_graph(instance.optimized())?;
-            instances.insert(Vec::new(), Arc::new(instance));
-            (signature, None)
-        } else {
-            (source.signature(open), Some(Arc::new(source)))
+        let (signature, source) = match source.open_signature(&options)? {
+            Some(signature) => (signature, Some(Arc::new(source))),
+            None => {
+                let source = Arc::new(source);
+                let instance = Instance::build(&source, &BTreeMap::new(), &options)?;
+                let signature = Signature::of_graph(instance.optimized())?;
+                instances.insert(Vec::new(), Arc::new(instance));
+                (signature, None)
+            }
         };
         Ok(Self(Arc::new(Inner {
             options,

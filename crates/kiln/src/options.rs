@@ -3,6 +3,7 @@
 use crate::backend::Backend;
 use crate::cache::Cache;
 use crate::dim::Dim;
+use crate::importing::Importing;
 use crate::limits::Limits;
 use crate::notice::{Notice, Notices};
 use crate::progress::{Listener, Progress};
@@ -32,6 +33,7 @@ use std::time::Duration;
 pub struct Options {
     pub(crate) dims: BTreeMap<String, Dim>,
     pub(crate) ranks: BTreeMap<String, usize>,
+    pub(crate) importing: Importing,
     pub(crate) passes: bool,
     pub(crate) freeze: bool,
     #[cfg_attr(
@@ -90,6 +92,7 @@ impl Options {
         Self {
             dims: BTreeMap::new(),
             ranks: BTreeMap::new(),
+            importing: Importing::default(),
             passes: true,
             freeze: true,
             mode: Mode::Lenient,

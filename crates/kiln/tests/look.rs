@@ -208,14 +208,8 @@ mod compiled {
 
     #[test]
     fn a_wrong_step_is_named_with_what_it_read() {
-        let runtime = Runtime::new(
-            Some(Arc::new(Wrong(LlvmCompiler::new()))),
-            Arc::new(NativeExecutor::new()),
-            Arc::new(SpinPool::new(1)),
-            RuntimeOptions::new(),
-        );
         let right = compare(&block(), own());
-        let wrong = compare(&block(), own().runtime(Arc::new(runtime)));
+        let wrong = compare(&block(), wrong());
         assert!(!wrong.agrees());
         assert_eq!(wrong.outputs[0].verdict, Verdict::Different);
         assert_eq!(right.first_unlike(&wrong).unwrap(), Some("t"));
@@ -225,6 +219,87 @@ mod compiled {
         assert!(first.own_error.is_some_and(|error| error > 0.01), "{first}");
         assert!(first.worst.is_some() && !first.reads.is_empty(), "{first}");
         assert!(wrong.amplified_at.is_none());
+    }
+
+    fn wrong() -> Options {
+        let runtime = Runtime::new(
+            Some(Arc::new(Wrong(LlvmCompiler::new()))),
+            Arc::new(NativeExecutor::new()),
+            Arc::new(SpinPool::new(1)),
+            RuntimeOptions::new(),
+        );
+        own().runtime(Arc::new(runtime))
+    }
+
+    #[test]
+    fn a_wrong_step_is_reduced_to_the_op_that_is_wrong() {
+        assert!(compare(&block(), own()).repro.is_none());
+        let comparison = compare(&block(), wrong());
+        let repro = comparison.repro.unwrap();
+        assert_eq!(repro.extent(), kiln::Extent::Ops, "{repro}");
+        let ops: Vec<_> = repro.graph().ops().map(|(_, data)| &data.op).collect();
+        assert_eq!(ops.len(), 1, "{repro}");
+        assert_eq!(repro.inputs().count(), 1);
+        assert!(repro.to_string().starts_with("1 ops, wrong"), "{repro}");
+        assert!(repro.to_string().contains("x0 is %"), "{repro}");
+        // Its symbols are those of the model.
+        let text = kiln::ir::text::print(repro.graph());
+        assert!(text.contains("%x0: f32[B, S, 8]"), "{text}");
+        assert!(text.contains("sqrt"), "{text}");
+    }
+
+    #[test]
+    fn what_no_part_shows_is_kept_whole() {
+        // The loop is a step of its own, and what is wrong is inside it.
+        let text = "graph @rolled(%x: f32[B, S, 8], %w: f32[8, 8]) -> f32[B, S, 8] {
+          %n: i64[] = constant [2]
+          %go: bool[] = constant [true]
+          %y = loop %n, %go, %x {carried = 1}
+            region(%i: i64[], %a: f32[B, S, 8]) {
+              %on: bool[] = constant [true]
+              %b = exp %a
+              %c = sqrt %b
+              yield %on, %c
+            }
+          return %y
+        }";
+        let Ok(_) = Model::from_text(text) else {
+            panic!("{}", Model::from_text(text).unwrap_err());
+        };
+        let repro = compare(text, wrong()).repro.unwrap();
+        assert_eq!(repro.extent(), kiln::Extent::Whole);
+        assert_eq!(repro.inputs().count(), 2);
+    }
+
+    #[test]
+    fn large_constants_of_a_repro_are_written_beside_its_text() {
+        let ramp: Vec<f32> = (0..512).map(|i| i as f32 / 512.0).collect();
+        let large = Tensor::from_vec(&[64, 8], ramp).unwrap();
+        let mut builder = kiln::shape_inference::GraphBuilder::new("large");
+        let (n, eight) = (builder.symbol("N").unwrap(), builder.size(8));
+        let x = builder.input("x", kiln::DType::F32, &[n, eight]);
+        let constant = builder.constant(large).unwrap();
+        let weights = builder.transpose(constant, &[1, 0]).unwrap();
+        let product = builder.matmul(x, weights).unwrap();
+        let y = builder.map("sqrt", &[product]).unwrap();
+        let graph = builder.finish(&[("y", y)]).unwrap();
+        let model = Model::from_graph_with(graph, wrong().backend(Backend::Llvm)).unwrap();
+        let x = Tensor::full(&[3, 8], 0.25f32).unwrap();
+        let comparison = model.compare(&model.reference([("x", &x)]).unwrap());
+        let repro = comparison.unwrap().repro.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        repro.write(folder.path()).unwrap();
+        // However little is left, what is written loads and gives what it gave.
+        let again = Model::load_with(folder.path().join("graph.kiln"), own()).unwrap();
+        let before = Model::from_graph_with(repro.graph().clone(), own()).unwrap();
+        let run = |model: &Model| {
+            model.run(repro.inputs()).unwrap()[0]
+                .to_vec::<f32>()
+                .unwrap()
+        };
+        assert_eq!(run(&again), run(&before));
+        let file = folder.path().join("graph.kiln");
+        assert_eq!(repro.write(&file).unwrap_err().code(), "E0985");
     }
 
     #[test]

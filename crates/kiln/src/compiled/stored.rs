@@ -62,6 +62,7 @@ impl ProgramStore {
             ("model", KeyDigest::from(*model).to_string()),
             ("dims", format!("{:?}", options.dims)),
             ("ranks", format!("{all_ranks:?}")),
+            ("inputs", options.importing.key()?),
             ("passes", format!("{} {}", options.passes, options.freeze)),
             ("mode", format!("{:?}", options.mode)),
             ("target", target.to_string()),

@@ -56,7 +56,7 @@ impl Failure {
     pub(super) fn kind(&self) -> ErrorKind {
         match self {
             Self::NotATensor { .. } | Self::NotCompiled { .. } => ErrorKind::Unsupported,
-            Self::Read { .. } => ErrorKind::Environment,
+            Self::Read { .. } | Self::Write { .. } => ErrorKind::Environment,
             Self::Dim { source, .. } | Self::Symbol(source) => of_dim(source),
             Self::Infer(error) => of_infer(error),
             Self::InferAll(errors) => errors
@@ -96,6 +96,7 @@ impl Failure {
             | Self::UnknownRank { .. }
             | Self::UnknownValue { .. }
             | Self::Results { .. }
+            | Self::NotImported { .. }
             | Self::Text { .. }
             | Self::Verify(_)
             | Self::Evaluate(_) => ErrorKind::InvalidInput,

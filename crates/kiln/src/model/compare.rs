@@ -2,11 +2,12 @@
 //!
 //! To find it, the program is made once more with every value that a step gives as an output, so
 //! that each can be held against the interpreter's: on the same inputs of the model, and on what the
-//! step was given.
+//! step was given. What is wrong is then reduced to few ops.
 
-use super::Model;
+mod reduce;
 mod step_check;
 
+use super::Model;
 use super::call;
 use super::executable::{Executable, interpret_graph};
 use super::instance::Instance;
@@ -16,7 +17,8 @@ use crate::compare::{
 use crate::error::Error;
 use crate::explain::{op_name, value_name};
 use crate::options::Options;
-use kiln_fusion::{FusionNode, NodeKind};
+use crate::repro::{Extent, Repro};
+use kiln_fusion::{FusionNode, FusionPlan, NodeKind};
 use kiln_interpreter::TraceEvent;
 use kiln_ir::{Graph, ValueId};
 use kiln_scalar::Mode;
@@ -87,25 +89,45 @@ impl Model {
             outputs,
             first_difference: None,
             amplified_at: None,
+            repro: None,
             compiled,
         };
         if !comparison.agrees() {
-            let steps = Steps::compute(&instance, reference, &comparison, &self.0.options)?;
-            comparison.first_difference = steps.first(|value| match value.own {
+            let fusion = instance.planner().fusion()?;
+            let steps =
+                Steps::compute(&instance, &fusion, reference, &comparison, &self.0.options)?;
+            let first_wrong = steps.find(|value| match value.own {
                 Some(own) => own.is_wrong(value.tensor.dtype().is_float()),
                 None => is_off(value.found.error, &value.tensor),
             });
+            comparison.first_difference = first_wrong.map(|value| steps.describe(value));
             if comparison.first_difference.is_none() && steps.same_outputs {
-                comparison.amplified_at =
-                    steps.first(|value| is_off(value.found.error, &value.tensor));
+                let off = steps.find(|value| is_off(value.found.error, &value.tensor));
+                comparison.amplified_at = off.map(|value| steps.describe(value));
                 for output in &mut comparison.outputs {
                     if output.verdict == Verdict::Different && output.error.is_finite() {
                         output.verdict = Verdict::Amplified;
                     }
                 }
             }
+            if !comparison.agrees() {
+                let reduced = first_wrong.and_then(|value| steps.reduce(value, &self.0.options));
+                let whole = || self.whole(&instance, reference);
+                comparison.repro = Some(reduced.unwrap_or_else(whole));
+            }
         }
         Ok(comparison)
+    }
+
+    /// The model as it was compiled, with all its inputs.
+    fn whole(&self, instance: &Instance, reference: &Reference) -> Repro {
+        let names = self.inputs().iter().map(|input| input.name().to_owned());
+        Repro {
+            graph: instance.optimized().clone(),
+            inputs: names.zip(reference.inputs.iter().cloned()).collect(),
+            stands_for: Vec::new(),
+            extent: Extent::Whole,
+        }
     }
 }
 
@@ -122,6 +144,8 @@ fn is_off(error: f64, tensor: &Tensor) -> bool {
 /// Every value that a step of the program gives, compared, in order of execution.
 struct Steps<'a> {
     graph: &'a Graph,
+    nodes: Vec<&'a FusionNode>,
+    check: StepCheck<'a>,
     values: Vec<StepValue>,
     by_value: BTreeMap<ValueId, usize>,
     /// Whether the outputs were the same in every bit as without keeping intermediates.
@@ -130,6 +154,8 @@ struct Steps<'a> {
 
 struct StepValue {
     value: ValueId,
+    /// Which of the steps gives it.
+    node: usize,
     tensor: Tensor,
     step: String,
     reads: Vec<ValueId>,
@@ -141,13 +167,13 @@ struct StepValue {
 impl<'a> Steps<'a> {
     fn compute(
         instance: &'a Instance,
+        fusion: &'a FusionPlan,
         reference: &Reference,
         comparison: &Comparison,
         options: &Options,
     ) -> Result<Self, Error> {
         let graph = instance.optimized();
         let inputs = &reference.inputs;
-        let fusion = instance.planner().fusion()?;
         let nodes: Vec<&FusionNode> = fusion
             .nodes_of(graph.body())
             .iter()
@@ -168,21 +194,22 @@ impl<'a> Steps<'a> {
         let outputs = found.split_off(given.len().min(found.len()));
         let promoted = traced(graph, inputs, options, Mode::Promoted, &given)?;
         let declared = traced(graph, inputs, options, Mode::Declared, &given)?;
-        let mut check = StepCheck::new(graph, inputs)?;
         let mut this = Self {
             graph,
+            check: StepCheck::new(graph, inputs)?,
+            nodes,
             values: Vec::new(),
             by_value: BTreeMap::new(),
             same_outputs: same_bits(&outputs, comparison)?,
         };
         let mut found = found.into_iter();
-        for node in nodes {
+        for (at, &node) in this.nodes.iter().enumerate() {
             let own: Vec<(ValueId, Tensor)> = tensors(node).into_iter().zip(&mut found).collect();
             let borrowed: Vec<(ValueId, &Tensor)> =
                 own.iter().map(|(value, tensor)| (*value, tensor)).collect();
-            let own_errors = check.own_errors(node, &borrowed);
+            let own_errors = this.check.own_errors(node, &borrowed);
             for (index, (value, tensor)) in own.iter().enumerate() {
-                check.add(*value, tensor);
+                this.check.add(*value, tensor);
                 let (Some(promoted), Some(declared)) = (promoted.get(value), declared.get(value))
                 else {
                     continue;
@@ -190,6 +217,7 @@ impl<'a> Steps<'a> {
                 this.by_value.insert(*value, this.values.len());
                 this.values.push(StepValue {
                     value: *value,
+                    node: at,
                     step: format!("{} @{}", node.id, node.name),
                     reads: node.inputs.clone(),
                     found: Distance::of(tensor, promoted)?,
@@ -202,9 +230,19 @@ impl<'a> Steps<'a> {
         Ok(this)
     }
 
-    /// The first value of which something holds, with what surrounds it.
-    fn first(&self, holds: impl Fn(&StepValue) -> bool) -> Option<Difference> {
-        let value = self.values.iter().find(|value| holds(value))?;
+    /// The first value of which something holds.
+    fn find(&self, holds: impl Fn(&StepValue) -> bool) -> Option<&StepValue> {
+        self.values.iter().find(|value| holds(value))
+    }
+
+    /// The fewest ops around a value that are wrong by themselves.
+    fn reduce(&self, value: &StepValue, options: &Options) -> Option<Repro> {
+        let node = self.nodes.get(value.node)?;
+        reduce::reduce(&self.check, node, value.value, options)
+    }
+
+    /// A value with what surrounds it.
+    fn describe(&self, value: &StepValue) -> Difference {
         let ops = &mut self.graph.ops();
         let op = ops.find(|(_, data)| data.results.contains(&value.value));
         let op = op.map_or_else(String::new, |(op, data)| {
@@ -224,7 +262,7 @@ impl<'a> Steps<'a> {
                 None => typed(read),
             }
         });
-        Some(Difference {
+        Difference {
             value: typed(value.value),
             op,
             step: value.step.clone(),
@@ -233,7 +271,7 @@ impl<'a> Steps<'a> {
             declared_error: value.declared.error,
             worst: value.found.worst.clone(),
             reads: reads.collect(),
-        })
+        }
     }
 }
 

@@ -167,26 +167,19 @@ impl Source {
         }
     }
 
-    /// The positions of inputs whose rank neither the model nor the options say.
-    pub(super) fn open_ranks(&self, options: &Options) -> Vec<usize> {
+    /// The signature, as far as the model says, where neither it nor the options say the rank of every input; none where
+    /// the graph will have one.
+    ///
+    /// # Errors
+    /// When options about inputs do not fit the model.
+    pub(super) fn open_signature(&self, options: &Options) -> Result<Option<Signature>, Error> {
         match self {
             Self::Graph(_) => {
-                let _ = options;
-                Vec::new()
+                options.importing.refuse_for_graph()?;
+                Ok(None)
             }
             #[cfg(feature = "onnx")]
-            Self::Onnx(model, _) => onnx::open_ranks(model, &options.ranks),
-        }
-    }
-
-    /// The signature of a model with open ranks, as far as the model says.
-    pub(super) fn signature(&self, open: Vec<usize>) -> Signature {
-        match self {
-            Self::Graph(graph) => {
-                Signature::new(Vec::new(), open, Vec::new(), graph.metadata().clone())
-            }
-            #[cfg(feature = "onnx")]
-            Self::Onnx(model, _) => onnx::signature(model, open),
+            Self::Onnx(model, _) => onnx::open_signature(model, options),
         }
     }
 

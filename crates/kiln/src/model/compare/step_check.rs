@@ -32,6 +32,47 @@ impl<'a> StepCheck<'a> {
         })
     }
 
+    pub(super) fn graph(&self) -> &'a Graph {
+        self.graph
+    }
+
+    /// What is known of every value around a step: what compiled code computed, and what the step's ops and the views
+    /// before it give for that. None as for [`own_errors`](Self::own_errors).
+    pub(super) fn values_of(&self, node: &FusionNode) -> Option<BTreeMap<ValueId, Tensor>> {
+        let mut values = self.outputs(node, Mode::Declared)?;
+        values.extend(
+            self.given
+                .iter()
+                .map(|(&value, tensor)| (value, tensor.clone())),
+        );
+        Some(values)
+    }
+
+    /// The symbols of the inputs, and those that stand bare in the type of a value that is known.
+    pub(super) fn binding_of_all(&self) -> Binding {
+        let mut binding = self.binding.clone();
+        let dims = self.graph.dims();
+        for (&value, tensor) in &self.given {
+            for (&dim, &size) in self
+                .graph
+                .ty(value)
+                .innermost()
+                .dims
+                .iter()
+                .zip(tensor.shape())
+            {
+                if let Some(symbol) = dims.as_symbol(dim)
+                    && binding.get(symbol).is_none()
+                    && let Ok(size) = i64::try_from(size)
+                {
+                    // It has no value yet, so that no other one is in the way.
+                    let _set = binding.set(symbol, size);
+                }
+            }
+        }
+        binding
+    }
+
     /// Notes what compiled code computed for a value.
     pub(super) fn add(&mut self, value: ValueId, tensor: &Tensor) {
         self.given.insert(value, tensor.clone());
@@ -89,7 +130,7 @@ impl<'a> StepCheck<'a> {
 
     /// The ops of a step, and before them those of what it reads that no step gave: views of what was
     /// computed, and constants.
-    fn with_views(&self, node: &FusionNode) -> Option<BTreeSet<OpId>> {
+    pub(super) fn with_views(&self, node: &FusionNode) -> Option<BTreeSet<OpId>> {
         let mut ops: BTreeSet<OpId> = node.all_ops().into_iter().collect();
         let mut pending = node.inputs.clone();
         while let Some(value) = pending.pop() {

@@ -2,26 +2,30 @@
 
 use super::{Error, Graph, Options, Signature, check_names, dim_failure};
 use crate::description::ValueDescription;
-use kiln_onnx::{Dim, ImportOptions, Model, ValueInfo, ValueType, import as import_model};
+use kiln_onnx::{
+    Dim, ImportOptions, Model, ValueInfo, ValueType, graph_inputs, import as import_model,
+};
 use kiln_symbolic_shape::SymbolicDimension;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn open_ranks(model: &Model, ranks: &BTreeMap<String, usize>) -> Vec<usize> {
+pub(super) fn open_signature(model: &Model, options: &Options) -> Result<Option<Signature>, Error> {
+    let inputs = graph_inputs(model, &import_options(options))?;
     let is_open = |input: &ValueInfo| {
         matches!(input.ty, Some(ValueType::Tensor { shape: None, .. }))
-            && !ranks.contains_key(input.name.as_str())
+            && !options.ranks.contains_key(input.name.as_str())
     };
-    let inputs = model.graph().required_inputs().enumerate();
-    inputs
+    let positions = inputs.iter().enumerate();
+    let open: Vec<usize> = positions
         .filter(|(_, input)| is_open(input))
         .map(|(index, _)| index)
-        .collect()
-}
-
-pub(super) fn signature(model: &Model, open: Vec<usize>) -> Signature {
-    let inputs = model.graph().required_inputs().map(describe).collect();
+        .collect();
+    if open.is_empty() {
+        return Ok(None);
+    }
+    let inputs = inputs.iter().map(describe).collect();
     let outputs = model.graph().outputs().iter().map(describe).collect();
-    Signature::new(inputs, open, outputs, model.metadata().clone())
+    let metadata = model.metadata().clone();
+    Ok(Some(Signature::new(inputs, open, outputs, metadata)))
 }
 
 pub(super) fn import(
@@ -30,19 +34,37 @@ pub(super) fn import(
     options: &Options,
 ) -> Result<Graph, Error> {
     check_names(options, &dim_names(model))?;
-    let mut import_options = ImportOptions::new()
-        .mode(options.mode)
-        .limits(options.limits.onnx.clone());
+    let mut import_options = import_options(options);
     for (name, &dim) in &options.dims {
         let dimension = dim
             .symbolic(name)
             .map_err(|source| dim_failure(name, source))?;
         import_options = import_options.dim(name, dimension);
     }
-    for (input, &rank) in options.ranks.iter().chain(ranks) {
+    for (input, &rank) in ranks {
         import_options = import_options.rank(input, rank);
     }
     Ok(import_model(model, &import_options)?)
+}
+
+/// What the options say of inputs, and how strictly the model is read.
+fn import_options(options: &Options) -> ImportOptions {
+    let mut import_options = ImportOptions::new()
+        .mode(options.mode)
+        .limits(options.limits.onnx.clone());
+    for (input, &rank) in &options.ranks {
+        import_options = import_options.rank(input, rank);
+    }
+    for (input, value) in &options.importing.fixed {
+        import_options = import_options.fix(input, value.clone());
+    }
+    for (input, &entries) in &options.importing.lengths {
+        import_options = import_options.length(input, entries);
+    }
+    for input in &options.importing.absent {
+        import_options = import_options.absent(input);
+    }
+    import_options
 }
 
 /// The names that the model gives to sizes of its inputs.

@@ -1,0 +1,142 @@
+//! The arguments that decide about a model's inputs when it is imported.
+
+use crate::cases;
+use anyhow::{Context, Error, anyhow};
+use clap::Args;
+use kiln::{Options, Tensor};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Ranks, constants, lengths of sequences, and optionals left out.
+#[derive(Args, Debug)]
+pub(crate) struct ImportArguments {
+    /// Say the rank of an input whose rank the model leaves open: x=4
+    #[arg(long = "rank", value_name = "INPUT=RANK")]
+    ranks: Vec<NamedCount>,
+    /// Make an input a constant, such as one that decides about axes; calls leave it out then: axes=axes.npy
+    #[arg(long, value_name = "INPUT=FILE")]
+    fix: Vec<NamedFile>,
+    /// Say how many entries a sequence has that goes in; they become inputs xs.0, xs.1, …: xs=3
+    #[arg(long = "length", value_name = "INPUT=ENTRIES")]
+    lengths: Vec<NamedCount>,
+    /// Leave an optional input out
+    #[arg(long, value_name = "INPUT")]
+    absent: Vec<String>,
+}
+
+impl ImportArguments {
+    /// The options with what is said here.
+    pub(crate) fn apply(&self, mut options: Options) -> Result<Options, Error> {
+        for NamedCount { name, count } in &self.ranks {
+            options = options.rank(name, *count);
+        }
+        for (name, tensor) in self.fixed()? {
+            options = options.fix(name, tensor);
+        }
+        for NamedCount { name, count } in &self.lengths {
+            options = options.length(name, *count);
+        }
+        for name in &self.absent {
+            options = options.absent(name);
+        }
+        Ok(options)
+    }
+
+    /// The same for an import alone.
+    #[cfg(all(feature = "llvm", feature = "onnx"))]
+    pub(crate) fn apply_to_import(
+        &self,
+        mut options: kiln::onnx::ImportOptions,
+    ) -> Result<kiln::onnx::ImportOptions, Error> {
+        for NamedCount { name, count } in &self.ranks {
+            options = options.rank(name, *count);
+        }
+        for (name, tensor) in self.fixed()? {
+            options = options.fix(name, tensor);
+        }
+        for NamedCount { name, count } in &self.lengths {
+            options = options.length(name, *count);
+        }
+        for name in &self.absent {
+            options = options.absent(name);
+        }
+        Ok(options)
+    }
+
+    fn fixed(&self) -> Result<Vec<(&str, Tensor)>, Error> {
+        let read = |fixed: &'_ NamedFile| cases::read(&fixed.file);
+        let fixed = self.fix.iter();
+        fixed
+            .map(|fixed| Ok((fixed.name.as_str(), read(fixed)?)))
+            .collect()
+    }
+}
+
+/// `x=4`.
+#[derive(Clone, Debug)]
+struct NamedCount {
+    name: String,
+    count: usize,
+}
+
+impl FromStr for NamedCount {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (name, count) = text
+            .rsplit_once('=')
+            .ok_or_else(|| anyhow!("expected INPUT=NUMBER"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            count: count.parse().context("expected INPUT=NUMBER")?,
+        })
+    }
+}
+
+/// `axes=axes.npy`.
+#[derive(Clone, Debug)]
+struct NamedFile {
+    name: String,
+    file: PathBuf,
+}
+
+impl FromStr for NamedFile {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (name, file) = text
+            .rsplit_once('=')
+            .ok_or_else(|| anyhow!("expected INPUT=FILE, the file a .npy"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            file: PathBuf::from(file),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_given_by_input() {
+        let parse = |text: &str| {
+            text.parse::<NamedCount>()
+                .map(|named| (named.name, named.count))
+                .ok()
+        };
+        assert_eq!(parse("a=b=4"), Some(("a=b".into(), 4)));
+        assert_eq!(parse("x=four"), None);
+        assert_eq!(parse("x"), None);
+    }
+
+    #[test]
+    fn files_are_given_by_input() {
+        let named: NamedFile = "a=b=axes.npy".parse().unwrap();
+        assert_eq!(
+            (named.name.as_str(), named.file),
+            ("a=b", "axes.npy".into())
+        );
+        assert!("axes.npy".parse::<NamedFile>().is_err());
+    }
+}

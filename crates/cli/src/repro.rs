@@ -1,0 +1,188 @@
+//! The folder that shows a difference again, and the command to do so.
+//!
+//! Written once per command, for the first difference: a defect often shows in every case.
+
+use crate::report;
+use anyhow::Error;
+use kiln::Comparison;
+use std::path::{Path, PathBuf};
+
+/// Where the first difference goes.
+pub(crate) struct ReproWriter {
+    /// None once it was written, or where none is wanted.
+    folder: Option<PathBuf>,
+}
+
+impl ReproWriter {
+    /// Into that folder; into none where it is `off`.
+    pub(crate) fn new(folder: &Path) -> Self {
+        let is_wanted = folder.as_os_str() != "off";
+        Self {
+            folder: is_wanted.then(|| folder.to_owned()),
+        }
+    }
+
+    /// Writes what a comparison found, if it is the first, and says so on standard error.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub(crate) fn write(
+        &mut self,
+        comparison: &Comparison,
+        target: Option<&str>,
+        threads: usize,
+    ) -> Result<(), Error> {
+        let Some(repro) = &comparison.repro else {
+            return Ok(());
+        };
+        let Some(folder) = self.folder.take() else {
+            return Ok(());
+        };
+        repro.write(&folder)?;
+        let what = repro.to_string();
+        let what = what.lines().next().unwrap_or_default().to_owned();
+        report::note(format!(
+            "  written to {}: {what}\n  shown again by: {}",
+            folder.display(),
+            command(&folder, target, threads)
+        ));
+        Ok(())
+    }
+}
+
+/// What shows the difference again.
+fn command(folder: &Path, target: Option<&str>, threads: usize) -> String {
+    let (graph, cases) = (folder.join("graph.kiln"), folder.join("cases"));
+    let target = target.map_or_else(String::new, |target| format!(" --target {target}"));
+    format!(
+        "kiln compare {} --cases {} --backend llvm{target} --threads {threads} --repro off",
+        quoted(&graph),
+        quoted(&cases)
+    )
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
+    match text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(all(test, feature = "llvm"))]
+mod tests {
+    use super::*;
+    use kiln::codegen_llvm::LlvmCompiler;
+    use kiln::kernel::{
+        Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule,
+        Target, VerifiedKernel, text, verify,
+    };
+    use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+    use kiln::native::NativeExecutor;
+    use kiln::{Backend, Model, Options, Tensor};
+    use std::sync::Arc;
+
+    /// Compiles every kernel with `sqrt` as if it had said `sigmoid`.
+    struct Wrong(LlvmCompiler);
+
+    impl KernelCompiler for Wrong {
+        fn version(&self) -> String {
+            "wrong".to_owned()
+        }
+
+        fn host(&self) -> Target {
+            self.0.host()
+        }
+
+        fn supports(&self, target: &Target) -> bool {
+            self.0.supports(target)
+        }
+
+        fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
+            self.0.schedules(kernel, target)
+        }
+
+        fn compile(
+            &self,
+            kernel: &VerifiedKernel,
+            target: &Target,
+            schedule: &Schedule,
+            observer: &mut dyn CompileObserver,
+        ) -> Result<Artifact, CompileError> {
+            let wrong = text::print(kernel.kernel()).replace("sqrt(", "sigmoid(");
+            let wrong = verify(text::read(&wrong).unwrap()).unwrap();
+            self.0.compile(&wrong, target, schedule, observer)
+        }
+
+        fn listing(
+            &self,
+            kernel: &VerifiedKernel,
+            target: &Target,
+            schedule: &Schedule,
+            listing: Listing,
+        ) -> Result<String, CompileError> {
+            self.0.listing(kernel, target, schedule, listing)
+        }
+    }
+
+    fn wrong() -> Options {
+        let runtime = Runtime::new(
+            Some(Arc::new(Wrong(LlvmCompiler::new()))),
+            Arc::new(NativeExecutor::new()),
+            Arc::new(SpinPool::new(1)),
+            RuntimeOptions::new(),
+        );
+        Options::new()
+            .backend(Backend::Llvm)
+            .runtime(Arc::new(runtime))
+    }
+
+    #[test]
+    fn the_first_difference_is_written_once_and_shown_again_from_its_files() {
+        let text = "graph @block(%x: f32[B, 8]) -> (f32[B, 8], f32[B]) {
+          %e = exp %x
+          %t = sqrt %e
+          %m = reduce %t {function = sum, axes = [1]}
+          return %t, %m
+        }";
+        let model = Model::from_text_with(text, wrong()).unwrap();
+        let x = Tensor::from_vec(&[2, 8], (0..16).map(|i| i as f32 / 16.0).collect()).unwrap();
+        let comparison = model
+            .compare(&model.reference([("x", &x)]).unwrap())
+            .unwrap();
+        assert!(!comparison.agrees());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("re pro");
+        let mut writer = ReproWriter::new(&path);
+        writer.write(&comparison, None, 1).unwrap();
+        let command = command(&path, Some("portable"), 2);
+        assert!(
+            command.contains("re pro/graph.kiln' --cases '"),
+            "{command}"
+        );
+        assert!(
+            command.ends_with("--target portable --threads 2 --repro off"),
+            "{command}"
+        );
+
+        // What the command does: with the defect it differs again, without it does not.
+        for (options, agrees) in [(wrong(), false), (Options::new(), true)] {
+            let again = Model::load_with(path.join("graph.kiln"), options).unwrap();
+            let cases = crate::cases::Case::all(&path.join("cases")).unwrap();
+            let inputs = cases[0].inputs(&again).unwrap();
+            let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
+            let comparison = again.compare(&again.reference(inputs).unwrap()).unwrap();
+            assert_eq!(comparison.agrees(), agrees);
+        }
+
+        // Once is enough; and `off` is never.
+        std::fs::remove_dir_all(&path).unwrap();
+        writer.write(&comparison, None, 1).unwrap();
+        ReproWriter::new(Path::new("off"))
+            .write(&comparison, None, 1)
+            .unwrap();
+        assert!(!path.exists() && !Path::new("off").exists());
+    }
+}

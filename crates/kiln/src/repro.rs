@@ -1,0 +1,135 @@
+//! What is left of a model that compiled code gets wrong: few ops, their inputs as tensors, and the files that show it again.
+//!
+//! How it is found is in `model/compare/reduce.rs`.
+
+use crate::error::{Error, Failure};
+use kiln_ir::{Constant, Graph, Op, text};
+use kiln_tensor::{Tensor, write_npy, write_npz};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+/// A graph and inputs on which compiled code and the interpreter differ, with as few ops as were found to be enough.
+///
+/// [`Comparison::repro`](crate::Comparison::repro) has it.
+#[derive(Clone, Debug)]
+pub struct Repro {
+    pub(crate) graph: Graph,
+    pub(crate) inputs: Vec<(String, Tensor)>,
+    /// What each input stands for in the model, where that is not the input of that name.
+    pub(crate) stands_for: Vec<String>,
+    pub(crate) extent: Extent,
+}
+
+/// How much of the model is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Extent {
+    /// A few ops that are wrong by themselves, whatever the sizes of their inputs.
+    Ops,
+    /// The same with the sizes of this call written into the graph: with symbols for them, nothing is wrong.
+    SizedOps,
+    /// All of them, optimised: no part was found that is wrong by itself.
+    Whole,
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ops => "wrong by themselves",
+            Self::SizedOps => "wrong by themselves when these sizes are constants",
+            Self::Whole => "the whole model: no part of it was found to be wrong by itself",
+        })
+    }
+}
+
+impl Repro {
+    /// The ops.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// What to call it with.
+    pub fn inputs(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        let inputs = self.inputs.iter();
+        inputs.map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// How much of the model it is.
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// Writes it into a folder, which is made where it is missing: `graph.kiln`; `graph.npz` where it has large constants;
+    /// `cases/0/INPUT.npy`; `about.txt`, which says what the inputs stand for. `kiln compare graph.kiln --cases cases` in
+    /// that folder then shows the difference again.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), Error> {
+        let case = folder.join("cases").join("0");
+        fs::create_dir_all(&case).map_err(failed(&case))?;
+        let path = folder.join("graph.kiln");
+        fs::write(&path, text::print(&self.graph)).map_err(failed(&path))?;
+        let constants = self.large_constants();
+        let archive = folder.join("graph.npz");
+        if constants.is_empty() {
+            // One of an earlier repro would be read beside this graph.
+            match fs::remove_file(&archive) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(failed(&archive)(error));
+                }
+                _ => {}
+            }
+        } else {
+            let file = File::create(&archive).map_err(failed(&archive))?;
+            let named = constants.iter();
+            let named = named.map(|(name, constant)| (name.as_str(), constant.tensor()));
+            write_npz(named, BufWriter::new(file))?;
+        }
+        for (name, tensor) in self.inputs() {
+            let path = case.join(format!("{}.npy", name.replace('/', "_")));
+            let mut file = BufWriter::new(File::create(&path).map_err(failed(&path))?);
+            write_npy(tensor, &mut file)?;
+            file.flush().map_err(failed(&path))?;
+        }
+        let path = folder.join("about.txt");
+        fs::write(&path, self.to_string()).map_err(failed(&path))
+    }
+
+    /// The constants that the text names by their digests alone.
+    fn large_constants(&self) -> Vec<(String, &Constant)> {
+        let constants = self.graph.ops().filter_map(|(_, data)| match &data.op {
+            Op::Constant(constant) if !constant.is_inline() => Some(constant),
+            _ => None,
+        });
+        let numbered = constants.enumerate();
+        numbered
+            .map(|(index, constant)| (format!("constant{index}"), constant))
+            .collect()
+    }
+}
+
+impl fmt::Display for Repro {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.graph.ops().count();
+        writeln!(f, "{n} ops, {}", self.extent)?;
+        for ((name, _), origin) in self.inputs.iter().zip(&self.stands_for) {
+            writeln!(f, "{} is {origin}", name.escape_debug())?;
+        }
+        Ok(())
+    }
+}
+
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    let file = name.to_string_lossy().escape_debug().to_string();
+    move |source| {
+        Failure::Write {
+            file: file.clone(),
+            source,
+        }
+        .into()
+    }
+}

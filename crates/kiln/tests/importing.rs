@@ -1,0 +1,160 @@
+//! What is decided when an ONNX model is imported: inputs made constants, lengths of sequences, optionals left out.
+#![cfg(feature = "onnx")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[cfg(feature = "llvm")]
+use kiln::Backend;
+use kiln::onnx::NoFiles;
+use kiln::{Error, Model, Options, Tensor};
+
+/// A field of a protobuf message: its number and its bytes.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).unwrap_or(u8::MAX);
+    let length = match length {
+        0..=0x7f => vec![length],
+        _ => vec![
+            (content.len() & 0x7f) as u8 | 0x80,
+            (content.len() >> 7) as u8,
+        ],
+    };
+    [&[number << 3 | 2][..], &length, content].concat()
+}
+
+fn number(field: u8, value: u8) -> Vec<u8> {
+    vec![field << 3, value]
+}
+
+/// The type of a tensor of f32, of open rank where there is no name for its one size.
+fn tensor(size: Option<&str>) -> Vec<u8> {
+    let shape = size.map(|size| field(2, &field(1, &field(2, size.as_bytes()))));
+    field(1, &[number(1, 1), shape.unwrap_or_default()].concat())
+}
+
+fn value(name: &str, ty: &[u8]) -> Vec<u8> {
+    [field(1, name.as_bytes()), field(2, ty)].concat()
+}
+
+/// A model of one node without further results.
+fn model(op: &str, inputs: &[(&str, Vec<u8>)], attributes: &[Vec<u8>]) -> Vec<u8> {
+    let mut node: Vec<u8> = inputs
+        .iter()
+        .flat_map(|(name, _)| field(1, name.as_bytes()))
+        .collect();
+    node.extend([field(2, b"y"), field(4, op.as_bytes())].concat());
+    node.extend(attributes.iter().flat_map(|attribute| field(5, attribute)));
+    let mut graph = [field(1, &node), field(2, b"g")].concat();
+    for (name, ty) in inputs {
+        graph.extend(field(11, &value(name, ty)));
+    }
+    graph.extend(field(12, &field(1, b"y")));
+    let opset = field(8, &number(2, 18));
+    [number(1, 8), field(7, &graph), opset].concat()
+}
+
+fn add() -> Vec<u8> {
+    let inputs = [("a", tensor(Some("N"))), ("b", tensor(Some("N")))];
+    model("Add", &inputs, &[])
+}
+
+fn load(bytes: &[u8], options: Options) -> Result<Model, Error> {
+    Model::from_bytes_with(bytes, &NoFiles, options)
+}
+
+fn numbers(elements: &[f32]) -> Tensor {
+    Tensor::from_slice(&[elements.len()], elements).unwrap()
+}
+
+#[test]
+fn an_input_made_a_constant_is_none_any_more_and_its_sizes_are_known() {
+    let options = Options::new().fix("b", numbers(&[10.0, 20.0]));
+    let model = load(&add(), options).unwrap();
+    assert_eq!(format!("{model:?}"), "Model(a: f32[2] -> y: f32[2])");
+    let outputs = model.run([("a", &numbers(&[1.0, 2.0]))]).unwrap();
+    assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [11.0, 22.0]);
+    let error = load(&add(), Options::new().fix("c", numbers(&[1.0]))).unwrap_err();
+    assert_eq!(error.code(), "E0926");
+    let error = load(&add(), Options::new().fix("b", Tensor::scalar(1_i64))).unwrap_err();
+    assert_eq!(error.code(), "E0925");
+}
+
+#[test]
+fn an_input_of_open_rank_may_be_a_constant_beside_another() {
+    let inputs = [("a", tensor(None)), ("b", tensor(None))];
+    let bytes = model("Add", &inputs, &[]);
+    let model = load(&bytes, Options::new().fix("a", numbers(&[1.0, 2.0]))).unwrap();
+    assert_eq!(model.inputs().len(), 1);
+    for shape in [vec![2], vec![3, 2], vec![]] {
+        let b = Tensor::full(&shape, 10.0_f32).unwrap();
+        let outputs = model.run([("b", &b)]).unwrap();
+        assert_eq!(outputs[0].shape().last(), Some(&2));
+    }
+    // What does not fit the model is said when it is loaded, not at the first call.
+    let error = load(&bytes, Options::new().absent("z")).unwrap_err();
+    assert_eq!(error.code(), "E0926");
+}
+
+#[test]
+fn a_sequence_goes_in_as_inputs_of_its_own() {
+    let attribute = [field(1, b"axis"), number(3, 0), vec![0xa0, 0x01, 2]].concat();
+    let sequence = field(4, &field(1, &tensor(None)));
+    let bytes = model("ConcatFromSequence", &[("xs", sequence)], &[attribute]);
+    assert_eq!(load(&bytes, Options::new()).unwrap_err().code(), "E0927");
+    let model = load(&bytes, Options::new().length("xs", 2)).unwrap();
+    assert_eq!(model.inputs()[1].name(), "xs.1");
+    let (first, second) = (numbers(&[1.0, 2.0]), numbers(&[3.0]));
+    let outputs = model.run([("xs.0", &first), ("xs.1", &second)]).unwrap();
+    assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+    // An entry may be a constant, and have a rank that is said.
+    let options = Options::new().length("xs", 2).fix("xs.0", first);
+    let model = load(&bytes, options.rank("xs.1", 1)).unwrap();
+    let outputs = model.run([("xs.1", &second)]).unwrap();
+    assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+    let error = load(&bytes, Options::new().length("xs", usize::MAX)).unwrap_err();
+    assert_eq!(error.code(), "E0902");
+}
+
+#[test]
+fn an_optional_is_there_unless_it_is_left_out() {
+    // Field 9 of a type.
+    let optional = field(9, &field(1, &tensor(Some("N"))));
+    let bytes = model("OptionalHasElement", &[("o", optional)], &[]);
+    let model = load(&bytes, Options::new()).unwrap();
+    let given = model.run([("o", &numbers(&[1.0]))]).unwrap();
+    assert!(given[0].item::<bool>().unwrap());
+    let model = load(&bytes, Options::new().absent("o")).unwrap();
+    assert!(model.inputs().is_empty());
+    let none: [(&str, &Tensor); 0] = [];
+    assert!(!model.run(none).unwrap()[0].item::<bool>().unwrap());
+}
+
+#[test]
+fn a_graph_is_not_imported_and_says_so() {
+    let text = "graph @id(%x: f32[N]) -> f32[N] { return %x }";
+    for options in [
+        Options::new().fix("x", numbers(&[1.0])),
+        Options::new().length("x", 2),
+        Options::new().absent("x"),
+    ] {
+        let error = Model::from_text_with(text, options).unwrap_err();
+        assert_eq!(error.code(), "E0986");
+        assert!(error.to_string().contains("input `x`"), "{error}");
+    }
+}
+
+#[cfg(feature = "llvm")]
+#[test]
+fn a_kept_program_is_that_of_its_constants() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("add.onnx");
+    std::fs::write(&path, add()).unwrap();
+    let cache = kiln::Cache::folder(folder.path().join("cache"));
+    for _ in 0..2 {
+        for constant in [1.0, 2.0] {
+            let options = Options::new().backend(Backend::Llvm).cache(cache.clone());
+            let options = options.fix("b", numbers(&[constant; 2]));
+            let model = Model::load_with(&path, options).unwrap();
+            let outputs = model.run([("a", &numbers(&[0.0; 2]))]).unwrap();
+            assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [constant; 2]);
+        }
+    }
+}
