@@ -2,16 +2,24 @@
 //!
 //! Not here: calls by name, and the choice between this path and the interpreter.
 
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 mod announce;
+#[cfg(feature = "native")]
+mod bundle;
 mod planner;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 mod runtime;
 #[cfg(feature = "llvm")]
 mod stored;
 
-pub(crate) use planner::GraphPlanner;
+#[cfg(feature = "native")]
+pub(crate) use bundle::load as load_bundle;
 #[cfg(feature = "llvm")]
-pub(crate) use runtime::{SharedRuntime, runtime_for};
+pub(crate) use bundle::save as save_bundle;
+pub(crate) use planner::GraphPlanner;
+#[cfg(feature = "native")]
+pub(crate) use runtime::SharedRuntime;
+#[cfg(feature = "llvm")]
+pub(crate) use runtime::runtime_for;
 #[cfg(feature = "llvm")]
 pub(crate) use stored::ProgramStore;

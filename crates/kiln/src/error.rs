@@ -11,6 +11,7 @@ use kiln_fusion::FusionError;
 use kiln_interpreter::InterpretError;
 use kiln_ir::VerifyErrors;
 use kiln_kernel::CompileError;
+use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
 use kiln_passes::PassError;
 use kiln_program::ProgramError;
@@ -128,7 +129,7 @@ pub(crate) enum Failure {
     #[error("cannot compile for `{name}`, expected one of this machine's levels: {expected}")]
     UnknownTarget { name: String, expected: String },
     /// E0981: more threads than make sense.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     #[error("expected at most {limit} threads, given {given}")]
     Threads { given: usize, limit: usize },
     /// E0982: a value or op that the graph does not have.
@@ -149,6 +150,31 @@ pub(crate) enum Failure {
         file: String,
         source: std::io::Error,
     },
+    /// E0987: a file that is not what it was when the model was loaded.
+    #[cfg(feature = "onnx")]
+    #[error("{file} has changed since the model was loaded; load the model again")]
+    Changed { file: String },
+    /// E0990: an option beside `deterministic` that lets time decide what answers.
+    #[cfg(feature = "native")]
+    #[error(
+        "expected nothing that lets time decide beside deterministic, found {what}; leave one of them out"
+    )]
+    NotDeterministic { what: &'static str },
+    /// E0988: a bundle that another version made.
+    #[cfg(feature = "native")]
+    #[error(
+        "expected a bundle of Kiln {expected}, found one of {found}; make it with this version"
+    )]
+    BundleVersion {
+        expected: &'static str,
+        found: String,
+    },
+    /// E0989: a bundle whose code this machine cannot run.
+    #[cfg(feature = "native")]
+    #[error(
+        "expected a bundle for one of this machine's levels ({expected}), found one for {found}; make it with `--target` or `Options::target`"
+    )]
+    BundleTarget { expected: String, found: String },
     /// E0986: an option that only the import of an ONNX model can follow.
     #[error(
         "`{option}` of input `{name}`: expected an ONNX model, found a graph; change the graph instead"
@@ -197,6 +223,9 @@ pub(crate) enum Failure {
     /// E08xx: a call failed.
     #[error(transparent)]
     Run(#[from] InterpretError),
+    /// E07xx: a store failed that was named to be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// E08xx: a call of compiled code failed.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -224,13 +253,22 @@ impl Failure {
             Self::NotATensor { .. } => "E0979",
             #[cfg(feature = "llvm")]
             Self::UnknownTarget { .. } => "E0980",
-            #[cfg(feature = "llvm")]
+            #[cfg(feature = "native")]
             Self::Threads { .. } => "E0981",
+            #[cfg(feature = "native")]
+            Self::NotDeterministic { .. } => "E0990",
             Self::UnknownValue { .. } => "E0982",
             Self::NotCompiled { .. } => "E0983",
             Self::Results { .. } => "E0984",
             Self::Write { .. } => "E0985",
             Self::NotImported { .. } => "E0986",
+            #[cfg(feature = "native")]
+            Self::BundleVersion { .. } => "E0988",
+            #[cfg(feature = "native")]
+            Self::BundleTarget { .. } => "E0989",
+            Self::Cache(error) => error.code(),
+            #[cfg(feature = "onnx")]
+            Self::Changed { .. } => "E0987",
             Self::Text { code, .. } => code,
             Self::Verify(errors) => errors.code(),
             Self::Infer(error) => error.code(),
@@ -298,6 +336,7 @@ from! {
     ProgramError => Program,
     CompileError => Compile,
     RuntimeError => Runtime,
+    CacheError => Cache,
     InterpretError => Run,
     #[cfg(feature = "onnx")]
     kiln_onnx::Error => Onnx,

@@ -4,7 +4,7 @@ use crate::backend::Backend;
 use crate::error::{Error, Failure};
 use kiln_fusion::FusionPlan;
 use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
-use kiln_lazy_runtime::{CompilationStats, CompileRecord};
+use kiln_lazy_runtime::{CompilationStats, CompileRecord, VariantRecord};
 use kiln_program::{Action, Program};
 use std::fmt;
 
@@ -31,6 +31,8 @@ pub struct Explained {
     pub kernels: usize,
     /// What was compiled so far.
     pub compiles: Vec<CompileRecord>,
+    /// Variants for sizes that came often: why, and what each gained.
+    pub variants: Vec<VariantRecord>,
     /// Counters of what was done so far.
     pub stats: CompilationStats,
 }
@@ -59,7 +61,7 @@ impl Explained {
         fusion: &FusionPlan,
         program: &Program,
         backend: Backend,
-        compiles: Vec<CompileRecord>,
+        (compiles, variants): (Vec<CompileRecord>, Vec<VariantRecord>),
         stats: CompilationStats,
     ) -> Self {
         let dims = graph.dims();
@@ -114,6 +116,7 @@ impl Explained {
             taken_apart: apart.collect(),
             kernels: program.kernels().len(),
             compiles,
+            variants,
             stats,
         }
     }
@@ -160,6 +163,8 @@ impl fmt::Display for Explained {
         section(f, "taken apart", &self.taken_apart)?;
         let compiles: Vec<_> = self.compiles.iter().map(ToString::to_string).collect();
         section(f, "compiles", &compiles)?;
+        let variants: Vec<_> = self.variants.iter().map(ToString::to_string).collect();
+        section(f, "variants", &variants)?;
         if !compiles.is_empty() {
             write!(f, "\n{}", self.stats.to_report())?;
         }

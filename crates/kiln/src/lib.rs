@@ -37,6 +37,8 @@
 //! | say when kernels are compiled, and where they are kept | [`Options::policy`], [`Options::cache`] |
 //! | know where the time went | [`Model::timing`], [`Options::timing`], [`Options::on_timing`] |
 //! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
+//! | bound and watch the memory of calls | [`Options::memory`], [`Model::memory_stats`], [`Model::trim_memory`] |
+//! | end a call early | [`Model::run_with`] with a [`Cancellation`] or a time limit |
 //! | follow long work | [`Options::on_progress`], and `tracing` spans |
 //! | tell errors apart | [`Error::kind`] and [`Error::code`] |
 //!
@@ -53,7 +55,8 @@
 //!
 //! | feature | gives | default |
 //! |---|---|---|
-//! | `llvm` | native code; needs LLVM to build | yes |
+//! | `llvm` | compiling native code; needs LLVM to build; implies `native` | yes |
+//! | `native` | running native code that was compiled before, from a bundle | yes |
 //! | `onnx` | reading ONNX models | yes |
 //! | `cuda` | reserved | no |
 
@@ -95,9 +98,11 @@ pub use outputs::Outputs;
 pub use progress::{Progress, Work};
 pub use repro::{Extent, Repro};
 
+pub use kiln_kernel::{MemoryLimits, MemoryStats};
 pub use kiln_lazy_runtime::{
-    CompilationStats, CompilePolicy, CompileRecord, ProfiledShapes, ShapeProfile,
-    ShapeVariantGenerator, StepProfile,
+    CallOptions, Cancellation, CompilationStats, CompilePolicy, CompileRecord, ProfiledShapes,
+    ShapeProfile, ShapeVariantGenerator, StepProfile, VariantFate, VariantOptions, VariantReason,
+    VariantRecord,
 };
 pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;
@@ -112,7 +117,7 @@ pub use kiln_ir as ir;
 pub use kiln_kernel as kernel;
 pub use kiln_kernel_cache as kernel_cache;
 pub use kiln_lazy_runtime as lazy_runtime;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 pub use kiln_native as native;
 #[cfg(feature = "onnx")]
 pub use kiln_onnx as onnx;

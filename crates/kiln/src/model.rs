@@ -4,6 +4,8 @@
 //! once per combination of ranks instead, at the first call that brings it. Invariant: an instance
 //! never changes once it is in the map, so calls need no lock while they run.
 
+#[cfg(feature = "native")]
+mod bundle;
 mod call;
 mod compare;
 mod executable;
@@ -20,15 +22,20 @@ use crate::outputs::Outputs;
 use crate::recording::building;
 use instance::Instance;
 use kiln_ir::{BlobMap, Graph};
-#[cfg(feature = "llvm")]
+use kiln_kernel::MemoryStats;
+#[cfg(feature = "native")]
 use kiln_lazy_runtime::Runtime;
-use kiln_lazy_runtime::{CompilationStats, CompileRecord, CompiledProgram, ShapeProfile};
+use kiln_lazy_runtime::{
+    CallOptions, CompilationStats, CompileRecord, CompiledProgram, ShapeProfile, VariantRecord,
+};
 use kiln_tensor::Tensor;
 use kiln_timing::Timing;
 use signature::Signature;
-#[cfg(feature = "llvm")]
-pub(crate) use source::ModelDigest;
 pub(crate) use source::Source;
+#[cfg(feature = "llvm")]
+pub(crate) use source::file_name;
+#[cfg(feature = "llvm")]
+pub(crate) use source::{ConstantPlace, ModelDigest};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -66,7 +73,7 @@ struct Inner {
 }
 
 impl Model {
-    /// Loads a model from a file: ONNX (`.onnx`) or a graph's text (`.kiln`).
+    /// Loads a model from a file: ONNX (`.onnx`), a graph's text (`.kiln`) or a bundle (`.kiln-bundle`).
     ///
     /// # Errors
     /// When the file cannot be read, is damaged, or asks for what Kiln does not do.
@@ -84,6 +91,14 @@ impl Model {
     /// # Errors
     /// As [`load`](Self::load), and when an option does not fit the model.
     pub fn load_with(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        #[cfg(feature = "native")]
+        if path
+            .as_ref()
+            .extension()
+            .is_some_and(|ending| ending == "kiln-bundle")
+        {
+            return Self::from_bundle_with(path, options);
+        }
         Self::build(options, |options| Source::load(path.as_ref(), options))
     }
 
@@ -223,10 +238,50 @@ impl Model {
         &self,
         inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
     ) -> Result<Outputs, Error> {
+        self.serve(inputs, None)
+    }
+
+    /// [`run`](Self::run), for a call that may be ended early: when it is cancelled from another thread, or takes longer
+    /// than it may. It ends between two steps, two rounds of a loop or two parts of a large step, and does not wait for a
+    /// compiler any longer.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); of kind [`Cancelled`](crate::ErrorKind::Cancelled) when it was cancelled, `E0894` of kind
+    /// [`Limit`](crate::ErrorKind::Limit) when it took too long.
+    ///
+    /// ```
+    /// use kiln::{CallOptions, Cancellation, ErrorKind, Model, Tensor};
+    ///
+    /// let model = Model::from_text("graph @double(%x: f32[N]) -> f32[N] {
+    ///   %y = add %x, %x
+    ///   return %y
+    /// }")?;
+    /// let x = Tensor::full(&[2], 1.5f32)?;
+    /// let cancellation = Cancellation::new();
+    /// let options = CallOptions::new().with_cancellation(&cancellation);
+    /// assert!(model.run_with([("x", &x)], &options).is_ok());
+    /// cancellation.cancel(); // by whichever thread has a clone of it
+    /// let error = model.run_with([("x", &x)], &options).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Cancelled);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_with<'a, N: AsRef<str>>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
+        options: &CallOptions,
+    ) -> Result<Outputs, Error> {
+        self.serve(inputs, Some(options))
+    }
+
+    fn serve<'a, N: AsRef<str>>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
+        call: Option<&CallOptions>,
+    ) -> Result<Outputs, Error> {
         let inside = self.0.options.enter_first_call();
         let inputs = call::arrange(&self.0.signature, inputs)?;
         let instance = self.instance_for(&inputs)?;
-        let tensors = instance.run(&inputs, &self.0.options)?;
+        let tensors = instance.run(&inputs, &self.0.options, call)?;
         drop(inside);
         self.0.options.tell_first_call();
         Ok(self.outputs_of(tensors))
@@ -273,7 +328,21 @@ impl Model {
     /// ```
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), Error> {
         let instance = self.instance_for(inputs)?;
-        instance.run_into(inputs, outputs, &self.0.options)
+        instance.run_into(inputs, outputs, &self.0.options, None)
+    }
+
+    /// [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were.
+    ///
+    /// # Errors
+    /// As [`run_into`](Self::run_into) and [`run_with`](Self::run_with).
+    pub fn run_into_with(
+        &self,
+        inputs: &[Tensor],
+        outputs: &mut [Tensor],
+        options: &CallOptions,
+    ) -> Result<(), Error> {
+        let instance = self.instance_for(inputs)?;
+        instance.run_into(inputs, outputs, &self.0.options, Some(options))
     }
 
     /// What was compiled so far, and everything that was done otherwise than planned: of this model
@@ -297,31 +366,66 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compilation_stats(&self) -> CompilationStats {
-        #[cfg(feature = "llvm")]
+        #[cfg(feature = "native")]
         if let Some(runtime) = self.runtime() {
             return runtime.stats();
         }
         CompilationStats::default()
     }
 
+    /// The variants of kernels for sizes that came often, why there are, and what each gained: of this model and those that
+    /// share kernels with it.
+    pub fn variant_records(&self) -> Vec<VariantRecord> {
+        #[cfg(feature = "native")]
+        if let Some(runtime) = self.runtime() {
+            return runtime.variant_records();
+        }
+        Vec::new()
+    }
+
+    /// What memory calls have, and what is kept for later ones: of this model and those that share kernels with it. None for
+    /// an interpreted model.
+    pub fn memory_stats(&self) -> Option<MemoryStats> {
+        #[cfg(feature = "native")]
+        if let Some(runtime) = self.runtime() {
+            return runtime.memory_stats();
+        }
+        None
+    }
+
+    /// Frees memory that no call needs now, all but so many bytes; answers with how many bytes that gave. Of this model and
+    /// those that share kernels with it. Kernels and weights stay; the next calls take longer.
+    pub fn trim_memory(&self, keep: usize) -> usize {
+        #[cfg(feature = "native")]
+        if let Some(runtime) = self.runtime() {
+            return runtime.trim_memory(keep);
+        }
+        let _ = keep;
+        0
+    }
+
     /// One record per compile, in order: which kernel, why, how long it took. Of this model and
     /// those that share kernels with it.
     pub fn compile_records(&self) -> Vec<CompileRecord> {
-        #[cfg(feature = "llvm")]
+        #[cfg(feature = "native")]
         if let Some(runtime) = self.runtime() {
             return runtime.compile_records();
         }
         Vec::new()
     }
 
-    /// Compiles all that calls may need, whatever their sizes, and stores it; answers with how many kernels that are. None
-    /// for an interpreted model. What only other plans need is compiled when they are made.
+    /// Compiles all that calls may need, whatever their sizes, lays out the weights for it, and stores both; answers with
+    /// how many kernels that are. None for an interpreted model. What only other plans need is compiled when they are made.
     ///
     /// # Errors
     /// When a kernel does not compile; when the rank of an input is open.
     pub fn compile(&self) -> Result<usize, Error> {
         match self.only_instance()?.executable().compiled() {
-            Some(program) => Ok(program.compile_all()?),
+            Some(program) => {
+                let kernels = program.compile_all()?;
+                program.place_constants();
+                Ok(kernels)
+            }
             None => Ok(0),
         }
     }
@@ -378,7 +482,7 @@ impl Model {
     /// Waits until nothing is compiled behind the back of calls, and all that was is stored; at most so long. Says
     /// whether that is so. Of this model and those that share kernels with it.
     pub fn wait_for_compiles(&self, limit: Duration) -> bool {
-        #[cfg(feature = "llvm")]
+        #[cfg(feature = "native")]
         if let Some(runtime) = self.runtime() {
             return runtime.wait_idle(limit);
         }
@@ -395,7 +499,7 @@ impl Model {
     }
 
     /// The runtime of the instances, once there is one that is compiled.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     fn runtime(&self) -> Option<Arc<Runtime>> {
         let instance = self.any_instance()?;
         instance.executable().runtime().cloned()

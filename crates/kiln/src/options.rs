@@ -8,7 +8,8 @@ use crate::limits::Limits;
 use crate::notice::{Notice, Notices};
 use crate::progress::{Listener, Progress};
 use crate::recording::Recording;
-use kiln_lazy_runtime::{CompilePolicy, Runtime};
+use kiln_kernel::MemoryLimits;
+use kiln_lazy_runtime::{CallOptions, CompilePolicy, Runtime, VariantOptions};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_shape_inference::Mode;
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ pub struct Options {
     pub(crate) interpreter_mode: InterpreterMode,
     pub(crate) backend: Option<Backend>,
     #[cfg_attr(
-        not(feature = "llvm"),
+        not(feature = "native"),
         expect(dead_code, reason = "the interpreter uses one thread")
     )]
     pub(crate) threads: usize,
@@ -59,25 +60,30 @@ pub struct Options {
     )]
     pub(crate) shared_kernels: bool,
     #[cfg_attr(
-        not(feature = "llvm"),
+        not(feature = "native"),
         allow(dead_code, reason = "only compiled code has a runtime")
     )]
     pub(crate) runtime: Option<Arc<Runtime>>,
     #[cfg_attr(
-        not(feature = "llvm"),
+        not(feature = "native"),
         allow(dead_code, reason = "only compiled code is kept")
     )]
     pub(crate) cache: Cache,
     #[cfg_attr(
-        not(feature = "llvm"),
+        not(feature = "native"),
         allow(dead_code, reason = "only compiled code is compiled")
     )]
     pub(crate) compiling: Compiling,
+    #[cfg_attr(
+        not(feature = "native"),
+        expect(dead_code, reason = "only compiled code has a pool of memory")
+    )]
+    pub(crate) memory: MemoryLimits,
     pub(crate) limits: Limits,
     pub(crate) recording: Recording,
     pub(crate) listener: Listener,
     pub(crate) notices: Notices,
-    pub(crate) cancellation: Cancellation,
+    pub(crate) stop: StopQuestion,
 }
 
 impl Default for Options {
@@ -104,11 +110,12 @@ impl Options {
             runtime: None,
             cache: Cache::default(),
             compiling: Compiling::default(),
+            memory: MemoryLimits::DEFAULT,
             limits: Limits::default(),
             recording: Recording::default(),
             listener: Listener::default(),
             notices: Notices::default(),
-            cancellation: Cancellation::default(),
+            stop: StopQuestion::default(),
         }
     }
 
@@ -260,12 +267,47 @@ impl Options {
         self
     }
 
+    /// When kernels get variants for sizes that come often: the same kernel with the sizes fixed, compiled behind the back
+    /// of calls and kept where it is measured to win. `None` is for no variants.
+    #[must_use]
+    pub fn variants(mut self, variants: Option<VariantOptions>) -> Self {
+        self.compiling.variants = variants;
+        self
+    }
+
+    /// Whether the same inputs give the same bits whenever they come, in this process and the next. Nothing that is
+    /// measured then decides which code answers: no variants are made, and no other plans are tried. Nor may the
+    /// interpreter answer while code is compiled, so [`policy`](Self::policy) must be
+    /// [`FirstUse`](CompilePolicy::FirstUse) or [`AheadOfTime`](CompilePolicy::AheadOfTime), without
+    /// [`max_block`](Self::max_block) and [`compile_budget`](Self::compile_budget): anything else is refused.
+    #[must_use]
+    pub fn deterministic(mut self, deterministic: bool) -> Self {
+        self.compiling.deterministic = deterministic;
+        self
+    }
+
     /// How many threads compile; 0, the default, means one per core. One of them at a time compiles what no call waits
     /// for.
     #[must_use]
     pub fn compile_threads(mut self, threads: usize) -> Self {
         self.compiling.threads = threads;
         self
+    }
+
+    /// How much memory the arenas and results of calls may take at one time, and how much of it is kept for later calls;
+    /// for all models that share kernels. A call that would take more ends with an error of kind
+    /// [`Resource`](crate::ErrorKind::Resource).
+    ///
+    /// ```
+    /// use kiln::{MemoryLimits, Options};
+    ///
+    /// let limits = MemoryLimits::new().with_total_bytes(2 << 30).with_kept_bytes(256 << 20);
+    /// let options = Options::new().memory(limits);
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn memory(self, memory: MemoryLimits) -> Self {
+        Self { memory, ..self }
     }
 
     /// When to give up.
@@ -294,13 +336,14 @@ impl Options {
         }
     }
 
-    /// Asks `should_stop` on the thread that runs a call: before every op that is interpreted, and
-    /// before a compiled call begins. Once it answers yes, the call ends with an error of kind
-    /// [`Cancelled`](crate::ErrorKind::Cancelled).
+    /// Asks `should_stop` again and again while a call of the model runs, on any thread that works for it: between steps,
+    /// rounds of loops and parts of launches, and while it waits for code. Once it answers yes, the call ends with an
+    /// error of kind [`Cancelled`](crate::ErrorKind::Cancelled). To end one call of many, see
+    /// [`Model::run_with`](crate::Model::run_with).
     #[must_use]
     pub fn cancel_when(self, should_stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {
-            cancellation: Cancellation(Some(Arc::new(should_stop))),
+            stop: StopQuestion(Some(Arc::new(should_stop))),
             ..self
         }
     }
@@ -318,36 +361,77 @@ impl Options {
 }
 
 /// When and how long kernels are compiled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compiling {
     pub(crate) policy: CompilePolicy,
     pub(crate) max_block: Option<Duration>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) budget: Option<Duration>,
     pub(crate) threads: usize,
+    pub(crate) variants: Option<VariantOptions>,
+    pub(crate) deterministic: bool,
 }
 
-/// Who may stop a call; nobody by default.
-#[derive(Clone, Default)]
-pub(crate) struct Cancellation(Option<Arc<Question>>);
-
-type Question = dyn Fn() -> bool + Send + Sync;
-
-impl Cancellation {
-    /// The question to ask, if there is one.
-    pub(crate) fn question(&self) -> Option<&dyn Fn() -> bool> {
-        self.0
-            .as_deref()
-            .map(|question| question as &dyn Fn() -> bool)
+impl Default for Compiling {
+    fn default() -> Self {
+        Self {
+            policy: CompilePolicy::default(),
+            max_block: None,
+            timeout: None,
+            budget: None,
+            threads: 0,
+            variants: Some(VariantOptions::default()),
+            deterministic: false,
+        }
     }
 }
 
-impl fmt::Debug for Cancellation {
+#[cfg(feature = "native")]
+impl Compiling {
+    /// What contradicts being deterministic, if that is asked for.
+    pub(crate) fn contradiction(&self) -> Option<&'static str> {
+        let is_compiled_first = matches!(
+            self.policy,
+            CompilePolicy::FirstUse | CompilePolicy::AheadOfTime
+        );
+        match self {
+            Self {
+                deterministic: false,
+                ..
+            } => None,
+            _ if !is_compiled_first => Some("a policy by which the interpreter answers meanwhile"),
+            Self {
+                max_block: Some(_), ..
+            } => Some("max_block"),
+            Self {
+                budget: Some(_), ..
+            } => Some("compile_budget"),
+            _ => None,
+        }
+    }
+}
+
+/// What is asked whether a call is to end; nothing by default.
+#[derive(Clone, Default)]
+pub(crate) struct StopQuestion(Option<Arc<Question>>);
+
+type Question = dyn Fn() -> bool + Send + Sync;
+
+impl StopQuestion {
+    /// The options of a call, with the question; none where nothing can end the call.
+    pub(crate) fn added_to(&self, call: Option<&CallOptions>) -> Option<CallOptions> {
+        match &self.0 {
+            Some(question) => {
+                let call = call.cloned().unwrap_or_default();
+                Some(call.with_should_stop(Arc::clone(question) as Arc<_>))
+            }
+            None => call.cloned(),
+        }
+    }
+}
+
+impl fmt::Debug for StopQuestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() {
-            "Cancellation"
-        } else {
-            "none"
-        })
+        f.write_str(if self.0.is_some() { "asked" } else { "none" })
     }
 }

@@ -1,13 +1,28 @@
-//! A warm call into given tensors allocates nothing.
+//! A warm call into given tensors allocates nothing; calls of real models allocate far less, and less often, than
+//! interpreted ones.
 
 #![cfg(feature = "llvm")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic, and tells what it measured"
+)]
 
 use kiln::{Backend, Cache, DType, Model, Options, Tensor};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// What is counted is counted of one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 struct Counting;
 
@@ -15,11 +30,14 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(live, Ordering::Relaxed);
         // SAFETY: the caller's promise is the system allocator's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as above.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -30,6 +48,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_warm_call_into_given_tensors_allocates_nothing() {
+    let _alone = alone();
     let text = "graph @mlp(%x: f32[B, 8], %w: f32[8, N], %b: f32[N]) -> (f32[B, N], f32[N]) {
       %0 = matmul %x, %w
       %1 = add %0, %b
@@ -81,4 +100,64 @@ fn a_warm_call_into_given_tensors_allocates_nothing() {
             .code(),
         "E0893"
     );
+}
+
+/// What one warm call takes that begins without an arena: allocations, and most bytes beyond those before.
+fn cost(model: &Model, inputs: &[(String, Tensor)]) -> (usize, usize) {
+    let call = || {
+        let named = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor));
+        drop(model.run(named).unwrap());
+    };
+    call();
+    call();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    call();
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    model.trim_memory(0);
+    let live = LIVE.load(Ordering::Relaxed);
+    PEAK.store(live, Ordering::Relaxed);
+    call();
+    (allocations, PEAK.load(Ordering::Relaxed) - live)
+}
+
+#[test]
+fn real_model_calls_allocate_less_and_less_often_than_interpreted_ones() {
+    let _alone = alone();
+    let Some(folder) = std::env::var_os("KILN_MODELS") else {
+        return;
+    };
+    // No piece of memory is so large that it comes from the system and not from the allocator.
+    let cases: [(&str, &[usize]); 4] = [
+        ("ocr-det", &[1, 3, 96, 96]),
+        ("ocr-rec", &[1, 3, 48, 160]),
+        ("ocr-cls", &[1, 3, 48, 192]),
+        ("minilm", &[2, 16]),
+    ];
+    for (name, shape) in cases {
+        let path = Path::new(&folder).join(name).join("model.onnx");
+        let load = |backend| {
+            let options = Options::new()
+                .backend(backend)
+                .threads(1)
+                .cache(Cache::off());
+            Model::load_with(&path, options).unwrap()
+        };
+        let (compiled, interpreted) = (load(Backend::Llvm), load(Backend::Interpreter));
+        let input = |input: &kiln::ValueDescription| {
+            let tensor = match input.dtype() {
+                Some(DType::I64) => Tensor::full(shape, 1i64),
+                _ => Tensor::full(shape, 0.25f32),
+            };
+            (input.name().to_owned(), tensor.unwrap())
+        };
+        let inputs: Vec<_> = compiled.inputs().iter().map(input).collect();
+        let (few, little) = cost(&compiled, &inputs);
+        let (many, much) = cost(&interpreted, &inputs);
+        println!("| {name} | {shape:?} | {many} | {few} | {much} | {little} |");
+        assert!(
+            few * 10 <= many * 3,
+            "{name}: {few} allocations against {many}"
+        );
+        assert!(little * 2 <= much, "{name}: {little} bytes against {much}");
+    }
 }

@@ -90,7 +90,10 @@ pub(crate) fn load(path: &Path, options: &Options) -> Result<(Program, Arc<Share
     let compiler = BundleCompiler::new(manifest);
     let mut tiers: Vec<Arc<dyn Tier>> = vec![bundle];
     if compiler.compiles() {
-        let disk = options.cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
+        let disk = options
+            .cache
+            .open()
+            .map(|disk| Arc::new(disk) as Arc<dyn Tier>);
         tiers.extend(disk);
     } else {
         key = key.without_variants();

@@ -39,20 +39,20 @@ impl GraphPlanner {
     }
 
     /// With the layouts that a backend prefers.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(crate) fn with_layouts(self, layouts: Arc<Layouts>) -> Self {
         Self { layouts, ..self }
     }
 
     /// With so many results, the first ones, that are there to be looked at: they lie as they would if they were none.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(crate) fn with_watched(mut self, watched: usize) -> Self {
         self.build.watched = watched;
         self
     }
 
     /// With the main plan as it was stored.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(crate) fn with_stored(self, program: Option<Program>) -> Self {
         Self {
             stored: Mutex::new(program),
@@ -61,7 +61,7 @@ impl GraphPlanner {
     }
 
     /// With a recorder.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(crate) fn with_timing(self, timing: Timing) -> Self {
         Self { timing, ..self }
     }

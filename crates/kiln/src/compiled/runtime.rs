@@ -8,14 +8,17 @@ use crate::cache::Cache;
 use crate::error::{Error, Failure};
 use crate::options::{Compiling, Options};
 use crate::progress::Listener;
+#[cfg(feature = "llvm")]
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
-use kiln_kernel::Target;
+use kiln_kernel::{KernelCompiler, MemoryLimits, Target};
 use kiln_kernel_cache::Tier;
 use kiln_lazy_runtime::{PreferredLayouts, Runtime, RuntimeOptions, SpinPool};
 use kiln_native::NativeExecutor;
 use kiln_program::LayoutPreferences;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
+#[cfg(feature = "llvm")]
+use std::sync::{Mutex, PoisonError, Weak};
 
 /// More threads than this are refused: no machine that Kiln runs on has as many.
 const MOST_THREADS: usize = 1024;
@@ -44,21 +47,25 @@ impl SharedRuntime {
 
 /// What decides whether models can share a runtime.
 #[derive(Clone, PartialEq)]
-struct Key {
+pub(super) struct Key {
     threads: usize,
     target: Target,
     cache: Cache,
     compiling: Compiling,
+    memory: MemoryLimits,
     loop_iterations: u64,
     live_bytes: u64,
 }
 
+#[cfg(feature = "llvm")]
 static RUNTIMES: Mutex<Vec<(Key, Weak<SharedRuntime>)>> = Mutex::new(Vec::new());
 
 /// The runtime for these options, made if no model has one.
 ///
 /// # Errors
-/// When the target is unknown, or not for this machine; when there are too many threads.
+/// When the target is unknown, or not for this machine; when there are too many threads; when options contradict each
+/// other.
+#[cfg(feature = "llvm")]
 pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error> {
     if let Some(runtime) = &options.runtime {
         return Ok(Arc::new(SharedRuntime {
@@ -66,25 +73,10 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
             announcements: None,
         }));
     }
-    let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads if threads > MOST_THREADS => {
-            return Err(Failure::Threads {
-                given: threads,
-                limit: MOST_THREADS,
-            }
-            .into());
-        }
-        threads => threads,
-    };
-    let key = Key {
-        threads,
-        target: LlvmCompiler::target(level(options.target.as_deref())?),
-        cache: options.cache.clone(),
-        compiling: options.compiling,
-        loop_iterations: options.limits.run.iterations,
-        live_bytes: options.limits.run.live_bytes,
-    };
+    let key = key_of(
+        options,
+        LlvmCompiler::target(level(options.target.as_deref())?),
+    )?;
     if !options.shared_kernels {
         return Ok(Arc::new(build(&key)));
     }
@@ -99,8 +91,57 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
     Ok(runtime)
 }
 
+impl Key {
+    /// The same where nothing is compiled behind the back of calls.
+    pub(super) fn without_variants(mut self) -> Self {
+        self.compiling.variants = None;
+        self
+    }
+}
+
+/// What decides about a runtime, by the options.
+///
+/// # Errors
+/// When options contradict each other, or ask for too many threads.
+pub(super) fn key_of(options: &Options, target: Target) -> Result<Key, Error> {
+    if let Some(what) = options.compiling.contradiction() {
+        return Err(Failure::NotDeterministic { what }.into());
+    }
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads if threads > MOST_THREADS => {
+            return Err(Failure::Threads {
+                given: threads,
+                limit: MOST_THREADS,
+            }
+            .into());
+        }
+        threads => threads,
+    };
+    Ok(Key {
+        threads,
+        target,
+        cache: options.cache.clone(),
+        compiling: options.compiling,
+        memory: options.memory,
+        loop_iterations: options.limits.run.iterations,
+        live_bytes: options.limits.run.live_bytes,
+    })
+}
+
+#[cfg(feature = "llvm")]
 fn build(key: &Key) -> SharedRuntime {
-    let compiler = Announcer::new(LlvmCompiler::new());
+    let disk = key.cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
+    assemble(key, LlvmCompiler::new(), disk.into_iter().collect())
+}
+
+/// A runtime of a compiler and stores.
+pub(super) fn assemble(
+    key: &Key,
+    compiler: impl KernelCompiler + 'static,
+    tiers: Vec<Arc<dyn Tier>>,
+) -> SharedRuntime {
+    let compiler = Announcer::new(compiler);
     let announcements = compiler.announcements();
     let mut options = RuntimeOptions::new().with_target(key.target.clone());
     options.loop_iterations = key.loop_iterations;
@@ -112,20 +153,23 @@ fn build(key: &Key) -> SharedRuntime {
         timeout,
         budget,
         threads,
+        variants,
+        deterministic,
     } = key.compiling;
+    options.variants = variants;
+    options.deterministic = deterministic;
     options.policy = policy;
     options.max_block = max_block;
     options.compile_timeout = timeout;
     options.compile_budget = budget;
     options.compile_threads = NonZeroUsize::new(threads);
-    let disk = key.cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
     let runtime = Runtime::new(
         Some(Arc::new(compiler)),
-        Arc::new(NativeExecutor::new()),
+        Arc::new(NativeExecutor::with_memory_limits(key.memory)),
         Arc::new(SpinPool::new(key.threads)),
         options,
     )
-    .with_tiers(disk.into_iter().collect());
+    .with_tiers(tiers);
     SharedRuntime {
         runtime: Arc::new(runtime),
         announcements: Some(announcements),
@@ -133,6 +177,7 @@ fn build(key: &Key) -> SharedRuntime {
 }
 
 /// The instruction-set level of that name; none is the highest that this machine has.
+#[cfg(feature = "llvm")]
 fn level(name: Option<&str>) -> Result<IsaLevel, Error> {
     let here = || IsaLevel::ALL.into_iter().filter(|level| level.runs_here());
     let unknown = |name: &str| {

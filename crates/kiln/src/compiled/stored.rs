@@ -1,28 +1,26 @@
 //! Programs that outlive the process: what a model became, kept under a digest of the model and of all that decides
 //! what becomes of it.
 //!
-//! An entry is the program as data. Of its large constants, those that the model's file has go by their names there; the
-//! others are entries of their own, by digest. Whatever is wrong with an entry, the model is imported as if there were
-//! none.
+//! An entry is the program as data. Of its large constants, those that the model's files have go by their places there;
+//! the others are entries of their own, by digest. None is read before somebody needs it. Whatever is wrong with an
+//! entry, the model is imported as if there were none.
 
 use super::runtime::{SharedRuntime, VERSION};
-use crate::model::{ModelDigest, Source};
+use crate::error::Error;
+use crate::model::{ConstantPlace, ModelDigest, Source};
 use crate::options::Options;
-use kiln_ir::{BlobMap, Constant, Digest};
+use kiln_ir::{BlobMap, Constant, Digest, Graph, Op};
 use kiln_kernel_cache::{CacheKey, DiskTier, EntryKind, KeyDigest, Tier};
 use kiln_program::{Program, StoredProgram};
-use kiln_tensor::{DType, Tensor};
+use kiln_tensor::{DType, Tensor, TensorError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// More threads than this do not read a disk faster.
-const READERS: usize = 4;
 
 /// The program of one model under one set of options.
 pub(crate) struct ProgramStore {
-    disk: DiskTier,
+    disk: Arc<DiskTier>,
     key: CacheKey,
 }
 
@@ -38,8 +36,34 @@ struct StoredConstant {
     digest: String,
     dtype: DType,
     shape: Vec<usize>,
-    /// Its name in the model's file; none where it is an entry of its own.
-    initializer: Option<String>,
+    /// Where the model's files have it; none where it is an entry of its own.
+    place: Option<ConstantPlace>,
+}
+
+/// What makes a constant again whose entry is gone.
+type MakeAgain = dyn Fn() -> Result<Graph, Error> + Send + Sync;
+
+/// The constants of a graph that is only made if one of its constants is missing.
+struct Remedy {
+    make: Box<MakeAgain>,
+    made: OnceLock<Option<BTreeMap<Digest, Tensor>>>,
+}
+
+impl Remedy {
+    fn constant(&self, digest: Digest) -> Option<Tensor> {
+        let made = self.made.get_or_init(|| {
+            tracing::info!("a stored constant is missing: the model is imported for it");
+            let graph = (self.make)().ok()?;
+            let constants = graph.ops().filter_map(|(_, data)| match &data.op {
+                Op::Constant(constant) if !constant.is_inline() => {
+                    Some((constant.digest(), constant.tensor().clone()))
+                }
+                _ => None,
+            });
+            Some(constants.collect())
+        });
+        made.as_ref()?.get(&digest).cloned()
+    }
 }
 
 impl ProgramStore {
@@ -71,13 +95,17 @@ impl ProgramStore {
             ("compiler", compiler.version()),
         ];
         Some(Self {
-            disk,
+            disk: Arc::new(disk),
             key: CacheKey::of_fields(EntryKind::PROGRAM, fields),
         })
     }
 
-    /// The program, if it is there and whole.
-    pub(crate) fn load(&self, source: &Source) -> Option<Program> {
+    /// The program, if it is there and whole. `make` makes its graph, where a constant of it is gone when it is needed.
+    pub(crate) fn load(
+        &self,
+        source: &Source,
+        make: impl Fn() -> Result<Graph, Error> + Send + Sync + 'static,
+    ) -> Option<Program> {
         let _span = tracing::info_span!("kiln.load_program").entered();
         let entry = match self.disk.get(&self.key) {
             Ok(entry) => entry,
@@ -86,7 +114,11 @@ impl ProgramStore {
                 return None;
             }
         };
-        let loaded = self.read(&entry.payload, source);
+        let remedy = Arc::new(Remedy {
+            make: Box::new(make),
+            made: OnceLock::new(),
+        });
+        let loaded = self.read(&entry.payload, source, &remedy);
         if let Err(problem) = &loaded {
             tracing::info!(problem, "a stored program that cannot be used");
             self.disk.remove(&self.key);
@@ -94,66 +126,66 @@ impl ProgramStore {
         loaded.ok()
     }
 
-    fn read(&self, bytes: &[u8], source: &Source) -> Result<Program, String> {
+    fn read(&self, bytes: &[u8], source: &Source, remedy: &Arc<Remedy>) -> Result<Program, String> {
         let stored: StoredModel =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let mut blobs = BlobMap::new();
-        for constant in self.constants(&stored.constants, source)? {
-            blobs.insert(constant);
+        for constant in &stored.constants {
+            blobs.insert(self.constant(constant, source, remedy)?);
         }
         Program::load(&stored.program, &blobs).map_err(|error| error.to_string())
     }
 
-    /// The constants, read on a few threads.
-    fn constants(
+    fn constant(
         &self,
-        stored: &[StoredConstant],
+        stored: &StoredConstant,
         source: &Source,
-    ) -> Result<Vec<Constant>, String> {
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut read = Vec::new();
-            while let Some(constant) = stored.get(next.fetch_add(1, Ordering::Relaxed)) {
-                read.push(self.constant(constant, source)?);
-            }
-            Ok(read)
-        };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        std::thread::scope(|scope| {
-            let others = (1..threads.min(stored.len()).min(READERS)).filter_map(|_| {
-                // One that cannot be had is one less.
-                let thread = std::thread::Builder::new();
-                thread.spawn_scoped(scope, work).ok()
-            });
-            let others: Vec<_> = others.collect();
-            let mut all = work();
-            for other in others {
-                let read: Result<Vec<Constant>, String> = other
-                    .join()
-                    .unwrap_or_else(|_| Err("reading constants panicked".to_owned()));
-                all = all.and_then(|mut all| {
-                    all.extend(read?);
-                    Ok(all)
-                });
-            }
-            all
-        })
-    }
-
-    fn constant(&self, stored: &StoredConstant, source: &Source) -> Result<Constant, String> {
-        let digest: Digest = stored
-            .digest
+        remedy: &Arc<Remedy>,
+    ) -> Result<Constant, String> {
+        let StoredConstant {
+            digest,
+            dtype,
+            shape,
+            place,
+        } = stored;
+        let known: Digest = digest
             .parse()
             .map_err(|_| "a digest that is none".to_owned())?;
-        let tensor = match &stored.initializer {
-            Some(name) => source.initializer(name).cloned(),
-            None => self.entry(stored),
+        let tensor = match place {
+            Some(place) => source.constant(place, *dtype, shape, known),
+            None => self.entry(stored, known, remedy),
         };
-        let tensor = tensor.ok_or_else(|| format!("constant {} is gone", stored.digest))?;
-        if tensor.dtype() != stored.dtype || tensor.shape() != stored.shape {
-            return Err(format!("constant {} has changed", stored.digest));
+        let tensor = tensor.ok_or_else(|| format!("constant {digest} is gone"))?;
+        if tensor.dtype() != *dtype || tensor.shape() != shape {
+            return Err(format!("constant {digest} has changed"));
         }
-        Constant::of_known_digest(tensor, digest).map_err(|error| error.to_string())
+        Constant::of_known_digest(tensor, known).map_err(|error| error.to_string())
+    }
+
+    /// A constant that is an entry of its own, read when it is needed.
+    fn entry(
+        &self,
+        stored: &StoredConstant,
+        digest: Digest,
+        remedy: &Arc<Remedy>,
+    ) -> Option<Tensor> {
+        let (disk, key) = (Arc::clone(&self.disk), constant_key(&stored.digest));
+        let (dtype, shape, remedy) = (stored.dtype, stored.shape.clone(), Arc::clone(remedy));
+        let load = move || {
+            let read = Tensor::filled_by(dtype, &shape, |content| {
+                let read = disk.get_into(&key, content).map(drop);
+                read.map_err(|miss| TensorError::Deferred(miss.into()))
+            });
+            match read {
+                Err(error @ TensorError::Deferred(_)) => {
+                    let made = remedy.constant(digest).ok_or(error)?;
+                    put(&disk, &key, &made);
+                    Ok(made)
+                }
+                read => read,
+            }
+        };
+        Tensor::deferred(stored.dtype, &stored.shape, load).ok()
     }
 
     /// Keeps a program. What cannot be kept is logged, and made again next time.
@@ -169,18 +201,17 @@ impl ProgramStore {
         let stored = program
             .store(&mut blobs)
             .map_err(|error| error.to_string())?;
-        let names = source.initializer_digests();
+        let mut places = source.constant_places();
         let mut constants = Vec::with_capacity(blobs.len());
         for (digest, constant) in blobs.iter() {
             let tensor = constant.tensor();
-            let initializer = names.get(&digest).cloned();
             let stored = StoredConstant {
                 digest: digest.to_string(),
                 dtype: tensor.dtype(),
                 shape: tensor.shape().to_vec(),
-                initializer,
+                place: places.remove(&digest),
             };
-            if stored.initializer.is_none() {
+            if stored.place.is_none() {
                 let key = constant_key(&stored.digest);
                 let bytes = tensor.as_bytes().map_err(|error| error.to_string())?;
                 if !self.disk.contains(&key) {
@@ -199,10 +230,14 @@ impl ProgramStore {
         let put = self.disk.put(&self.key, time, &bytes);
         put.map(drop).map_err(|problem| problem.to_string())
     }
+}
 
-    fn entry(&self, constant: &StoredConstant) -> Option<Tensor> {
-        let entry = self.disk.get(&constant_key(&constant.digest)).ok()?;
-        Tensor::from_bytes(constant.dtype, &constant.shape, &entry.payload).ok()
+/// Keeps a constant; what cannot be kept is made again next time.
+fn put(disk: &DiskTier, key: &CacheKey, tensor: &Tensor) {
+    if let Ok(bytes) = tensor.as_bytes()
+        && let Err(problem) = disk.put(key, Duration::ZERO, bytes)
+    {
+        tracing::debug!(%problem, "a constant is not kept");
     }
 }
 

@@ -57,6 +57,11 @@ impl Failure {
         match self {
             Self::NotATensor { .. } | Self::NotCompiled { .. } => ErrorKind::Unsupported,
             Self::Read { .. } | Self::Write { .. } => ErrorKind::Environment,
+            #[cfg(feature = "onnx")]
+            Self::Changed { .. } => ErrorKind::Environment,
+            #[cfg(feature = "native")]
+            Self::BundleVersion { .. } | Self::BundleTarget { .. } => ErrorKind::Environment,
+            Self::Cache(error) => of_cache(error),
             Self::Dim { source, .. } | Self::Symbol(source) => of_dim(source),
             Self::Infer(error) => of_infer(error),
             Self::InferAll(errors) => errors
@@ -78,8 +83,10 @@ impl Failure {
             Self::Compile(error) => of_compile(error),
             Self::Run(error) => of_interpret(error),
             Self::Runtime(error) => of_runtime(error),
-            #[cfg(feature = "llvm")]
+            #[cfg(feature = "native")]
             Self::Threads { .. } => ErrorKind::Limit,
+            #[cfg(feature = "native")]
+            Self::NotDeterministic { .. } => ErrorKind::InvalidInput,
             #[cfg(feature = "llvm")]
             Self::UnknownTarget { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
@@ -124,6 +131,7 @@ fn of_infer(error: &InferError) -> ErrorKind {
 fn of_tensor(error: &TensorError) -> ErrorKind {
     match error {
         TensorError::Allocation { .. } => ErrorKind::Resource,
+        TensorError::Deferred(_) => ErrorKind::Environment,
         TensorError::ReservedDType { .. } => ErrorKind::Unsupported,
         _ => ErrorKind::InvalidInput,
     }
@@ -184,8 +192,16 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         RuntimeError::NoOtherPlan { .. } | RuntimeError::NotCompiled { .. } => {
             ErrorKind::Unsupported
         }
-        RuntimeError::Launch { .. } | RuntimeError::CompileTimeout { .. } => ErrorKind::Limit,
+        RuntimeError::Launch { .. }
+        | RuntimeError::CompileTimeout { .. }
+        | RuntimeError::CallTimeout { .. } => ErrorKind::Limit,
         RuntimeError::NotInCache { .. } => ErrorKind::Environment,
+        // Of what lies in files: a bundle that is damaged, elements that cannot be loaded.
+        RuntimeError::Execute { error, .. }
+            if ["E0707", "E0708", "E0709", "E0943"].contains(&error.code) =>
+        {
+            ErrorKind::Environment
+        }
         RuntimeError::Cache { error, .. } => of_cache(error),
         RuntimeError::Plan(cause) => match cause.downcast_ref::<ProgramError>() {
             Some(error) => of_program(error),
@@ -200,7 +216,11 @@ fn of_cache(error: &CacheError) -> ErrorKind {
     match error {
         CacheError::Cancelled { .. } => ErrorKind::Cancelled,
         CacheError::Timeout { .. } => ErrorKind::Limit,
-        CacheError::Folder { .. } | CacheError::Io { .. } => ErrorKind::Environment,
+        CacheError::Folder { .. }
+        | CacheError::Io { .. }
+        | CacheError::Bundle { .. }
+        | CacheError::BundleFormat { .. }
+        | CacheError::BundleIo { .. } => ErrorKind::Environment,
         _ => ErrorKind::Internal,
     }
 }

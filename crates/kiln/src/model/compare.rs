@@ -69,7 +69,7 @@ impl Model {
     /// ```
     pub fn compare(&self, reference: &Reference) -> Result<Comparison, Error> {
         let instance = self.instance_for(&reference.inputs)?;
-        let compiled = self.outputs_of(instance.run(&reference.inputs, &self.0.options)?);
+        let compiled = self.outputs_of(instance.run(&reference.inputs, &self.0.options, None)?);
         let mut outputs = Vec::new();
         let expected = reference.promoted.iter().zip(reference.declared.iter());
         for ((name, found), ((_, promoted), (_, declared))) in compiled.iter().zip(expected) {

@@ -6,23 +6,25 @@ use crate::options::Options;
 use crate::progress::Work;
 use kiln_interpreter::{InterpretOptions, TraceEvent, interpret};
 use kiln_ir::Graph;
-use kiln_lazy_runtime::{CompiledProgram, StepProfile};
+use kiln_kernel::StopSignal;
+use kiln_lazy_runtime::{CallControl, CallOptions, CompiledProgram, StepProfile, SystemClock};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_tensor::Tensor;
 use kiln_timing::Category;
 use std::cell::Cell;
 
 #[cfg(feature = "llvm")]
-use crate::compiled::{GraphPlanner, SharedRuntime, runtime_for};
+use crate::compiled::runtime_for;
+#[cfg(feature = "native")]
+use crate::compiled::{GraphPlanner, SharedRuntime};
 #[cfg(feature = "llvm")]
 use crate::notice::Notice;
 #[cfg(feature = "llvm")]
 use crate::recording::building;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use kiln_lazy_runtime::Runtime;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use kiln_program::Program;
-#[cfg(feature = "llvm")]
 use std::sync::Arc;
 
 /// How a graph is executed.
@@ -30,12 +32,12 @@ pub(super) enum Executable {
     /// Op by op.
     Interpreted,
     /// As native code.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     Compiled(Box<Compiled>),
 }
 
 /// A program and the runtime it runs on.
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 pub(super) struct Compiled {
     pub(super) program: CompiledProgram,
     pub(super) shared: Arc<SharedRuntime>,
@@ -99,11 +101,26 @@ impl Executable {
         Ok(Self::Compiled(Box::new(compiled)))
     }
 
+    /// Of a program that came with its code, whose graph this is.
+    #[cfg(feature = "native")]
+    pub(super) fn of_bundle(
+        graph: &Graph,
+        program: Program,
+        shared: Arc<SharedRuntime>,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        if options.backend == Some(Backend::Interpreter) {
+            return Ok(Self::Interpreted);
+        }
+        let compiled = Compiled::on(shared, graph, 0, Some(program), options)?;
+        Ok(Self::Compiled(Box::new(compiled)))
+    }
+
     /// The program, if it is compiled.
     pub(super) fn compiled(&self) -> Option<&CompiledProgram> {
         match self {
             Self::Interpreted => None,
-            #[cfg(feature = "llvm")]
+            #[cfg(feature = "native")]
             Self::Compiled(compiled) => Some(&compiled.program),
         }
     }
@@ -112,13 +129,13 @@ impl Executable {
     pub(super) fn backend(&self) -> Backend {
         match self {
             Self::Interpreted => Backend::Interpreter,
-            #[cfg(feature = "llvm")]
+            #[cfg(feature = "native")]
             Self::Compiled(_) => Backend::Llvm,
         }
     }
 
     /// The runtime, if it is compiled.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(super) fn runtime(&self) -> Option<&Arc<Runtime>> {
         match self {
             Self::Interpreted => None,
@@ -126,40 +143,52 @@ impl Executable {
         }
     }
 
-    /// Runs on inputs in the graph's order; `profile` is filled with the steps of a compiled call.
+    /// Runs on inputs in the graph's order; `call` says who may end it.
     pub(super) fn run(
         &self,
         graph: &Graph,
         inputs: &[Tensor],
         options: &Options,
-        profile: Option<&mut Vec<StepProfile>>,
+        call: Option<&CallOptions>,
     ) -> Result<Vec<Tensor>, Error> {
+        let call = options.stop.added_to(call);
+        match self {
+            Self::Interpreted => run_interpreted(graph, inputs, options, call.as_ref()),
+            #[cfg(feature = "native")]
+            Self::Compiled(compiled) => {
+                let _seat = compiled.shared.hear(&options.listener);
+                Ok(match call {
+                    None => compiled.program.run(inputs)?,
+                    Some(call) => compiled.program.run_with(inputs, &call)?,
+                })
+            }
+        }
+    }
+
+    /// The same, with what each step of a compiled call cost. Nothing ends it early.
+    pub(super) fn run_profiled(
+        &self,
+        graph: &Graph,
+        inputs: &[Tensor],
+        options: &Options,
+    ) -> Result<(Vec<Tensor>, Vec<StepProfile>), Error> {
         match self {
             Self::Interpreted => {
-                let _ = profile;
-                run_interpreted(graph, inputs, options)
+                let outputs = run_interpreted(graph, inputs, options, None)?;
+                Ok((outputs, Vec::new()))
             }
-            #[cfg(feature = "llvm")]
+            #[cfg(feature = "native")]
             Self::Compiled(compiled) => {
-                if options.cancellation.question().is_some_and(|stop| stop()) {
-                    return Err(kiln_interpreter::InterpretError::Cancelled.into());
-                }
                 let _seat = compiled.shared.hear(&options.listener);
-                match profile {
-                    None => Ok(compiled.program.run(inputs)?),
-                    Some(profile) => {
-                        let (outputs, steps) = compiled.program.run_profiled(inputs)?;
-                        *profile = steps;
-                        Ok(outputs)
-                    }
-                }
+                Ok(compiled.program.run_profiled(inputs)?)
             }
         }
     }
 }
 
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 impl Compiled {
+    #[cfg(feature = "llvm")]
     fn build(
         graph: &Graph,
         watched: usize,
@@ -171,6 +200,18 @@ impl Compiled {
             let _time = building(timing, "runtime", "Threads, backend, and stores of kernels");
             runtime_for(options)?
         };
+        Self::on(shared, graph, watched, stored, options)
+    }
+
+    /// On a runtime.
+    fn on(
+        shared: Arc<SharedRuntime>,
+        graph: &Graph,
+        watched: usize,
+        stored: Option<Program>,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let timing = options.clockwork();
         options.listener.tell(Work::Plan, "program", 0, Some(1));
         let planner = GraphPlanner::new(graph.clone())
             .with_layouts(shared.layouts())
@@ -189,6 +230,7 @@ fn run_interpreted(
     graph: &Graph,
     inputs: &[Tensor],
     options: &Options,
+    call: Option<&CallOptions>,
 ) -> Result<Vec<Tensor>, Error> {
     // Ops of nested regions run any number of times, so only those of the body count.
     let total = graph.region(graph.body()).ops.len();
@@ -203,7 +245,25 @@ fn run_interpreted(
         );
     };
     let trace: Option<&Trace<'_>> = options.listener.is_some().then_some(&tell);
-    interpret_graph(graph, inputs, options, options.interpreter_mode, trace)
+    let control = call.and_then(|call| call.control(Arc::new(SystemClock::new())));
+    let watched = Watched {
+        control: control.as_ref(),
+        trace,
+    };
+    let outputs = interpret_watched(graph, inputs, options, options.interpreter_mode, &watched);
+    // Why it was stopped, if it was.
+    if outputs.is_err()
+        && let Some(control) = control
+    {
+        control.check()?;
+    }
+    outputs
+}
+
+/// Who hears of an interpreted call, and who may end it.
+struct Watched<'a> {
+    control: Option<&'a CallControl>,
+    trace: Option<&'a Trace<'a>>,
 }
 
 /// What the event of an interpreted call is, before the graph's name.
@@ -220,6 +280,23 @@ pub(super) fn interpret_graph(
     mode: InterpreterMode,
     trace: Option<&Trace<'_>>,
 ) -> Result<Vec<Tensor>, Error> {
+    let call = options.stop.added_to(None);
+    let control = call.and_then(|call| call.control(Arc::new(SystemClock::new())));
+    let watched = Watched {
+        control: control.as_ref(),
+        trace,
+    };
+    interpret_watched(graph, inputs, options, mode, &watched)
+}
+
+fn interpret_watched(
+    graph: &Graph,
+    inputs: &[Tensor],
+    options: &Options,
+    mode: InterpreterMode,
+    watched: &Watched<'_>,
+) -> Result<Vec<Tensor>, Error> {
+    let is_stopped = watched.control.map(|control| move || control.is_stopped());
     let _span = tracing::debug_span!("kiln.interpret", ?mode).entered();
     let timing = options.clockwork();
     let event = timing.named(Category::Runtime, "interpret_", graph.name(), INTERPRET);
@@ -227,8 +304,8 @@ pub(super) fn interpret_graph(
     let interpret_options = InterpretOptions {
         mode,
         limits: options.limits.run,
-        cancelled: options.cancellation.question(),
-        trace,
+        cancelled: is_stopped.as_ref().map(|asked| asked as &dyn Fn() -> bool),
+        trace: watched.trace,
         ..InterpretOptions::default()
     };
     Ok(interpret(graph, inputs, &interpret_options)?)

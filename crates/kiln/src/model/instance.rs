@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::progress::Work;
 use crate::recording::building;
 use kiln_ir::Graph;
-use kiln_lazy_runtime::RuntimeError;
+use kiln_lazy_runtime::{CallOptions, RuntimeError};
 use kiln_passes::{PassOptions, optimize, pass_names};
 use kiln_tensor::Tensor;
 use std::collections::BTreeMap;
@@ -40,7 +40,11 @@ impl Instance {
         if let Some(store) = store_of(source, ranks, options) {
             let stored = {
                 let _time = building(options.clockwork(), "load_program", "Loading a program");
-                store.load(source)
+                let (source, ranks, options) = (Arc::clone(source), ranks.clone(), options.clone());
+                store.load(&Arc::clone(&source), move || {
+                    let imported = import_graph(&source, &ranks, &options)?;
+                    optimized_graph(&imported, &options)
+                })
             };
             if let Some(program) = stored {
                 let optimized = program.graph().clone();
@@ -64,35 +68,25 @@ impl Instance {
         Self::import(source, ranks, options)
     }
 
+    /// Of a graph that is all there is.
+    #[cfg(feature = "native")]
+    pub(super) fn of_graph(graph: Graph, executable: Executable) -> Self {
+        Self {
+            imported: OnceLock::from(graph.clone()),
+            origin: None,
+            optimized: graph,
+            executable,
+        }
+    }
+
     /// Imports and optimises.
     fn import(
         source: &Source,
         ranks: &BTreeMap<String, usize>,
         options: &Options,
     ) -> Result<Self, Error> {
-        options.listener.tell(Work::Import, IMPORT, 0, Some(1));
-        let imported = {
-            let _span = tracing::info_span!("kiln.import").entered();
-            let _time = building(
-                options.clockwork(),
-                "import",
-                "Turning a model into a graph",
-            );
-            source.graph(ranks, options)?
-        };
-        options.listener.tell(Work::Import, IMPORT, 1, Some(1));
-        let optimized = if options.passes {
-            let _span = tracing::info_span!("kiln.optimize").entered();
-            let _time = building(options.clockwork(), "passes", "Passes over the graph");
-            let mut done = 0;
-            run_passes(imported.clone(), options, &mut |pass, _| {
-                done += 1;
-                options.listener.tell(Work::Optimize, pass, done, None);
-            })?
-        } else {
-            imported.clone()
-        };
-        options.listener.tell(Work::Optimize, OPTIMIZED, 1, Some(1));
+        let imported = import_graph(source, ranks, options)?;
+        let optimized = optimized_graph(&imported, options)?;
         let executable = Executable::build(&optimized, options)?;
         Ok(Self {
             imported: OnceLock::from(imported),
@@ -103,8 +97,13 @@ impl Instance {
     }
 
     /// Runs on inputs in the graph's order.
-    pub(super) fn run(&self, inputs: &[Tensor], options: &Options) -> Result<Vec<Tensor>, Error> {
-        self.executable.run(&self.optimized, inputs, options, None)
+    pub(super) fn run(
+        &self,
+        inputs: &[Tensor],
+        options: &Options,
+        call: Option<&CallOptions>,
+    ) -> Result<Vec<Tensor>, Error> {
+        self.executable.run(&self.optimized, inputs, options, call)
     }
 
     /// Runs into tensors that are given.
@@ -113,18 +112,19 @@ impl Instance {
         inputs: &[Tensor],
         outputs: &mut [Tensor],
         options: &Options,
+        call: Option<&CallOptions>,
     ) -> Result<(), Error> {
         if let Some(program) = self.executable.compiled() {
-            if options.cancellation.question().is_some_and(|stop| stop()) {
-                return Err(kiln_interpreter::InterpretError::Cancelled.into());
-            }
-            return Ok(program.run_into(inputs, outputs)?);
+            return Ok(match options.stop.added_to(call) {
+                None => program.run_into(inputs, outputs)?,
+                Some(call) => program.run_into_with(inputs, outputs, &call)?,
+            });
         }
         let (expected, found) = (self.optimized.outputs().len(), outputs.len());
         if expected != found {
             return Err(RuntimeError::OutputCount { expected, found }.into());
         }
-        let given = self.run(inputs, options)?;
+        let given = self.run(inputs, options, call)?;
         outputs.clone_from_slice(&given);
         Ok(())
     }
@@ -177,6 +177,43 @@ impl Instance {
         // A pass that these options leave out changes nothing.
         Ok(last.unwrap_or_else(|| imported.clone()))
     }
+}
+
+/// The graph of a model.
+fn import_graph(
+    source: &Source,
+    ranks: &BTreeMap<String, usize>,
+    options: &Options,
+) -> Result<Graph, Error> {
+    options.listener.tell(Work::Import, IMPORT, 0, Some(1));
+    let imported = {
+        let _span = tracing::info_span!("kiln.import").entered();
+        let _time = building(
+            options.clockwork(),
+            "import",
+            "Turning a model into a graph",
+        );
+        source.graph(ranks, options)?
+    };
+    options.listener.tell(Work::Import, IMPORT, 1, Some(1));
+    Ok(imported)
+}
+
+/// The same after all passes.
+fn optimized_graph(imported: &Graph, options: &Options) -> Result<Graph, Error> {
+    let optimized = if options.passes {
+        let _span = tracing::info_span!("kiln.optimize").entered();
+        let _time = building(options.clockwork(), "passes", "Passes over the graph");
+        let mut done = 0;
+        run_passes(imported.clone(), options, &mut |pass, _| {
+            done += 1;
+            options.listener.tell(Work::Optimize, pass, done, None);
+        })?
+    } else {
+        imported.clone()
+    };
+    options.listener.tell(Work::Optimize, OPTIMIZED, 1, Some(1));
+    Ok(optimized)
 }
 
 /// Where the program of a source is kept, if it is.

@@ -102,7 +102,7 @@ impl Model {
             &fusion,
             &program,
             self.backend(),
-            self.compile_records(),
+            (self.compile_records(), self.variant_records()),
             self.compilation_stats(),
         ))
     }
@@ -144,13 +144,10 @@ impl Model {
             return Err(not_compiled("a profile"));
         }
         let inside = self.0.options.enter_first_call();
-        let mut profile = Vec::new();
-        let tensors = instance.executable().run(
-            instance.optimized(),
-            &inputs,
-            &self.0.options,
-            Some(&mut profile),
-        )?;
+        let (tensors, profile) =
+            instance
+                .executable()
+                .run_profiled(instance.optimized(), &inputs, &self.0.options)?;
         drop(inside);
         self.0.options.tell_first_call();
         Ok((self.outputs_of(tensors), profile))
@@ -161,7 +158,7 @@ impl Instance {
     /// Plans as the executable's runtime would have them; without one, row-major throughout.
     pub(super) fn planner(&self) -> GraphPlanner {
         let planner = GraphPlanner::new(self.optimized().clone());
-        #[cfg(feature = "llvm")]
+        #[cfg(feature = "native")]
         if let Executable::Compiled(compiled) = self.executable() {
             return planner.with_layouts(compiled.shared.layouts());
         }

@@ -4,9 +4,19 @@
 //! ops.
 
 #[cfg(feature = "onnx")]
+mod file;
+#[cfg(feature = "onnx")]
 mod hashed;
 #[cfg(feature = "onnx")]
+mod known;
+#[cfg(feature = "onnx")]
 mod onnx;
+#[cfg(feature = "onnx")]
+#[cfg_attr(
+    not(feature = "llvm"),
+    allow(dead_code, reason = "only compiled programs are kept")
+)]
+mod opened;
 
 use super::signature::Signature;
 use crate::error::{Error, Failure};
@@ -17,14 +27,18 @@ use kiln_ir::{BlobMap, Constant, Graph};
 use kiln_shape_inference::{check_types, infer_types, read_graph};
 use kiln_symbolic_shape::{DimError, Hint};
 #[cfg(feature = "llvm")]
-use kiln_tensor::Tensor;
+use kiln_tensor::{DType, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
+#[cfg(feature = "onnx")]
+use std::time::SystemTime;
 
 /// Bytes of the constants beside a graph's text: 64 GiB.
 const BLOB_LIMIT: usize = 64 << 30;
 
+#[cfg(feature = "onnx")]
+pub(crate) use file::OnnxSource;
 #[cfg(feature = "onnx")]
 pub(crate) use hashed::ModelDigest;
 /// Nothing has one.
@@ -37,14 +51,19 @@ pub(crate) enum Source {
     Graph(Box<Graph>),
     /// An ONNX model, whose inputs may have open ranks.
     #[cfg(feature = "onnx")]
-    Onnx(
-        Box<kiln_onnx::Model>,
-        #[cfg_attr(
-            not(feature = "llvm"),
-            allow(dead_code, reason = "only compiled programs are kept")
-        )]
-        Option<ModelDigest>,
-    ),
+    Onnx(Box<OnnxSource>),
+}
+
+/// Where the elements of a large constant are in the files of a model.
+#[cfg(feature = "llvm")]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct ConstantPlace {
+    /// Its name in the model.
+    pub(crate) name: String,
+    /// The file beside the model's own.
+    pub(crate) file: Option<String>,
+    /// The first byte.
+    pub(crate) offset: u64,
 }
 
 impl Source {
@@ -61,12 +80,12 @@ impl Source {
             "onnx" => {
                 let limits = &options.limits.onnx;
                 // Digesting takes a while, and is only of use where the program is kept.
-                let (model, digest) = if options.keeps_programs() {
-                    hashed::load(path, limits)?
-                } else {
-                    (kiln_onnx::Model::load_with(path, limits)?, None)
+                let kept = options.cache.open().filter(|_| options.keeps_programs());
+                let source = match kept {
+                    Some(disk) => OnnxSource::open(path, limits, &disk, SystemTime::now())?,
+                    None => OnnxSource::of_model(kiln_onnx::Model::load_with(path, limits)?),
                 };
-                Ok(Self::Onnx(Box::new(model), digest))
+                Ok(Self::Onnx(Box::new(source)))
             }
             _ => {
                 let _ = options;
@@ -124,7 +143,7 @@ impl Source {
         options: &Options,
     ) -> Result<Self, Error> {
         let model = kiln_onnx::Model::from_bytes_with(bytes, files, &options.limits.onnx)?;
-        Ok(Self::Onnx(Box::new(model), None))
+        Ok(Self::Onnx(Box::new(OnnxSource::of_model(model))))
     }
 
     /// The digest of all that was read, where it is known.
@@ -133,37 +152,36 @@ impl Source {
         match self {
             Self::Graph(_) => None,
             #[cfg(feature = "onnx")]
-            Self::Onnx(_, digest) => digest.as_ref(),
+            Self::Onnx(source) => source.digest(),
         }
     }
 
-    /// A constant of the file by its name there.
+    /// A constant of the model's files: the tensor that was read, or one that is read when it is needed.
     #[cfg(feature = "llvm")]
-    pub(crate) fn initializer(&self, name: &str) -> Option<&Tensor> {
+    pub(crate) fn constant(
+        &self,
+        place: &ConstantPlace,
+        dtype: DType,
+        shape: &[usize],
+        digest: Digest,
+    ) -> Option<Tensor> {
         match self {
             Self::Graph(_) => {
-                let _ = name;
+                let _ = (place, dtype, shape, digest);
                 None
             }
             #[cfg(feature = "onnx")]
-            Self::Onnx(model, _) => model.graph().initializers().get(name)?.tensor().ok(),
+            Self::Onnx(source) => source.constant(place, dtype, shape, digest),
         }
     }
 
-    /// The names of large constants of the file, by digest.
+    /// Where the large constants of the model's files are, by digest.
     #[cfg(feature = "llvm")]
-    pub(crate) fn initializer_digests(&self) -> BTreeMap<Digest, String> {
+    pub(crate) fn constant_places(&self) -> BTreeMap<Digest, ConstantPlace> {
         match self {
             Self::Graph(_) => BTreeMap::new(),
             #[cfg(feature = "onnx")]
-            Self::Onnx(model, _) => {
-                let initializers = model.graph().initializers().iter();
-                let digests = initializers.filter_map(|(name, tensor)| {
-                    let constant = Constant::new(tensor.tensor().ok()?.clone()).ok()?;
-                    (!constant.is_inline()).then(|| (constant.digest(), name.clone()))
-                });
-                digests.collect()
-            }
+            Self::Onnx(source) => source.constant_places(),
         }
     }
 
@@ -179,7 +197,11 @@ impl Source {
                 Ok(None)
             }
             #[cfg(feature = "onnx")]
-            Self::Onnx(model, _) => onnx::open_signature(model, options),
+            Self::Onnx(source) => match source.read() {
+                Some(model) => onnx::open_signature(model, options),
+                // One that need not be read leaves no rank open.
+                None => Ok(None),
+            },
         }
     }
 
@@ -192,7 +214,7 @@ impl Source {
         let graph = match self {
             Self::Graph(graph) => (**graph).clone(),
             #[cfg(feature = "onnx")]
-            Self::Onnx(model, _) => return onnx::import(model, ranks, options),
+            Self::Onnx(source) => return onnx::import(source.model()?, ranks, options),
         };
         let _ = ranks;
         constrain(graph, options)
@@ -263,7 +285,11 @@ fn dim_failure(name: &str, source: DimError) -> Error {
     .into()
 }
 
-fn file_name(path: &Path) -> String {
+/// A file's name for messages.
+pub(crate) fn file_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str());
     name.to_string_lossy().escape_debug().to_string()
 }
+
+#[cfg(all(test, feature = "llvm", feature = "onnx"))]
+mod tests;

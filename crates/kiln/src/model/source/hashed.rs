@@ -1,81 +1,112 @@
 //! A model's file with a digest of all that was read for it: the file, and every part of the files that it names.
 
-use crate::error::Error;
-use kiln_onnx::{DataFile, FileError, Folder, Fs, Limits, Location, Model};
-use std::fs::File;
-use std::io::{self, Read};
+use super::known::{self, Seen};
+use super::opened::OpenedFile;
+use crate::error::{Error, Failure};
+use kiln_onnx::{DataFile, FileError, FileIdentity, Folder, Fs, Limits, Location, Model};
+use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A digest of a model's file and of what it names.
 pub(crate) type ModelDigest = [u8; 32];
 
-/// Loads a model and digests what it is made of. No digest where the file is none that can be read so: then the
-/// model's own loader says what is wrong.
-pub(super) fn load(path: &Path, limits: &Limits) -> Result<(Model, Option<ModelDigest>), Error> {
-    let Some((bytes, folder)) = read(path, limits) else {
-        return Ok((Model::load_with(path, limits)?, None));
+/// A model that was read, its digest, and the files as they were; none of these where the files do not tell.
+pub(super) struct Digested {
+    pub(super) model: Model,
+    pub(super) digest: ModelDigest,
+    pub(super) seen: Option<Seen>,
+}
+
+/// Reads a model and digests what it is made of; none where the files around it cannot be read so.
+pub(super) fn read(
+    path: &Path,
+    own: &OpenedFile,
+    limits: &Limits,
+) -> Result<Option<Digested>, Error> {
+    let Some(folder) = known::folder_of(path) else {
+        return Ok(None);
     };
-    let hasher = Arc::new(Mutex::new(blake3::Hasher::new()));
-    update(&hasher, "model", 0, &bytes);
+    let failed = |source| Failure::Read {
+        file: super::file_name(path),
+        source,
+    };
+    let size = usize::try_from(own.file.size());
+    let size = size.map_err(|_| failed(io::ErrorKind::FileTooLarge.into()))?;
+    let mut bytes = Vec::new();
+    let reserved = bytes.try_reserve_exact(size);
+    reserved.map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;
+    bytes.resize(size, 0);
+    own.file.read_at(0, &mut bytes).map_err(failed)?;
+    let shared = Arc::new(Shared {
+        hasher: Mutex::new(blake3::Hasher::new()),
+        seen: Mutex::default(),
+    });
+    shared.update("model", 0, &bytes);
     let files = Hashing {
         folder,
-        hasher: Arc::clone(&hasher),
+        shared: Arc::clone(&shared),
     };
     let model = Model::from_bytes_with(&bytes, &files, limits)?;
-    let digest = hasher.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok((model, Some(*digest.finalize().as_bytes())))
+    let hasher = shared.hasher.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let beside = seen
+        .iter()
+        .map(|(location, identity)| Some((location.clone(), (*identity)?)));
+    let beside: Option<Vec<_>> = beside.collect();
+    let is_same = own.file.identity() == Some(own.identity);
+    Ok(Some(Digested {
+        model,
+        digest: *hasher.finalize().as_bytes(),
+        seen: beside.filter(|_| is_same).map(|beside| Seen {
+            own: own.identity,
+            beside,
+        }),
+    }))
 }
 
-/// The file's bytes and its folder.
-fn read(path: &Path, limits: &Limits) -> Option<(Vec<u8>, Folder)> {
-    let file = File::open(path).ok()?;
-    let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() > limits.model_bytes {
-        return None;
+struct Shared {
+    hasher: Mutex<blake3::Hasher>,
+    /// The files that were opened, as they were when they were first.
+    seen: Mutex<BTreeMap<Location, Option<FileIdentity>>>,
+}
+
+impl Shared {
+    /// Each part with its name, place and length in front, so that no two lists of parts give the same bytes.
+    fn update(&self, name: &str, offset: u64, bytes: &[u8]) {
+        let mut hasher = self.hasher.lock().unwrap_or_else(PoisonError::into_inner);
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name.as_bytes());
+        hasher.update(&offset.to_le_bytes());
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
     }
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(usize::try_from(metadata.len()).ok()?)
-        .ok()?;
-    file.take(metadata.len()).read_to_end(&mut bytes).ok()?;
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    Some((bytes, Folder::open(parent).ok()?))
-}
-
-type Shared = Arc<Mutex<blake3::Hasher>>;
-
-/// Each part with its name, place and length in front, so that no two lists of parts give the same bytes.
-fn update(hasher: &Shared, name: &str, offset: u64, bytes: &[u8]) {
-    let mut hasher = hasher.lock().unwrap_or_else(PoisonError::into_inner);
-    hasher.update(&(name.len() as u64).to_le_bytes());
-    hasher.update(name.as_bytes());
-    hasher.update(&offset.to_le_bytes());
-    hasher.update(&(bytes.len() as u64).to_le_bytes());
-    hasher.update(bytes);
 }
 
 /// A folder whose files are digested as they are read.
 struct Hashing {
     folder: Folder,
-    hasher: Shared,
+    shared: Arc<Shared>,
 }
 
 struct HashedFile {
     file: Box<dyn DataFile>,
     name: String,
-    hasher: Shared,
+    shared: Arc<Shared>,
 }
 
 impl Fs for Hashing {
     fn open(&self, location: &Location) -> Result<Box<dyn DataFile>, FileError> {
+        let file = self.folder.open(location)?;
+        let seen = self.shared.seen.lock();
+        let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
+        seen.entry(location.clone())
+            .or_insert_with(|| file.identity());
         Ok(Box::new(HashedFile {
-            file: self.folder.open(location)?,
+            file,
             name: location.as_str().to_owned(),
-            hasher: Arc::clone(&self.hasher),
+            shared: Arc::clone(&self.shared),
         }))
     }
 }
@@ -85,9 +116,13 @@ impl DataFile for HashedFile {
         self.file.size()
     }
 
+    fn identity(&self) -> Option<FileIdentity> {
+        self.file.identity()
+    }
+
     fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()> {
         self.file.read_at(offset, target)?;
-        update(&self.hasher, &self.name, offset, target);
+        self.shared.update(&self.name, offset, target);
         Ok(())
     }
 }

@@ -1,0 +1,87 @@
+//! Calls of a model that are ended early, whatever executes it.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use kiln::{Backend, Cache, CallOptions, Cancellation, DType, ErrorKind, Model, Options, Tensor};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const FOREVER: &str = "graph @forever(%trips: i64[], %x: f32[N]) -> f32[N] {
+  %on: bool[] = constant [true]
+  %last: f32[N] = loop %trips, %on, %x {carried = 1}
+    region(%i: i64[], %acc: f32[N]) {
+      %more: bool[] = constant [true]
+      %next: f32[N] = neg %acc
+      yield %more, %next
+    }
+  return %last
+}";
+
+fn models() -> Vec<Model> {
+    let model = |&backend: &Backend| {
+        let options = Options::new().backend(backend).cache(Cache::off());
+        Model::from_text_with(FOREVER, options).unwrap()
+    };
+    Backend::AVAILABLE.iter().map(model).collect()
+}
+
+fn x() -> Tensor {
+    Tensor::full(&[3], 1.5f32).unwrap()
+}
+
+#[test]
+fn a_model_is_cancelled_from_another_thread_and_runs_again() {
+    for model in models() {
+        let cancellation = Cancellation::new();
+        let options = CallOptions::new().with_cancellation(&cancellation);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let count = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            false
+        };
+        let options = options.with_should_stop(Arc::new(count));
+        let error = std::thread::scope(|scope| {
+            let call = scope.spawn(|| {
+                let trips = Tensor::scalar(i64::MAX);
+                model.run_with([("trips", &trips), ("x", &x())], &options)
+            });
+            while asked.load(Ordering::SeqCst) < 100 {
+                std::thread::yield_now();
+            }
+            cancellation.cancel();
+            call.join().unwrap().unwrap_err()
+        });
+        assert_eq!(
+            (error.kind(), error.code()),
+            (ErrorKind::Cancelled, "E0835")
+        );
+        let trips = Tensor::scalar(3i64);
+        let outputs = model.run([("trips", &trips), ("x", &x())]).unwrap();
+        assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [-1.5; 3]);
+    }
+}
+
+#[test]
+fn a_call_that_takes_longer_than_it_may_is_a_limit() {
+    for model in models() {
+        let options = CallOptions::new().with_time_limit(Duration::from_millis(30));
+        let inputs = [Tensor::scalar(i64::MAX), x()];
+        let named = [("trips", &inputs[0]), ("x", &inputs[1])];
+        let error = model.run_with(named, &options).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Limit, "E0894"));
+        let mut outputs = [Tensor::zeros(DType::F32, &[3]).unwrap()];
+        let error = model
+            .run_into_with(&inputs, &mut outputs, &options)
+            .unwrap_err();
+        assert_eq!(error.code(), "E0894");
+        assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [0.0; 3]);
+        let options = CallOptions::new().with_time_limit(Duration::from_secs(600));
+        let inputs = [Tensor::scalar(1i64), x()];
+        model
+            .run_into_with(&inputs, &mut outputs, &options)
+            .unwrap();
+        assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [-1.5; 3]);
+    }
+}

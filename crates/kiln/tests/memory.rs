@@ -1,0 +1,109 @@
+//! The memory of calls: rented from a pool, given back with outputs, bounded, trimmed, and told of.
+
+#![cfg(feature = "llvm")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use kiln::{Backend, Cache, Error, ErrorKind, MemoryLimits, Model, Options, Outputs, Tensor};
+
+/// An intermediate of `N * 64` numbers, and a result as large.
+const TWO_PRODUCTS: &str = "graph @two(%x: f32[N, 64], %w: f32[64, 64]) -> f32[N, 64] {
+  %a = matmul %x, %w
+  %b = matmul %a, %w
+  return %b
+}";
+
+/// Bytes of one of them for so many rows.
+fn bytes(rows: usize) -> usize {
+    rows * 64 * 4
+}
+
+fn model(limits: MemoryLimits) -> Model {
+    let options = Options::new()
+        .backend(Backend::Llvm)
+        .threads(1)
+        .memory(limits)
+        .cache(Cache::off());
+    Model::from_text_with(TWO_PRODUCTS, options).unwrap()
+}
+
+fn call(model: &Model, rows: usize) -> Result<Outputs, Error> {
+    let x = Tensor::full(&[rows, 64], 0.5f32).unwrap();
+    let w = Tensor::full(&[64, 64], 0.25f32).unwrap();
+    let outputs = model.run([("x", &x), ("w", &w)])?;
+    assert!(outputs[0].to_vec::<f32>()?.iter().all(|&y| y == 128.0));
+    Ok(outputs)
+}
+
+#[test]
+fn outputs_go_back_to_the_pool_when_they_are_dropped() {
+    let model = model(MemoryLimits::new().with_kept_bytes(100 << 20));
+    let outputs = call(&model, 1000).unwrap();
+    let stats = model.memory_stats().unwrap();
+    assert!(stats.rented_bytes >= 2 * bytes(1000), "{stats:?}");
+    drop(outputs);
+    let stats = model.memory_stats().unwrap();
+    assert_eq!(stats.kept_bytes, bytes(1000));
+    for _ in 0..5 {
+        call(&model, 1000).unwrap();
+    }
+    let after = model.memory_stats().unwrap();
+    assert_eq!(after.reuses, stats.reuses + 5);
+    assert_eq!(after.peak_bytes, stats.peak_bytes);
+    assert!(after.to_report().contains("of these, memory kept before"));
+}
+
+#[test]
+fn what_no_call_needs_is_trimmed() {
+    let model = model(MemoryLimits::new().with_kept_bytes(101 << 20));
+    drop(call(&model, 1000).unwrap());
+    let held = |model: &Model| {
+        let stats = model.memory_stats().unwrap();
+        stats.rented_bytes + stats.kept_bytes
+    };
+    let before = held(&model);
+    assert!(before >= 2 * bytes(1000));
+    assert_eq!(model.trim_memory(0), before);
+    assert_eq!(held(&model), 0);
+    call(&model, 1000).unwrap();
+    let interpreted =
+        Model::from_text_with(TWO_PRODUCTS, Options::new().backend(Backend::Interpreter));
+    let interpreted = interpreted.unwrap();
+    assert_eq!(
+        (interpreted.memory_stats(), interpreted.trim_memory(0)),
+        (None, 0)
+    );
+}
+
+#[test]
+fn a_call_that_needs_more_memory_than_it_may_have_is_a_typed_error_and_the_next_one_works() {
+    let limit = bytes(1000) * 5 / 2;
+    let model = model(MemoryLimits::new().with_total_bytes(limit));
+    let kept = call(&model, 1000).unwrap();
+    for rows in [2000, 10_000, 100_000] {
+        let error = call(&model, rows).unwrap_err();
+        assert_eq!((error.code(), error.kind()), ("E0895", ErrorKind::Resource));
+        assert!(error.to_string().contains("expected at most"), "{error}");
+    }
+    // The output that somebody still has takes room.
+    assert!(call(&model, 1000).is_err());
+    drop(kept);
+    for rows in [1000, 10, 1000] {
+        call(&model, rows).unwrap();
+    }
+    let stats = model.memory_stats().unwrap();
+    assert!(
+        stats.peak_bytes <= limit && stats.refusals >= 4,
+        "{stats:?}"
+    );
+}
+
+#[test]
+fn memory_that_another_model_holds_for_later_gives_way() {
+    let limits = MemoryLimits::new().with_total_bytes(bytes(1000) * 3);
+    let (first, second) = (model(limits), model(limits));
+    drop(call(&first, 1000).unwrap());
+    // The first one's arena and what it left in the pool are in the way.
+    drop(call(&second, 1400).unwrap());
+    drop(call(&first, 1400).unwrap());
+    assert_eq!(first.memory_stats(), second.memory_stats());
+}

@@ -1,0 +1,235 @@
+//! Random models and shapes for a long time: answers stay right, and memory, descriptors and threads do not grow.
+//!
+//! `KILN_SOAK_MINUTES` says how long the ignored test runs; `cargo xtask soak` runs it. The other takes some seconds.
+
+#![cfg(all(feature = "llvm", target_os = "linux"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test may panic, and tells what it measured"
+)]
+
+use arbitrary::Unstructured;
+use kiln::interpreter::{InterpretLimits, InterpretOptions, interpret};
+use kiln::ir::Graph;
+use kiln::{
+    Backend, Cache, CallOptions, Cancellation, CompilePolicy, ErrorKind, MemoryLimits, Model,
+    Options, Tensor,
+};
+use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
+use kiln_testkit::oracle::{Tolerance, compare_all};
+use kiln_testkit::random::seeded_bytes;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The parts of a round take turns: they use a folder together, and what they leave is looked at.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What the process has.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    resident: usize,
+    descriptors: usize,
+    threads: usize,
+}
+
+impl Sample {
+    fn take() -> Self {
+        // What was freed and not given back is nobody's growth.
+        // SAFETY: the function has no preconditions.
+        unsafe { libc::malloc_trim(0) };
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let digits = line.and_then(|rest| rest.split_whitespace().next());
+            digits
+                .and_then(|digits| digits.parse::<usize>().ok())
+                .unwrap()
+        };
+        Self {
+            resident: number("VmRSS:") * 1024,
+            descriptors: fs::read_dir("/proc/self/fd").unwrap().count(),
+            threads: number("Threads:"),
+        }
+    }
+}
+
+/// The options of a round: policies, limits, stores, and runtimes of one's own take turns.
+fn options(round: u64, folder: &Path) -> Options {
+    let options = Options::new()
+        .backend(Backend::Llvm)
+        .threads(1 + (round % 2) as usize)
+        .shared_kernels(round % 3 != 0)
+        .memory(MemoryLimits::new().with_kept_bytes(16 << 20));
+    let options = match round % 4 {
+        0 => options,
+        1 => options.policy(CompilePolicy::Background),
+        2 => options.policy(CompilePolicy::AfterCalls(2)),
+        _ => options
+            .policy(CompilePolicy::Background)
+            .max_block(Duration::from_millis(3)),
+    };
+    // So small that entries are evicted all the time.
+    match round % 5 {
+        0 => options.cache(Cache::off()),
+        _ => options.cache(Cache::folder(folder).max_bytes(1 << 20)),
+    }
+}
+
+/// Calls of a random model with random shapes; answers with how many agreed with the interpreter.
+fn round(seed: u64, folder: &Path) -> usize {
+    let bytes = seeded_bytes(seed, 4096);
+    let mut choices = Unstructured::new(&bytes);
+    let kind = GraphOptions {
+        max_ops: 8,
+        smooth: true,
+    };
+    let graph = random_graph(&mut choices, &kind).expect("bytes enough");
+    let Ok(model) = Model::from_graph_with(graph.clone(), options(seed, folder)) else {
+        return 0;
+    };
+    let names: Vec<String> = model
+        .inputs()
+        .iter()
+        .map(|input| input.name().to_owned())
+        .collect();
+    let mut agreed = 0;
+    for call in 0..5 {
+        let Some(shapes) = input_shapes(&mut choices, &graph).expect("bytes enough") else {
+            break;
+        };
+        if shapes.iter().flatten().any(|&size| size > 40) {
+            continue;
+        }
+        let Ok(inputs) = input_tensors(&mut choices, &graph, &shapes, Flavor::Small) else {
+            break;
+        };
+        let named = || names.iter().map(String::as_str).zip(&inputs);
+        let cancellation = Cancellation::new();
+        let ended = CallOptions::new().with_cancellation(&cancellation);
+        if call == 3 {
+            cancellation.cancel();
+        }
+        let found = match call {
+            // A call that is cancelled at once, and two at one time.
+            3 => {
+                let error = model.run_with(named(), &ended).unwrap_err();
+                assert!(
+                    error.kind() == ErrorKind::Cancelled || expected(&graph, &inputs).is_none()
+                );
+                continue;
+            }
+            4 => std::thread::scope(|scope| {
+                let other = scope.spawn(|| model.run(named()).map(drop).is_ok());
+                let found = model.run(named());
+                assert_eq!(other.join().unwrap(), found.is_ok());
+                found
+            }),
+            _ => model.run(named()),
+        };
+        let Some(expected) = expected(&graph, &inputs) else {
+            continue;
+        };
+        let found = found.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let found: Vec<Tensor> = found.iter().map(|(_, tensor)| tensor.clone()).collect();
+        if let Err(mismatch) = compare_all(&expected, &found, Tolerance::OfLargest(1e-4)) {
+            panic!("seed {seed}, shapes {shapes:?}: {mismatch}");
+        }
+        agreed += 1;
+    }
+    assert!(model.wait_for_compiles(Duration::from_secs(60)));
+    agreed
+}
+
+fn expected(graph: &Graph, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
+    let limits = InterpretLimits {
+        live_bytes: 1 << 20,
+        iterations: 50,
+    };
+    let options = InterpretOptions {
+        limits,
+        ..InterpretOptions::default()
+    };
+    interpret(graph, inputs, &options).ok()
+}
+
+/// Rounds until it is enough, with a model that lives all the while; samples after each eighth of them.
+fn soak(is_enough: impl Fn(u64) -> f64) -> Vec<Sample> {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let text = "graph @kept(%x: f32[N]) -> f32[N] {
+      %y = exp %x
+      return %y
+    }";
+    // Its runtime is the one that others share, for as long as they take turns.
+    let kept: Vec<Model> = (0..20)
+        .map(|round| Model::from_text_with(text, options(round, folder.path())).unwrap())
+        .collect();
+    let (mut samples, mut agreed, mut rounds) = (Vec::new(), 0, 0);
+    let begin = Instant::now();
+    loop {
+        let done = is_enough(rounds);
+        while samples.len() < (done * 8.0) as usize && samples.len() < 8 {
+            let sample = Sample::take();
+            println!(
+                "{:>6.1} min  {rounds:>7} models  {agreed:>7} calls compared  {:>7.1} MB resident  {} descriptors  {} threads",
+                begin.elapsed().as_secs_f64() / 60.0,
+                sample.resident as f64 / 1e6,
+                sample.descriptors,
+                sample.threads,
+            );
+            samples.push(sample);
+        }
+        if done >= 1.0 {
+            break;
+        }
+        agreed += round(rounds, folder.path());
+        rounds += 1;
+        if rounds % 16 == 0 {
+            for model in &kept {
+                model
+                    .run([(
+                        "x",
+                        &Tensor::full(&[rounds as usize % 100], 0.5f32).unwrap(),
+                    )])
+                    .unwrap();
+            }
+        }
+    }
+    assert!(
+        agreed as u64 > rounds,
+        "of {rounds} models {agreed} calls agreed"
+    );
+    samples
+}
+
+/// Nothing grows after the first quarter, but for so many bytes.
+fn expect_flat(samples: &[Sample], allowed: usize) {
+    let [_, first, .., last] = samples else {
+        panic!("{samples:?}");
+    };
+    assert!(last.resident <= first.resident + allowed, "{samples:?}");
+    assert!(last.descriptors <= first.descriptors, "{samples:?}");
+    assert!(last.threads <= first.threads + 1, "{samples:?}");
+}
+
+#[test]
+fn a_short_soak_leaves_nothing_behind() {
+    let samples = soak(|rounds| rounds as f64 / 48.0);
+    expect_flat(&samples, 24 << 20);
+}
+
+#[test]
+#[ignore = "takes half an hour: `cargo xtask soak`"]
+fn a_long_soak_leaves_nothing_behind() {
+    let minutes = std::env::var("KILN_SOAK_MINUTES");
+    let minutes: f64 = minutes.map_or(30.0, |minutes| minutes.parse().expect("a number"));
+    let begin = Instant::now();
+    let samples = soak(|_| begin.elapsed().as_secs_f64() / (60.0 * minutes));
+    expect_flat(&samples, 32 << 20);
+}
