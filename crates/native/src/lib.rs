@@ -54,7 +54,7 @@ mod executor;
 
 pub use code::LoadedCode;
 pub use error::NativeError;
-pub use executor::NativeExecutor;
+pub use executor::{NativeExecutor, levels, runs_here};
 pub use launch_arguments::LaunchArguments;
 
 #[cfg(test)]

@@ -3,9 +3,15 @@
 //! The names and features are those of the compiler's levels; a name that is not known here is not
 //! run.
 
+/// The levels whose code this machine runs, lowest first.
+pub fn levels() -> Vec<&'static str> {
+    let levels = ["portable", "avx2+fma", "avx512", "neon"];
+    levels.into_iter().filter(|level| runs_here(level)).collect()
+}
+
 /// Whether this machine runs code of a level.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn runs_here(level: &str) -> bool {
+pub fn runs_here(level: &str) -> bool {
     match level {
         "portable" => true,
         "avx2+fma" => {
@@ -32,7 +38,7 @@ pub(crate) fn runs_here(level: &str) -> bool {
 
 /// Whether this machine runs code of a level.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn runs_here(level: &str) -> bool {
+pub fn runs_here(level: &str) -> bool {
     level == "neon" && cfg!(target_arch = "aarch64")
 }
 
@@ -46,5 +52,6 @@ mod tests {
         assert_eq!(runs_here("neon"), cfg!(target_arch = "aarch64"));
         assert!(!runs_here("avx512") || runs_here("avx2+fma"));
         assert!(!runs_here("sm_90"));
+        assert_eq!(levels().len(), levels().iter().filter(|level| runs_here(level)).count());
     }
 }
