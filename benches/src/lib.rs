@@ -15,24 +15,28 @@ use kiln::ir::{Graph, ValueId};
 use kiln::onnx::{ImportOptions, Model, import};
 use kiln::shape_inference::{GraphBuilder, InferError};
 use std::error::Error;
+use std::path::PathBuf;
 
 /// The names of the real models.
 pub const MODELS: [&str; 4] = ["ocr-det", "ocr-cls", "ocr-rec", "minilm"];
+
+/// The files of the real models that are there.
+pub fn model_files() -> Vec<(&'static str, PathBuf)> {
+    let Some(folder) = std::env::var_os("KILN_MODELS").map(PathBuf::from) else {
+        return Vec::new();
+    };
+    let files = MODELS.map(|name| (name, folder.join(name).join("model.onnx")));
+    files.into_iter().filter(|(_, path)| path.exists()).collect()
+}
 
 /// The real models that are there, read and checked.
 ///
 /// # Errors
 /// When one is there and cannot be read.
 pub fn real_models() -> Result<Vec<(&'static str, Model)>, Box<dyn Error>> {
-    let Some(folder) = std::env::var_os("KILN_MODELS") else {
-        return Ok(Vec::new());
-    };
     let mut models = Vec::new();
-    for name in MODELS {
-        let path = std::path::Path::new(&folder).join(name).join("model.onnx");
-        if path.exists() {
-            models.push((name, Model::load(path)?));
-        }
+    for (name, path) in model_files() {
+        models.push((name, Model::load(path)?));
     }
     Ok(models)
 }

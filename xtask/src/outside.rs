@@ -1,7 +1,8 @@
 //! The outside crate: a program that uses Kiln as a stranger would, by path alone, outside the workspace.
 //!
 //! It builds with its own profile and features, so what only works inside the workspace fails here; once with Kiln's
-//! default features, once without any, when nothing of LLVM may be needed.
+//! default features, which makes a bundle; once with what runs it, and once without any feature, when nothing of LLVM may
+//! be needed.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,37 +19,40 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))
         .context("cannot lend out Cargo.lock")?;
     let target = Metadata::load(root)?.target_directory.join("outside");
+    let bundle = target.join("outside.kiln-bundle");
     let run = |title: &str, features: &[&str]| {
         let mut command = Command::new(workspace::cargo());
         command
             .current_dir(&folder)
             .args(["run", "--quiet"])
             .args(features)
+            .arg("--")
+            .arg(&bundle)
             .env("CARGO_TARGET_DIR", &target)
             // Built when all else passed, so seldom: half the disk.
             .env("CARGO_INCREMENTAL", "0");
         step::run(title, &mut command)
     };
     run("a crate outside the workspace", &[])?;
-    run(
-        "the same without any feature of Kiln",
-        &["--no-default-features"],
-    )?;
-    without_llvm(&folder)
+    run("its bundle without LLVM", RUNS_BUNDLES)?;
+    run("the same without any feature of Kiln", NOTHING)?;
+    without_llvm(&folder, RUNS_BUNDLES)?;
+    without_llvm(&folder, NOTHING)
 }
 
-/// No crate of a build without features links LLVM.
-fn without_llvm(folder: &Path) -> Result<()> {
+/// No feature of Kiln.
+const NOTHING: &[&str] = &["--no-default-features"];
+
+/// What runs a bundle, and no more.
+const RUNS_BUNDLES: &[&str] = &["--no-default-features", "--features", "native"];
+
+/// No crate of a build with these features links LLVM.
+fn without_llvm(folder: &Path, features: &[&str]) -> Result<()> {
     let output = Command::new(workspace::cargo())
         .current_dir(folder)
-        .args([
-            "tree",
-            "--no-default-features",
-            "--prefix",
-            "none",
-            "--edges",
-            "normal,build",
-        ])
+        .arg("tree")
+        .args(features)
+        .args(["--prefix", "none", "--edges", "normal,build"])
         .output()
         .context("cannot run cargo tree")?;
     let tree = String::from_utf8_lossy(&output.stdout);
@@ -56,7 +60,7 @@ fn without_llvm(folder: &Path) -> Result<()> {
         bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
     }
     match llvm_crate(&tree) {
-        Some(name) => bail!("kiln without its features depends on {name}"),
+        Some(name) => bail!("kiln with {} depends on {name}", features.join(" ")),
         None => Ok(()),
     }
 }

@@ -24,6 +24,10 @@ pub(crate) struct Compile {
     /// Also for the shapes of a profile, those first that took most time
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// Write all that calls may need into one file (.kiln-bundle), to be run where there is no compiler
+    #[cfg(feature = "llvm")]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -47,11 +51,16 @@ impl Compile {
         let stats = model.compilation_stats();
         let compiled = stats.compilations.saturating_sub(stats.failures);
         let (stored, not_stored) = (stats.cache.stored, stats.cache.not_stored);
+        let constants = stats.constants_packed + stats.constants_loaded;
+        let bundle = self.save(&model)?;
         if self.json {
             report::line(
                 serde_json::json!({
                     "kernels": kernels, "compiled": compiled, "loaded": stats.cache.tier_hits,
                     "stored": stored, "not_stored": not_stored, "shapes": shapes,
+                    "constants_packed": stats.constants_packed,
+                    "constants_loaded": stats.constants_loaded,
+                    "constants_stored": stats.constants_stored, "bundle_bytes": bundle,
                     "load_ms": load.as_secs_f64() * 1e3, "compile_ms": time.as_secs_f64() * 1e3,
                 })
                 .to_string(),
@@ -62,6 +71,13 @@ impl Compile {
                 stats.cache.tier_hits,
                 time.as_secs_f64() * 1e3
             ))?;
+            report::line(format!(
+                "{constants} constants: {} packed and {} loaded; {} stored",
+                stats.constants_packed, stats.constants_loaded, stats.constants_stored
+            ))?;
+            if let Some(bytes) = bundle {
+                report::line(format!("the bundle has {:.1} MB", bytes as f64 / 1e6))?;
+            }
         }
         if not_stored > 0 {
             bail!(
@@ -69,6 +85,20 @@ impl Compile {
             );
         }
         Ok(Failures::default())
+    }
+
+    /// Writes the bundle, if one is asked for; answers with its size.
+    #[cfg(feature = "llvm")]
+    fn save(&self, model: &Model) -> Result<Option<u64>, Error> {
+        let Some(path) = &self.output else {
+            return Ok(None);
+        };
+        Ok(Some(model.save_bundle(path)?))
+    }
+
+    #[cfg(not(feature = "llvm"))]
+    fn save(&self, _model: &Model) -> Result<Option<u64>, Error> {
+        Ok(None)
     }
 }
 

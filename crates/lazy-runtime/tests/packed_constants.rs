@@ -118,6 +118,15 @@ fn a_second_process_packs_nothing() {
     }
     assert_eq!(counts(&second), (0, 1, 0));
     assert_eq!(second.stats().compilations, 0);
+    // What a slower store has is put into the faster ones.
+    let faster = Arc::new(CollectingTier::new());
+    let third = runtime(vec![
+        Arc::clone(&faster) as Arc<dyn Tier>,
+        Arc::clone(&store) as Arc<dyn Tier>,
+    ]);
+    expect_same(&compiled(&third, &graph, true), &graph, &[ramp(&[3, 4])]);
+    assert_eq!(counts(&third), (0, 1, 1));
+    assert_eq!(faster.entries().len(), store.entries().len());
     let report = second.stats().to_report();
     assert!(
         report.contains("constants packed            1 more loaded from stores"),

@@ -1,7 +1,8 @@
 //! A program that uses Kiln as a stranger would, with nothing of the workspace around it.
 //!
-//! `cargo xtask test` builds and runs it, with Kiln's default features and without any: it ends well
-//! only if its assertions hold.
+//! `cargo xtask test` builds and runs it, with Kiln's default features, when it makes a bundle; with the feature `native`
+//! alone, when it runs that bundle; and without any: it ends well only if its assertions hold. Its argument is where the
+//! bundle is.
 #![forbid(unsafe_code)]
 
 use kiln::shape_inference::GraphBuilder;
@@ -20,6 +21,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     a_graph_from_the_builder()?;
     every_backend_gives_the_same()?;
     a_function_that_compiles_itself()?;
+    #[cfg(feature = "native")]
+    if let Some(path) = std::env::args_os().nth(1) {
+        a_bundle(std::path::Path::new(&path))?;
+    }
     let backends: Vec<_> = Backend::AVAILABLE.iter().map(Backend::to_string).collect();
     println!(
         "kiln works from outside its workspace: {}",
@@ -91,6 +96,42 @@ fn every_backend_gives_the_same() -> Result<(), Box<dyn std::error::Error>> {
         let compiles = model.compilation_stats().compilations;
         assert_eq!(compiles > 0, backend != Backend::Interpreter, "{backend}");
     }
+    Ok(())
+}
+
+/// A model with its code and weights in one file: made by a build with a compiler, run by one without.
+#[cfg(feature = "native")]
+fn a_bundle(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+    use kiln::CompilePolicy;
+    #[cfg(feature = "llvm")]
+    {
+        let mut builder = GraphBuilder::new("layer");
+        let rows = builder.symbol("rows")?;
+        let inner = builder.size(16);
+        let x = builder.input("x", DType::F32, &[rows, inner]);
+        let w = builder.constant(Tensor::full(&[16, 24], 0.5_f32)?)?;
+        let product = builder.matmul(x, w)?;
+        let y = builder.map("relu", &[product])?;
+        let graph = builder.finish(&[("y", y)])?;
+        let options = Options::new().backend(Backend::Llvm);
+        Model::from_graph_with(graph, options)?.save_bundle(path)?;
+    }
+    let options = Options::new().policy(CompilePolicy::AheadOfTime);
+    let model = Model::from_bundle_with(path, options)?;
+    for rows in [1, 7] {
+        let x = Tensor::full(&[rows, 16], 0.25_f32)?;
+        let y = model.run([("x", &x)])?;
+        assert_eq!(y[0].to_vec::<f32>()?, vec![2.0; rows * 24]);
+    }
+    let stats = model.compilation_stats();
+    assert_eq!(
+        (
+            stats.compilations,
+            stats.interpreted_steps,
+            stats.constants_packed
+        ),
+        (0, 0, 0)
+    );
     Ok(())
 }
 

@@ -93,3 +93,46 @@ fn a_model_compiled_ahead_compiles_nothing_when_it_runs() {
     );
     assert!(kiln(&["compile"]).contains("0 compiled"));
 }
+
+#[test]
+fn a_bundle_is_made_and_run_from_the_command_line() {
+    let workshop = Workshop::new();
+    let kiln = |arguments: &[&str], expected: bool| {
+        let output = workshop.kiln(arguments);
+        assert_eq!(output.status.success(), expected, "{output:?}");
+        let text = if expected {
+            output.stdout
+        } else {
+            output.stderr
+        };
+        String::from_utf8(text).unwrap()
+    };
+    let compile = "compile model.kiln --backend llvm --cache off --json -o m.kiln-bundle";
+    let compile: Vec<&str> = compile.split(' ').collect();
+    let report: serde_json::Value = serde_json::from_str(&kiln(&compile, true)).unwrap();
+    let bytes = std::fs::metadata(workshop.path("m.kiln-bundle"))
+        .unwrap()
+        .len();
+    assert_eq!(report["bundle_bytes"].as_u64(), Some(bytes));
+    let run = |model: &str, more: &[&str], expected| {
+        let arguments = ["run", model, "--cases", "cases", "--cache", "off", "--json"];
+        kiln(&[&arguments[..], more].concat(), expected)
+    };
+    let statistics = |text: &str| {
+        let calls = text.lines().map(|line| {
+            let call: serde_json::Value = serde_json::from_str(line).unwrap();
+            call["outputs"].clone()
+        });
+        calls.collect::<Vec<_>>()
+    };
+    let expected = statistics(&run("model.kiln", &["--backend", "llvm"], true));
+    let found = run("m.kiln-bundle", &["--no-compile"], true);
+    assert_eq!(statistics(&found), expected);
+    let bundle = std::fs::read(workshop.path("m.kiln-bundle")).unwrap();
+    std::fs::write(workshop.path("m.kiln-bundle"), &bundle[1..]).unwrap();
+    let error = run("m.kiln-bundle", &[], false);
+    assert!(
+        error.contains("error[E0707]") && error.contains("m.kiln-bundle"),
+        "{error}"
+    );
+}

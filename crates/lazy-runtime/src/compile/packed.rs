@@ -111,9 +111,12 @@ impl PackedStore {
         // Bytes, for whatever they are of: memory of tensors is aligned for every dtype.
         let mut misses = Vec::new();
         let tensor = Tensor::filled_by(DType::U8, &[bytes], |content| {
-            for tier in &self.tiers {
+            for (position, tier) in self.tiers.iter().enumerate() {
                 match tier.get_into(key, content) {
-                    Ok(_) => return Ok(()),
+                    Ok(time) => {
+                        self.put_into(self.tiers.get(..position), key, time, content);
+                        return Ok(());
+                    }
                     Err(miss) => misses.push((tier, miss)),
                 }
             }
@@ -172,8 +175,18 @@ impl PackedStore {
                 return self.note_not_stored(key, "memory", &NotStored::Unencodable { message });
             }
         };
-        for tier in &self.tiers {
-            match tier.put(key, *time, bytes) {
+        self.put_into(Some(&self.tiers), key, *time, bytes);
+    }
+
+    fn put_into(
+        &self,
+        tiers: Option<&[Arc<dyn Tier>]>,
+        key: &CacheKey,
+        time: Duration,
+        content: &[u8],
+    ) {
+        for tier in tiers.unwrap_or_default() {
+            match tier.put(key, time, content) {
                 Ok(_) => drop(self.counters.stored.fetch_add(1, Ordering::Relaxed)),
                 Err(NotStored::ReadOnly) => {}
                 Err(problem) => self.note_not_stored(key, tier.name(), &problem),

@@ -1,0 +1,230 @@
+//! Bundles: a model in one file, run without a compiler; damage, versions and levels.
+
+#![cfg(all(feature = "llvm", feature = "onnx"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic, and say what it did"
+)]
+
+use kiln::shape_inference::GraphBuilder;
+use kiln::{Backend, Cache, CompilePolicy, DType, ErrorKind, Model, Options, Tensor};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn options() -> Options {
+    Options::new()
+        .backend(Backend::Llvm)
+        .shared_kernels(false)
+        .cache(Cache::off())
+}
+
+/// Nothing may be compiled.
+fn ahead() -> Options {
+    options().policy(CompilePolicy::AheadOfTime)
+}
+
+/// `y = relu(x w) + b` with a weight that kernels want packed.
+fn small() -> Model {
+    let weight: Vec<f32> = (0..8 * 32).map(|i| (i % 7) as f32 - 2.0).collect();
+    let bias: Vec<f32> = (0..32).map(|i| i as f32).collect();
+    let mut builder = GraphBuilder::new("small");
+    let rows = builder.symbol("B").unwrap();
+    let eight = builder.size(8);
+    let x = builder.input("x", DType::F32, &[rows, eight]);
+    let weight = builder
+        .constant(Tensor::from_vec(&[8, 32], weight).unwrap())
+        .unwrap();
+    let bias = builder
+        .constant(Tensor::from_vec(&[32], bias).unwrap())
+        .unwrap();
+    let product = builder.matmul(x, weight).unwrap();
+    let positive = builder.map("relu", &[product]).unwrap();
+    let y = builder.add(positive, bias).unwrap();
+    Model::from_graph_with(builder.finish(&[("y", y)]).unwrap(), options()).unwrap()
+}
+
+fn call(model: &Model, rows: usize) -> Vec<f32> {
+    let x: Vec<f32> = (0..rows * 8).map(|i| i as f32 * 0.25 - 3.0).collect();
+    let x = Tensor::from_vec(&[rows, 8], x).unwrap();
+    model.run([("x", &x)]).unwrap()[0].to_vec().unwrap()
+}
+
+fn saved(folder: &Path) -> PathBuf {
+    let path = folder.join("small.kiln-bundle");
+    let bytes = small().save_bundle(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
+    path
+}
+
+#[test]
+fn a_bundle_runs_and_compiles_nothing() {
+    let folder = TempDir::new().unwrap();
+    let path = saved(folder.path());
+    let model = small();
+    let bundle = Model::load_with(&path, ahead()).unwrap();
+    assert_eq!(bundle.backend(), Backend::Llvm);
+    assert_eq!(format!("{bundle:?}"), format!("{model:?}"));
+    for rows in [1, 5, 0, 64] {
+        assert_eq!(call(&bundle, rows), call(&model, rows));
+    }
+    let stats = bundle.compilation_stats();
+    assert_eq!(
+        (
+            stats.compilations,
+            stats.interpreted_steps,
+            stats.constants_packed
+        ),
+        (0, 0, 0)
+    );
+    let interpreted = Model::from_bundle_with(&path, options().backend(Backend::Interpreter));
+    assert_eq!(call(&interpreted.unwrap(), 3), call(&model, 3));
+    // The same model makes the same bundle.
+    let first = fs::read(&path).unwrap();
+    saved(folder.path());
+    assert_eq!(fs::read(&path).unwrap().len(), first.len());
+}
+
+#[test]
+fn options_about_the_graph_come_too_late_for_a_bundle() {
+    let folder = TempDir::new().unwrap();
+    let path = saved(folder.path());
+    let narrowed = options().dim("B", kiln::Dim::fixed(2));
+    let error = Model::load_with(&path, narrowed).unwrap_err();
+    assert_eq!(
+        (error.code(), error.kind()),
+        ("E0972", ErrorKind::InvalidInput)
+    );
+    let error = Model::from_text_with(
+        "graph @id(%x: f32[N]) -> f32[N] { return %x }",
+        Options::new().backend(Backend::Interpreter),
+    );
+    let error = error
+        .unwrap()
+        .save_bundle(folder.path().join("no"))
+        .unwrap_err();
+    assert_eq!(error.code(), "E0983");
+}
+
+#[test]
+fn every_damage_is_an_error_that_says_where() {
+    let folder = TempDir::new().unwrap();
+    let path = saved(folder.path());
+    let whole = fs::read(&path).unwrap();
+    let expected = call(&small(), 3);
+    let look = || {
+        let bundle = Model::load_with(&path, ahead())?;
+        let x: Vec<f32> = (0..3 * 8).map(|i| i as f32 * 0.25 - 3.0).collect();
+        let x = Tensor::from_vec(&[3, 8], x).unwrap();
+        Ok::<Vec<f32>, kiln::Error>(bundle.run([("x", &x)])?[0].to_vec().unwrap())
+    };
+    assert_eq!(look().unwrap(), expected);
+    for length in (0..whole.len()).step_by(97) {
+        fs::write(&path, &whole[..length]).unwrap();
+        let error = look().unwrap_err();
+        assert_eq!(
+            (error.code(), error.kind()),
+            ("E0707", ErrorKind::Environment),
+            "{error}"
+        );
+    }
+    let mut unread = 0;
+    for bit in (0..8 * whole.len()).step_by(8 * 61 + 3) {
+        let mut damaged = whole.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &damaged).unwrap();
+        match look() {
+            // Of constants, only those are read that a call needs.
+            Ok(found) => {
+                assert_eq!(found, expected);
+                unread += 1;
+            }
+            Err(error) => {
+                assert!(
+                    ["E0707", "E0708", "E0943"].contains(&error.code()),
+                    "{error}"
+                );
+                assert_eq!(error.kind(), ErrorKind::Environment, "{error}");
+                assert!(error.to_string().contains("small.kiln-bundle"), "{error}");
+            }
+        }
+    }
+    println!("{unread} flipped bits in what no call reads");
+}
+
+#[test]
+fn another_version_and_another_level_are_refused_with_the_next_step() {
+    use kiln::kernel_cache::Bundle;
+    let folder = TempDir::new().unwrap();
+    let path = saved(folder.path());
+    let manifest = String::from_utf8(Bundle::open(&path).unwrap().manifest().to_vec()).unwrap();
+    let value: &str = manifest.split('"').nth(3).unwrap();
+    let other = manifest.replacen(value, "0.0.1", 1);
+    Bundle::write(&path, other.as_bytes(), &[]).unwrap();
+    let error = Model::from_bundle(&path).unwrap_err();
+    assert_eq!(error.code(), "E0988");
+    assert!(
+        error
+            .to_string()
+            .ends_with("found one of 0.0.1; make it with this version"),
+        "{error}"
+    );
+    let level = manifest.split("\"level\":\"").nth(1).unwrap();
+    let level = level.split('"').next().unwrap();
+    let other = manifest.replacen(&format!("\"level\":\"{level}\""), "\"level\":\"sve9\"", 1);
+    Bundle::write(&path, other.as_bytes(), &[]).unwrap();
+    let error = Model::from_bundle(&path).unwrap_err();
+    assert_eq!(
+        (error.code(), error.kind()),
+        ("E0989", ErrorKind::Environment)
+    );
+    let text = error.to_string();
+    assert!(
+        text.contains("found one for sve9") && text.contains("--target"),
+        "{text}"
+    );
+    Bundle::write(&path, b"{}", &[]).unwrap();
+    assert_eq!(Model::from_bundle(&path).unwrap_err().code(), "E0707");
+}
+
+#[test]
+fn real_model_answers_from_a_bundle_are_those_of_the_model() {
+    let Some(models) = std::env::var_os("KILN_MODELS").map(PathBuf::from) else {
+        println!("SKIPPED: bundles of real models need KILN_MODELS, their folder");
+        return;
+    };
+    let folder = TempDir::new().unwrap();
+    for (name, shape) in [("minilm", &[2, 12][..]), ("ocr-cls", &[1, 3, 48, 192])] {
+        let file = models.join(name).join("model.onnx");
+        let model = Model::load_with(file, options()).unwrap();
+        let path = folder.path().join(format!("{name}.kiln-bundle"));
+        println!("{name}: {} bytes", model.save_bundle(&path).unwrap());
+        let bundle = Model::load_with(&path, ahead()).unwrap();
+        assert_eq!(bundle.metadata(), model.metadata());
+        let inputs: Vec<(String, Tensor)> = model
+            .inputs()
+            .iter()
+            .map(|input| {
+                let tensor = match input.dtype() {
+                    Some(DType::I64) => Tensor::full(shape, 1_i64),
+                    _ => Tensor::full(shape, 0.25_f32),
+                };
+                (input.name().to_owned(), tensor.unwrap())
+            })
+            .collect();
+        let run = |model: &Model| {
+            let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
+            let outputs = model.run(inputs).unwrap();
+            outputs[0].clone()
+        };
+        assert!(run(&model).bit_equal(&run(&bundle)));
+        let stats = bundle.compilation_stats();
+        assert_eq!(
+            (stats.compilations, stats.constants_packed),
+            (0, 0),
+            "{stats:?}"
+        );
+        assert_eq!(stats.interpreted_steps, 0);
+    }
+}
