@@ -21,13 +21,14 @@ usage: cargo xtask <task>
                                 run ONNX's own test cases, interpreted and compiled; only those whose names hold a
                                 word; with --bless the lists of what passes are rewritten
   cross-check [COUNT]           compare so many generated models (500) with what onnxruntime gives
+  soak [MINUTES]                random models and shapes for so long (30 minutes): answers stay right, nothing grows
   bench [--peers] [WORD...]     measure what is promised, in release; only rows whose names hold a word;
                                 with --peers also Kiln beside onnxruntime and OpenVINO
   bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
 ";
 
 const TASKS: &str =
-    "setup, models, build, demo, test, tidy, conformance, cross-check, bench, bless";
+    "setup, models, build, demo, test, tidy, conformance, cross-check, soak, bench, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,6 +53,11 @@ pub(crate) enum Task {
     CrossCheck {
         /// How many.
         count: usize,
+    },
+    /// Run random models for a long time.
+    Soak {
+        /// How many minutes.
+        minutes: u32,
     },
     /// Measure what is promised.
     Bench(BenchOptions),
@@ -107,6 +113,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             "tidy" => Task::Tidy,
             "conformance" => Task::Conformance(ConformanceOptions::default()),
             "cross-check" => Task::CrossCheck { count: 500 },
+            "soak" => Task::Soak { minutes: 30 },
             "bench" => Task::Bench(BenchOptions::default()),
             "bless" => Task::Bless(BlessOptions::default()),
             other => bail!("expected a task ({TASKS}), found `{other}`"),
@@ -121,6 +128,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             (Task::Conformance(options), Long("bless")) => options.bless = true,
             (Task::Conformance(options), Value(word)) => options.words.push(word.string()?),
             (Task::CrossCheck { count }, Value(word)) => *count = word.parse()?,
+            (Task::Soak { minutes }, Value(word)) => *minutes = word.parse()?,
             (Task::Bench(options), Long("peers")) => options.peers = true,
             (Task::Bench(options), Value(word)) => options.words.push(word.string()?),
             (Task::Bless(options), Long("snapshots")) => options.snapshots = true,
@@ -178,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn conformance_takes_words_and_cross_check_a_number() {
+    fn conformance_takes_words_and_cross_check_and_soak_a_number() {
         let options = ConformanceOptions {
             bless: true,
             words: vec!["resize".to_owned()],
@@ -196,6 +204,8 @@ mod tests {
             Task::CrossCheck { count: 20 }
         );
         assert!(parsed(&["cross-check", "many"]).is_err());
+        assert_eq!(parsed(&["soak"]).unwrap(), Task::Soak { minutes: 30 });
+        assert_eq!(parsed(&["soak", "2"]).unwrap(), Task::Soak { minutes: 2 });
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod models;
 mod outside;
 mod python;
 mod setup;
+mod soak;
 mod step;
 mod test;
 mod tidy;
@@ -54,6 +55,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Conformance(options) => conformance::run(&options),
         Task::CrossCheck { count } => conformance::cross_check(count),
+        Task::Soak { minutes } => soak::run(minutes),
         Task::Bench(options) => bench::run(&options),
         Task::Bless(options) => bless::run(&options),
     }
