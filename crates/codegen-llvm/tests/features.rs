@@ -12,12 +12,8 @@ use kiln_kernel::FaultCause;
 use kiln_tensor::Tensor;
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{Elements, check_kernel, run_kernel};
-use support::{check_text, compiled, kernel};
+use support::{SMOOTH, check_text, compiled, kernel};
 
-const SMOOTH: Elements = Elements {
-    flavor: Flavor::Smooth,
-    indices: (0, 1),
-};
 const EDGES: Elements = Elements {
     flavor: Flavor::Edges,
     indices: (0, 1),

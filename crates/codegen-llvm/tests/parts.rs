@@ -1,32 +1,13 @@
 //! Values chosen by where along the vectors they are: parts that vectors fit into, parts that they do not, and parts that
 //! end where only the call knows.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on panics"
-)]
-
 mod support;
 
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{Checked, Elements};
-use support::{check_at, compiled, kernel, symbols};
+use support::{check_at, check_sizes, compiled, kernel, symbols};
 
-const SMOOTH: Elements = Elements {
-    flavor: Flavor::Smooth,
-    indices: (0, 4),
-};
-
-fn check(text: &str, sizes: &[[i64; 3]]) {
-    let kernel = kernel(text);
-    let variants = compiled(&kernel);
-    for (seed, &[r, m, n]) in (1..).zip(sizes) {
-        let sizes = symbols(&kernel, &[("R", r), ("M", m), ("N", n)]);
-        let checked = check_at(&kernel, &variants, &sizes, SMOOTH, seed);
-        assert_eq!(checked, Some(Checked::Agreed), "{r}, {m}, {n}\n{text}");
-    }
-}
+const NAMES: [&str; 3] = ["R", "M", "N"];
 
 const ROWS: [[i64; 3]; 4] = [[0, 1, 1], [1, 1, 1], [2, 1, 1], [5, 1, 1]];
 
@@ -34,7 +15,7 @@ const ROWS: [[i64; 3]; 4] = [[0, 1, 1], [1, 1, 1], [2, 1, 1], [5, 1, 1]];
 fn parts_of_whole_vectors_and_of_broken_ones() {
     for part in [8, 16, 20, 24, 3] {
         let (two, three) = (2 * part, 3 * part);
-        check(
+        check_sizes(
             &format!(
                 "kernel @parts(%x: in f32[R, {part}], %y: in f32[R, {part}], %z: in f32[R, {part}], %o: out f32[R, {three}]) {{
                   outer r < R, c < {three}
@@ -43,6 +24,7 @@ fn parts_of_whole_vectors_and_of_broken_ones() {
                     select(c < {two}, exp(%y[r, c - {part}] if inside else 0), %z[r, c - {two}] if inside else 0)))
                 }}"
             ),
+            NAMES,
             &ROWS,
         );
     }
@@ -50,11 +32,12 @@ fn parts_of_whole_vectors_and_of_broken_ones() {
 
 #[test]
 fn parts_whose_ends_the_call_brings() {
-    check(
+    check_sizes(
         "kernel @parts(%x: in f32[R, M], %y: in f32[R, N], %o: out f32[R, M + N]) {
           outer r < R, c < M + N
           store %o[r, c] = select(c < M, %x[r, c] if inside else 0, 0 - (%y[r, c - M] if inside else 0))
         }",
+        NAMES,
         &[
             [1, 0, 0],
             [2, 0, 9],

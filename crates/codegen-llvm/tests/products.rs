@@ -11,14 +11,7 @@ mod support;
 
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
 use kiln_kernel::{KernelCompiler, Unobserved};
-use kiln_testkit::generate::Flavor;
-use kiln_testkit::kernels::{Checked, Elements};
-use support::{check_at, compiled, kernel, symbols};
-
-const SMOOTH: Elements = Elements {
-    flavor: Flavor::Smooth,
-    indices: (0, 1),
-};
+use support::{check_sizes, kernel};
 
 /// Rows, inner sizes and columns.
 const SIZES: [[i64; 3]; 26] = [
@@ -52,13 +45,8 @@ const SIZES: [[i64; 3]; 26] = [
 
 /// Compares at all sizes; of sentences and heads there are two each.
 fn check(text: &str) {
-    let kernel = kernel(text);
-    let variants = compiled(&kernel);
-    for (seed, [m, k, n]) in (1..).zip(SIZES) {
-        let sizes = symbols(&kernel, &[("M", m), ("K", k), ("N", n), ("B", 2)]);
-        let checked = check_at(&kernel, &variants, &sizes, SMOOTH, seed);
-        assert_eq!(checked, Some(Checked::Agreed), "{m} x {k} x {n}\n{text}");
-    }
+    let sizes = SIZES.map(|[m, k, n]| [m, k, n, 2]);
+    check_sizes(text, ["M", "K", "N", "B"], &sizes);
 }
 
 #[test]

@@ -1,22 +1,9 @@
 //! Windows that slide along the rows of a tile, each of whose elements is loaded once for several taps: strides, dilations,
 //! borders on either side, and widths around the tile's.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on panics"
-)]
-
 mod support;
 
-use kiln_testkit::generate::Flavor;
-use kiln_testkit::kernels::{Checked, Elements};
-use support::{check_at, compiled, kernel, symbols};
-
-const SMOOTH: Elements = Elements {
-    flavor: Flavor::Smooth,
-    indices: (0, 1),
-};
+use support::check_sizes;
 
 /// Heights and widths of what comes out, and channels.
 const SIZES: [[i64; 3]; 16] = [
@@ -39,13 +26,7 @@ const SIZES: [[i64; 3]; 16] = [
 ];
 
 fn check(text: &str) {
-    let kernel = kernel(text);
-    let variants = compiled(&kernel);
-    for (seed, [h, w, c]) in (1..).zip(SIZES) {
-        let sizes = symbols(&kernel, &[("H", h), ("W", w), ("C", c)]);
-        let checked = check_at(&kernel, &variants, &sizes, SMOOTH, seed);
-        assert_eq!(checked, Some(Checked::Agreed), "{h} x {w} x {c}\n{text}");
-    }
+    check_sizes(text, ["H", "W", "C"], &SIZES);
 }
 
 #[test]

@@ -21,6 +21,12 @@ use kiln_testkit::kernels::{
 };
 use kiln_testkit::random::SplitMix64;
 
+/// Ordinary numbers, and indices in the range of an axis of one element.
+pub(crate) const SMOOTH: Elements = Elements {
+    flavor: Flavor::Smooth,
+    indices: (0, 1),
+};
+
 /// The targets of the levels that this machine runs.
 pub(crate) fn targets() -> Vec<Target> {
     let here = IsaLevel::ALL.into_iter().filter(|level| level.runs_here());
@@ -46,6 +52,18 @@ pub(crate) fn symbols(kernel: &VerifiedKernel, sizes: &[(&str, i64)]) -> Vec<i64
 /// A kernel with every schedule at every level.
 pub(crate) fn compiled(kernel: &VerifiedKernel) -> Vec<Variant> {
     try_compiled(kernel).unwrap_or_else(|message| panic!("{message}"))
+}
+
+/// Compares a kernel with its meaning at the given sizes of its symbols, with ordinary numbers: all calls agree.
+pub(crate) fn check_sizes<const N: usize>(text: &str, names: [&str; N], sizes: &[[i64; N]]) {
+    let kernel = kernel(text);
+    let variants = compiled(&kernel);
+    for (seed, sizes) in (1..).zip(sizes) {
+        let named: Vec<(&str, i64)> = names.into_iter().zip(sizes.iter().copied()).collect();
+        let sizes = symbols(&kernel, &named);
+        let checked = check_at(&kernel, &variants, &sizes, SMOOTH, seed);
+        assert_eq!(checked, Some(Checked::Agreed), "{named:?}\n{text}");
+    }
 }
 
 /// Compares a kernel with its meaning at sizes that cover the edges; how many calls agreed, and how many faulted.
