@@ -26,7 +26,10 @@ pub fn model_files() -> Vec<(&'static str, PathBuf)> {
         return Vec::new();
     };
     let files = MODELS.map(|name| (name, folder.join(name).join("model.onnx")));
-    files.into_iter().filter(|(_, path)| path.exists()).collect()
+    files
+        .into_iter()
+        .filter(|(_, path)| path.exists())
+        .collect()
 }
 
 /// The real models that are there, read and checked.

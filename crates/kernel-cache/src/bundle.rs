@@ -74,7 +74,10 @@ impl Bundle {
         let found = file.metadata().map_err(io("looking at"))?;
         let short = |expected: u64| {
             let found = found.len();
-            damaged("its length", format!("expected {expected} bytes, found {found}"))
+            damaged(
+                "its length",
+                format!("expected {expected} bytes, found {found}"),
+            )
         };
         if found.len() < PRELUDE as u64 {
             return Err(short(PRELUDE as u64));
@@ -133,10 +136,12 @@ impl Bundle {
     /// The first that is damaged.
     pub fn verify(&self, which: impl Fn(&str) -> bool) -> Result<(), CacheError> {
         for (&digest, &place) in &self.index {
-            let checked = self.read_head(place).and_then(|head| match which(&head.kind) {
-                true => self.read_entry(place).map(drop),
-                false => Ok(()),
-            });
+            let checked = self
+                .read_head(place)
+                .and_then(|head| match which(&head.kind) {
+                    true => self.read_entry(place).map(drop),
+                    false => Ok(()),
+                });
             checked.map_err(|miss| self.damaged_entry(digest, place, &miss))?;
         }
         Ok(())
@@ -145,7 +150,10 @@ impl Bundle {
     /// The error that an entry is damaged.
     fn damaged_entry(&self, digest: KeyDigest, place: Indexed, miss: &Miss) -> CacheError {
         let Indexed { offset, bytes } = place;
-        let part = format!("entry {} at byte {offset}, {bytes} bytes long", digest.short());
+        let part = format!(
+            "entry {} at byte {offset}, {bytes} bytes long",
+            digest.short()
+        );
         damaged(&self.path, &part, miss.to_string())
     }
 }
@@ -167,7 +175,9 @@ struct Prelude {
 impl Prelude {
     fn read(bytes: &[u8], path: &Path) -> Result<Self, CacheError> {
         let number = |at: usize| {
-            let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            let bytes = bytes
+                .get(at..at + 8)
+                .and_then(|bytes| bytes.try_into().ok());
             u64::from_le_bytes(bytes.unwrap_or_default())
         };
         if bytes.get(..8) != Some(&MAGIC) {

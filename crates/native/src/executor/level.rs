@@ -6,7 +6,10 @@
 /// The levels whose code this machine runs, lowest first.
 pub fn levels() -> Vec<&'static str> {
     let levels = ["portable", "avx2+fma", "avx512", "neon"];
-    levels.into_iter().filter(|level| runs_here(level)).collect()
+    levels
+        .into_iter()
+        .filter(|level| runs_here(level))
+        .collect()
 }
 
 /// Whether this machine runs code of a level.
@@ -52,6 +55,9 @@ mod tests {
         assert_eq!(runs_here("neon"), cfg!(target_arch = "aarch64"));
         assert!(!runs_here("avx512") || runs_here("avx2+fma"));
         assert!(!runs_here("sm_90"));
-        assert_eq!(levels().len(), levels().iter().filter(|level| runs_here(level)).count());
+        assert_eq!(
+            levels().len(),
+            levels().iter().filter(|level| runs_here(level)).count()
+        );
     }
 }

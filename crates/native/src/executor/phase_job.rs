@@ -167,11 +167,16 @@ impl Job for PhaseJob {
         let scratch = &state.scratch[worker % state.scratch.len()];
         let scratch = scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let scratch = scratch.pointer().as_ptr();
-        each_part(first..last, phase.tasks, state.stop.as_deref(), |first, last| {
-            // SAFETY: `PhaseJob::run_phase` has not returned, as that takes the lock that is held here, so
-            // the code lives and the arguments fit. The scratch is locked for this call, and the tasks are
-            // the phase's.
-            unsafe { (*phase.code).call(phase.entry, &phase.args, scratch, first, last) }
-        });
+        each_part(
+            first..last,
+            phase.tasks,
+            state.stop.as_deref(),
+            |first, last| {
+                // SAFETY: `PhaseJob::run_phase` has not returned, as that takes the lock that is held here, so
+                // the code lives and the arguments fit. The scratch is locked for this call, and the tasks are
+                // the phase's.
+                unsafe { (*phase.code).call(phase.entry, &phase.args, scratch, first, last) }
+            },
+        );
     }
 }
