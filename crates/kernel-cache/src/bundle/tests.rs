@@ -1,3 +1,5 @@
+//! Bundles: round trips, and damage of every kind.
+
 use std::fs;
 use std::time::Duration;
 
