@@ -277,3 +277,26 @@ fn a_schedule_that_never_compiles_is_passed_over_in_the_background_too() {
     assert_eq!(runtime.stats().fallbacks, before.fallbacks);
     assert_eq!(before.failures, 2);
 }
+
+#[test]
+fn the_interpreter_answers_for_kernels_that_add_to_what_is_there() {
+    let text = "graph @added(%x: f32[N], %at: i64[M, 1], %u: f32[M]) -> f32[N] {
+      %a = exp %x
+      %y = scatter_nd %a, %at, %u {combine = add}
+      return %y
+    }";
+    let (compiler, gate) = gated();
+    let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
+    let runtime = runtime_with(compiler, options);
+    let graph = graph(text);
+    for fuse in [false, true] {
+        let program = compiled(&runtime, &graph, fuse);
+        for (n, m) in [(5, 3), (1, 2), (4, 0)] {
+            let at = vec![0i64; m];
+            let at = kiln_tensor::Tensor::from_vec(&[m, 1], at).unwrap();
+            expect_same(&program, &graph, &[ramp(&[n]), at, positive(&[m])]);
+        }
+    }
+    assert!(runtime.stats().fallbacks > 0);
+    gate.open();
+}

@@ -2,7 +2,7 @@
 
 use kiln_interpreter::{EvaluateContext, InterpretError, OpFault, evaluate_op};
 use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
-use kiln_kernel::{Builtin, BuiltinOperand};
+use kiln_kernel::{Builtin, BuiltinOperand, Role};
 use kiln_program::{Action, BlockId, BufferId, Step};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{DType, Tensor};
@@ -94,6 +94,22 @@ impl Run<'_> {
         for ((_, (value, _)), place) in read.iter().zip(reads) {
             let tensor = self.download(&self.value(frame, place)?, &step.name)?;
             given.insert(**value, tensor);
+        }
+        // What a combining store adds to is in its buffer already, under the name of the result.
+        let form = self.program.kernels()[launch.kernel].kernel.kernel();
+        for ((position, (value, _)), place) in written.iter().zip(writes) {
+            let buffer = form.buffers().values().nth(*position);
+            let makes = |op: &&OpId| self.program.graph().op(**op).results.contains(value);
+            let base = step.ops.iter().find(makes);
+            let base = base.and_then(|&op| self.program.graph().op(op).operands.first());
+            if buffer.is_some_and(|buffer| buffer.role == Role::InOut)
+                && let Some(&base) = base
+                && !given.contains_key(&base)
+            {
+                let tensor = self.download(&self.value(frame, place)?, &step.name)?;
+                let own = tensor.copied();
+                given.insert(base, own.map_err(RuntimeError::tensor(step.name.as_str()))?);
+            }
         }
         let results = self.evaluate(step, given, binding)?;
         for ((_, (value, _)), place) in written.iter().zip(writes) {
