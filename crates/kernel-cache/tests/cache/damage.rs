@@ -64,7 +64,7 @@ fn content_read_into_memory_of_the_caller_is_checked_as_any() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = disk_at(folder.path());
     // Several pieces, the last one short.
-    let whole: Vec<u8> = (0..700_001u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let whole: Vec<u8> = (0..700_001u32).map(|i| ((i * 7) >> 3) as u8).collect();
     let time = std::time::Duration::from_millis(5);
     let mut read = vec![0; whole.len()];
     assert_eq!(disk.get_into(&key("a"), &mut read), Err(Miss::Absent));

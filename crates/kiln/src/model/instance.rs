@@ -115,10 +115,11 @@ impl Instance {
         call: Option<&CallOptions>,
     ) -> Result<(), Error> {
         if let Some(program) = self.executable.compiled() {
-            return Ok(match options.stop.added_to(call) {
+            match options.stop.added_to(call) {
                 None => program.run_into(inputs, outputs)?,
                 Some(call) => program.run_into_with(inputs, outputs, &call)?,
-            });
+            }
+            return Ok(());
         }
         let (expected, found) = (self.optimized.outputs().len(), outputs.len());
         if expected != found {
