@@ -59,7 +59,7 @@ fn warm_start(c: &mut Criterion) {
     let cache = std::env::temp_dir().join(format!("kiln-warm-start-{}", std::process::id()));
     let files = model_files();
     for (name, shape) in CALLS {
-        let Some((_, file)) = files.iter().find(|(known, _)| known == name) else {
+        let Some((_, file)) = files.iter().find(|(known, _)| *known == name) else {
             continue;
         };
         let first = Model::load_with(file, options(&cache)).expect("the model loads");
