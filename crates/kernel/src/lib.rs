@@ -82,7 +82,7 @@ pub use key::{Key, KeyError, KeyFields, stable_key};
 pub use memory_pool::{MemoryLimits, MemoryPool, MemoryStats};
 pub use pack::{PackAxis, PackError, PackSpec};
 pub use pool::{CallerOnly, Job, TaskPool};
-pub use quantity::{LaunchContext, Quantity, QuantityError};
+pub use quantity::{LaunchContext, Quantities, Quantity, QuantityError};
 pub use specialize::specialize;
 pub use verified::{IndexClass, KernelInfo, StoreInfo, VerifiedKernel};
 pub use verify::verify;

@@ -6,9 +6,12 @@
 
 mod convert;
 mod display;
+mod shared;
 
 #[cfg(test)]
 mod tests;
+
+pub use shared::Quantities;
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -188,42 +191,23 @@ impl Quantity {
     /// as quick.
     fn evaluate_narrow(&self, context: &LaunchContext<'_>) -> Option<i64> {
         if let [step] = self.0.as_slice() {
-            return match *step {
-                Step::Constant(value) => Some(value),
-                Step::Symbol(position) => context.symbols.get(position as usize).copied(),
-                _ => None,
-            };
+            return step.leaf(context);
         }
         let mut stack: SmallVec<[i64; 16]> = SmallVec::new();
         let mut kept: SmallVec<[i64; 4]> = SmallVec::new();
         for &step in &self.0 {
             let value = match step {
-                Step::Constant(value) => value,
-                Step::Symbol(position) => *context.symbols.get(position as usize)?,
-                Step::Threads => i64::try_from(context.threads).ok()?,
-                Step::Cache(level) => {
-                    let place = usize::from(level).checked_sub(1)?;
-                    i64::try_from(*context.caches.get(place)?).ok()?
-                }
                 Step::Keep => {
                     kept.push(stack.pop()?);
                     continue;
                 }
                 Step::Kept(number) => *kept.get(number as usize)?,
+                Step::Constant(_) | Step::Symbol(_) | Step::Threads | Step::Cache(_) => {
+                    step.leaf(context)?
+                }
                 operation => {
                     let (right, left) = (stack.pop()?, stack.pop()?);
-                    match operation {
-                        Step::Add => left.checked_add(right)?,
-                        Step::Sub => left.checked_sub(right)?,
-                        Step::Mul => left.checked_mul(right)?,
-                        Step::FloorDiv if right > 0 => left.div_euclid(right),
-                        Step::Mod if right > 0 => left.rem_euclid(right),
-                        Step::Min => left.min(right),
-                        Step::Max => left.max(right),
-                        Step::Bcast if left == 1 || left == right => right,
-                        Step::Bcast if right == 1 => left,
-                        _ => return None,
-                    }
+                    operation.apply_narrow(left, right)?
                 }
             };
             stack.push(value);
@@ -286,6 +270,38 @@ impl Quantity {
         }));
         self.0.push(operation);
         self
+    }
+}
+
+impl Step {
+    /// The value of what takes no operands, where it has one.
+    fn leaf(self, context: &LaunchContext<'_>) -> Option<i64> {
+        match self {
+            Self::Constant(value) => Some(value),
+            Self::Symbol(position) => context.symbols.get(position as usize).copied(),
+            Self::Threads => i64::try_from(context.threads).ok(),
+            Self::Cache(level) => {
+                let place = usize::from(level).checked_sub(1)?;
+                i64::try_from(*context.caches.get(place)?).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// An operation on two values, where 64 bits are enough and nothing is wrong.
+    fn apply_narrow(self, left: i64, right: i64) -> Option<i64> {
+        match self {
+            Self::Add => left.checked_add(right),
+            Self::Sub => left.checked_sub(right),
+            Self::Mul => left.checked_mul(right),
+            Self::FloorDiv if right > 0 => Some(left.div_euclid(right)),
+            Self::Mod if right > 0 => Some(left.rem_euclid(right)),
+            Self::Min => Some(left.min(right)),
+            Self::Max => Some(left.max(right)),
+            Self::Bcast if left == 1 || left == right => Some(right),
+            Self::Bcast if right == 1 => Some(left),
+            _ => None,
+        }
     }
 }
 

@@ -116,7 +116,7 @@ impl LazyCompilationContext {
             threads: runtime.pool().threads(),
             caches: executor.caches(),
         };
-        let numbers = LaunchNumbers::of(&compiled.artifact, &ctx)?;
+        let numbers = LaunchNumbers::of(&compiled, &ctx)?;
         let n_read = form
             .buffers()
             .values()

@@ -1,6 +1,8 @@
 //! Constants in the layouts of kernels: packed once, for whichever program and process; what is wrong with a store of them
 //! costs a packing and never an answer.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod support;
 
 use std::sync::{Arc, Mutex};

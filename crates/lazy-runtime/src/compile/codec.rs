@@ -5,7 +5,7 @@
 //! ```
 //! Reading one needs the device that loads it, and no compiler.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kiln_kernel::{Artifact, KernelExecutor};
 use kiln_kernel_cache::Codec;
@@ -61,6 +61,7 @@ impl Codec<CompiledKernel> for KernelCodec {
             artifact,
             loaded,
             key,
+            quantities: OnceLock::new(),
         })
     }
 

@@ -1,7 +1,8 @@
 //! The numbers of a launch, evaluated once per combination of sizes.
 
-use kiln_kernel::{Artifact, LaunchContext, PhaseLaunch, Quantity, QuantityError};
+use kiln_kernel::{Artifact, LaunchContext, PhaseLaunch, Quantities, Quantity, QuantityError};
 
+use super::CompiledKernel;
 use crate::error::RuntimeError;
 
 /// What a launch of an artifact needs beside its buffers.
@@ -15,8 +16,53 @@ pub(crate) struct LaunchNumbers {
 }
 
 impl LaunchNumbers {
-    /// Evaluates an artifact's quantities.
-    pub(crate) fn of(artifact: &Artifact, ctx: &LaunchContext<'_>) -> Result<Self, RuntimeError> {
+    /// Evaluates the quantities of a kernel's artifact.
+    pub(crate) fn of(
+        compiled: &CompiledKernel,
+        ctx: &LaunchContext<'_>,
+    ) -> Result<Self, RuntimeError> {
+        let together = compiled
+            .quantities
+            .get_or_init(|| Quantities::new(quantities(&compiled.artifact)));
+        let values = together
+            .as_ref()
+            .and_then(|together| together.evaluate(ctx));
+        let numbers = values.and_then(|values| Self::of_values(&compiled.artifact, &values));
+        match numbers {
+            Some(numbers) => Ok(numbers),
+            None => Self::one_by_one(&compiled.artifact, ctx),
+        }
+    }
+
+    /// From the values of the artifact's quantities, in their order.
+    fn of_values(artifact: &Artifact, values: &[i64]) -> Option<Self> {
+        let (arguments, sizes) = values.split_at_checked(artifact.arguments.len())?;
+        // A number of bytes or tasks below 0 stands for nothing to do.
+        let mut sizes = sizes.iter().map(|&value| value.max(0));
+        let size = |value: i64| usize::try_from(value).unwrap_or(usize::MAX);
+        let bytes = sizes
+            .by_ref()
+            .take(artifact.buffers.len())
+            .map(size)
+            .collect();
+        let phases = artifact.phases.iter().map(|_| {
+            Some(PhaseLaunch {
+                tasks: sizes.next()?.unsigned_abs(),
+                scratch: size(sizes.next()?),
+            })
+        });
+        let phases = phases.collect::<Option<_>>()?;
+        let shared_scratch = size(sizes.next()?);
+        Some(Self {
+            bytes,
+            arguments: arguments.to_vec(),
+            phases,
+            shared_scratch,
+        })
+    }
+
+    /// As [`of`](Self::of), saying what has no value.
+    fn one_by_one(artifact: &Artifact, ctx: &LaunchContext<'_>) -> Result<Self, RuntimeError> {
         let failed = |error| RuntimeError::Launch {
             kernel: format!("kernel @{}", artifact.kernel),
             error,
@@ -54,4 +100,18 @@ impl LaunchNumbers {
         };
         numbers().map_err(failed)
     }
+}
+
+/// Every quantity of an artifact, in the order in which their values are taken apart again.
+fn quantities(artifact: &Artifact) -> impl Iterator<Item = &Quantity> {
+    let bytes = artifact.buffers.iter().map(|buffer| &buffer.bytes);
+    let phases = artifact.phases.iter();
+    let phases = phases.flat_map(|phase| [&phase.tasks, &phase.scratch]);
+    let shared = std::iter::once(&artifact.shared_scratch);
+    artifact
+        .arguments
+        .iter()
+        .chain(bytes)
+        .chain(phases)
+        .chain(shared)
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use kiln_ir::Digest;
 use kiln_kernel::{
-    Artifact, Candidate, FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, LoadedKernel, Schedule,
-    Target,
+    Artifact, Candidate, FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, LoadedKernel,
+    Quantities, Schedule, Target,
 };
 use kiln_kernel_cache::{
     Begin, CacheKey, CacheStats, Failure, Found, MissReport, Source, StoredHeads, Ticket, TierMiss,
@@ -42,6 +42,8 @@ pub struct CompiledKernel {
     pub loaded: LoadedKernel,
     /// The key it was compiled under.
     pub key: String,
+    /// The artifact's quantities, to be evaluated together; put together when they first are.
+    pub(crate) quantities: OnceLock<Option<Quantities>>,
 }
 
 /// A way to compile a kernel, and the key of what comes of it.
@@ -268,6 +270,7 @@ impl Kernels {
                     artifact,
                     loaded,
                     key: key.clone(),
+                    quantities: OnceLock::new(),
                 }),
             }
         });

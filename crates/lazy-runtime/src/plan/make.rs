@@ -4,6 +4,7 @@ mod constants;
 mod variants;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use kiln_interpreter::{InterpretError, OpSite};
 use kiln_kernel::{LaunchContext, Schedule};
@@ -94,6 +95,7 @@ pub(crate) fn make_plan(
         use_so_far: Use::default(),
         heat,
         stale,
+        is_hot: AtomicBool::new(false),
     })
 }
 
@@ -359,7 +361,7 @@ impl Maker<'_> {
             threads: self.runtime.pool().threads(),
             caches: self.runtime.executor().caches(),
         };
-        let numbers = LaunchNumbers::of(&compiled.artifact, &ctx)?;
+        let numbers = LaunchNumbers::of(&compiled, &ctx)?;
         let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
         for (position, &buffer) in launch.operands.iter().enumerate() {
             let specs = &compiled.artifact.packs;

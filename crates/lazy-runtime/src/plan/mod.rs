@@ -18,7 +18,7 @@ pub(crate) use placed::PlacedConstants;
 pub(crate) use prepared::{Prepared, key_of};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kiln_kernel::{Builtin, Schedule};
@@ -55,19 +55,22 @@ pub(crate) struct SegmentPlan {
     pub(crate) heat: Option<Heat>,
     /// Raised when it is worth making anew.
     pub(crate) stale: Stale,
+    /// Whether its sizes are known to take much time.
+    pub(crate) is_hot: AtomicBool,
 }
 
 impl SegmentPlan {
     /// Goes on from another plan for the same sizes, which this one takes the place of.
     pub(crate) fn take_over(&self, before: &Self) {
         self.use_so_far.take_over(&before.use_so_far);
-        if before.heat.as_ref().is_some_and(Heat::is_eager) {
+        if before.is_hot.load(Ordering::Relaxed) {
             self.hasten();
         }
     }
 
     /// These sizes are known to take much time.
     pub(crate) fn hasten(&self) {
+        self.is_hot.store(true, Ordering::Relaxed);
         if let Some(heat) = &self.heat {
             heat.hasten();
         }

@@ -76,7 +76,7 @@ impl Maker<'_> {
             threads: self.runtime.pool().threads(),
             caches: self.runtime.executor().caches(),
         };
-        LaunchNumbers::of(&code.artifact, &ctx)
+        LaunchNumbers::of(code, &ctx)
     }
 
     /// Whether the user says that these sizes are likely: of each symbol of which something is said.
