@@ -10,7 +10,7 @@ use crate::report::{self, Failures};
 use crate::timing::TimingArguments;
 use anyhow::{Error, bail};
 use clap::Args;
-use kiln::{CompilationStats, Model, Tensor};
+use kiln::{CompilationStats, Model, Outputs, Tensor};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -32,6 +32,12 @@ pub(crate) struct Bench {
     /// Call each case a single time: a stream of shapes
     #[arg(long)]
     once: bool,
+    /// Call a case only when a line comes on standard input, so that another program can take turns
+    #[arg(long, requires = "once")]
+    paced: bool,
+    /// Write each output of a case's last call to FOLDER/CASE/OUTPUT.npy
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Fail where something would have to be compiled
     #[arg(long)]
     no_compile: bool,
@@ -81,7 +87,11 @@ impl Bench {
             report::line(format!("loaded in {:.1} ms", milliseconds(load)))?;
         }
         let mut before = CompilationStats::default();
+        let mut lines = std::io::stdin().lines();
         for case in Case::all(&self.cases)? {
+            if self.paced && lines.next().is_none() {
+                break;
+            }
             let measured = self.measure(&model, &case, load, &bar, &before);
             before = model.compilation_stats();
             match measured {
@@ -105,7 +115,8 @@ impl Bench {
         let compiled_before = model.compile_records().len();
         let first = timed(model, &inputs);
         bar.finish();
-        let first = first?;
+        let (first, outputs) = first?;
+        let mut outputs = Some(outputs);
         let compile = compile_time(model, compiled_before);
         let once = self.once || first.saturating_sub(compile) > SLOW;
         let mut samples = Vec::new();
@@ -114,11 +125,18 @@ impl Bench {
         } else {
             let start = Instant::now();
             while samples.is_empty() || start.elapsed() < self.min_time {
-                samples.push(timed(model, &inputs)?);
+                // Their memory is the next call's.
+                drop(outputs.take());
+                let (time, given) = timed(model, &inputs)?;
+                samples.push(time);
+                outputs = Some(given);
             }
         }
         let repeated = if once { 0 } else { samples.len() };
         samples.sort();
+        if let (Some(folder), Some(outputs)) = (&self.out, &outputs) {
+            cases::write(&folder.join(&case.name), outputs)?;
+        }
         let stats = model.compilation_stats();
         let compiles = stats.compilations.saturating_sub(before.compilations);
         if self.no_compile && compiles > 0 {
@@ -168,12 +186,10 @@ impl Bench {
     }
 }
 
-fn timed(model: &Model, inputs: &[(String, Tensor)]) -> Result<Duration, Error> {
+fn timed(model: &Model, inputs: &[(String, Tensor)]) -> Result<(Duration, Outputs), Error> {
     let start = Instant::now();
     let outputs = cases::call(model, inputs)?;
-    let elapsed = start.elapsed();
-    drop(outputs);
-    Ok(elapsed)
+    Ok((start.elapsed(), outputs))
 }
 
 /// Time spent on the compiles after the first `before` ones, all threads together.
@@ -208,7 +224,7 @@ fn peak_rss_mb() -> f64 {
     kib.map_or(0.0, |kib| kib * 1024.0 / 1e6)
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }

@@ -7,7 +7,9 @@ use crate::progress::Bar;
 use crate::report::{self, Failures};
 use anyhow::{Error, bail};
 use clap::Args;
+use kiln::VariantOptions;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Explains a model.
 #[derive(Args, Debug)]
@@ -21,19 +23,34 @@ pub(crate) struct Explain {
     /// Run these cases first, so that what they compiled is shown too
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
+    /// Call each case so long, so that variants for its sizes are made and measured; they then are asked for at once
+    #[arg(long, value_name = "SECONDS", requires = "cases", value_parser = crate::bench::seconds)]
+    variants: Option<Duration>,
 }
 
 impl Explain {
     pub(crate) fn run(self) -> Result<Failures, Error> {
         let bar = Bar::new();
-        let (model, _) = self.model.load_with(&bar, |options| options)?;
+        let eager = self
+            .variants
+            .map(|_| VariantOptions::new().with_after(Duration::from_millis(1)));
+        let (model, _) = self.model.load_with(&bar, |options| match eager {
+            Some(eager) => options.variants(Some(eager)),
+            None => options,
+        })?;
         let mut failures = Failures::default();
         if let Some(folder) = &self.cases {
             for case in cases::Case::all(folder)? {
                 let call = Call::Case(case);
-                let done = call
-                    .inputs(&model)
-                    .and_then(|inputs| Ok(cases::call(&model, &inputs)?));
+                let done = call.inputs(&model).and_then(|inputs| {
+                    let start = Instant::now();
+                    loop {
+                        cases::call(&model, &inputs)?;
+                        if self.variants.is_none_or(|limit| start.elapsed() >= limit) {
+                            return Ok(());
+                        }
+                    }
+                });
                 bar.finish();
                 if let Err(error) = done {
                     failures.add(call.title(), &error);

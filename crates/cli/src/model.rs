@@ -6,7 +6,7 @@ use crate::report;
 use crate::timing::TimingArguments;
 use anyhow::{Context, Error};
 use clap::Args;
-use kiln::{Backend, Cache, CompilePolicy, Dim, Mode, Model, Notice, Options};
+use kiln::{Backend, Cache, CompilePolicy, Dim, Mode, Model, Notice, Options, VariantOptions};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -39,6 +39,15 @@ pub(crate) struct ModelArguments {
     /// How many milliseconds a call may wait for compilers before the interpreter answers
     #[arg(long, value_name = "MS")]
     max_block: Option<u64>,
+    /// Make no variants of kernels for sizes that come often
+    #[arg(long)]
+    no_variants: bool,
+    /// After how many milliseconds at the same sizes a kernel gets a variant for them
+    #[arg(long, value_name = "MS", conflicts_with = "no_variants")]
+    variants_after: Option<u64>,
+    /// Give the same bits for the same inputs whenever they come: nothing that is measured decides what runs
+    #[arg(long)]
+    deterministic: bool,
     /// Leave the graph as it was imported
     #[arg(long)]
     no_passes: bool,
@@ -127,6 +136,14 @@ impl ModelArguments {
         if let Some(limit) = self.max_block {
             options = options.max_block(Duration::from_millis(limit));
         }
+        if self.no_variants {
+            options = options.variants(None);
+        }
+        if let Some(after) = self.variants_after {
+            let variants = VariantOptions::new().with_after(Duration::from_millis(after));
+            options = options.variants(Some(variants));
+        }
+        options = options.deterministic(self.deterministic);
         for NamedDim { name, dim } in &self.dims {
             options = options.dim(name, *dim);
         }

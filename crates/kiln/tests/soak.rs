@@ -62,7 +62,7 @@ fn options(round: u64, folder: &Path) -> Options {
     let options = Options::new()
         .backend(Backend::Llvm)
         .threads(1 + (round % 2) as usize)
-        .shared_kernels(round % 3 != 0)
+        .shared_kernels(!round.is_multiple_of(3))
         .memory(MemoryLimits::new().with_kept_bytes(16 << 20));
     let options = match round % 4 {
         0 => options,
@@ -133,7 +133,11 @@ fn round(seed: u64, folder: &Path) -> usize {
         let Some(expected) = expected(&graph, &inputs) else {
             continue;
         };
-        let found = found.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let found = found.unwrap_or_else(|error| {
+            let program = model.inspect("program").unwrap_or_default();
+            let graph = kiln::ir::text::print(&graph);
+            panic!("seed {seed}, shapes {shapes:?}: {error}\n{graph}\n{program}")
+        });
         let found: Vec<Tensor> = found.iter().map(|(_, tensor)| tensor.clone()).collect();
         if let Err(mismatch) = compare_all(&expected, &found, Tolerance::OfLargest(1e-4)) {
             panic!("seed {seed}, shapes {shapes:?}: {mismatch}");

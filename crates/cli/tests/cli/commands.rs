@@ -161,6 +161,31 @@ fn bench_once_calls_each_case_a_single_time() {
 }
 
 #[test]
+fn a_paced_bench_calls_a_case_per_line_and_writes_what_it_gave() {
+    let workshop = Workshop::new();
+    let flags = ["--once", "--paced", "--out", "got", "--json"];
+    let command = [&["bench", "model.kiln", "--cases", "cases"], &flags[..]].concat();
+    let output = workshop.kiln_fed(&command, "\n");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(json(&output).len(), 1, "one line, one case");
+    assert_eq!(read(&workshop.path("got/a/out_y.npy")).shape(), [2, 3]);
+    assert!(!workshop.path("got/b").exists());
+    // Taking turns makes sense for single calls alone.
+    let refused = workshop.kiln(&["bench", "model.kiln", "--cases", "cases", "--paced"]);
+    assert!(!refused.status.success());
+}
+
+#[test]
+fn explain_calls_cases_until_variants_are_known() {
+    let workshop = Workshop::new();
+    let flags = ["--variants", "0.05", "--backend", "llvm", "--cache", "off"];
+    let command = [&["explain", "model.kiln", "--cases", "cases"], &flags[..]].concat();
+    let output = workshop.kiln(&command);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("\nvariants: "), "{}", stdout(&output));
+}
+
+#[test]
 fn inspect_prints_any_stage() {
     let workshop = Workshop::new();
     let imported = workshop.kiln(&["inspect", "model.kiln", "--stage", "import"]);

@@ -64,6 +64,19 @@ impl Workshop {
     }
 }
 
+impl Workshop {
+    /// As [`kiln`](Self::kiln), with something on standard input.
+    pub(crate) fn kiln_fed(&self, arguments: &[&str], input: &str) -> Output {
+        fs::write(self.path("input"), input).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command
+            .current_dir(self.folder.path())
+            .stdin(File::open(self.path("input")).unwrap())
+            .env_remove("KILN_LOG");
+        command.args(arguments).output().unwrap()
+    }
+}
+
 pub(crate) fn read(path: &Path) -> Tensor {
     read_npy(&mut File::open(path).unwrap()).unwrap()
 }

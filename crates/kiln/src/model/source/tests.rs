@@ -1,5 +1,7 @@
 //! Files that are known by their identity: not read again, and noticed when they change.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use super::file::OnnxSource;
 use super::{ConstantPlace, ModelDigest};
 use kiln_ir::Digest;

@@ -1,0 +1,136 @@
+//! Variants in machine code: what they answer is what the interpreter answers, whatever order sizes come in.
+
+#![cfg(feature = "llvm")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use kiln::{
+    Backend, Cache, CompilePolicy, ErrorKind, Model, Options, Tensor, VariantFate, VariantOptions,
+};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A product, a softmax, a norm: the classes that tiles are chosen for.
+const LAYERS: &str = "graph @layers(%x: f32[A, K], %y: f32[K, B]) -> (f32[A, B], f32[A, K]) {
+  %p = matmul %x, %y
+  %m = reduce %p {function = max, axes = [1], keep = true}
+  %d = sub %p, %m
+  %e = exp %d
+  %s = reduce %e {function = sum, axes = [1], keep = true}
+  %q = div %e, %s
+  %g = gelu %x
+  return %q, %g
+}";
+
+fn options() -> Options {
+    let variants = VariantOptions::new()
+        .with_after(Duration::from_nanos(1))
+        .with_margin(0);
+    Options::new()
+        .backend(Backend::Llvm)
+        .cache(Cache::off())
+        .shared_kernels(false)
+        .variants(Some(variants))
+}
+
+fn ramp(shape: &[usize]) -> Tensor {
+    let count: usize = shape.iter().product();
+    let elements: Vec<f32> = (0..count)
+        .map(|i| ((i * 7 + 3) % 13) as f32 * 0.25 - 1.5)
+        .collect();
+    Tensor::from_vec(shape, elements).unwrap()
+}
+
+fn expect_close(expected: &Tensor, found: &Tensor) {
+    assert_eq!(expected.shape(), found.shape());
+    let (expected, found) = (
+        expected.to_vec::<f32>().unwrap(),
+        found.to_vec::<f32>().unwrap(),
+    );
+    for (expected, found) in expected.iter().zip(&found) {
+        assert!(
+            (expected - found).abs() <= 1e-5 + 1e-4 * expected.abs(),
+            "{expected} and {found}"
+        );
+    }
+}
+
+#[test]
+fn any_order_of_sizes_gives_what_the_interpreter_gives() {
+    let model = Model::from_text_with(LAYERS, options()).unwrap();
+    let reference =
+        Model::from_text_with(LAYERS, Options::new().backend(Backend::Interpreter)).unwrap();
+    let sizes = [[5, 7, 9], [16, 32, 48], [1, 1, 1], [33, 17, 64], [0, 4, 4]];
+    // Until each has had its trials, then back and forth.
+    for round in 0..3 {
+        for [a, k, b] in sizes {
+            let (x, y) = (ramp(&[a, k]), ramp(&[k, b]));
+            let expected = reference.run([("x", &x), ("y", &y)]).unwrap();
+            for _ in 0..if round == 0 { 120 } else { 3 } {
+                let found = model.run([("x", &x), ("y", &y)]).unwrap();
+                for ((_, expected), (_, found)) in expected.iter().zip(found.iter()) {
+                    expect_close(expected, found);
+                }
+                if round == 0 {
+                    assert!(model.wait_for_compiles(LONG));
+                }
+            }
+        }
+    }
+    let records = model.variant_records();
+    let decided =
+        |fate: &VariantFate| matches!(fate, VariantFate::Kept { .. } | VariantFate::Lost { .. });
+    let decided = records
+        .iter()
+        .filter(|record| decided(&record.fate))
+        .count();
+    assert!(decided >= 4, "{records:#?}");
+    let stats = model.compilation_stats();
+    assert_eq!(stats.variants_kept + stats.variants_dropped, stats.variants);
+    let explained = model.explain().unwrap();
+    assert_eq!(explained.variants.len(), records.len());
+    assert!(
+        explained.to_string().contains("\nvariants: "),
+        "{explained}"
+    );
+}
+
+#[test]
+fn deterministic_models_have_no_variants_and_give_the_same_bits() {
+    let (x, y) = (ramp(&[9, 33]), ramp(&[33, 17]));
+    let answers = || {
+        let model = Model::from_text_with(LAYERS, options().deterministic(true)).unwrap();
+        let calls = (0..50).map(|_| {
+            let outputs = model.run([("x", &x), ("y", &y)]).unwrap();
+            let bytes = outputs
+                .iter()
+                .map(|(_, tensor)| tensor.as_bytes().unwrap().to_vec());
+            bytes.collect::<Vec<_>>()
+        });
+        let calls: Vec<_> = calls.collect();
+        assert!(model.wait_for_compiles(LONG));
+        assert!(model.variant_records().is_empty());
+        calls
+    };
+    let first = answers();
+    assert!(first.iter().chain(&answers()).all(|call| call == &first[0]));
+}
+
+#[test]
+fn time_must_not_decide_beside_deterministic() {
+    let contradictions = [
+        options().policy(CompilePolicy::Background),
+        options().policy(CompilePolicy::AfterCalls(3)),
+        options().max_block(Duration::from_millis(1)),
+        options().compile_budget(Duration::from_secs(1)),
+    ];
+    for options in contradictions {
+        let error = Model::from_text_with(LAYERS, options.deterministic(true)).unwrap_err();
+        assert_eq!(
+            (error.code(), error.kind()),
+            ("E0990", ErrorKind::InvalidInput),
+            "{error}"
+        );
+    }
+}
