@@ -182,7 +182,11 @@ fn explain_calls_cases_until_variants_are_known() {
     let command = [&["explain", "model.kiln", "--cases", "cases"], &flags[..]].concat();
     let output = workshop.kiln(&command);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stdout(&output).contains("\nvariants: "), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("\nvariants: "),
+        "{}",
+        stdout(&output)
+    );
 }
 
 #[test]

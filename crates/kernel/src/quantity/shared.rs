@@ -105,7 +105,10 @@ mod tests {
         let together = Quantities::new([&rows, &tasks, &bytes, &tasks]).unwrap();
         // A symbol, 8 - 1, the sum, 8, the quotient, threads, a product, a cache, a product.
         assert_eq!(together.nodes.len(), 9);
-        assert_eq!(together.evaluate(&context(&[17])), Some(vec![3, 6, 3 << 15, 6]));
+        assert_eq!(
+            together.evaluate(&context(&[17])),
+            Some(vec![3, 6, 3 << 15, 6])
+        );
     }
 
     #[test]
