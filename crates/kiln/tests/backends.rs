@@ -307,3 +307,33 @@ mod compiled {
         assert_eq!(expected[1].dtype(), DType::F32);
     }
 }
+
+#[cfg(feature = "llvm")]
+#[test]
+fn steps_without_code_read_and_write_the_memory_that_their_kernels_would_have() {
+    let text = "graph @shares(%x: f32[N], %z: f32[M]) -> (f32[N], f32[M]) {
+      %0 = reduce %x {function = max, axes = [0], keep_dims}
+      %1 = sub %x, %0
+      %2 = exp %1
+      %3 = reduce %2 {function = sum, axes = [0], keep_dims}
+      %4 = div %2, %3
+      return %4, %z
+    }";
+    let options = Options::new()
+        .backend(Backend::Llvm)
+        .cache(kiln::Cache::off())
+        .shared_kernels(false)
+        .compile_budget(std::time::Duration::ZERO);
+    let model = Model::from_text_with(text, options).unwrap();
+    for n in [4, 1, 16] {
+        let (x, z) = (
+            Tensor::full(&[n], 2.0f32).unwrap(),
+            Tensor::full(&[2], 1.0f32).unwrap(),
+        );
+        let outputs = model.run([("x", &x), ("z", &z)]).unwrap();
+        let shares = outputs[0].to_vec::<f32>().unwrap();
+        assert_eq!(shares, vec![1.0 / n as f32; n]);
+    }
+    let stats = model.compilation_stats();
+    assert_eq!((stats.compilations, stats.fallbacks > 0), (0, true));
+}

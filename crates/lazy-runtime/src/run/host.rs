@@ -54,7 +54,7 @@ impl Run<'_> {
                         bind_sizes(graph, binding, ty, symbols, tensor.shape(), &site)?;
                     }
                     self.check_type(step, value, tensor.dtype(), tensor.shape(), binding)?;
-                    self.bring(block, buffer, tensor, frame)?;
+                    self.bring(block, buffer, &own(tensor, step)?, frame)?;
                 }
                 Ok(())
             }
@@ -107,16 +107,21 @@ impl Run<'_> {
                 && !given.contains_key(&base)
             {
                 let tensor = self.download(&self.value(frame, place)?, &step.name)?;
-                let own = tensor.copied();
-                given.insert(base, own.map_err(RuntimeError::tensor(step.name.as_str()))?);
+                given.insert(base, tensor);
             }
         }
         let results = self.evaluate(step, given, binding)?;
-        for ((_, (value, _)), place) in written.iter().zip(writes) {
+        let mut outputs = Vec::with_capacity(written.len());
+        for (_, (value, _)) in &written {
             let tensor = results.get(value).ok_or_else(|| {
                 RuntimeError::malformed(format!("{} does not give {value}", step.name))
             })?;
             self.check_type(step, **value, tensor.dtype(), tensor.shape(), binding)?;
+            outputs.push(own(tensor, step)?);
+        }
+        // What was read may lie in the memory that is written next, which nobody may look at then.
+        drop(results);
+        for (tensor, place) in outputs.iter().zip(writes) {
             self.copy_to(step, tensor, place, frame)?;
         }
         Ok(())
@@ -180,6 +185,7 @@ impl Run<'_> {
                     .get(value)
                     .cloned()
                     .or_else(|| constant(graph, *value))
+                    .or_else(|| self.unread(*value, binding))
                     .ok_or_else(|| RuntimeError::malformed(format!("{} lacks {value}", step.name)))
             };
             let operands = op
@@ -192,6 +198,19 @@ impl Run<'_> {
             values.extend(op.results.iter().copied().zip(results));
         }
         Ok(values)
+    }
+
+    /// Zeros in the place of a value that a kernel does not read, as whatever it is changes nothing: indices without an
+    /// element, say.
+    fn unread(&self, value: ValueId, binding: &Binding) -> Option<Tensor> {
+        let graph = self.program.graph();
+        let ty = graph.tensor_ty(value)?;
+        let size = |&dim| {
+            let size = graph.dims().evaluate(dim, binding).ok()?;
+            usize::try_from(size).ok()
+        };
+        let shape: Option<Vec<usize>> = ty.dims.iter().map(size).collect();
+        Tensor::zeros(ty.dtype, &shape?).ok()
     }
 
     /// Compares a value that the host computed with the type that the graph gives it.
@@ -327,6 +346,12 @@ pub(super) fn step_site(graph: &Graph, step: &Step) -> String {
 pub(super) fn fault_of(graph: &Graph, op: OpId, fault: OpFault) -> RuntimeError {
     let (at, fault) = (site_of(graph, op), Box::new(fault));
     RuntimeError::Interpret(InterpretError::Op { at, fault })
+}
+
+/// The tensor in memory of its own: one that the interpreter gives may be what it was given, seen otherwise.
+fn own(tensor: &Tensor, step: &Step) -> Result<Tensor, RuntimeError> {
+    let own = tensor.copied();
+    own.map_err(RuntimeError::tensor(step.name.as_str()))
 }
 
 fn constant(graph: &Graph, value: ValueId) -> Option<Tensor> {
