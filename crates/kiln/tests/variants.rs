@@ -14,10 +14,10 @@ const LONG: Duration = Duration::from_secs(60);
 /// A product, a softmax, a norm: the classes that tiles are chosen for.
 const LAYERS: &str = "graph @layers(%x: f32[A, K], %y: f32[K, B]) -> (f32[A, B], f32[A, K]) {
   %p = matmul %x, %y
-  %m = reduce %p {function = max, axes = [1], keep = true}
+  %m = reduce %p {function = max, axes = [1], keep_dims}
   %d = sub %p, %m
   %e = exp %d
-  %s = reduce %e {function = sum, axes = [1], keep = true}
+  %s = reduce %e {function = sum, axes = [1], keep_dims}
   %q = div %e, %s
   %g = gelu %x
   return %q, %g
