@@ -71,7 +71,8 @@ fn quoted(path: &Path) -> String {
     }
 }
 
-#[cfg(all(test, feature = "llvm"))]
+#[cfg(test)]
+#[cfg(feature = "llvm")]
 mod tests {
     use super::*;
     use kiln::codegen_llvm::LlvmCompiler;
