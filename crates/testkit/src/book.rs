@@ -96,6 +96,7 @@ doctests! {
     CheckingCompiledCode = "guide/checking.md";
     WhenThingsAreCompiled = "guide/compiling.md";
     ReadingATimingReport = "guide/timing.md";
+    Operations = "guide/operations.md";
     Explaining = "guide/explaining.md";
 }
 

@@ -160,6 +160,7 @@ mod tests {
            0  unique kernels
            0  times asked for             hit rate 0.0 %
 calls
+           0  constants packed
            0  launch plans
        0.0ns  waited for code
 nothing went otherwise than planned
@@ -192,6 +193,7 @@ nothing went otherwise than planned
           30  unique kernels
           90  times asked for             hit rate 66.7 %
 calls
+           0  constants packed
            4  launch plans
         2.2s  waited for code
 otherwise than planned

@@ -129,7 +129,8 @@ fn a_launch_ends_between_two_tasks_when_it_is_told_to() {
             let done = y.iter().zip(&expected).filter(|(a, b)| a == b).count();
             // Parts of four elements; those that others are at come to their end.
             assert!(done <= 4 * (n as usize + 2), "{done} of {n}");
-            assert!(n == 1 || done >= 4 * (n as usize - 1), "{done} of {n}");
+            // Each thread may have asked once before it had a part.
+            assert!(done + 4 * 4 >= 4 * n as usize, "{done} of {n}");
         }
         execution.stop_when(None);
         assert_eq!(launched(&mut *execution, &x), scaled(&x));
