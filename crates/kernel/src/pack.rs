@@ -119,22 +119,19 @@ impl PackSpec {
         let loops = self.loops(tensor.shape())?;
         let shape: Vec<usize> = loops.iter().map(|part| part.extent).collect();
         let element = tensor.dtype().size_in_bytes();
-        let too_large = || PackError::TooLarge(shape.clone());
         let n_bytes = shape
             .iter()
-            .try_fold(element, |bytes, &extent| bytes.checked_mul(extent))
-            .ok_or_else(too_large)?;
+            .try_fold(element, |bytes, &extent| bytes.checked_mul(extent));
+        if n_bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
+            return Err(PackError::TooLarge(shape));
+        }
         let source = tensor.contiguous()?;
-        let mut packed = Vec::new();
-        packed.try_reserve_exact(n_bytes).map_err(|_| too_large())?;
-        copy(
-            source.as_bytes()?,
-            tensor.shape(),
-            &loops,
-            element,
-            &mut packed,
-        );
-        Ok(Tensor::from_bytes(tensor.dtype(), &shape, &packed)?)
+        // Straight to where it stays: weights are large.
+        let packed = Tensor::filled_by(tensor.dtype(), &shape, |packed| {
+            copy(source.as_bytes()?, tensor.shape(), &loops, element, packed);
+            Ok(())
+        });
+        Ok(packed?)
     }
 
     fn loops(&self, shape: &[usize]) -> Result<Vec<Loop>, PackError> {
@@ -197,8 +194,9 @@ impl PackSpec {
     }
 }
 
-/// Copies run by run in the packed order, a run being the innermost loop; what lies beyond the operand is zero.
-fn copy(source: &[u8], shape: &[usize], loops: &[Loop], element: usize, packed: &mut Vec<u8>) {
+/// Copies run by run in the packed order, a run being the innermost loop, into zeros: what lies beyond the operand stays
+/// zero.
+fn copy(source: &[u8], shape: &[usize], loops: &[Loop], element: usize, packed: &mut [u8]) {
     let mut strides = vec![element; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis].saturating_mul(shape[axis]);
@@ -207,12 +205,12 @@ fn copy(source: &[u8], shape: &[usize], loops: &[Loop], element: usize, packed: 
         return;
     }
     let Some((run, around)) = loops.split_last() else {
-        packed.extend_from_slice(source);
+        packed.copy_from_slice(source);
         return;
     };
     let mut counters = vec![0_usize; around.len()];
     let mut indices = vec![0_usize; shape.len()];
-    loop {
+    for place in packed.chunks_exact_mut(run.extent * element) {
         let is_inside = indices.iter().zip(shape).all(|(index, size)| index < size);
         let n_inside = match is_inside {
             true => (shape[run.axis] - indices[run.axis])
@@ -220,36 +218,30 @@ fn copy(source: &[u8], shape: &[usize], loops: &[Loop], element: usize, packed: 
                 .min(run.extent),
             false => 0,
         };
-        let end = packed.len() + run.extent * element;
         if n_inside > 0 {
             let starts = indices.iter().zip(&strides);
             let start: usize = starts.map(|(index, stride)| index * stride).sum();
             let stride = strides[run.axis] * run.step;
             if stride == element {
-                packed.extend_from_slice(&source[start..start + n_inside * element]);
+                let bytes = n_inside * element;
+                place[..bytes].copy_from_slice(&source[start..start + bytes]);
             } else {
-                for place in 0..n_inside {
-                    let from = start + place * stride;
-                    packed.extend_from_slice(&source[from..from + element]);
+                let elements = place.chunks_exact_mut(element).take(n_inside);
+                for (number, to) in elements.enumerate() {
+                    let from = start + number * stride;
+                    to.copy_from_slice(&source[from..from + element]);
                 }
             }
         }
-        packed.resize(end, 0);
         // The next run: the innermost counter around it that has not ended, and those inside that from the start.
-        let mut place = around.len();
-        loop {
-            let Some(last) = place.checked_sub(1) else {
-                return;
-            };
-            place = last;
-            let part = around[place];
-            counters[place] += 1;
+        for (counter, part) in counters.iter_mut().zip(around).rev() {
+            *counter += 1;
             indices[part.axis] += part.step;
-            if counters[place] < part.extent {
+            if *counter < part.extent {
                 break;
             }
             indices[part.axis] -= part.step * part.extent;
-            counters[place] = 0;
+            *counter = 0;
         }
     }
 }
