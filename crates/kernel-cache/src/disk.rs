@@ -372,8 +372,11 @@ fn create_draft(folder: &dyn Folder) -> Result<(String, Box<dyn FolderFile>), No
     let doing = "making a draft";
     let mut last = std::io::Error::from(ErrorKind::AlreadyExists);
     for _ in 0..ATTEMPTS {
-        // The keys of a hasher are the library's random numbers; a name that is taken is no harm.
-        let number = RandomState::new().build_hasher().finish();
+        // The keys of a hasher are the library's random numbers, the same in forked children; a name that is taken is no
+        // harm.
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_u32(std::process::id());
+        let number = hasher.finish();
         let name = FileName::Draft(number).to_string();
         match folder.create(&name) {
             Ok(file) => {

@@ -27,7 +27,7 @@ fn an_entry_truncated_anywhere_is_a_miss_is_removed_and_is_compiled_again() {
     assert_eq!(miss_of(folder.path()), Some(Miss::Absent));
     let path = only_entry(folder.path());
     let whole = fs::read(&path).expect("it is there");
-    for length in (0..whole.len()).step_by(7).chain([whole.len() - 1]) {
+    for length in 0..whole.len() {
         fs::write(&path, &whole[..length]).expect("it is ours");
         let disk = disk_at(folder.path());
         let miss = disk.get(&key("a")).expect_err("it is short");
@@ -45,7 +45,7 @@ fn any_flipped_bit_on_disk_is_a_miss_and_is_counted() {
     miss_of(folder.path());
     let path = only_entry(folder.path());
     let whole = fs::read(&path).expect("it is there");
-    for bit in (0..8 * whole.len()).step_by(13) {
+    for bit in 0..8 * whole.len() {
         let mut damaged = whole.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         fs::write(&path, &damaged).expect("it is ours");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kiln_kernel_cache::{Begin, Source};
 
+use crate::support::children::fork;
 use crate::support::{LONG, TestCache, cache_at, content, disk_at, key};
 use kiln_kernel_cache::Tier;
 
@@ -50,25 +51,8 @@ fn a_forked_child_compiles_and_looks_up_and_never_hangs() {
         is_done.recv().expect("the test says when");
         ticket.compile(LONG, || Ok(content("led")))
     });
-    // SAFETY: the child calls nothing but this crate and the allocator, which is ready for forks, and exits without
-    // running anything of the parent's.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: a watchdog: the signal ends the child.
-        unsafe { libc::alarm(20) };
-        let result = use_in_child(&cache);
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(result) };
-    }
-    assert!(child > 0, "it forks");
-    let mut status = 0;
-    // SAFETY: the child is ours, and the status is a number of ours.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert!(
-        libc::WIFEXITED(status),
-        "the child hangs or crashes: {status}"
-    );
-    assert_eq!(libc::WEXITSTATUS(status), 0);
+    let child = fork(|| use_in_child(&cache));
+    assert_eq!(child.wait(), Some(0));
     // What the child compiled is stored, and the parent goes on.
     assert!(disk_at(folder.path()).get(&key("led")).is_ok());
     done.send(()).expect("the thread listens");

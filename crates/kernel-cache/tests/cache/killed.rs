@@ -1,76 +1,126 @@
 //! Writers killed at any moment: every entry is whole, nobody waits for the dead, and what they left is swept up.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_kernel_cache::{Claim, DiskOptions, DiskTier, Tier};
 
-use crate::support::children::{job, start, wait_for};
-use crate::support::{LONG, cache_at, content, disk_at, files, key};
+use crate::support::children::{fork, job, start, wait_for};
+use crate::support::faulty::{FaultyFs, Plan};
+use crate::support::{LONG, cache_at, cache_of, content, disk_at, files, key};
 
-const WRITER: &str = "killed::child_that_writes_until_it_is_killed";
 const HOLDER: &str = "killed::child_that_compiles_for_ever";
 
 /// Large enough that writing takes a while.
 fn large(name: &str) -> Vec<u8> {
-    content(name).repeat(3000)
+    content(name).repeat(100)
 }
 
-#[test]
-#[ignore = "a job for a child"]
-fn child_that_writes_until_it_is_killed() {
-    let Some(job) = job() else { return };
-    let folder = Path::new(&job[0]);
-    for round in 0.. {
-        // Of two keys, each written over and over.
-        let name = ["a", "b"][round % 2];
-        let cache = cache_at(folder);
-        cache.set(&key(name), large(name), Duration::ZERO);
+/// Writes two keys over and over, and never comes to an end by itself.
+fn write_for_ever(folder: &Path, plan: &Arc<Plan>) -> i32 {
+    let disk = DiskTier::new(FaultyFs::new(folder, plan), DiskOptions::default());
+    let cache = cache_of(vec![Arc::new(disk)]);
+    let values = ["a", "b"].map(|name| (key(name), large(name)));
+    loop {
+        for (key, value) in &values {
+            cache.set(key, value.clone(), Duration::ZERO);
+        }
     }
 }
 
-fn kill_writers(rounds: u32) {
-    let folder = tempfile::tempdir().expect("there is room");
-    let path = folder.path().to_str().expect("it is text");
-    let mut n_drafts = 0;
-    for round in 0..rounds {
-        let mut child = start(WRITER, &[path]);
-        // It has begun to write once there is an entry of its own making; then any moment will do.
-        if round == 0 {
-            let entry = folder.path().join(format!("{}.kiln1", key("a").digest()));
-            wait_for(&entry);
+/// Every entry of the folder is whole, and is what was written.
+fn expect_whole(folder: &Path, round: usize) {
+    let disk = disk_at(folder);
+    let verified = disk.verify(false).expect("it is fine");
+    assert_eq!(verified.bad, [], "round {round}");
+    for name in ["a", "b"] {
+        if let Ok(entry) = disk.get(&key(name)) {
+            assert_eq!(*entry.payload, large(name), "round {round}");
         }
-        let microseconds = 15_000 + u64::from(round) * 7919 % 25_000;
-        std::thread::sleep(Duration::from_micros(microseconds));
-        child.kill().expect("it runs");
-        child.wait().expect("it is ours");
-        n_drafts += files(folder.path(), ".draft").len();
-        let verified = disk_at(folder.path()).verify(false).expect("it is fine");
-        assert_eq!(verified.bad, [], "round {round}");
-        for name in ["a", "b"] {
-            if let Ok(entry) = disk_at(folder.path()).get(&key(name)) {
-                assert_eq!(*entry.payload, large(name));
-            }
-        }
-        // Whoever makes room sweeps up.
-        let options = DiskOptions::default();
-        let disk = DiskTier::at(folder.path(), options);
-        disk.put(&key("c"), Duration::ZERO, &[1])
-            .expect("there is room");
-        assert_eq!(files(folder.path(), ".draft").len(), 0);
     }
-    println!("{n_drafts} drafts were left by {rounds} writers");
 }
 
 #[test]
-fn writers_killed_at_random_leave_whole_entries() {
-    kill_writers(25);
-}
-
-#[test]
-#[ignore = "takes a minute or two"]
 fn a_thousand_writers_killed_at_random_leave_whole_entries() {
-    kill_writers(1000);
+    let folder = tempfile::tempdir().expect("there is room");
+    // There is an entry from the first round on, so that each later writer replaces one.
+    disk_at(folder.path())
+        .put(&key("a"), Duration::ZERO, &large("a"))
+        .expect("there is room");
+    let (mut n_drafts, mut random) = (0, 1_u64);
+    for round in 0..1000 {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let chance = random >> 33;
+        if round % 2 == 0 {
+            // By itself, at one of its calls to the system or in the middle of one that writes.
+            let plan = Plan::killing(chance as usize % 100);
+            let child = fork(|| write_for_ever(folder.path(), &plan));
+            assert_eq!(child.wait(), None, "it was killed");
+        } else {
+            // By another, at any moment.
+            let never = Plan::new(usize::MAX, 0, 0);
+            let child = fork(|| write_for_ever(folder.path(), &never));
+            std::thread::sleep(Duration::from_micros(chance % 2000));
+            child.kill();
+        }
+        n_drafts += files(folder.path(), ".draft").len();
+        expect_whole(folder.path(), round);
+        // Whoever makes room sweeps up.
+        disk_at(folder.path())
+            .put(&key("c"), Duration::ZERO, &[1])
+            .expect("there is room");
+        assert_eq!(files(folder.path(), ".draft").len(), 0, "round {round}");
+    }
+    // Otherwise nobody was killed at work.
+    println!("{n_drafts} drafts were left");
+    assert!(n_drafts > 100, "{n_drafts}");
+}
+
+#[test]
+fn a_writer_killed_at_any_call_to_the_system_leaves_whole_entries_and_no_lock() {
+    let mut n_killed = 0;
+    for call in 0.. {
+        let folder = tempfile::tempdir().expect("there is room");
+        let path = folder.path().join("cache");
+        // A compile, one more that replaces its entry, and a hit.
+        let child = fork(|| {
+            let options = DiskOptions {
+                sync: true,
+                ..DiskOptions::default()
+            };
+            let plan = Plan::killing(call);
+            let disk = Arc::new(DiskTier::new(FaultyFs::new(&path, &plan), options));
+            let cache = cache_of(vec![disk.clone()]);
+            let found = cache.get_or_compile(&key("a"), LONG, || Ok(large("a")));
+            let found = found.is_ok_and(|found| *found.value == large("a"));
+            cache.set(&key("a"), large("a"), Duration::ZERO);
+            i32::from(!found || disk.get(&key("a")).is_err())
+        });
+        if let Some(result) = child.wait() {
+            assert_eq!(result, 0);
+            break;
+        }
+        n_killed += 1;
+        expect_whole(&path, call);
+        // Nobody waits for the dead, whatever they had locked.
+        let cache = cache_at(&path);
+        let found = cache.get_or_compile(&key("a"), Duration::ZERO, || Ok(large("a")));
+        assert_eq!(*found.expect("it compiles").value, large("a"));
+        let stats = cache.stats();
+        assert_eq!(
+            (stats.corrupt, stats.takeovers, stats.timeout),
+            (0, 0, 0),
+            "{call}"
+        );
+        disk_at(&path)
+            .put(&key("c"), Duration::ZERO, &[1])
+            .expect("there is room");
+        assert_eq!(files(&path, ".draft").len(), 0, "{call}");
+    }
+    assert!(n_killed > 25, "{n_killed}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod faults;
 mod fork;
 mod kernels;
 mod killed;
+mod mounts;
 mod nesting;
 mod races;
 mod storm;

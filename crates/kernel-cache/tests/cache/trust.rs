@@ -54,6 +54,25 @@ fn a_folder_is_made_for_its_owner_alone() {
 }
 
 #[test]
+fn a_process_that_masks_nothing_makes_no_folder_that_is_open_to_others() {
+    let parent = tempfile::tempdir().expect("there is room");
+    let folder = parent.path().join("above/cache");
+    // The mask is the process's, so a child sets it.
+    let child = crate::support::children::fork(|| {
+        // SAFETY: the function has no preconditions.
+        unsafe { libc::umask(0) };
+        fill(&folder);
+        0
+    });
+    assert_eq!(child.wait(), Some(0));
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    assert_eq!(mode(&parent.path().join("above")), 0o700);
+    assert_eq!(mode(&only_entry(&folder)), 0o600);
+    assert!(disk_at(&folder).get(&key("a")).is_ok());
+}
+
+#[test]
 fn a_folder_that_others_may_write_to_is_refused() {
     let folder = tempfile::tempdir().expect("there is room");
     fill(folder.path());

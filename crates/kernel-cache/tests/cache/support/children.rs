@@ -1,5 +1,7 @@
-//! Other processes: this test program again, running one ignored test that the variable names a job for.
+//! Other processes: this test program again, running one ignored test that the variable names a job for; and forked
+//! children, which are there in no time and have the parent's locks and none of its threads.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -34,5 +36,44 @@ pub(crate) fn job() -> Option<Vec<String>> {
 pub(crate) fn wait_for(path: &Path) {
     while !path.exists() {
         std::thread::yield_now();
+    }
+}
+
+/// A child that was forked.
+pub(crate) struct Forked(libc::pid_t);
+
+/// Forks a child that does this, and ends with the number that it gives. It may call the library and the allocator, which
+/// is ready for forks; nothing of the parent's is run at its end.
+pub(crate) fn fork(child: impl FnOnce() -> i32) -> Forked {
+    // SAFETY: the child calls nothing but what is said above, and leaves by `_exit`.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: a watchdog: the signal ends the child.
+        unsafe { libc::alarm(20) };
+        let result = catch_unwind(AssertUnwindSafe(child)).unwrap_or(101);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(result) };
+    }
+    assert!(pid > 0, "it forks");
+    Forked(pid)
+}
+
+impl Forked {
+    /// Kills it, whatever it is at.
+    pub(crate) fn kill(self) {
+        // SAFETY: the child is ours, and nobody has waited for it.
+        assert_eq!(unsafe { libc::kill(self.0, libc::SIGKILL) }, 0);
+        self.wait();
+    }
+
+    /// The number that it ended with; none where a signal ended it.
+    pub(crate) fn wait(self) -> Option<i32> {
+        let mut status = 0;
+        // SAFETY: the child is ours, and the status is a number of ours.
+        let waited = unsafe { libc::waitpid(self.0, &raw mut status, 0) };
+        assert_eq!(waited, self.0);
+        let hangs = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
+        assert!(!hangs, "the child hangs");
+        libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status))
     }
 }

@@ -15,8 +15,8 @@ pub(crate) struct Plan {
     first: usize,
     /// How many fail.
     count: usize,
-    /// The system's number of the failure.
-    errno: i32,
+    /// The system's number of the failure; none where the process is killed at that call.
+    errno: Option<i32>,
     /// What happens once a file has been made or opened for locking: what another process does at that moment.
     meanwhile: Mutex<Option<Meanwhile>>,
 }
@@ -46,7 +46,17 @@ struct FaultyFile {
 }
 
 impl Plan {
+    /// So many calls fail, from this one on.
     pub(crate) fn new(first: usize, count: usize, errno: i32) -> Arc<Self> {
+        Self::with(first, count, Some(errno))
+    }
+
+    /// This call is the last that the process makes: it is killed there, in the middle of a write.
+    pub(crate) fn killing(call: usize) -> Arc<Self> {
+        Self::with(call, 1, None)
+    }
+
+    fn with(first: usize, count: usize, errno: Option<i32>) -> Arc<Self> {
         let calls = AtomicUsize::new(0);
         Arc::new(Self {
             calls,
@@ -78,11 +88,22 @@ impl Plan {
     }
 
     fn step(&self) -> io::Result<()> {
+        self.step_after(|| Ok(()))
+    }
+
+    /// A call of which a part is done before it fails.
+    fn step_after(&self, part: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
-        if call >= self.first && call - self.first < self.count {
-            return Err(io::Error::from_raw_os_error(self.errno));
+        if call < self.first || call - self.first >= self.count {
+            return Ok(());
         }
-        Ok(())
+        part()?;
+        let Some(errno) = self.errno else {
+            // SAFETY: a signal to this very process, which ends it at once.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            unreachable!("it was killed");
+        };
+        Err(io::Error::from_raw_os_error(errno))
     }
 }
 
@@ -197,12 +218,10 @@ impl FolderFile for FaultyFile {
 
     /// A write that fails has written a part.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.plan.step() {
-            let part = bytes.get(..bytes.len() / 2).unwrap_or_default();
-            self.inner.write(part)?;
-            return Err(error);
-        }
-        self.inner.write(bytes)
+        let part = bytes.get(..bytes.len() / 2).unwrap_or_default();
+        let inner = &mut self.inner;
+        self.plan.step_after(|| inner.write(part))?;
+        inner.write(bytes)
     }
 
     fn sync(&self) -> io::Result<()> {
