@@ -9,6 +9,8 @@ longest wait for a compiler; compiles after the first call; answers that differ 
 --mix sends CALLS calls instead, 80 % of them of one shape, with variants and without, in turns.
 """
 import argparse, json, math, os, random, shutil, subprocess, tempfile, time
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's own threads go on spinning when answers were compared, under whoever is next
 import numpy as np
 from make_cases import line, page, tokens
 
@@ -19,7 +21,8 @@ a.add_argument("--seed", type=int, default=5), a.add_argument("--runs", type=int
 a.add_argument("--no-peers", action="store_true"), a.add_argument("--background", action="store_true")
 a.add_argument("--min-time", type=float, default=0.05), a.add_argument("--mix", type=int, default=0)
 a = a.parse_args()
-MAX_BLOCK = 10
+MAX_BLOCK = 10  # milliseconds
+QUIET = 0.06  # seconds after a call: onnxruntime's threads go on spinning for some 30 ms, under whoever is next
 
 
 def shapes(name, count):
@@ -101,7 +104,7 @@ def stream(name, model, cases, given, work):
                 ms, y = timed(peers[who], x)
                 times[who].append(ms)
                 expect = y if who == "ort" else expect
-            time.sleep(0.004)  # their threads spin for a while
+            time.sleep(QUIET)
         for output, e in zip(s.get_outputs(), expect):
             path = f"{work}/got/{case}/{output.name.replace('/', '_')}.npy"
             wrong += not (os.path.exists(path) and is_right(e, np.load(path)))
