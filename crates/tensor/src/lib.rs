@@ -53,6 +53,7 @@ mod npy;
 #[cfg(feature = "npz")]
 mod npz;
 mod numbers;
+mod share;
 mod views;
 
 pub use alignment::alignment_of;
@@ -67,6 +68,7 @@ pub use npy::{read_npy, write_npy};
 pub use npz::{read_npz, write_npz};
 pub use offsets::Offsets;
 pub use pages::Pages;
+pub use share::Share;
 pub use tensor::Tensor;
 pub use views::AxisSlice;
 

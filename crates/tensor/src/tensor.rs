@@ -190,6 +190,10 @@ impl Tensor {
         }
     }
 
+    pub(crate) fn storage(&self) -> Arc<Storage> {
+        Arc::clone(&self.storage)
+    }
+
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -12,7 +12,7 @@ pub(super) fn arrange<'a, N: AsRef<str>>(
     signature: &Signature,
     inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
 ) -> Result<Vec<Tensor>, Error> {
-    let mut arranged: Vec<Option<Tensor>> = vec![None; signature.inputs.len()];
+    let mut arranged: Vec<Option<&Tensor>> = vec![None; signature.inputs.len()];
     for (name, tensor) in inputs {
         let name = name.as_ref();
         let position = signature
@@ -22,7 +22,7 @@ pub(super) fn arrange<'a, N: AsRef<str>>(
         let Some(place) = position.and_then(|position| arranged.get_mut(position)) else {
             return Err(not_once("unknown", name, signature));
         };
-        if place.replace(tensor.clone()).is_some() {
+        if place.replace(tensor).is_some() {
             return Err(not_once("repeated", name, signature));
         }
     }
@@ -45,11 +45,11 @@ pub(super) fn arrange<'a, N: AsRef<str>>(
             return Err(Failure::InputType {
                 name,
                 expected,
-                given: type_text(&tensor),
+                given: type_text(tensor),
             }
             .into());
         }
-        complete.push(tensor);
+        complete.push(tensor.clone());
     }
     Ok(complete)
 }

@@ -8,7 +8,6 @@ use kiln_kernel::Memory;
 use kiln_program::{Action, BlockId, BufferId, Step};
 use kiln_symbolic_shape::{Binding, SymbolId};
 use kiln_tensor::Tensor;
-use smallvec::SmallVec;
 
 use super::bind::{bind_sizes, site_of};
 use super::host::step_site;
@@ -123,7 +122,7 @@ impl Run<'_> {
         step: &Step,
         arguments: &[Value],
         binding: &Binding,
-    ) -> Result<SmallVec<[Value; 4]>, Stop> {
+    ) -> Result<Vec<Value>, Stop> {
         let (graph, block) = (self.program.graph(), self.program.block(id));
         let parameters = &graph.region(block.region).parameters;
         let mut inner = binding.clone();

@@ -7,6 +7,7 @@ use kiln_kernel::{Execution, KernelExecutor, Memory};
 use kiln_program::BlockId;
 use kiln_tensor::Tensor;
 
+use super::Value;
 use crate::compile::CompiledKernel;
 use crate::error::RuntimeError;
 use crate::plan::{Frame, MemoryIndex};
@@ -36,6 +37,8 @@ pub(crate) struct RunState {
     /// Memories of the body's results, where a call copies those out.
     own: Vec<(MemoryIndex, Memory)>,
     pub(crate) launched: Vec<Launched>,
+    /// Room for a block's results; empty.
+    pub(crate) spare_values: Vec<Value>,
     pub(crate) iterations: u64,
 }
 
@@ -48,6 +51,7 @@ impl RunState {
             given: Vec::new(),
             own: Vec::new(),
             launched: Vec::new(),
+            spare_values: Vec::new(),
             iterations: 0,
         }
     }
@@ -154,17 +158,21 @@ impl RunState {
 }
 
 /// States that no run has at the moment.
+#[allow(
+    clippy::vec_box,
+    reason = "a state of some hundred bytes would be moved twice by every call"
+)]
 #[derive(Default)]
-pub(crate) struct States(Mutex<Vec<RunState>>);
+pub(crate) struct States(Mutex<Vec<Box<RunState>>>);
 
 impl States {
     /// A state that was used before, if there is one.
-    pub(crate) fn take(&self) -> Option<RunState> {
+    pub(crate) fn take(&self) -> Option<Box<RunState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
     /// Keeps a state for later.
-    pub(crate) fn give(&self, state: RunState) {
+    pub(crate) fn give(&self, state: Box<RunState>) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -29,7 +29,7 @@ pub(crate) struct Run<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) prepared: &'a Prepared,
     pub(crate) program: &'a Program,
-    pub(crate) state: RunState,
+    pub(crate) state: Box<RunState>,
     pub(crate) profile: Option<&'a mut Vec<StepProfile>>,
     /// Which call of the program this is, counted from 1.
     call: u64,
@@ -63,9 +63,10 @@ pub(crate) fn run_program(
     let inputs = call.inputs;
     let program = &prepared.program;
     let key = inputs::check(program.graph(), inputs)?;
-    let state = states
-        .take()
-        .unwrap_or_else(|| RunState::new(runtime.executor().begin(Arc::clone(runtime.pool()))));
+    let state = states.take().unwrap_or_else(|| {
+        let execution = runtime.executor().begin(Arc::clone(runtime.pool()));
+        Box::new(RunState::new(execution))
+    });
     let mut run = Run {
         runtime,
         prepared,
@@ -126,7 +127,7 @@ impl Run<'_> {
             given.push((memory, 0));
         }
         let begin = self.runtime.clock().now();
-        let results = self.block(body, &first, given)?;
+        let mut results = self.block(body, &first, given)?;
         let end = self.runtime.clock().now();
         first.use_so_far.add(end.saturating_sub(begin));
         let block = self.program.block(body);
@@ -141,18 +142,23 @@ impl Run<'_> {
                     _ => self.download_into(value, output)?,
                 }
             }
+            results.clear();
+            self.state.spare_values = results;
             return Ok(Vec::new());
         }
-        let outputs = block.results.iter().zip(results).map(|(&buffer, value)| {
+        let outputs = block.results.iter().zip(&results).map(|(&buffer, value)| {
             match block.buffers[buffer].place {
                 // What was given is given back.
                 Place::Parameter(index) if let Some(input) = inputs.get(index) => input
                     .contiguous()
                     .map_err(RuntimeError::tensor("an output that is an input")),
-                _ => self.download(&value, "an output"),
+                _ => self.download(value, "an output"),
             }
         });
-        Ok(outputs.collect::<Result<Vec<_>, _>>()?)
+        let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
+        results.clear();
+        self.state.spare_values = results;
+        Ok(outputs)
     }
 
     /// A plan that was made before; not one whose steps may have got code since.
@@ -224,7 +230,7 @@ impl Run<'_> {
         id: BlockId,
         first: &Arc<SegmentPlan>,
         given: impl IntoIterator<Item = (kiln_kernel::Memory, usize)>,
-    ) -> Result<SmallVec<[Value; 4]>, Stop> {
+    ) -> Result<Vec<Value>, Stop> {
         let block = self.program.block(id);
         let mut frame = self.state.take_frame(id, self.prepared.memories(id));
         for (&parameter, (memory, offset)) in block.parameters.iter().zip(given) {
@@ -242,7 +248,7 @@ impl Run<'_> {
         id: BlockId,
         first: &Arc<SegmentPlan>,
         frame: &mut Frame,
-    ) -> Result<SmallVec<[Value; 4]>, Stop> {
+    ) -> Result<Vec<Value>, Stop> {
         let n_segments = self.program.block(id).segments.len();
         let mut plans: SmallVec<[Arc<SegmentPlan>; 4]> = SmallVec::new();
         let mut binding: Option<Binding> = None;
@@ -261,7 +267,7 @@ impl Run<'_> {
             plans.push(plan);
         }
         let plan = plans.last().unwrap_or(first);
-        let mut results = SmallVec::new();
+        let mut results = std::mem::take(&mut self.state.spare_values);
         for place in &plan.results {
             results.push(self.value(frame, place)?);
         }

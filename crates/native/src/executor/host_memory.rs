@@ -8,7 +8,7 @@ use super::memory_pool::HostMemoryPool;
 use super::scratch::AlignedBytes;
 use crate::error::NativeError;
 use kiln_kernel::MemorySlice;
-use kiln_tensor::{DType, Foreign, Tensor, element_count, row_major_strides};
+use kiln_tensor::{DType, Foreign, Share, Tensor, element_count, row_major_strides};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ enum Owner {
     /// Ours, to be read and written.
     Own(AlignedBytes, Option<HostMemoryPool>),
     /// A tensor's, to be read.
-    Tensor(#[allow(dead_code, reason = "held for its drop")] Tensor),
+    Tensor(#[allow(dead_code, reason = "held for its drop")] Share),
 }
 
 // SAFETY: the pointer is into memory that `owner` keeps; whoever reads or writes through it vouches
@@ -78,7 +78,7 @@ impl HostMemory {
                 start: NonNull::from(bytes).cast(),
                 bytes: bytes.len(),
                 readers: AtomicUsize::new(0),
-                owner: Owner::Tensor(tensor.clone()),
+                owner: Owner::Tensor(tensor.share()),
             });
         }
         let tensor = tensor.contiguous()?;
