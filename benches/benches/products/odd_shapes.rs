@@ -62,13 +62,18 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
             .collect();
         table.add(&row(name, &all));
         all.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
-        for worst in all.iter().take(WORST) {
-            println!("  {worst}");
-        }
-        println!("  and of those that are no matter of what a call costs:");
-        for worst in all.iter().filter(|one| one.is_long()).take(WORST) {
-            println!("  {worst}");
-        }
+        print_worst("of calls", all.iter());
+        let long = all.iter().filter(|one| one.is_long());
+        print_worst("of those that are no matter of what a call costs", long);
+        all.sort_by(|a, b| b.ratio_within().total_cmp(&a.ratio_within()));
+        print_worst("of the steps alone", all.iter());
+    }
+}
+
+fn print_worst<'a>(what: &str, all: impl Iterator<Item = &'a Measured>) {
+    println!("  the worst {what}:");
+    for worst in all.take(WORST) {
+        println!("  {worst}");
     }
 }
 
@@ -157,7 +162,7 @@ fn row(name: String, all: &[Measured]) -> Row {
             "{} shapes: {:.2} over gemm{numpy}, {:.2} of the steps alone over the fastest; {slower} shapes above the bar; {:.2} over the {} shapes that take {:.0} us or more",
             all.len(),
             over(&|one| one.gemm),
-            mean(&|one| one.within / one.fastest()),
+            mean(&Measured::ratio_within),
             geometric_mean(long().map(Measured::ratio)),
             long().count(),
             LONG * 1e6,
@@ -183,6 +188,10 @@ impl Measured {
 
     fn ratio(&self) -> f64 {
         self.kiln / self.fastest()
+    }
+
+    fn ratio_within(&self) -> f64 {
+        self.within / self.fastest()
     }
 }
 
