@@ -13,7 +13,7 @@ use super::graph::Frame;
 use super::item::Item;
 use super::names::Names;
 use crate::name::printable;
-use crate::{Attributes, Error, Name, NarrowType, Node};
+use crate::{Attributes, Error, LimitKind, Name, NarrowType, Node};
 
 /// The results of an operator, in its order; trailing ones may be left out.
 pub(crate) type Outputs = SmallVec<[Item; 2]>;
@@ -80,6 +80,11 @@ impl<'a> NodeContext<'a> {
     /// Whether the node stands in a body of control flow that may never run.
     pub fn is_nested(&self) -> bool {
         self.frame.is_nested
+    }
+
+    /// Compares what the node asks for with the limit of that kind.
+    pub(crate) fn check_limit(&self, kind: LimitKind, given: u64) -> Result<(), Error> {
+        self.frame.limits.check(kind, given)
     }
 
     /// Whether somebody may read the result at `index`.

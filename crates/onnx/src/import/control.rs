@@ -1,4 +1,4 @@
-//! Control flow: `If`, `Loop` and `Scan`, whose bodies become regions.
+//! Control flow: `If` and `Loop`, whose bodies become regions, and what `Scan` shares with them.
 //!
 //! Regions are isolated: what a body reads from around it is passed in, except constants, which are
 //! repeated inside, where what they say is known.
@@ -19,7 +19,7 @@ use super::unroll::unrolled_loop;
 use crate::{Error, ModelGraph, Node};
 
 /// An error inside a region's closure: of the builder, or of the import.
-enum RegionError {
+pub(super) enum RegionError {
     Infer(InferError),
     Import(Error),
 }
@@ -37,14 +37,14 @@ impl From<Error> for RegionError {
 }
 
 /// What bodies read from around them.
-struct Captures {
+pub(super) struct Captures {
     passed: Vec<(String, Item)>,
     constants: Vec<(String, Tensor)>,
     missing: Vec<(String, String)>,
 }
 
 impl Captures {
-    fn of(ctx: &NodeContext<'_>, bodies: &[&ModelGraph]) -> Self {
+    pub(super) fn of(ctx: &NodeContext<'_>, bodies: &[&ModelGraph]) -> Self {
         let mut captures = Self {
             passed: Vec::new(),
             constants: Vec::new(),
@@ -73,13 +73,13 @@ impl Captures {
         captures
     }
 
-    fn values(&self) -> Vec<ValueId> {
+    pub(super) fn values(&self) -> Vec<ValueId> {
         let items = self.passed.iter();
         items.flat_map(|(_, item)| item.values()).collect()
     }
 
     /// The names inside a region that got `parameters` for the captures.
-    fn names(
+    pub(super) fn names(
         &self,
         builder: &mut GraphBuilder,
         parameters: &[ValueId],
@@ -101,7 +101,7 @@ impl Captures {
 }
 
 /// Imports a body into the open region; `origin` is the control node's.
-fn import_region(
+pub(super) fn import_region(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
     body: &ModelGraph,
@@ -114,14 +114,14 @@ fn import_region(
 }
 
 /// Binds a body's input, whatever else its name stands for outside.
-fn bind_input(names: &mut Names, body: &ModelGraph, index: usize, value: ValueId) {
+pub(super) fn bind_input(names: &mut Names, body: &ModelGraph, index: usize, value: ValueId) {
     if let Some(input) = body.inputs().get(index) {
         names.bind(&input.name, Binding::Value(Item::Tensor(value)));
     }
 }
 
 impl NodeContext<'_> {
-    fn placed<T>(&self, result: Result<T, RegionError>) -> Result<T, Error> {
+    pub(super) fn placed<T>(&self, result: Result<T, RegionError>) -> Result<T, Error> {
         match result {
             Ok(value) => Ok(value),
             Err(RegionError::Infer(error)) => self.at(Err(error)),
@@ -129,7 +129,7 @@ impl NodeContext<'_> {
         }
     }
 
-    fn expect_inputs(&self, body: &ModelGraph, expected: usize) -> Result<(), Error> {
+    pub(super) fn expect_inputs(&self, body: &ModelGraph, expected: usize) -> Result<(), Error> {
         let found = body.inputs().len();
         if found == expected {
             return Ok(());
@@ -138,7 +138,7 @@ impl NodeContext<'_> {
         Err(self.attribute_error("body", expected, found))
     }
 
-    fn expect_outputs(&self, body: &ModelGraph, at_least: usize) -> Result<(), Error> {
+    pub(super) fn expect_outputs(&self, body: &ModelGraph, at_least: usize) -> Result<(), Error> {
         let found = body.outputs().len();
         if found >= at_least {
             return Ok(());
@@ -252,7 +252,7 @@ pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
 }
 
 /// What a body gives, if it is nothing but tensors.
-fn tensors(node: &Node, items: Vec<Item>) -> Result<Vec<ValueId>, RegionError> {
+pub(super) fn tensors(node: &Node, items: Vec<Item>) -> Result<Vec<ValueId>, RegionError> {
     let tensor = |item: Item| match item {
         Item::Tensor(value) => Ok(value),
         other => Err(RegionError::Import(Error::Unsupported {
@@ -261,128 +261,4 @@ fn tensors(node: &Node, items: Vec<Item>) -> Result<Vec<ValueId>, RegionError> {
         })),
     };
     items.into_iter().map(tensor).collect()
-}
-
-/// Along which axis, and from which end, `Scan` reads or writes a sequence.
-#[derive(Clone, Copy)]
-struct Sequence {
-    axis: usize,
-    backwards: bool,
-}
-
-/// The entries of `Scan`'s attributes for one side; both are 0 where they are left out.
-fn sequences(
-    ctx: &NodeContext<'_>,
-    (axes, directions): (&str, &str),
-    ranks: &[usize],
-) -> Result<Vec<Sequence>, Error> {
-    let read = |name: &str| -> Result<Vec<i64>, Error> {
-        let given = ctx.attributes().get::<&[i64]>(name)?;
-        match given {
-            None => Ok(vec![0; ranks.len()]),
-            Some(given) if given.len() == ranks.len() => Ok(given.to_vec()),
-            Some(given) => {
-                let expected = format!("{} entries", ranks.len());
-                Err(ctx.attribute_error(name, expected, given.len()))
-            }
-        }
-    };
-    let (axes, directions) = (read(axes)?, read(directions)?);
-    let entries = axes.into_iter().zip(directions).zip(ranks);
-    entries
-        .map(|((axis, direction), &rank)| {
-            let axis = ctx.axis(axis, rank)?;
-            Ok(Sequence {
-                axis,
-                backwards: direction == 1,
-            })
-        })
-        .collect()
-}
-
-/// `Scan`: a loop over the entries of sequences.
-pub(crate) fn import_scan(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
-    if ctx.version() < 9 {
-        return Err(ctx.unsupported("a scan over batches, as version 8 has it"));
-    }
-    let body = ctx.attributes().require::<&ModelGraph>("body")?;
-    let n_sequences = ctx.attributes().require::<i64>("num_scan_inputs")?;
-    let n_inputs = ctx.n_inputs();
-    let n_sequences = usize::try_from(n_sequences)
-        .ok()
-        .filter(|&count| (1..=n_inputs).contains(&count))
-        .ok_or_else(|| ctx.attribute_error("num_scan_inputs", "1 or more", n_sequences))?;
-    let n_carried = n_inputs - n_sequences;
-    let inputs = (0..n_inputs).map(|index| ctx.input(index));
-    let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-    let (carried, scanned) = inputs.split_at(n_carried);
-    ctx.expect_inputs(body, n_inputs)?;
-    ctx.expect_outputs(body, n_carried)?;
-    let ranks = scanned.iter().map(|&value| ctx.rank(value));
-    let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
-    let read = sequences(ctx, ("scan_input_axes", "scan_input_directions"), &ranks)?;
-    let length = ctx.shape(scanned[0])?[read[0].axis];
-    let (trips, last) = ctx.build(|builder| {
-        let trips = builder.dims_tensor(&[length])?;
-        let trips = builder.reshape(trips, &[])?;
-        let one = builder.scalar(DType::I64, 1.0)?;
-        Ok((trips, builder.sub(trips, one)?))
-    })?;
-    let captures = Captures::of(ctx, &[body]);
-    let origin = origin_of(ctx.frame, ctx.node);
-    let frame = ctx.frame.within_region(true);
-    let mut values = scanned.to_vec();
-    values.push(last);
-    values.extend(captures.values());
-    let path = ctx.node;
-    let results = ctx.builder.repeat(
-        trips,
-        carried,
-        &values,
-        |builder, iteration, carried, captured| {
-            let (scanned, captured) = captured.split_at(n_sequences);
-            let (&last, captured) = match captured.split_first() {
-                Some(split) => split,
-                None => unreachable!("the last index is passed in"),
-            };
-            let mut names = captures.names(builder, captured)?;
-            for (index, &value) in carried.iter().enumerate() {
-                bind_input(&mut names, body, index, value);
-            }
-            for (index, (&value, sequence)) in scanned.iter().zip(&read).enumerate() {
-                let position = if sequence.backwards {
-                    builder.sub(last, iteration)?
-                } else {
-                    iteration
-                };
-                let entry = builder.gather(value, position, sequence.axis)?;
-                bind_input(&mut names, body, n_carried + index, entry);
-            }
-            let results = import_region(&frame, builder, body, names, &origin)?;
-            let mut results = tensors(path, results)?;
-            let stacked = results.split_off(n_carried.min(results.len()));
-            Ok((results, stacked))
-        },
-    );
-    let mut results = ctx.placed(results)?;
-    arrange_stacked(ctx, &mut results[n_carried..])?;
-    Ok(results.into_iter().map(Item::Tensor).collect())
-}
-
-/// Moves the axis of stacked entries, which is the outermost, to where the node asks for it.
-fn arrange_stacked(ctx: &mut NodeContext<'_>, stacked: &mut [ValueId]) -> Result<(), Error> {
-    let ranks = stacked.iter().map(|&value| ctx.rank(value));
-    let ranks = ranks.collect::<Result<Vec<_>, _>>()?;
-    let written = sequences(ctx, ("scan_output_axes", "scan_output_directions"), &ranks)?;
-    for ((value, sequence), rank) in stacked.iter_mut().zip(written).zip(ranks) {
-        if sequence.backwards {
-            *value = ctx.build(|builder| builder.reverse(*value, 0))?;
-        }
-        if sequence.axis != 0 {
-            let mut axes: Vec<usize> = (1..rank).collect();
-            axes.insert(sequence.axis, 0);
-            *value = ctx.build(|builder| builder.transpose(*value, &axes))?;
-        }
-    }
-    Ok(())
 }

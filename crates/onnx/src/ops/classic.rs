@@ -1,53 +1,40 @@
-//! Operators of the domain `ai.onnx.ml` that are arithmetic on tensors.
+//! Operators of the domain `ai.onnx.ml` that are arithmetic on tensors of numbers.
+//!
+//! Text, maps and support vectors with votes are left out; what gives them says what to do instead.
 
-use kiln_tensor::DType;
+mod columns;
+mod forest;
+mod labels;
+mod linear;
+mod trees;
+mod walk;
 
-use super::support::{Imported, one, operator};
+use super::support::{Imported, operator};
 use crate::NodeContext;
 use crate::import::Operator;
 
 pub(super) const OPERATORS: &[Operator] = &[
-    operator("ArrayFeatureExtractor", &[1], extract),
-    operator("Binarizer", &[1], binarize),
-    operator("Scaler", &[1], scale),
+    operator("ArrayFeatureExtractor", &[1], columns::extract),
+    operator("Binarizer", &[1], columns::binarize),
+    operator("FeatureVectorizer", &[1], columns::concatenate),
+    operator("Imputer", &[1], columns::impute),
+    operator("LabelEncoder", &[1], labels::encode),
+    operator("LinearClassifier", &[1], linear::classify),
+    operator("LinearRegressor", &[1], linear::regress),
+    operator("Normalizer", &[1], columns::normalize),
+    operator("OneHotEncoder", &[1], labels::one_hot),
+    operator("SVMRegressor", &[1], linear::regress_by_vectors),
+    operator("Scaler", &[1], columns::scale),
+    operator("TreeEnsemble", &[1], trees::ensemble),
+    operator("TreeEnsembleClassifier", &[1], trees::classify),
+    operator("TreeEnsembleRegressor", &[1], trees::regress),
+    operator("ZipMap", &[1], zip_map),
 ];
 
-/// Entries of the last axis; a vector gives one row.
-fn extract(ctx: &mut NodeContext<'_>) -> Imported {
-    let (x, indices) = (ctx.input(0)?, ctx.input(1)?);
-    let rank = ctx.rank(x)?;
-    let indices = ctx.flat(indices)?;
-    let Some(last) = rank.checked_sub(1) else {
-        let found = ctx.builder().describe(x);
-        return Err(ctx.operand_error(0, "a tensor of rank 1 or more", found));
-    };
-    let y = ctx.build(|builder| builder.gather(x, indices, last))?;
-    if rank == 1 {
-        return one(ctx.build(|builder| builder.unsqueeze(y, &[0]))?);
-    }
-    one(y)
-}
-
-/// 1 where it is more than the threshold, else 0.
-fn binarize(ctx: &mut NodeContext<'_>) -> Imported {
-    let x = ctx.input(0)?;
-    let threshold = ctx.attributes().get_or("threshold", 0.0_f32)?;
-    let threshold = ctx.scalar_like(x, f64::from(threshold))?;
-    let above = ctx.map("gt", &[x, threshold])?;
-    one(ctx.cast(above, ctx.dtype(x)?)?)
-}
-
-/// `(x - offset) * scale`, one of each for all columns or one per column.
-fn scale(ctx: &mut NodeContext<'_>) -> Imported {
-    let x = ctx.input(0)?;
-    let mut y = ctx.cast(x, DType::F32)?;
-    for (name, function) in [("offset", "sub"), ("scale", "mul")] {
-        if let Some(numbers) = ctx.attributes().get::<&[f32]>(name)? {
-            let tensor = kiln_tensor::Tensor::from_slice(&[numbers.len()], numbers);
-            let tensor = ctx.tensor_at(tensor)?;
-            let numbers = ctx.add_constant(tensor)?;
-            y = ctx.map(function, &[y, numbers])?;
-        }
-    }
-    one(y)
+/// Rows as maps from names of classes: what exporters add unless they are told not to.
+fn zip_map(ctx: &mut NodeContext<'_>) -> Imported {
+    Err(ctx.unsupported(
+        "maps; export without it (`options={id(model): {\"zipmap\": False}}` of skl2onnx), and the result is the \
+         tensor of scores, a column per class",
+    ))
 }

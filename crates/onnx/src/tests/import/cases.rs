@@ -36,6 +36,7 @@ case_files!(
     activation,
     attention,
     cast,
+    classic,
     constant,
     contrib,
     conv,

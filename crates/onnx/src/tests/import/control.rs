@@ -234,6 +234,61 @@ fn a_scan_reads_and_writes_sequences_from_either_end() {
 }
 
 #[test]
+fn a_scan_of_version_8_goes_over_the_sequence_of_each_batch() {
+    // `next = s + e * bias`, where `bias` is read from around the body.
+    let step = || {
+        graph(
+            vec![
+                input("s", DType::F32, &["2"]),
+                input("e", DType::F32, &["2"]),
+            ],
+            vec![],
+            vec![
+                node("Mul", "e bias", "t", vec![]),
+                node("Add", "s t", "next", vec![]),
+                node("Identity", "next", "out", vec![]),
+            ],
+            &["next", "out"],
+        )
+    };
+    let net = |operands: &str, attributes: Vec<AttributeProto>| {
+        let mut all = vec![body("body", step()), int("num_scan_inputs", 1)];
+        all.extend(attributes);
+        let net = graph(
+            vec![
+                input("s0", DType::F32, &["B", "2"]),
+                input("x", DType::F32, &["B", "T", "2"]),
+                input("bias", DType::F32, &[]),
+            ],
+            vec![initializer("lengths", &i64s(&[2], &[2, 2]))],
+            vec![node("Scan", operands, "last all", all)],
+            &["last", "all"],
+        );
+        imported(&of_version(net, 8), &ImportOptions::new())
+    };
+    let inputs = [
+        f32s(&[2, 2], &[0.0, 10.0, 100.0, 200.0]),
+        f32s(&[2, 2, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
+        Tensor::scalar(1.0_f32),
+    ];
+    let numbers = |tensor: &Tensor| tensor.to_vec::<f32>().unwrap();
+    let forwards = run(&net("- s0 x", vec![]).unwrap(), &inputs);
+    assert_eq!(numbers(&forwards[0]), [4.0, 16.0, 112.0, 214.0]);
+    assert_eq!(forwards[1].shape(), [2, 2, 2]);
+    assert_eq!(
+        numbers(&forwards[1]),
+        [1.0, 12.0, 4.0, 16.0, 105.0, 206.0, 112.0, 214.0]
+    );
+    let backwards = net("- s0 x", vec![ints("directions", &[1])]).unwrap();
+    assert_eq!(
+        numbers(&run(&backwards, &inputs)[1]),
+        [3.0, 14.0, 4.0, 16.0, 107.0, 208.0, 112.0, 214.0]
+    );
+    let lengths = net("lengths s0 x", vec![]).unwrap_err();
+    insta::assert_snapshot!(lengths, @r#"node 0 giving "last" (Scan): not supported: a scan over sequences of different lengths"#);
+}
+
+#[test]
 fn a_body_that_does_not_fit_its_node_is_refused() {
     let error =
         |net: GraphProto| imported(&of_version(net, 17), &ImportOptions::new()).unwrap_err();
