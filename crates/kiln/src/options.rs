@@ -9,11 +9,13 @@ use crate::notice::{Notice, Notices};
 use crate::progress::{Listener, Progress};
 use crate::recording::Recording;
 use kiln_kernel::MemoryLimits;
-use kiln_lazy_runtime::{CallOptions, CompilePolicy, Runtime, VariantOptions};
+use kiln_kernel_cache::LruLimits;
+use kiln_lazy_runtime::{CallOptions, CompilePolicy, Runtime, RuntimeOptions, VariantOptions};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_shape_inference::Mode;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -294,6 +296,38 @@ impl Options {
         self
     }
 
+    /// How many compiled kernels are kept in memory, and how many bytes they may take, for all models that share kernels:
+    /// by default 10,000 and 1 GiB. The least recently used go first, unless a launch plan holds them; what goes is read
+    /// from disk when it is wanted again, or compiled anew.
+    ///
+    /// ```
+    /// let options = kiln::Options::new().kernels_in_memory(1000, 64 << 20);
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn kernels_in_memory(mut self, kernels: usize, bytes: usize) -> Self {
+        self.compiling.kernels = LruLimits {
+            entries: kernels,
+            bytes,
+        };
+        self
+    }
+
+    /// For how many combinations of sizes a part of a model keeps its launch plan, by default 1024: those used last.
+    /// A call with other sizes plans first, which takes some microseconds a step.
+    ///
+    /// ```
+    /// use std::num::NonZeroUsize;
+    ///
+    /// let options = kiln::Options::new().launch_plans(NonZeroUsize::MIN);
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn launch_plans(mut self, plans: NonZeroUsize) -> Self {
+        self.compiling.launch_plans = plans;
+        self
+    }
+
     /// How much memory the arenas and results of calls may take at one time, and how much of it is kept for later calls;
     /// for all models that share kernels. A call that would take more ends with an error of kind
     /// [`Resource`](crate::ErrorKind::Resource).
@@ -370,10 +404,13 @@ pub(crate) struct Compiling {
     pub(crate) threads: usize,
     pub(crate) variants: Option<VariantOptions>,
     pub(crate) deterministic: bool,
+    pub(crate) kernels: LruLimits,
+    pub(crate) launch_plans: NonZeroUsize,
 }
 
 impl Default for Compiling {
     fn default() -> Self {
+        let of_runtimes = RuntimeOptions::new();
         Self {
             policy: CompilePolicy::default(),
             max_block: None,
@@ -382,6 +419,8 @@ impl Default for Compiling {
             threads: 0,
             variants: Some(VariantOptions::default()),
             deterministic: false,
+            kernels: of_runtimes.cache.memory,
+            launch_plans: of_runtimes.launch_plans,
         }
     }
 }

@@ -107,3 +107,51 @@ fn memory_that_another_model_holds_for_later_gives_way() {
     drop(call(&first, 1400).unwrap());
     assert_eq!(first.memory_stats(), second.memory_stats());
 }
+
+/// A model of one element-wise kernel.
+fn small_model(op: &str, options: &Options) -> Model {
+    let text = format!("graph @small(%x: f32[N]) -> f32[N] {{\n %y = {op} %x\n return %y\n}}");
+    Model::from_text_with(&text, options.clone()).unwrap()
+}
+
+fn small_call(model: &Model, size: usize) {
+    let x = Tensor::full(&[size], 0.5f32).unwrap();
+    model.run([("x", &x)]).unwrap();
+}
+
+#[test]
+fn kernels_beyond_those_that_may_be_in_memory_go() {
+    let options = Options::new()
+        .backend(Backend::Llvm)
+        .threads(1)
+        .kernels_in_memory(1, 1 << 20)
+        .cache(Cache::off());
+    let models = ["exp", "neg", "sqrt"].map(|op| small_model(op, &options));
+    models.iter().for_each(|model| small_call(model, 3));
+    let stats = models[0].compilation_stats();
+    assert_eq!((stats.compilations, stats.cache.evicted), (3, 2));
+    // Launch plans that are there hold theirs.
+    models.iter().for_each(|model| small_call(model, 3));
+    assert_eq!(models[0].compilation_stats().compilations, 3);
+    // A call with other sizes asks for code again, and what went is compiled anew.
+    small_call(&models[0], 4);
+    assert_eq!(models[0].compilation_stats().compilations, 4);
+}
+
+#[test]
+fn a_part_plans_again_for_sizes_whose_plan_it_no_longer_has() {
+    let plans = |kept: usize| {
+        let options = Options::new()
+            .backend(Backend::Llvm)
+            .threads(1)
+            .shared_kernels(false)
+            .launch_plans(kept.try_into().unwrap())
+            .cache(Cache::off());
+        let model = small_model("exp", &options);
+        for round in 0..6 {
+            small_call(&model, 1 + round % 2);
+        }
+        model.compilation_stats().launch_plans
+    };
+    assert_eq!((plans(1), plans(2)), (6, 2));
+}

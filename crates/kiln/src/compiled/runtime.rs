@@ -155,7 +155,11 @@ pub(super) fn assemble(
         threads,
         variants,
         deterministic,
+        kernels,
+        launch_plans,
     } = key.compiling;
+    options.cache.memory = kernels;
+    options.launch_plans = launch_plans;
     options.variants = variants;
     options.deterministic = deterministic;
     options.policy = policy;
