@@ -258,6 +258,14 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         self.forget_failures();
     }
 
+    /// The time until a compile that failed is tried again; none where there was none, or it is due.
+    pub fn retry_in(&self, key: &CacheKey) -> Option<Duration> {
+        match self.inner.failure(key, self.inner.clock.now())? {
+            Failure::Compile { retry_in, .. } => retry_in,
+            Failure::Cache(_) => None,
+        }
+    }
+
     /// Forgets failures, so that everything is tried again.
     pub fn forget_failures(&self) {
         if let Some(mut failures) = self.inner.failures() {

@@ -31,6 +31,9 @@ pub use manage::{Cleared, DiskUsage, EntryInfo, Verified};
 /// How often something that others may get in the way of is begun again.
 const ATTEMPTS: usize = 8;
 
+/// The code of a folder that is of no use, as [`CacheError`] has it.
+const FOLDER: &str = "E0705";
+
 /// Bytes of a content that are read and checked at a time.
 const PIECE: usize = 1 << 18;
 
@@ -175,7 +178,7 @@ impl DiskTier {
             Ok(folder) => folder,
             Err(FolderProblem::Missing) => return Err(Miss::Absent),
             Err(problem) => {
-                self.warn(&problem);
+                self.warn(&problem, Some(FOLDER));
                 return Err(Miss::Folder(problem));
             }
         };
@@ -184,7 +187,7 @@ impl DiskTier {
                 tracing::debug!(%key, %miss, "removing a cache entry");
                 let _ = folder.remove(&FileName::Entry(key.digest()).to_string());
             } else if *miss != Miss::Absent {
-                self.warn(miss);
+                self.warn(miss, None);
             }
         })
     }
@@ -295,12 +298,12 @@ impl DiskTier {
     }
 
     /// Says once, aloud, that something is wrong with the folder.
-    fn warn(&self, problem: &dyn std::fmt::Display) {
+    fn warn(&self, problem: &dyn std::fmt::Display, code: Option<&'static str>) {
         let folder = self.fs.path().display();
         if self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(%problem, "cache folder");
         } else {
-            tracing::warn!(%folder, %problem, "the cache folder is of no use: {problem}");
+            tracing::warn!(%folder, code, "the cache folder is of no use: {problem}");
         }
     }
 }
@@ -332,8 +335,10 @@ impl Tier for DiskTier {
         if bytes > limit {
             return Err(NotStored::TooLarge { bytes, limit });
         }
-        self.try_put(key, &front, content)
-            .inspect_err(|problem| self.warn(problem))?;
+        self.try_put(key, &front, content).inspect_err(|problem| {
+            let is_folder = matches!(problem, NotStored::Folder(_));
+            self.warn(problem, is_folder.then_some(FOLDER));
+        })?;
         Ok(self.account_for(bytes))
     }
 

@@ -23,12 +23,17 @@ use crate::tier::{Claim, Tier};
 /// How long the first pause is between two looks at another process's compile, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
+/// Who hears where a value comes from.
+type FirstTold = Box<dyn FnOnce(&Source) + Send>;
+
 /// The right to compile a key. Dropped unused, those who wait are told; one of them may take over.
 pub struct Ticket<V, E> {
     cache: TieredCache<V, E>,
     key: CacheKey,
     /// None where nobody waits: in a forked child, and inside another compile.
     lead: Option<Lead<KeyDigest, Shared<V, E>>>,
+    /// Who hears of what was found before those who wait do.
+    first_told: Option<FirstTold>,
 }
 
 /// What came of claiming a key among processes.
@@ -47,7 +52,22 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         key: CacheKey,
         lead: Option<Lead<KeyDigest, Shared<V, E>>>,
     ) -> Self {
-        Self { cache, key, lead }
+        Self {
+            cache,
+            key,
+            lead,
+            first_told: None,
+        }
+    }
+
+    /// With someone who hears where the value comes from before those who wait have it: for accounts that are to be right
+    /// when they go on.
+    #[must_use]
+    pub fn first_telling(self, listener: impl FnOnce(&Source) + Send + 'static) -> Self {
+        Self {
+            first_told: Some(Box::new(listener)),
+            ..self
+        }
     }
 
     /// The key.
@@ -151,9 +171,12 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
                 if let Some(mut failures) = inner.failures() {
                     failures.forget(self.key.digest());
                 }
+                let source = Source::Compiled { time, misses };
+                if let Some(listener) = self.first_told.take() {
+                    listener(&source);
+                }
                 tell(Shared::Value(Arc::clone(&value)));
                 inner.persist(&self.key, &value, time);
-                let source = Source::Compiled { time, misses };
                 Ok(Found { value, source })
             }
             Ok(Err(error)) => {
@@ -253,6 +276,9 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
     }
 
     fn finish(mut self, found: Found<V>) -> Found<V> {
+        if let Some(listener) = self.first_told.take() {
+            listener(&found.source);
+        }
         if let Some(lead) = self.lead.take() {
             lead.finish(Shared::Value(Arc::clone(&found.value)));
         }

@@ -126,6 +126,33 @@ fn what_a_remote_tier_has_is_kept_nearer_and_one_that_is_down_is_a_miss() {
 }
 
 #[test]
+fn accounts_are_told_where_a_value_comes_from_before_those_who_wait_have_it() {
+    let folder = tempfile::tempdir().expect("there is room");
+    for expected in ["compiled", "tier"] {
+        let cache = cache_at(folder.path());
+        let Begin::Lead(ticket) = cache.begin(&key("a")) else {
+            panic!("nobody compiles it");
+        };
+        let waiting = Waiting::of(&cache, "a");
+        let (told, accounts) = mpsc::channel();
+        let ticket = ticket.first_telling(move |source| {
+            // Whoever waits still does.
+            assert!(!waiting.0.is_over_within(Duration::ZERO));
+            told.send(match source {
+                Source::Compiled { .. } => "compiled",
+                Source::Tier { .. } => "tier",
+                _ => "otherwise",
+            })
+            .expect("the test listens");
+        });
+        ticket
+            .compile(LONG, || Ok(content("a")))
+            .expect("it compiles");
+        assert_eq!(accounts.try_recv(), Ok(expected));
+    }
+}
+
+#[test]
 fn programs_and_kernels_of_one_folder_are_kept_apart() {
     let folder = tempfile::tempdir().expect("there is room");
     let cache = cache_at(folder.path());
