@@ -5,159 +5,44 @@
 //! not defined, and its bytes are initialised. All that is had is counted, the small pieces too, which are not worth
 //! keeping.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kiln_kernel::{ExecuteError, Memory, MemoryLimits, MemoryPool, MemoryStats};
 
 use super::host_memory::HostMemory;
+use super::kept::{Kept, NoPiece, Piece};
 use super::scratch::AlignedBytes;
 use crate::error::NativeError;
 
-/// How many pieces are kept at most.
-const KEPT_PIECES: usize = 64;
-
-/// Pieces of less are left to the system's allocator, which is quick with them.
-const WORTH_KEEPING: usize = 16 << 10;
-
 /// The memory of one executor. Clones are the same pool.
 #[derive(Clone, Debug)]
-pub(crate) struct HostMemoryPool(Arc<Shared>);
+pub(crate) struct HostMemoryPool(Arc<Kept<AlignedBytes>>);
 
-#[derive(Debug)]
-struct Shared {
-    limits: MemoryLimits,
-    /// Given back last, found first. No code runs while it is locked that could leave it half changed.
-    kept: Mutex<Vec<AlignedBytes>>,
-    kept_bytes: AtomicUsize,
-    rented_bytes: AtomicUsize,
-    peak_bytes: AtomicUsize,
-    rents: AtomicU64,
-    reuses: AtomicU64,
-    refusals: AtomicU64,
+impl Piece for AlignedBytes {
+    fn bytes(&self) -> usize {
+        self.len()
+    }
 }
 
 impl HostMemoryPool {
     /// An empty pool.
     pub(crate) fn new(limits: MemoryLimits) -> Self {
-        Self(Arc::new(Shared {
-            limits,
-            kept: Mutex::default(),
-            kept_bytes: AtomicUsize::new(0),
-            rented_bytes: AtomicUsize::new(0),
-            peak_bytes: AtomicUsize::new(0),
-            rents: AtomicU64::new(0),
-            reuses: AtomicU64::new(0),
-            refusals: AtomicU64::new(0),
-        }))
+        Self(Arc::new(Kept::new(limits)))
     }
 
     /// At least `bytes` bytes: kept ones, if some are not much too long.
     pub(crate) fn take(&self, bytes: usize) -> Result<AlignedBytes, NativeError> {
-        let shared = &*self.0;
-        shared.rents.fetch_add(1, Ordering::Relaxed);
-        if bytes >= WORTH_KEEPING
-            && let Some(piece) = shared.take_kept(bytes)
-        {
-            shared.reuses.fetch_add(1, Ordering::Relaxed);
-            return Ok(piece);
-        }
-        shared.count_in(bytes)?;
-        let piece = AlignedBytes::zeroed(bytes).or_else(|_| {
-            // What is kept may be what is lacking.
-            self.trim(0);
-            AlignedBytes::zeroed(bytes)
-        });
-        if piece.is_err() {
-            shared.rented_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        }
-        Ok(piece?)
+        self.0
+            .take(bytes, AlignedBytes::zeroed)
+            .map_err(|problem| match problem {
+                NoPiece::Limit { given, limit } => NativeError::MemoryLimit { given, limit },
+                NoPiece::Unmade(error) => error.into(),
+            })
     }
 
     /// Takes memory back; what was kept longest is freed for it.
     pub(crate) fn put(&self, piece: AlignedBytes) {
-        let shared = &*self.0;
-        let bytes = piece.len();
-        shared.rented_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        let limit = shared.limits.kept_bytes.min(shared.limits.total_bytes);
-        if !(WORTH_KEEPING..=limit).contains(&bytes) {
-            return;
-        }
-        let mut kept = shared.lock();
-        let freed = shared.free(&mut kept, limit - bytes, KEPT_PIECES - 1);
-        shared.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
-        kept.push(piece);
-        drop(kept);
-        // Freed only now, when nobody waits.
-        drop(freed);
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Vec<AlignedBytes>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take_kept(&self, bytes: usize) -> Option<AlignedBytes> {
-        let mut kept = self.lock();
-        let fits = |piece: &AlignedBytes| (bytes..=bytes.saturating_mul(2)).contains(&piece.len());
-        let position = kept.iter().rposition(fits)?;
-        let piece = kept.remove(position);
-        self.kept_bytes.fetch_sub(piece.len(), Ordering::Relaxed);
-        let rented = self.rented_bytes.fetch_add(piece.len(), Ordering::Relaxed);
-        self.note_peak(rented + piece.len());
-        Some(piece)
-    }
-
-    /// Counts bytes as rented, if the limit allows it.
-    fn count_in(&self, bytes: usize) -> Result<(), NativeError> {
-        let limit = self.limits.total_bytes;
-        let add = |rented: usize| rented.checked_add(bytes).filter(|&sum| sum <= limit);
-        let counted = self
-            .rented_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        let Ok(before) = counted else {
-            self.refusals.fetch_add(1, Ordering::Relaxed);
-            let rented = self.rented_bytes.load(Ordering::Relaxed);
-            return Err(NativeError::MemoryLimit {
-                given: rented.saturating_add(bytes),
-                limit,
-            });
-        };
-        let sum = before + bytes;
-        self.note_peak(sum);
-        // What is kept makes room for what is needed.
-        if limit != usize::MAX
-            && sum.saturating_add(self.kept_bytes.load(Ordering::Relaxed)) > limit
-        {
-            let freed = self.free(&mut self.lock(), limit - sum, KEPT_PIECES);
-            drop(freed);
-        }
-        Ok(())
-    }
-
-    fn note_peak(&self, rented: usize) {
-        // Mostly there is nothing to note, and a look does not take the line from other threads.
-        if self.peak_bytes.load(Ordering::Relaxed) < rented {
-            self.peak_bytes.fetch_max(rented, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes the oldest pieces out until so many bytes and pieces are left at most.
-    fn free(&self, kept: &mut Vec<AlignedBytes>, bytes: usize, pieces: usize) -> Vec<AlignedBytes> {
-        let mut total: usize = kept.iter().map(AlignedBytes::len).sum();
-        let mut n_freed = 0;
-        for piece in kept.iter() {
-            if total <= bytes && kept.len() - n_freed <= pieces {
-                break;
-            }
-            total -= piece.len();
-            n_freed += 1;
-        }
-        let freed: Vec<AlignedBytes> = kept.drain(..n_freed).collect();
-        let n_bytes = freed.iter().map(AlignedBytes::len).sum();
-        self.kept_bytes.fetch_sub(n_bytes, Ordering::Relaxed);
-        freed
+        self.0.put(piece);
     }
 }
 
@@ -167,25 +52,17 @@ impl MemoryPool for HostMemoryPool {
     }
 
     fn trim(&self, keep: usize) -> usize {
-        let freed = self.0.free(&mut self.0.lock(), keep, KEPT_PIECES);
-        freed.iter().map(AlignedBytes::len).sum()
+        self.0.trim(keep)
     }
 
     fn stats(&self) -> MemoryStats {
-        let shared = &*self.0;
-        let mut stats = MemoryStats::default();
-        stats.rented_bytes = shared.rented_bytes.load(Ordering::Relaxed);
-        stats.peak_bytes = shared.peak_bytes.load(Ordering::Relaxed);
-        stats.kept_bytes = shared.kept_bytes.load(Ordering::Relaxed);
-        stats.rents = shared.rents.load(Ordering::Relaxed);
-        stats.reuses = shared.reuses.load(Ordering::Relaxed);
-        stats.refusals = shared.refusals.load(Ordering::Relaxed);
-        stats
+        self.0.stats()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::kept::{KEPT_PIECES, WORTH_KEEPING};
     use super::*;
 
     const KEPT_BYTES: usize = MemoryLimits::DEFAULT.kept_bytes;
@@ -199,7 +76,7 @@ mod tests {
     }
 
     fn kept(pool: &HostMemoryPool) -> Vec<usize> {
-        pool.0.lock().iter().map(AlignedBytes::len).collect()
+        pool.0.lengths()
     }
 
     /// Rented and kept bytes.

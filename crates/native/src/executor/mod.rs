@@ -3,11 +3,13 @@
 mod caches;
 mod execution;
 mod host_memory;
+mod kept;
 mod kernel;
 mod level;
 mod memory_pool;
 mod phase_job;
 mod scratch;
+mod sync;
 
 use crate::error::NativeError;
 use execution::NativeExecution;

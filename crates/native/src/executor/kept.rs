@@ -1,0 +1,205 @@
+//! What a pool of memory has: the pieces that were given back, and the accounts of all that is rented.
+//!
+//! Two promises. What is rented never exceeds the limit. And when nobody is in here, what is rented and what is kept
+//! together do not: whoever rents more makes room after, under the lock under which pieces are given back. A model
+//! checker runs this file in every interleaving.
+
+use std::sync::PoisonError;
+
+use kiln_kernel::{MemoryLimits, MemoryStats};
+
+use super::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+
+/// How many pieces are kept at most.
+pub(crate) const KEPT_PIECES: usize = 64;
+
+/// Pieces of less are left to the system's allocator, which is quick with them.
+pub(crate) const WORTH_KEEPING: usize = 16 << 10;
+
+/// A piece of memory.
+pub(crate) trait Piece {
+    /// Its bytes.
+    fn bytes(&self) -> usize;
+}
+
+/// Why there is no piece.
+#[derive(Debug)]
+pub(crate) enum NoPiece<E> {
+    /// More would be rented than may be.
+    Limit {
+        /// What would be.
+        given: usize,
+        /// What may be.
+        limit: usize,
+    },
+    /// It could not be made.
+    Unmade(E),
+}
+
+/// Pieces that were given back, and accounts.
+#[derive(Debug)]
+pub(crate) struct Kept<P> {
+    limits: MemoryLimits,
+    /// Given back last, found first. No code runs while it is locked that could leave it half changed.
+    pieces: Mutex<Vec<P>>,
+    kept_bytes: AtomicUsize,
+    rented_bytes: AtomicUsize,
+    peak_bytes: AtomicUsize,
+    rents: AtomicU64,
+    reuses: AtomicU64,
+    refusals: AtomicU64,
+}
+
+impl<P: Piece> Kept<P> {
+    /// Nothing yet.
+    pub(crate) fn new(limits: MemoryLimits) -> Self {
+        Self {
+            limits,
+            pieces: Mutex::new(Vec::new()),
+            kept_bytes: AtomicUsize::new(0),
+            rented_bytes: AtomicUsize::new(0),
+            peak_bytes: AtomicUsize::new(0),
+            rents: AtomicU64::new(0),
+            reuses: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+        }
+    }
+
+    /// At least `bytes` bytes: kept ones, if some are not much too long, or what `make` gives.
+    pub(crate) fn take<E>(
+        &self,
+        bytes: usize,
+        make: impl Fn(usize) -> Result<P, E>,
+    ) -> Result<P, NoPiece<E>> {
+        self.rents.fetch_add(1, Ordering::Relaxed);
+        if bytes >= WORTH_KEEPING
+            && let Some(piece) = self.take_kept(bytes)
+        {
+            self.reuses.fetch_add(1, Ordering::Relaxed);
+            return Ok(piece);
+        }
+        self.count_in(bytes)?;
+        let piece = make(bytes).or_else(|_| {
+            // What is kept may be what is lacking.
+            self.trim(0);
+            make(bytes)
+        });
+        if piece.is_err() {
+            self.rented_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        piece.map_err(NoPiece::Unmade)
+    }
+
+    /// Takes memory back; what was kept longest is freed for it.
+    pub(crate) fn put(&self, piece: P) {
+        let bytes = piece.bytes();
+        let limit = self.limits.kept_bytes.min(self.limits.total_bytes);
+        if !(WORTH_KEEPING..=limit).contains(&bytes) {
+            self.rented_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return;
+        }
+        let mut pieces = self.lock();
+        // Under the lock, so that whoever makes room finds it in one account or the other.
+        self.rented_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let freed = self.free(&mut pieces, limit - bytes, KEPT_PIECES - 1);
+        self.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
+        pieces.push(piece);
+        drop(pieces);
+        // Freed only now, when nobody waits.
+        drop(freed);
+    }
+
+    /// Frees what is kept, the oldest first, until so many bytes are left at most; answers with how many that gave.
+    pub(crate) fn trim(&self, keep: usize) -> usize {
+        let freed = self.free(&mut self.lock(), keep, KEPT_PIECES);
+        freed.iter().map(Piece::bytes).sum()
+    }
+
+    pub(crate) fn stats(&self) -> MemoryStats {
+        let mut stats = MemoryStats::default();
+        stats.rented_bytes = self.rented_bytes.load(Ordering::Relaxed);
+        stats.peak_bytes = self.peak_bytes.load(Ordering::Relaxed);
+        stats.kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        stats.rents = self.rents.load(Ordering::Relaxed);
+        stats.reuses = self.reuses.load(Ordering::Relaxed);
+        stats.refusals = self.refusals.load(Ordering::Relaxed);
+        stats
+    }
+
+    /// The lengths of what is kept.
+    #[cfg(test)]
+    pub(crate) fn lengths(&self) -> Vec<usize> {
+        self.lock().iter().map(Piece::bytes).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<P>> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_kept(&self, bytes: usize) -> Option<P> {
+        let mut pieces = self.lock();
+        let fits = |piece: &P| (bytes..=bytes.saturating_mul(2)).contains(&piece.bytes());
+        let position = pieces.iter().rposition(fits)?;
+        let bytes = pieces.get(position)?.bytes();
+        // Others may have rented what was free when it was put here.
+        let sum = self.add_rented(bytes).ok()?;
+        let piece = pieces.remove(position);
+        self.kept_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        drop(pieces);
+        self.note_peak(sum);
+        Some(piece)
+    }
+
+    /// Counts bytes as rented, if the limit allows it; answers with the sum, or with what it would have been.
+    fn add_rented(&self, bytes: usize) -> Result<usize, usize> {
+        let limit = self.limits.total_bytes;
+        let add = |rented: usize| rented.checked_add(bytes).filter(|&sum| sum <= limit);
+        let relaxed = Ordering::Relaxed;
+        match self.rented_bytes.fetch_update(relaxed, relaxed, add) {
+            Ok(before) => Ok(before.saturating_add(bytes)),
+            Err(before) => Err(before.saturating_add(bytes)),
+        }
+    }
+
+    fn count_in<E>(&self, bytes: usize) -> Result<(), NoPiece<E>> {
+        let limit = self.limits.total_bytes;
+        let sum = self.add_rented(bytes).map_err(|given| {
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+            NoPiece::Limit { given, limit }
+        })?;
+        self.note_peak(sum);
+        if limit != usize::MAX {
+            // What is kept makes room for what is needed.
+            let mut pieces = self.lock();
+            let rented = self.rented_bytes.load(Ordering::Relaxed);
+            let freed = self.free(&mut pieces, limit.saturating_sub(rented), KEPT_PIECES);
+            drop(pieces);
+            drop(freed);
+        }
+        Ok(())
+    }
+
+    fn note_peak(&self, rented: usize) {
+        // Mostly there is nothing to note, and a look does not take the line from other threads.
+        if self.peak_bytes.load(Ordering::Relaxed) < rented {
+            self.peak_bytes.fetch_max(rented, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the oldest pieces out until so many bytes and pieces are left at most.
+    fn free(&self, kept: &mut Vec<P>, bytes: usize, pieces: usize) -> Vec<P> {
+        let mut total: usize = kept.iter().map(Piece::bytes).sum();
+        let mut n_freed = 0;
+        for piece in kept.iter() {
+            if total <= bytes && kept.len() - n_freed <= pieces {
+                break;
+            }
+            total -= piece.bytes();
+            n_freed += 1;
+        }
+        let freed: Vec<P> = kept.drain(..n_freed).collect();
+        let n_bytes = freed.iter().map(Piece::bytes).sum();
+        self.kept_bytes.fetch_sub(n_bytes, Ordering::Relaxed);
+        freed
+    }
+}
