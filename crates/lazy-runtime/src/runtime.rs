@@ -246,6 +246,15 @@ impl Runtime {
         self.kernels.published()
     }
 
+    /// When a kernel of which none of these choices compiled may be tried again; none where there is no way at all.
+    pub(crate) fn retry_at(&self, choices: &[Choice]) -> Option<Duration> {
+        let left = |choice: &Choice| self.kernels.retry_in(&choice.key);
+        let least = choices.iter().filter_map(left).min();
+        // What panicked is not remembered, and tried at once by whoever else needs it.
+        let delay = least.unwrap_or(self.options.cache.retry_most);
+        (!choices.is_empty()).then(|| self.clock().now().saturating_add(delay))
+    }
+
     /// The ways to compile a kernel, best first.
     pub(crate) fn choices(&self, identity: &KernelIdentity) -> Vec<Choice> {
         self.kernels.choices(identity)

@@ -188,16 +188,16 @@ impl Kernels {
         recorder: &Recorder,
     ) -> Option<Result<Found<CompiledKernel>, Failure<KernelFailure>>> {
         let _span = recorder.stores();
+        let accounts = recorder.clone();
+        let ticket = ticket.first_telling(move |source| accounts.count_source(source));
         let result = if !allowed || self.is_budget_spent() {
             // What is not there stays to be asked for again.
             ticket.look_up().ok().map(Ok)
         } else {
             Some(self.compile_with(ticket, identity, schedule, recorder))
         };
-        match &result {
-            Some(Ok(found)) => recorder.count_source(&found.source),
-            Some(Err(_)) => {}
-            None => recorder.count(Counter::Miss),
+        if result.is_none() {
+            recorder.count(Counter::Miss);
         }
         if let Some(Ok(found)) = &result
             && !matches!(found.source, Source::Memory)
@@ -352,6 +352,11 @@ impl Kernels {
     /// Something that was asked for is not any more.
     pub(crate) fn note_change(&self) {
         self.published.fetch_add(1, Ordering::Release);
+    }
+
+    /// The time until a compile that failed may be tried again, if it failed and is not due.
+    pub(crate) fn retry_in(&self, key: &CacheKey) -> Option<Duration> {
+        self.cache.retry_in(key)
     }
 
     /// Why a key would be compiled now.

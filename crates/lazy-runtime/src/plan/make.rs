@@ -1,27 +1,30 @@
 //! Makes the launch plan of a segment: facts checked, sizes evaluated, kernels chosen and compiled, places resolved.
 
 mod constants;
+mod launches;
 mod variants;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kiln_interpreter::{InterpretError, OpSite};
-use kiln_kernel::{LaunchContext, Schedule};
-use kiln_program::{Action, BlockId, BufferId, KernelLaunch, Place, Program, SizeId, Step};
+use kiln_kernel::Memory;
+use kiln_program::{Action, BlockId, BufferId, KernelLaunch, Place, Program, SizeId};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{TensorError, alignment_of, element_count};
 use smallvec::SmallVec;
 
+use self::launches::{GroupCode, LaunchGroup, PlannedLaunch};
 use super::frame::{MemoryIndex, Operand, OperandMemory};
+use super::placed::PlacedLaunch;
 use super::{
-    AxisOrder, BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace, Use,
-    Waits, facts,
+    AxisOrder, BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace,
+    Until, Use, Waits, facts,
 };
-use crate::call::CallControl;
-use crate::compile::{Chosen, CompiledKernel, LaunchNumbers, NoCode, Patience, Wanted};
+use crate::compile::Patience;
 use crate::error::RuntimeError;
-use crate::runtime::{Runtime, those_that_hold};
+use crate::runtime::Runtime;
 use crate::variants::Stale;
 
 pub(crate) use constants::place_all_constants;
@@ -41,16 +44,7 @@ pub(crate) fn make_plan(
     let data = program.block(block);
     let of_segment = &data.segments[segment];
     facts::check(program, of_segment, &binding)?;
-    let mut maker = Maker {
-        runtime,
-        prepared,
-        program,
-        block,
-        sizes: vec![None; program.sizes().len()],
-        slots: Vec::new(),
-        segment,
-        earlier,
-    };
+    let mut maker = Maker::new(runtime, prepared, block, segment, earlier);
     maker.evaluate(&of_segment.sizes, &binding)?;
     let arena = maker.place_slots()?;
     let own = of_segment.own.iter().map(|&buffer| maker.own(buffer));
@@ -58,21 +52,26 @@ pub(crate) fn make_plan(
     maker.check_live(arena, &own)?;
     // Taken before anything is asked for, so that nothing that becomes ready meanwhile is overlooked.
     let published = runtime.published();
-    let kernels = maker.choose_all(&of_segment.steps, patience)?;
-    maker.place_constants(&of_segment.steps, &kernels);
-    let mut kernels = kernels.into_iter();
+    let launches = maker.launches(&of_segment.steps, patience)?;
+    let placed = maker.place_constants(&launches);
+    let mut planned = launches.of_step.iter().zip(&placed).enumerate();
     let mut is_provisional = false;
     let mut steps = Vec::with_capacity(of_segment.steps.len());
     for step in &of_segment.steps {
-        let kernel = match &step.action {
-            Action::Kernel(_) => kernels.next(),
-            _ => None,
-        };
-        is_provisional |= matches!(kernel, Some(Err(NoCode::Later)));
-        steps.push(maker.step(step, kernel)?);
+        steps.push(match &step.action {
+            Action::Kernel(_) => {
+                let Some((number, (planned, placed))) = planned.next() else {
+                    return Err(RuntimeError::malformed("a kernel step without a launch").into());
+                };
+                let group = &launches.groups[planned.group];
+                is_provisional |= matches!(group.code, GroupCode::Interpreter(Until::Code));
+                maker.launch(number, *planned, group, placed.as_deref())?
+            }
+            action => maker.step(action)?,
+        });
     }
     let stale = Stale::default();
-    let heat = maker.settle_variants(&of_segment.steps, &mut steps, &binding, &stale)?;
+    let heat = maker.settle_variants(&of_segment.steps, &launches, &mut steps, &binding, &stale)?;
     let results = if segment + 1 == data.segments.len() {
         data.results
             .iter()
@@ -106,12 +105,35 @@ struct Maker<'a> {
     block: BlockId,
     /// The value of each size of the program that this segment needs.
     sizes: Vec<Option<i64>>,
+    /// The bytes of each buffer that was asked about.
+    bytes: RefCell<Vec<Option<usize>>>,
     slots: Vec<usize>,
     segment: usize,
     earlier: &'a [Arc<SegmentPlan>],
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
+    fn new(
+        runtime: &'a Runtime,
+        prepared: &'a Prepared,
+        block: BlockId,
+        segment: usize,
+        earlier: &'a [Arc<SegmentPlan>],
+    ) -> Self {
+        let program = &prepared.program;
+        Self {
+            runtime,
+            prepared,
+            program,
+            block,
+            sizes: vec![None; program.sizes().len()],
+            bytes: RefCell::new(vec![None; program.block(block).buffers.len()]),
+            slots: Vec::new(),
+            segment,
+            earlier,
+        }
+    }
+
     // Sizes
 
     fn evaluate(&mut self, sizes: &[SizeId], binding: &Binding) -> Result<(), RuntimeError> {
@@ -165,6 +187,19 @@ impl Maker<'_> {
 
     /// The bytes from a buffer's first element to the end of its last.
     fn bytes(&self, id: BufferId) -> Result<usize, RuntimeError> {
+        let place = cranelift_entity::EntityRef::index(id);
+        let known = self.bytes.borrow().get(place).copied().flatten();
+        if let Some(bytes) = known {
+            return Ok(bytes);
+        }
+        let bytes = self.evaluate_bytes(id)?;
+        if let Some(known) = self.bytes.borrow_mut().get_mut(place) {
+            *known = Some(bytes);
+        }
+        Ok(bytes)
+    }
+
+    fn evaluate_bytes(&self, id: BufferId) -> Result<usize, RuntimeError> {
         let buffer = &self.program.block(self.block).buffers[id];
         let shape = self.shape(id)?;
         let count = element_count(buffer.dtype, &shape)
@@ -247,6 +282,11 @@ impl Maker<'_> {
     }
 
     fn operand(&self, id: BufferId) -> Result<Operand, RuntimeError> {
+        self.operand_with(id, None)
+    }
+
+    /// An operand; where it is a constant, or a part of one, in this memory if that is known.
+    fn operand_with(&self, id: BufferId, known: Option<&Memory>) -> Result<Operand, RuntimeError> {
         let buffers = &self.program.block(self.block).buffers;
         let bytes = self.bytes(id)?;
         let (root, elements) = match buffers[id].place {
@@ -259,7 +299,13 @@ impl Maker<'_> {
             .checked_mul(buffers[id].dtype.size_in_bytes())
             .ok_or_else(|| RuntimeError::malformed(format!("{id} lies out of memory")))?;
         let (memory, offset) = match buffers[root].place {
-            Place::Constant(constant) => (OperandMemory::Fixed(self.constant(constant)?), offset),
+            Place::Constant(constant) => {
+                let memory = match known {
+                    Some(memory) => memory.clone(),
+                    None => self.constant(constant)?,
+                };
+                (OperandMemory::Fixed(memory), offset)
+            }
             Place::Slot { segment, slot } => {
                 let slots = match self.earlier.get(segment) {
                     Some(plan) => &plan.slots,
@@ -318,56 +364,35 @@ impl Maker<'_> {
         buffers.iter().map(|&buffer| self.tensor(buffer)).collect()
     }
 
-    // Kernels
+    // Steps
 
-    /// Chooses what the kernel steps need, and has compiled what is not there yet.
-    fn choose_all(&self, steps: &[Step], patience: &Patience) -> Result<Vec<Chosen>, RuntimeError> {
-        let launches = steps.iter().filter_map(|step| match &step.action {
-            Action::Kernel(launch) => Some(launch),
-            _ => None,
-        });
-        let wanted = launches.map(|launch| {
-            let identity = self.prepared.identity(launch.kernel);
-            let choices = self.prepared.choices(launch.kernel, self.runtime);
-            Ok(Wanted {
-                identity,
-                choices: those_that_hold(identity, choices, &self.symbols(launch)?),
-            })
-        });
-        let wanted: Vec<Wanted<'_>> = wanted.collect::<Result<_, RuntimeError>>()?;
-        let recorder = &self.prepared.recorder;
-        let chosen = self.runtime.obtain(&wanted, patience, recorder);
-        patience.control.map_or(Ok(()), CallControl::check)?;
-        Ok(chosen)
-    }
-
-    fn symbols(&self, launch: &KernelLaunch) -> Result<Vec<i64>, RuntimeError> {
-        launch
-            .symbols
-            .iter()
-            .map(|&size| self.value(size))
-            .collect()
-    }
-
-    fn kernel(
+    /// The launch of a kernel, or what the interpreter needs to answer for it.
+    fn launch(
         &self,
-        launch: &KernelLaunch,
-        compiled: Arc<CompiledKernel>,
-        schedule: Schedule,
-    ) -> Result<KernelPlan, RuntimeError> {
-        let symbols = self.symbols(launch)?;
-        let ctx = LaunchContext {
-            symbols: &symbols,
-            threads: self.runtime.pool().threads(),
-            caches: self.runtime.executor().caches(),
+        number: usize,
+        PlannedLaunch { launch, .. }: PlannedLaunch<'_>,
+        group: &LaunchGroup,
+        placed: Option<&PlacedLaunch>,
+    ) -> Result<StepPlan, RuntimeError> {
+        let (compiled, schedule) = match &group.code {
+            GroupCode::Ready(compiled, schedule) => (compiled, schedule),
+            GroupCode::Interpreter(until) => return self.on_the_host(launch, *until),
         };
-        let numbers = LaunchNumbers::of(&compiled, &ctx)?;
+        let Some(numbers) = &group.numbers else {
+            return Err(RuntimeError::malformed(
+                "code without the numbers of its launch",
+            ));
+        };
         let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
         for (position, &buffer) in launch.operands.iter().enumerate() {
             let specs = &compiled.artifact.packs;
+            let known = placed.and_then(|placed| placed.memories.get(position)?.as_ref());
             operands.push(match specs.iter().find(|spec| spec.buffer == position) {
                 Some(spec) => {
-                    let memory = self.packed(buffer, launch, (position, spec), &compiled)?;
+                    let memory = match known {
+                        Some(memory) => memory.clone(),
+                        None => self.packed(buffer, launch, (position, spec))?,
+                    };
                     let bytes = memory.bytes();
                     Operand {
                         memory: OperandMemory::Fixed(memory),
@@ -375,31 +400,29 @@ impl Maker<'_> {
                         bytes,
                     }
                 }
-                None => self.operand(buffer)?,
+                None => self.operand_with(buffer, known)?,
             });
         }
-        Ok(KernelPlan {
-            compiled,
-            schedule,
+        if placed.is_none() {
+            let memories = operands.iter().enumerate();
+            let memories = memories
+                .map(|(position, operand)| self.lasting(launch, compiled, position, operand));
+            let constants = PlacedLaunch::new(compiled, memories);
+            let placed = self.prepared.placed(self.block, self.segment);
+            placed.insert(number, constants);
+        }
+        Ok(StepPlan::Kernel(Box::new(KernelPlan {
+            compiled: Arc::clone(compiled),
+            schedule: Arc::clone(schedule),
             operands,
-            numbers,
-            symbols,
+            numbers: Arc::clone(numbers),
+            symbols: Arc::clone(&group.symbols),
             rival: None,
-        })
+        })))
     }
 
-    // Steps
-
-    fn step(&self, step: &Step, kernel: Option<Chosen>) -> Result<StepPlan, RuntimeError> {
-        Ok(match &step.action {
-            Action::Kernel(launch) => match kernel {
-                Some(Ok((compiled, schedule))) => {
-                    StepPlan::Kernel(Box::new(self.kernel(launch, compiled, schedule)?))
-                }
-                Some(Err(NoCode::Error(error))) => self.interpreted(step, launch, error)?,
-                Some(Err(NoCode::Later)) => self.on_the_host(launch, true)?,
-                None => return Err(RuntimeError::malformed("a kernel step without a choice")),
-            },
+    fn step(&self, action: &Action) -> Result<StepPlan, RuntimeError> {
+        Ok(match action {
             Action::Builtin {
                 builtin,
                 inputs,
@@ -417,30 +440,12 @@ impl Maker<'_> {
         })
     }
 
-    /// A kernel that will never have code is left to the interpreter, loudly; unless there is nothing but the interpreter.
-    fn interpreted(
-        &self,
-        step: &Step,
-        launch: &KernelLaunch,
-        error: RuntimeError,
-    ) -> Result<StepPlan, RuntimeError> {
-        if error.ends_the_call() {
-            return Err(error);
-        }
-        tracing::warn!(step = step.name, %error, "left to the interpreter");
-        self.on_the_host(launch, false)
-    }
-
-    fn on_the_host(
-        &self,
-        launch: &KernelLaunch,
-        is_meanwhile: bool,
-    ) -> Result<StepPlan, RuntimeError> {
+    fn on_the_host(&self, launch: &KernelLaunch, until: Until) -> Result<StepPlan, RuntimeError> {
         let action = Action::Kernel(launch.clone());
         Ok(StepPlan::Interpreted {
             reads: self.tensors(&self.program.reads(&action))?,
             writes: self.tensors(&self.program.writes(&action))?,
-            is_meanwhile,
+            until,
         })
     }
 }

@@ -132,20 +132,31 @@ pub(crate) enum StepPlan {
         reads: Vec<TensorPlace>,
         /// Where the results go.
         writes: Vec<TensorPlace>,
-        /// Whether there may be code later.
-        is_meanwhile: bool,
+        /// Until when.
+        until: Until,
     },
+}
+
+/// For how long the interpreter computes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Until there is code: it is on its way, or may be asked for by a later call.
+    Code,
+    /// Until the compile that failed may be tried again.
+    Retry(Duration),
+    /// For good: nothing could compile it.
+    Ever,
 }
 
 /// A launch with every size evaluated.
 #[derive(Debug)]
 pub(crate) struct KernelPlan {
     pub(crate) compiled: Arc<CompiledKernel>,
-    pub(crate) schedule: Schedule,
+    pub(crate) schedule: Arc<Schedule>,
     pub(crate) operands: SmallVec<[Operand; 6]>,
-    pub(crate) numbers: LaunchNumbers,
+    pub(crate) numbers: Arc<LaunchNumbers>,
     /// The values of the kernel's symbols.
-    pub(crate) symbols: Vec<i64>,
+    pub(crate) symbols: Arc<[i64]>,
     /// A variant that takes turns with it.
     pub(crate) rival: Option<Box<Rival>>,
 }
@@ -155,7 +166,7 @@ pub(crate) struct KernelPlan {
 pub(crate) struct Rival {
     pub(crate) variant: Arc<Variant>,
     pub(crate) trial: Arc<Trial>,
-    pub(crate) numbers: LaunchNumbers,
+    pub(crate) numbers: Arc<LaunchNumbers>,
 }
 
 /// A builtin with every size evaluated.

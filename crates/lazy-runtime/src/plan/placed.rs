@@ -1,50 +1,73 @@
-//! Constants in the form in which code wants them, remembered by operand, so that other sizes do not ask for them again.
+//! Constants in the form in which code wants them, remembered by launch, so that other sizes do not ask for them again.
 //!
 //! Launch plans hold the same memories. What is here goes when they are forgotten.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use kiln_kernel::Memory;
-use kiln_program::{BlockId, BufferId};
 use smallvec::SmallVec;
 
 use crate::compile::CompiledKernel;
 use crate::sync::lock;
 
-/// A constant as an operand: its block, its buffer, and the operand's position.
-pub(crate) type PlacedOperand = (BlockId, BufferId, usize);
-
-/// More forms of one operand than this are not remembered.
+/// More forms of one launch's constants than this are not remembered.
 const FORMS: usize = 4;
 
-/// Memories by operand and code.
+/// The constants of a segment's launches.
 #[derive(Debug, Default)]
-pub(crate) struct PlacedConstants(Mutex<HashMap<PlacedOperand, Forms>>);
+pub(crate) struct PlacedConstants(Mutex<Vec<Forms>>);
 
-type Forms = SmallVec<[(Arc<CompiledKernel>, Memory); 1]>;
+/// Of one launch, by code.
+type Forms = SmallVec<[Arc<PlacedLaunch>; 1]>;
+
+/// The constants of one launch of some code.
+#[derive(Debug)]
+pub(crate) struct PlacedLaunch {
+    code: Arc<CompiledKernel>,
+    /// The memory of each operand that is a constant whatever the sizes.
+    pub(crate) memories: SmallVec<[Option<Memory>; 6]>,
+}
+
+impl PlacedLaunch {
+    pub(crate) fn new(
+        code: &Arc<CompiledKernel>,
+        memories: impl IntoIterator<Item = Option<Memory>>,
+    ) -> Self {
+        Self {
+            code: Arc::clone(code),
+            memories: memories.into_iter().collect(),
+        }
+    }
+}
 
 impl PlacedConstants {
-    pub(crate) fn get(&self, operand: PlacedOperand, code: &Arc<CompiledKernel>) -> Option<Memory> {
+    /// What is known of each launch with this code.
+    pub(crate) fn all<'a>(
+        &self,
+        codes: impl Iterator<Item = Option<&'a Arc<CompiledKernel>>>,
+    ) -> Vec<Option<Arc<PlacedLaunch>>> {
         let placed = lock(&self.0);
-        let mut forms = placed.get(&operand)?.iter();
-        forms
-            .find(|(other, _)| Arc::ptr_eq(other, code))
-            .map(|(_, memory)| memory.clone())
+        let known = codes.enumerate().map(|(launch, code)| {
+            let mut forms = placed.get(launch)?.iter();
+            let code = code?;
+            forms.find(|form| Arc::ptr_eq(&form.code, code)).cloned()
+        });
+        known.collect()
     }
 
-    pub(crate) fn insert(
-        &self,
-        operand: PlacedOperand,
-        code: &Arc<CompiledKernel>,
-        memory: Memory,
-    ) {
+    /// Remembers the constants of a launch.
+    pub(crate) fn insert(&self, launch: usize, constants: PlacedLaunch) {
         let mut placed = lock(&self.0);
-        let forms = placed.entry(operand).or_default();
+        if placed.len() <= launch {
+            placed.resize_with(launch + 1, Forms::new);
+        }
+        let Some(forms) = placed.get_mut(launch) else {
+            return;
+        };
         if forms.len() == FORMS {
             forms.remove(0);
         }
-        forms.push((Arc::clone(code), memory));
+        forms.push(Arc::new(constants));
     }
 
     pub(crate) fn clear(&self) {

@@ -24,8 +24,6 @@ pub(crate) struct Prepared {
     steps: OnceLock<StepEvents>,
     kernels: Vec<PreparedKernel>,
     blocks: Vec<PreparedBlock>,
-    /// Constants in the form in which code wants them.
-    pub(crate) placed: PlacedConstants,
 }
 
 /// By block, segment and step.
@@ -44,6 +42,8 @@ struct PreparedBlock {
     /// The memory of each buffer that is the root of one.
     index: SecondaryMap<BufferId, Option<MemoryIndex>>,
     memos: Vec<Memo<SegmentPlan>>,
+    /// By segment.
+    placed: Vec<PlacedConstants>,
 }
 
 impl Prepared {
@@ -79,10 +79,12 @@ impl Prepared {
                 .iter()
                 .map(|_| Memo::new(launch_plans))
                 .collect();
+            let placed = block.segments.iter().map(|_| PlacedConstants::default());
             PreparedBlock {
                 memories,
                 index,
                 memos,
+                placed: placed.collect(),
             }
         });
         let blocks = blocks.collect();
@@ -92,7 +94,6 @@ impl Prepared {
             steps: OnceLock::new(),
             kernels,
             blocks,
-            placed: PlacedConstants::default(),
         }
     }
 
@@ -107,6 +108,11 @@ impl Prepared {
 
     pub(crate) fn memo(&self, block: BlockId, segment: usize) -> &Memo<SegmentPlan> {
         &self.blocks[block.index()].memos[segment]
+    }
+
+    /// Constants of a segment's launches, in the form in which code wants them.
+    pub(crate) fn placed(&self, block: BlockId, segment: usize) -> &PlacedConstants {
+        &self.blocks[block.index()].placed[segment]
     }
 
     pub(crate) fn identity(&self, kernel: KernelId) -> &Arc<KernelIdentity> {
@@ -143,7 +149,8 @@ impl Prepared {
     /// Forgets every launch plan.
     pub(crate) fn clear_plans(&self) {
         self.memos().for_each(Memo::clear);
-        self.placed.clear();
+        let placed = self.blocks.iter().flat_map(|block| &block.placed);
+        placed.for_each(PlacedConstants::clear);
     }
 
     pub(crate) fn n_plans(&self) -> usize {

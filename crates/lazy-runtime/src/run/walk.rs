@@ -19,7 +19,7 @@ use crate::compile::{Counters, Patience};
 use crate::error::{RuntimeError, problem_of};
 use crate::plan::{
     BuiltinPlan, Frame, KernelPlan, Key, MemoryIndex, Prepared, Refusal, Rival, SegmentPlan,
-    StepPlan, TensorPlace, key_of, make_plan,
+    StepPlan, TensorPlace, Until, key_of, make_plan,
 };
 use crate::profile::StepProfile;
 use crate::runtime::Runtime;
@@ -343,11 +343,16 @@ impl Run<'_> {
                 StepPlan::Interpreted {
                     reads,
                     writes,
-                    is_meanwhile,
+                    until,
                 } => {
-                    if *is_meanwhile {
-                        Counters::count(&self.runtime.counters().fallbacks);
-                        self.prepared.recorder.count(Counter::Fallback);
+                    match *until {
+                        Until::Code => {
+                            Counters::count(&self.runtime.counters().fallbacks);
+                            self.prepared.recorder.count(Counter::Fallback);
+                        }
+                        // The next call makes the plan anew.
+                        Until::Retry(at) if self.runtime.clock().now() >= at => plan.stale.raise(),
+                        Until::Retry(_) | Until::Ever => {}
                     }
                     let known = binding.as_ref().unwrap_or(&plan.binding);
                     self.interpret_kernel(step, reads, writes, frame, known)?;

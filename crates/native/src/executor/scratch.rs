@@ -76,10 +76,12 @@ impl AlignedBytes {
         })
     }
 
-    /// Makes it at least `bytes` long; what it held is lost when it grows.
+    /// Makes it at least `bytes` long; what it held is lost when it grows. It grows to twice its length, so that calls that
+    /// need a little more each do not all bring fresh memory.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), TensorError> {
         if self.bytes < bytes {
-            *self = Self::zeroed(bytes)?;
+            let generous = bytes.max(self.bytes.saturating_mul(2));
+            *self = Self::zeroed(generous).or_else(|_| Self::zeroed(bytes))?;
         }
         Ok(())
     }
@@ -143,8 +145,10 @@ mod tests {
         let start = memory.pointer();
         memory.grow(50).unwrap();
         assert_eq!((memory.pointer(), memory.len()), (start, 100));
-        memory.grow(200).unwrap();
+        memory.grow(130).unwrap();
         assert_eq!(memory.len(), 200);
+        memory.grow(1000).unwrap();
+        assert_eq!(memory.len(), 1000);
     }
 
     #[test]

@@ -7,14 +7,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cranelift_entity::EntityRef;
 use kiln_ir::Constant;
 use kiln_kernel::{Memory, PackSpec};
-use kiln_program::{Action, BufferId, ConstantId, KernelLaunch, Place, SizeId, Step};
+use kiln_program::{Action, BufferId, ConstantId, KernelLaunch, Place, SizeId};
 use kiln_symbolic_shape::Binding;
 use smallvec::SmallVec;
 
 use super::Maker;
-use crate::compile::{Chosen, CompiledKernel, ConstantPart, Patience, Wanted};
+use super::launches::Launches;
+use crate::compile::{CompiledKernel, ConstantPart, Patience, Wanted};
 use crate::error::RuntimeError;
 use crate::plan::Prepared;
+use crate::plan::frame::{Operand, OperandMemory};
+use crate::plan::placed::PlacedLaunch;
 use crate::runtime::Runtime;
 
 /// Bytes of constants from which on it is quicker to bring them into form on several threads.
@@ -40,19 +43,17 @@ pub(crate) fn place_all_constants(runtime: &Runtime, prepared: &Prepared, patien
     let program = &prepared.program;
     for (block, data) in program.blocks() {
         for (segment, of_segment) in data.segments.iter().enumerate() {
-            let mut maker = Maker {
-                runtime,
-                prepared,
-                program,
-                block,
-                sizes: vec![None; program.sizes().len()],
-                slots: Vec::new(),
-                segment,
-                earlier: &[],
-            };
+            let mut maker = Maker::new(runtime, prepared, block, segment, &[]);
             maker.evaluate_constants(&of_segment.sizes);
-            let launches = launches(&of_segment.steps);
-            let wanted = launches.map(|launch| Wanted {
+            let launches = of_segment
+                .steps
+                .iter()
+                .filter_map(|step| match &step.action {
+                    Action::Kernel(launch) => Some(launch),
+                    _ => None,
+                });
+            let launches: Vec<&KernelLaunch> = launches.collect();
+            let wanted = launches.iter().map(|launch| Wanted {
                 identity: prepared.identity(launch.kernel),
                 choices: prepared
                     .choices(launch.kernel, runtime)
@@ -62,16 +63,10 @@ pub(crate) fn place_all_constants(runtime: &Runtime, prepared: &Prepared, patien
             });
             let wanted: Vec<Wanted<'_>> = wanted.collect();
             let chosen = runtime.obtain(&wanted, patience, &prepared.recorder);
-            maker.place_constants(&of_segment.steps, &chosen);
+            let code = chosen.iter().map(|chosen| Some(&chosen.as_ref().ok()?.0));
+            maker.bring(launches.into_iter().zip(code));
         }
     }
-}
-
-fn launches(steps: &[Step]) -> impl Iterator<Item = &KernelLaunch> {
-    steps.iter().filter_map(|step| match &step.action {
-        Action::Kernel(launch) => Some(launch),
-        _ => None,
-    })
 }
 
 impl Maker<'_> {
@@ -86,18 +81,36 @@ impl Maker<'_> {
         }
     }
 
-    /// Brings the constants of steps into the form that chosen kernels want, on several threads where that is worth
+    /// The constants of each launch that were placed for other sizes; the others are brought into the form that its code
+    /// wants.
+    pub(super) fn place_constants(
+        &self,
+        launches: &Launches<'_>,
+    ) -> Vec<Option<Arc<PlacedLaunch>>> {
+        let placed = self.prepared.placed(self.block, self.segment);
+        let known = placed.all(launches.with_code().map(|(_, code)| code));
+        let unknown = launches.with_code().zip(&known);
+        self.bring(
+            unknown
+                .filter(|(_, known)| known.is_none())
+                .map(|(launch, _)| launch),
+        );
+        known
+    }
+
+    /// Brings the constants of launches into the form that their code wants, on several threads where that is worth
     /// while. What goes wrong is told when a step asks for the constant.
-    pub(super) fn place_constants(&self, steps: &[Step], chosen: &[Chosen]) {
-        let launches = launches(steps);
+    fn bring<'l>(
+        &self,
+        launches: impl Iterator<Item = (&'l KernelLaunch, Option<&'l Arc<CompiledKernel>>)>,
+    ) {
         let store = self.runtime.constants();
         let mut wanted = Vec::new();
-        for (launch, chosen) in launches.zip(chosen) {
-            let Ok((compiled, _)) = chosen else { continue };
+        for (launch, compiled) in launches {
+            let Some(compiled) = compiled else { continue };
             for (position, &buffer) in launch.operands.iter().enumerate() {
                 let specs = &compiled.artifact.packs;
                 let need = match specs.iter().find(|spec| spec.buffer == position) {
-                    Some(_) if self.placed(buffer, position, compiled).is_some() => continue,
                     Some(spec) => match self.constant_part(buffer, launch, position) {
                         Ok(part) if !store.has_packed(&part, spec) => Need::Packed(part, spec),
                         _ => continue,
@@ -144,40 +157,35 @@ impl Maker<'_> {
         self.runtime.store_constants(recorder);
     }
 
-    /// The memory of a whole constant that was placed for other sizes.
-    fn placed(
-        &self,
-        buffer: BufferId,
-        position: usize,
-        compiled: &Arc<CompiledKernel>,
-    ) -> Option<Memory> {
-        let placed = &self.prepared.placed;
-        placed.get((self.block, buffer, position), compiled)
-    }
-
     /// A constant in the form in which code wants its operand at a position.
     pub(super) fn packed(
         &self,
         buffer: BufferId,
         launch: &KernelLaunch,
         (position, spec): (usize, &PackSpec),
-        compiled: &Arc<CompiledKernel>,
     ) -> Result<Memory, RuntimeError> {
-        if let Some(memory) = self.placed(buffer, position, compiled) {
-            return Ok(memory);
-        }
         let part = self.constant_part(buffer, launch, position)?;
         let recorder = &self.prepared.recorder;
-        let memory = self.runtime.packed_constant(&part, spec, recorder)?;
+        self.runtime.packed_constant(&part, spec, recorder)
+    }
+
+    /// The memory of an operand that is a constant whatever the sizes.
+    pub(super) fn lasting(
+        &self,
+        launch: &KernelLaunch,
+        compiled: &CompiledKernel,
+        position: usize,
+        operand: &Operand,
+    ) -> Option<Memory> {
+        let OperandMemory::Fixed(memory) = &operand.memory else {
+            return None;
+        };
+        let buffer = *launch.operands.get(position)?;
         let place = &self.program.block(self.block).buffers[buffer].place;
-        // Of one that is a part of another, which part may depend on sizes.
-        if matches!(place, Place::Constant(_)) {
-            let operand = (self.block, buffer, position);
-            self.prepared
-                .placed
-                .insert(operand, compiled, memory.clone());
-        }
-        Ok(memory)
+        let packs = &mut compiled.artifact.packs.iter();
+        let is_packed = packs.any(|spec| spec.buffer == position);
+        // Of a part of one, which part is packed may depend on sizes.
+        (!is_packed || matches!(place, Place::Constant(_))).then(|| memory.clone())
     }
 
     pub(super) fn constant(&self, constant: ConstantId) -> Result<Memory, RuntimeError> {

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use kiln_kernel::LaunchContext;
 use kiln_program::{Action, Step};
 use kiln_symbolic_shape::Binding;
 
 use super::Maker;
-use crate::compile::{CompiledKernel, LaunchNumbers};
+use super::launches::Launches;
 use crate::error::RuntimeError;
 use crate::plan::{Rival, StepPlan};
 use crate::variants::{Heat, HeatGroups, Stage, Stale};
@@ -17,6 +16,7 @@ impl Maker<'_> {
     pub(super) fn settle_variants(
         &self,
         steps: &[Step],
+        launches: &Launches<'_>,
         planned: &mut [StepPlan],
         binding: &Binding,
         stale: &Stale,
@@ -26,8 +26,15 @@ impl Maker<'_> {
             return Ok(None);
         }
         let mut groups = HeatGroups::default();
+        let mut of_step = launches.of_step.iter();
         for (step, planned) in steps.iter().zip(planned) {
-            let (Action::Kernel(launch), StepPlan::Kernel(plan)) = (&step.action, planned) else {
+            let group = match &step.action {
+                Action::Kernel(_) => of_step.next().map(|launch| launch.group),
+                _ => None,
+            };
+            let (Action::Kernel(launch), Some(group), StepPlan::Kernel(plan)) =
+                (&step.action, group, planned)
+            else {
                 groups.skip();
                 continue;
             };
@@ -39,23 +46,24 @@ impl Maker<'_> {
             let Some(variant) = known else {
                 match plan.symbols.is_empty() {
                     true => groups.skip(),
-                    false => groups.add(identity.digest(), &plan.symbols),
+                    false => groups.add(group),
                 }
                 continue;
             };
             let stage = variant.stage();
             match &stage {
                 Stage::Kept(trial, _) => {
-                    plan.numbers = self.numbers_of(&trial.code, &plan.symbols)?;
+                    let numbers = self.numbers_of(&trial.code, &plan.symbols)?;
+                    plan.numbers = Arc::new(numbers);
                     plan.compiled = Arc::clone(&trial.code);
-                    plan.schedule = trial.schedule.clone();
+                    plan.schedule = Arc::new(trial.schedule.clone());
                 }
                 Stage::OnTrial(trial) => {
                     let numbers = self.numbers_of(&trial.code, &plan.symbols)?;
                     plan.rival = Some(Box::new(Rival {
                         variant: Arc::clone(&variant),
                         trial: Arc::clone(trial),
-                        numbers,
+                        numbers: Arc::new(numbers),
                     }));
                 }
                 Stage::Queued | Stage::Lost(_) | Stage::Impossible(_) => {}
@@ -64,19 +72,6 @@ impl Maker<'_> {
             groups.skip();
         }
         Ok(groups.finish(self.is_likely(binding), stale.clone()))
-    }
-
-    fn numbers_of(
-        &self,
-        code: &CompiledKernel,
-        symbols: &[i64],
-    ) -> Result<LaunchNumbers, RuntimeError> {
-        let ctx = LaunchContext {
-            symbols,
-            threads: self.runtime.pool().threads(),
-            caches: self.runtime.executor().caches(),
-        };
-        LaunchNumbers::of(code, &ctx)
     }
 
     /// Whether the user says that these sizes are likely: of each symbol of which something is said.

@@ -1,0 +1,205 @@
+//! The launches of a segment at these sizes: those of one kernel with the same values of its symbols are one group, whose
+//! code, numbers and heat are had once.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use cranelift_entity::EntityRef;
+use kiln_kernel::{LaunchContext, Schedule};
+use kiln_program::{Action, KernelId, KernelLaunch, Step};
+
+use super::Maker;
+use crate::call::CallControl;
+use crate::compile::{Choice, Chosen, CompiledKernel, LaunchNumbers, NoCode, Patience, Wanted};
+use crate::error::RuntimeError;
+use crate::plan::Until;
+use crate::plan::memo::{Key, SizesHasher};
+use crate::runtime::those_that_hold;
+
+/// The launches of a segment, in the order of its kernel steps.
+#[derive(Default)]
+pub(super) struct Launches<'a> {
+    pub(super) of_step: Vec<PlannedLaunch<'a>>,
+    pub(super) groups: Vec<LaunchGroup>,
+}
+
+/// A kernel step's launch, and the number of its group.
+#[derive(Clone, Copy)]
+pub(super) struct PlannedLaunch<'a> {
+    pub(super) launch: &'a KernelLaunch,
+    pub(super) group: usize,
+}
+
+/// What equal launches have in common.
+pub(super) struct LaunchGroup {
+    pub(super) kernel: KernelId,
+    /// The values of the kernel's symbols.
+    pub(super) symbols: Arc<[i64]>,
+    pub(super) code: GroupCode,
+    /// Known where there is code.
+    pub(super) numbers: Option<Arc<LaunchNumbers>>,
+}
+
+/// What a group's launches run.
+pub(super) enum GroupCode {
+    /// This.
+    Ready(Arc<CompiledKernel>, Arc<Schedule>),
+    /// The interpreter answers, until then.
+    Interpreter(Until),
+}
+
+impl GroupCode {
+    pub(super) fn compiled(&self) -> Option<&Arc<CompiledKernel>> {
+        match self {
+            Self::Ready(compiled, _) => Some(compiled),
+            Self::Interpreter(_) => None,
+        }
+    }
+}
+
+impl Launches<'_> {
+    /// Each launch with the code that it runs, if there is some.
+    pub(super) fn with_code(
+        &self,
+    ) -> impl Iterator<Item = (&KernelLaunch, Option<&Arc<CompiledKernel>>)> {
+        let code = |planned: &PlannedLaunch<'_>| self.groups.get(planned.group)?.code.compiled();
+        self.of_step
+            .iter()
+            .map(move |planned| (planned.launch, code(planned)))
+    }
+}
+
+impl<'a> Maker<'a> {
+    /// Puts the launches of steps into groups, each with its code; what is not there yet is compiled.
+    pub(super) fn launches(
+        &self,
+        steps: &'a [Step],
+        patience: &Patience<'_>,
+    ) -> Result<Launches<'a>, RuntimeError> {
+        let mut known: HashMap<Key, usize, BuildHasherDefault<SizesHasher>> = HashMap::default();
+        let mut launches = Launches::default();
+        for step in steps {
+            let Action::Kernel(launch) = &step.action else {
+                continue;
+            };
+            let mut key = Key::new();
+            key.push(i64::try_from(launch.kernel.index()).unwrap_or(i64::MAX));
+            for &size in &launch.symbols {
+                key.push(self.value(size)?);
+            }
+            let next = launches.groups.len();
+            let symbols = || Arc::from(key.get(1..).unwrap_or_default());
+            let group = match known.get(&key) {
+                Some(&group) => group,
+                None => {
+                    launches.groups.push(LaunchGroup {
+                        kernel: launch.kernel,
+                        symbols: symbols(),
+                        code: GroupCode::Interpreter(Until::Code),
+                        numbers: None,
+                    });
+                    known.insert(key, next);
+                    next
+                }
+            };
+            launches.of_step.push(PlannedLaunch { launch, group });
+        }
+        self.choose_all(&mut launches.groups, patience)?;
+        for group in &mut launches.groups {
+            if let Some(compiled) = group.code.compiled() {
+                let numbers = self.numbers_of(compiled, &group.symbols)?;
+                group.numbers = Some(Arc::new(numbers));
+            }
+        }
+        Ok(launches)
+    }
+
+    /// Chooses what groups run, and has compiled what is not there yet.
+    fn choose_all(
+        &self,
+        groups: &mut [LaunchGroup],
+        patience: &Patience<'_>,
+    ) -> Result<(), RuntimeError> {
+        // One request for all groups of a kernel for which the same choices hold.
+        let mut wanted: Vec<(KernelId, Wanted<'_>)> = Vec::new();
+        let mut requests = Vec::with_capacity(groups.len());
+        for group in groups.iter() {
+            let identity = self.prepared.identity(group.kernel);
+            let choices = self.prepared.choices(group.kernel, self.runtime);
+            let choices = those_that_hold(identity, choices, &group.symbols);
+            let is_same = |(kernel, other): &(KernelId, Wanted<'_>)| {
+                *kernel == group.kernel && are_same(&other.choices, &choices)
+            };
+            let request = wanted.iter().position(is_same).unwrap_or_else(|| {
+                wanted.push((group.kernel, Wanted { identity, choices }));
+                wanted.len() - 1
+            });
+            requests.push(request);
+        }
+        let (kernels, wanted): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
+        let recorder = &self.prepared.recorder;
+        let chosen = self.runtime.obtain(&wanted, patience, recorder);
+        patience.control.map_or(Ok(()), CallControl::check)?;
+        let chosen = wanted.iter().zip(kernels).zip(chosen);
+        let chosen = chosen
+            .map(|((wanted, kernel), chosen)| self.code_of(kernel, wanted.identity.name(), chosen));
+        let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
+        for (group, request) in groups.iter_mut().zip(requests) {
+            group.code = match chosen.get(request) {
+                Some(GroupCode::Ready(compiled, schedule)) => {
+                    GroupCode::Ready(Arc::clone(compiled), Arc::clone(schedule))
+                }
+                Some(GroupCode::Interpreter(until)) => GroupCode::Interpreter(*until),
+                None => GroupCode::Interpreter(Until::Code),
+            };
+        }
+        Ok(())
+    }
+
+    /// A kernel without code is left to the interpreter, loudly where it does not compile; unless there is nothing but the
+    /// interpreter.
+    fn code_of(
+        &self,
+        kernel: KernelId,
+        name: &str,
+        chosen: Chosen,
+    ) -> Result<GroupCode, RuntimeError> {
+        match chosen {
+            Ok((compiled, schedule)) => Ok(GroupCode::Ready(compiled, Arc::new(schedule))),
+            Err(NoCode::Later) => Ok(GroupCode::Interpreter(Until::Code)),
+            Err(NoCode::Error(error)) if error.ends_the_call() => Err(error),
+            Err(NoCode::Error(error)) => {
+                tracing::warn!(kernel = name, %error, "left to the interpreter");
+                let choices = self.prepared.choices(kernel, self.runtime);
+                let retry = self.runtime.retry_at(choices);
+                Ok(GroupCode::Interpreter(
+                    retry.map_or(Until::Ever, Until::Retry),
+                ))
+            }
+        }
+    }
+
+    /// The numbers of a launch of code.
+    pub(super) fn numbers_of(
+        &self,
+        code: &CompiledKernel,
+        symbols: &[i64],
+    ) -> Result<LaunchNumbers, RuntimeError> {
+        let ctx = LaunchContext {
+            symbols,
+            threads: self.runtime.pool().threads(),
+            caches: self.runtime.executor().caches(),
+        };
+        LaunchNumbers::of(code, &ctx)
+    }
+}
+
+/// Whether two requests name the same choices, which are those of one kernel.
+fn are_same(left: &[&Choice], right: &[&Choice]) -> bool {
+    let pairs = left.iter().zip(right);
+    left.len() == right.len()
+        && pairs
+            .into_iter()
+            .all(|(left, right)| std::ptr::eq(*left, *right))
+}
