@@ -135,6 +135,46 @@ fn in_every_interleaving_the_end_loses_no_job_and_leaves_no_thread() {
 }
 
 #[test]
+fn in_every_interleaving_a_job_begins_though_another_hangs_and_somebody_waits_for_all() {
+    check(|| {
+        let queue = Arc::new(JobQueue::new(1));
+        let (begun, is_begun) = shuttle::sync::mpsc::channel();
+        let (done, is_done) = shuttle::sync::mpsc::channel();
+        let worker = |hangs_until: Option<shuttle::sync::mpsc::Receiver<()>>| {
+            let (queue, begun, done) = (Arc::clone(&queue), begun.clone(), done.clone());
+            move || {
+                while let Some(taken) = queue.take() {
+                    let (_, is_background) = taken.into_parts();
+                    begun.send(()).expect("somebody listens");
+                    match &hangs_until {
+                        Some(other) => other.recv().expect("the other ends"),
+                        None => done.send(()).expect("somebody listens"),
+                    }
+                    queue.done(is_background);
+                }
+            }
+        };
+        // The first job hangs until the second is done, which the other thread must come for.
+        queue
+            .push(1, Urgency::Urgent, 1)
+            .expect("it is not stopped");
+        let hangs = thread::spawn(worker(Some(is_done)));
+        is_begun.recv().expect("it begins");
+        let works = thread::spawn(worker(None));
+        let other = Arc::clone(&queue);
+        let idle = thread::spawn(move || assert!(other.wait_idle(LONG)));
+        queue
+            .push(2, Urgency::Urgent, 2)
+            .expect("it is not stopped");
+        idle.join().expect("it does not panic");
+        assert!(queue.stop().is_empty());
+        for thread in [hangs, works] {
+            thread.join().expect("it does not panic");
+        }
+    });
+}
+
+#[test]
 fn in_every_interleaving_a_job_that_is_taken_back_is_not_done() {
     check(|| {
         let queue = Arc::new(JobQueue::new(1));

@@ -10,9 +10,12 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kiln_kernel::CallerOnly;
 use kiln_lazy_runtime::{CompilePolicy, CompiledProgram, Runtime, RuntimeOptions};
+use kiln_timing::ManualClock;
 use support::{
-    FakeCompiler, Gate, Offer, compiled, error_of, expect_same, graph, ramp, runtime_with,
+    FakeCompiler, FakeDevice, Gate, Offer, compiled, error_of, expect_same, graph, ramp,
+    runtime_with,
 };
 
 const LONG: Duration = Duration::from_secs(20);
@@ -128,7 +131,7 @@ fn ahead_of_time_a_call_compiles_nothing() {
 }
 
 #[test]
-fn a_hung_compile_is_a_timeout_and_others_go_on() {
+fn a_hung_compile_is_a_timeout_and_the_next_call_may_find_its_code() {
     let (compiler, gate) = gated();
     let limit = Duration::from_millis(50);
     let mut options = RuntimeOptions::new()
@@ -141,11 +144,72 @@ fn a_hung_compile_is_a_timeout_and_others_go_on() {
     assert_eq!(error.code(), "E0890");
     assert!(begin.elapsed() < limit + Duration::from_secs(1));
     assert!(runtime.stats().timeouts >= 1);
-    // What does not need it goes on: another program, whose kernel is compiled on another thread in place of the one
-    // that hangs.
     gate.open();
     assert!(runtime.wait_idle(LONG));
     check(&program, &[2, 2]);
+}
+
+/// Two kernels that hang, as many as there are threads.
+const HANGING: &str = "graph @hanging(%x: f32[A], %y: f32[A, B]) -> (f32[A], f32[A, B]) {
+  %a = exp %x
+  %b = tanh %y
+  return %a, %b
+}";
+
+const OTHER: &str = "graph @other(%x: f32[A, B]) -> (f32[A], f32[A, B]) {
+  %a = reduce %x {function = sum, axes = [1]}
+  %b = relu %x
+  return %a, %b
+}";
+
+#[test]
+fn a_hung_compile_is_a_timeout_within_its_limit_while_others_compile_and_answer() {
+    let (mut compiler, gate) = gated();
+    compiler.held_up = &["exp(", "tanh("];
+    let limit = Duration::from_millis(50);
+    let options = RuntimeOptions::new().with_compile_timeout(limit);
+    let runtime = runtime_with(compiler.clone(), options);
+    let (hanging, other) = (graph(HANGING), graph(OTHER));
+    let hung = compiled(&runtime, &hanging, false);
+    let inputs = [ramp(&[3]), ramp(&[3, 2])];
+    for round in 1..=3 {
+        let begin = Instant::now();
+        assert_eq!(error_of(&hung, &inputs).code(), "E0890");
+        assert!(begin.elapsed() < limit + Duration::from_secs(1));
+        gate.wait_for(2);
+        // Each has code, and nobody opened the gate.
+        let program = compiled(&runtime, &other, false);
+        expect_same(&program, &other, &[ramp(&[round, 4])]);
+    }
+    let stats = runtime.stats();
+    assert_eq!((stats.compilations, stats.interpreted_steps), (2, 0));
+    assert_eq!((stats.timeouts, runtime.compiling()), (3, (0, 2)));
+    gate.open();
+    assert!(runtime.wait_idle(LONG));
+    expect_same(&hung, &hanging, &inputs);
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn a_call_that_waits_behind_compiles_that_hang_gets_a_thread_of_its_own() {
+    let (mut compiler, gate) = gated();
+    compiler.held_up = &["exp(", "tanh("];
+    let mut options = RuntimeOptions::new();
+    options.cache.trusted = Duration::from_millis(50);
+    let runtime = runtime_with(compiler, options);
+    let (hanging, other) = (graph(HANGING), graph(OTHER));
+    let hung = compiled(&runtime, &hanging, false);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| expect_same(&hung, &hanging, &[ramp(&[3]), ramp(&[3, 2])]));
+        gate.wait_for(2);
+        // Without any limit, and queued before anybody could know that the others hang.
+        let program = compiled(&runtime, &other, false);
+        expect_same(&program, &other, &[ramp(&[2, 4])]);
+        gate.open();
+        waits.join().unwrap();
+    });
+    assert!(runtime.wait_idle(LONG));
+    assert_eq!(runtime.stats().interpreted_steps, 0);
 }
 
 #[test]
@@ -198,6 +262,42 @@ fn a_compile_that_panics_is_an_error_of_the_step_and_can_be_tried_again() {
     assert_eq!(runtime.stats().interpreted_steps, 2);
     check(&program, &[3, 2]);
     assert_eq!(runtime.stats().compilations, 2);
+}
+
+#[test]
+fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
+    let compiler = FakeCompiler::default();
+    compiler.failures.store(3, Ordering::SeqCst);
+    let hand = ManualClock::new();
+    let runtime = Runtime::new(
+        Some(Arc::new(compiler.clone())),
+        Arc::new(FakeDevice),
+        Arc::new(CallerOnly),
+        RuntimeOptions::new(),
+    );
+    let runtime = Arc::new(runtime.with_clock(Arc::new(hand.clone())));
+    let program = compiled(&runtime, &graph(TWO_STEPS), false);
+    let compiles = || {
+        let calls = || check(&program, &[2, 2]);
+        // The first that comes too late for it has the second try again.
+        calls();
+        calls();
+        compiler.compiles.load(Ordering::SeqCst)
+    };
+    assert_eq!([compiles(), compiles()], [2, 2]);
+    hand.set(Duration::from_millis(999));
+    assert_eq!(compiles(), 2);
+    // Of the two, one fails again, which is tried again later still.
+    hand.set(Duration::from_secs(1));
+    assert_eq!(compiles(), 4);
+    hand.set(Duration::from_millis(2999));
+    assert_eq!(compiles(), 4);
+    hand.set(Duration::from_secs(3));
+    assert_eq!(compiles(), 5);
+    let before = runtime.stats();
+    assert_eq!((before.failures, before.fallbacks), (3, 0));
+    assert_eq!(compiles(), 5);
+    assert_eq!(runtime.stats().interpreted_steps, before.interpreted_steps);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use kiln_kernel::{
     Artifact, CallerOnly, Candidate, CompileError, CompileObserver, KernelCompiler, Listing,
     Schedule, Target, VerifiedKernel,
 };
-use kiln_kernel_cache::{DiskOptions, DiskTier, Tier};
+use kiln_kernel_cache::{DiskOptions, DiskTier, LruLimits, Tier};
 use kiln_lazy_runtime::{CompilePolicy, CompiledProgram, Runtime, RuntimeOptions};
 use support::{FakeCompiler, FakeDevice, Offer, compiled, expect_same, graph, ramp, runtime_with};
 use tempfile::TempDir;
@@ -269,4 +270,55 @@ fn no_order_of_shapes_gives_a_wrong_answer_whatever_the_policy() {
             "{policy:?}"
         );
     }
+}
+
+#[test]
+fn kernels_and_plans_given_up_while_calls_use_them_stay_until_those_are_over() {
+    let (mut options, few) = (RuntimeOptions::new(), std::num::NonZeroUsize::MIN);
+    options.cache.memory = LruLimits {
+        entries: 1,
+        bytes: usize::MAX,
+    };
+    let options = options.with_launch_plans(few);
+    let compiler = FakeCompiler {
+        offer: Offer::MultiplesOf(&[3, 2]),
+        ..FakeCompiler::default()
+    };
+    let runtime = runtime_with(compiler, options);
+    let programs = [false, true].map(|fuse| compiled(&runtime, &graph(GRAPH), fuse));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let callers: Vec<_> = (0..6)
+            .map(|caller| {
+                let programs = &programs;
+                scope.spawn(move || {
+                    for call in 0..30 {
+                        check(&programs[(caller + call) % 2], (caller * 5 + call) % 7);
+                    }
+                })
+            })
+            .collect();
+        let evictor = scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                programs[0].clear();
+                runtime.clear_cache();
+                programs[1].clear();
+                runtime.trim_memory(0);
+                thread::yield_now();
+            }
+        });
+        let ended: Vec<_> = callers
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
+        is_over.store(true, Ordering::SeqCst);
+        evictor.join().unwrap();
+        assert!(ended.iter().all(Result::is_ok));
+    });
+    let stats = runtime.stats();
+    assert!(
+        stats.cache.evicted > 0 && stats.failures == 0,
+        "{}",
+        stats.to_report()
+    );
 }

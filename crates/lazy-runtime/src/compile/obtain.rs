@@ -14,6 +14,7 @@ use super::queue::Urgency;
 use super::store::{Asked, Choice, Kernels};
 use super::workers::{Work, Workers};
 use super::{CompiledKernel, Counters, KernelIdentity};
+use crate::call::CallControl;
 use crate::clock::Clock;
 use crate::error::RuntimeError;
 use crate::recorder::Recorder;
@@ -249,24 +250,32 @@ impl Obtaining<'_> {
     }
 
     /// Waits for as long as the patience lasts, or until there is a result; an error where somebody ends the call
-    /// meanwhile.
+    /// meanwhile. Looks on the way whether all threads hang.
     fn watch(
         &self,
         waiter: &Waiter<CompiledKernel, KernelFailure>,
         patience: &Patience<'_>,
     ) -> Result<(), RuntimeError> {
-        let Some(control) = patience.control else {
-            return Ok(());
+        let control = patience.control;
+        let check = || control.map_or(Ok(()), CallControl::check);
+        let step = match control {
+            Some(_) => LOOK_EVERY,
+            None => self.workers.hung_after().max(LOOK_EVERY),
         };
+        // Whatever the clock does, no wait is longer than what was slept.
+        let mut whole = patience.limit(self.clock.now());
         loop {
-            control.check()?;
-            let left = patience.limit(self.clock.now());
-            if waiter.is_over_within(left.min(LOOK_EVERY)) {
+            check()?;
+            let left = patience.limit(self.clock.now()).min(whole);
+            let pause = left.min(step);
+            if waiter.is_over_within(pause) {
                 return Ok(());
             }
             if left.is_zero() {
-                return control.check();
+                return check();
             }
+            whole = whole.saturating_sub(pause);
+            self.workers.relieve();
         }
     }
 

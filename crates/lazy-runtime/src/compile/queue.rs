@@ -77,7 +77,8 @@ impl<K: PartialEq, J> JobQueue<K, J> {
             }
         }
         drop(state);
-        self.changed.notify_one();
+        // All: the one that is woken might be one who waits for all to be over.
+        self.changed.notify_all();
         Ok(())
     }
 
@@ -94,7 +95,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         };
         state.urgent.push_back(entry);
         drop(state);
-        self.changed.notify_one();
+        self.changed.notify_all();
     }
 
     /// Takes a job back that waits and that `is_wanted` denies.

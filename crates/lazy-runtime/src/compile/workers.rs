@@ -48,16 +48,18 @@ type Job = Box<dyn Work>;
 #[derive(Debug)]
 pub(crate) struct Workers {
     shared: Arc<Shared>,
-    threads: usize,
-    /// A job that takes longer does not count as one that its thread is busy with: another thread is made.
-    hung_after: Duration,
-    made: AtomicUsize,
     process: u32,
 }
 
 struct Shared {
     queue: JobQueue<KeyDigest, Job>,
     clock: Arc<dyn Clock>,
+    /// How many threads there are where none hangs.
+    threads: usize,
+    /// A job that takes longer does not count as one that its thread is busy with: another thread is made.
+    hung_after: Duration,
+    /// Threads that there are.
+    made: AtomicUsize,
     /// When each job that runs was begun.
     begun: Mutex<Vec<Duration>>,
 }
@@ -81,11 +83,11 @@ impl Workers {
             shared: Arc::new(Shared {
                 queue: JobQueue::new(background.clamp(1, threads)),
                 clock,
+                threads,
+                hung_after,
+                made: AtomicUsize::new(0),
                 begun: Mutex::default(),
             }),
-            threads,
-            hung_after,
-            made: AtomicUsize::new(0),
             process: std::process::id(),
         }
     }
@@ -136,22 +138,29 @@ impl Workers {
         }
     }
 
+    /// After how long a compile counts as one that hangs.
+    pub(crate) fn hung_after(&self) -> Duration {
+        self.shared.hung_after
+    }
+
+    /// Makes a thread where jobs wait and those that there are hang: for whoever waits and queued before that showed.
+    pub(crate) fn relieve(&self) {
+        if !self.is_forked() && self.counts().0 > 0 {
+            self.ensure_thread();
+        }
+    }
+
     /// Makes a thread if more are allowed than there are; says whether there is any.
     fn ensure_thread(&self) -> bool {
-        let now = self.shared.clock.now();
-        let hung = {
-            let begun = lock(&self.shared.begun);
-            let is_hung = |begin: &&Duration| now.saturating_sub(**begin) > self.hung_after;
-            begun.iter().filter(is_hung).count()
-        };
-        let allowed = (self.threads + hung).min(MOST);
-        let (waiting, running) = self.shared.queue.counts();
-        let made = self.made.load(Ordering::Relaxed);
-        if made >= allowed || (made > 0 && waiting + running < made) {
+        let shared = &self.shared;
+        let (waiting, running) = shared.queue.counts();
+        let made = shared.made.load(Ordering::Relaxed);
+        if made >= shared.allowed() || (made > 0 && waiting + running < made) {
             return made > 0;
         }
         let claimed =
-            self.made
+            shared
+                .made
                 .compare_exchange(made, made + 1, Ordering::Relaxed, Ordering::Relaxed);
         if claimed.is_err() {
             return true;
@@ -163,12 +172,29 @@ impl Workers {
         if builder.spawn(move || shared.work()).is_ok() {
             return true;
         }
-        self.made.fetch_sub(1, Ordering::Relaxed);
+        self.shared.made.fetch_sub(1, Ordering::Relaxed);
         made > 0
     }
 }
 
 impl Shared {
+    /// How many threads there may be: one more for each that hangs.
+    fn allowed(&self) -> usize {
+        let now = self.clock.now();
+        let begun = lock(&self.begun);
+        let is_hung = |begin: &&Duration| now.saturating_sub(**begin) > self.hung_after;
+        let hung = begun.iter().filter(is_hung).count();
+        (self.threads + hung).min(MOST)
+    }
+
+    /// Whether a thread is one too many, now that one that hung has come to an end; it then counts no more.
+    fn is_one_too_many(&self) -> bool {
+        let (allowed, relaxed) = (self.allowed(), Ordering::Relaxed);
+        let one_less = |made: usize| (made > allowed).then(|| made - 1);
+        let changed = self.made.fetch_update(relaxed, relaxed, one_less);
+        changed.is_ok()
+    }
+
     fn work(&self) {
         while let Some(taken) = self.queue.take() {
             let (job, is_background) = taken.into_parts();
@@ -185,7 +211,11 @@ impl Shared {
                     begun.swap_remove(position);
                 }
             }
+            let is_over = self.is_one_too_many();
             self.queue.done(is_background);
+            if is_over {
+                return;
+            }
         }
     }
 }

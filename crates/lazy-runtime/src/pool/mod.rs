@@ -4,6 +4,7 @@
 //! itself, and finds the workers still spinning from the launch before.
 
 mod spin;
+mod sync;
 
 #[cfg(test)]
 mod tests;

@@ -5,21 +5,24 @@
 //!
 //! Why this is right: a worker may touch a job only after it has counted itself in (`active`) under the lock of the
 //! slot the job lies in, and the caller empties that slot, then waits until nobody is counted in. So when `run`
-//! returns no worker is in the job, every task that was claimed is done, and the counters are free for the next one.
+//! returns no worker is in the job, every task that was claimed is done, and the counters are free for the next one. A
+//! model checker runs this file in every interleaving.
 
-use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, PoisonError};
 
 use kiln_kernel::{Job, TaskPool};
 
+use super::sync::thread::{self, JoinHandle};
+use super::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, spin_loop, spins,
+};
+
 /// How often a worker looks for a job before it parks: some tens of microseconds.
-const SPINS: u32 = 3000;
+const SPINS: u32 = spins(3000);
 
 /// How often the caller looks whether the workers are done before it lets others run in between.
-const CALLER_SPINS: u32 = 10_000;
+const CALLER_SPINS: u32 = spins(10_000);
 
 /// Chunks per thread: small enough that threads end together, large enough that claiming is rare.
 const CHUNKS: u64 = 8;
@@ -109,7 +112,7 @@ impl SpinPool {
 
     /// A pool of as many threads as the machine runs at once.
     pub fn of_machine() -> Self {
-        Self::new(thread::available_parallelism().map_or(1, usize::from))
+        Self::new(std::thread::available_parallelism().map_or(1, usize::from))
     }
 
     /// How many workers are parked.

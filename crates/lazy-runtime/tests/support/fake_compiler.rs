@@ -18,6 +18,8 @@ pub enum Offer {
     Nothing,
     /// A variant for kernels whose first symbol is a multiple of 4.
     MultipleOfFour,
+    /// A variant for each of these numbers: for kernels whose first symbol is a multiple of it.
+    MultiplesOf(&'static [i64]),
     /// A variant that never compiles.
     Broken,
     /// Nothing that compiles, not even the fallback.
@@ -31,6 +33,10 @@ pub struct FakeCompiler {
     pub compiles: Arc<AtomicUsize>,
     /// What compiles wait for, if for anything.
     pub gate: Option<Arc<Gate>>,
+    /// Which kernels wait there: those whose text has one of these in it; none is all.
+    pub held_up: &'static [&'static str],
+    /// How many compiles fail before one does not.
+    pub failures: Arc<AtomicUsize>,
     /// How many compiles panic before one does not.
     pub panics: Arc<AtomicUsize>,
     /// Part of keys.
@@ -116,6 +122,13 @@ impl KernelCompiler for FakeCompiler {
                 };
                 candidates.push(candidate("by_four", vec![predicate]));
             }
+            (Offer::MultiplesOf(numbers), Some(symbol)) => {
+                for &divisor in numbers {
+                    let dim = dims.dim(symbol);
+                    let predicate = Predicate::Divides { divisor, dim };
+                    candidates.push(candidate(&format!("by_{divisor}"), vec![predicate]));
+                }
+            }
             (Offer::Broken | Offer::AllBroken, _) => candidates.push(candidate("broken", vec![])),
             _ => {}
         }
@@ -131,17 +144,22 @@ impl KernelCompiler for FakeCompiler {
         observer: &mut dyn CompileObserver,
     ) -> Result<Artifact, CompileError> {
         self.compiles.fetch_add(1, Ordering::SeqCst);
-        if let Some(gate) = &self.gate {
+        let text = kiln_kernel::text::print(kernel.kernel());
+        if let Some(gate) = &self.gate
+            && (self.held_up.is_empty() || self.held_up.iter().any(|part| text.contains(part)))
+        {
             gate.pass();
         }
-        let count_down = |n: usize| n.checked_sub(1);
-        let panics = self
-            .panics
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, count_down);
-        assert!(panics.is_err(), "this compile panics");
+        let is_left = |count: &AtomicUsize| {
+            let count_down = |n: usize| n.checked_sub(1);
+            let left = count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count_down);
+            left.is_ok()
+        };
+        assert!(!is_left(&self.panics), "this compile panics");
         observer.begin(CompilePhase::Emit);
         observer.end(CompilePhase::Emit);
-        if schedule.name == "broken" || self.offer == Offer::AllBroken {
+        let is_broken = schedule.name == "broken" || self.offer == Offer::AllBroken;
+        if is_broken || is_left(&self.failures) {
             return Err(CompileError {
                 kernel: kernel.name().to_owned(),
                 target: target.clone(),

@@ -1,0 +1,11 @@
+//! The locks, atomics and threads of the pool. The model checker's test replaces this module by its own.
+
+pub(crate) use std::hint::spin_loop;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::thread;
+
+/// So many rounds of spinning; the model checker's has fewer.
+pub(crate) const fn spins(rounds: u32) -> u32 {
+    rounds
+}
