@@ -4,12 +4,13 @@ use crate::error::{Error, Failure};
 use crate::model::Model;
 use crate::options::Options;
 use crate::recording::building;
+use kiln_fork_lock::ForkLock;
 use kiln_lazy_runtime::CompilationStats;
 use kiln_timing::Timing;
 use kiln_trace::{ArgumentType, Arguments, Results, Signature, TraceFunction, Traced};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 /// Makes a function of [`Var`](crate::Var)s callable with tensors.
 ///
@@ -35,7 +36,7 @@ pub fn jit<A: Arguments, F: TraceFunction<A>>(function: F) -> Jit<F, A> {
     Jit {
         traced: Traced::new("jit", function),
         options: Options::new().with_one_recorder(),
-        models: Mutex::default(),
+        models: ForkLock::default(),
     }
 }
 
@@ -44,7 +45,7 @@ pub struct Jit<F, A> {
     traced: Traced<F, A>,
     options: Options,
     /// By the types of the arguments. Only ever added to, so a panic elsewhere leaves it valid.
-    models: Mutex<BTreeMap<Signature, Model>>,
+    models: ForkLock<BTreeMap<Signature, Model>>,
 }
 
 impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
@@ -59,7 +60,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         Self {
             traced: self.traced.named(name),
             options: self.options,
-            models: Mutex::default(),
+            models: ForkLock::default(),
         }
     }
 
@@ -69,7 +70,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         Self {
             traced: self.traced,
             options: options.with_one_recorder(),
-            models: Mutex::default(),
+            models: ForkLock::default(),
         }
     }
 
@@ -135,7 +136,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Signature, Model>> {
-        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+        self.models.lock()
     }
 }
 

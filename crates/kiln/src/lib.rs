@@ -100,9 +100,9 @@ pub use repro::{Extent, Repro};
 
 pub use kiln_kernel::{MemoryLimits, MemoryStats};
 pub use kiln_lazy_runtime::{
-    CallOptions, Cancellation, CompilationStats, CompilePolicy, CompileRecord, ProfiledShapes,
-    ShapeProfile, ShapeVariantGenerator, StepProfile, VariantFate, VariantOptions, VariantReason,
-    VariantRecord,
+    CallMemory, CallOptions, Cancellation, CompilationStats, CompilePolicy, CompileRecord,
+    ProfiledShapes, ShapeProfile, ShapeVariantGenerator, StepProfile, VariantFate, VariantOptions,
+    VariantReason, VariantRecord,
 };
 pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;

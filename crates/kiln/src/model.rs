@@ -26,7 +26,8 @@ use kiln_kernel::MemoryStats;
 #[cfg(feature = "native")]
 use kiln_lazy_runtime::Runtime;
 use kiln_lazy_runtime::{
-    CallOptions, CompilationStats, CompileRecord, CompiledProgram, ShapeProfile, VariantRecord,
+    CallMemory, CallOptions, CompilationStats, CompileRecord, CompiledProgram, ShapeProfile,
+    VariantRecord,
 };
 use kiln_tensor::Tensor;
 use kiln_timing::Timing;
@@ -39,7 +40,7 @@ pub(crate) use source::{ConstantPlace, ModelDigest};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// A tensor program, ready to be called with tensors of any size that it allows.
@@ -69,7 +70,7 @@ struct Inner {
     source: Option<Arc<Source>>,
     /// By the ranks of the inputs whose rank is open. Only ever added to, so a panic of another
     /// thread leaves it valid.
-    instances: Mutex<BTreeMap<Vec<usize>, Arc<Instance>>>,
+    instances: RwLock<BTreeMap<Vec<usize>, Arc<Instance>>>,
 }
 
 impl Model {
@@ -204,7 +205,7 @@ impl Model {
             options,
             signature,
             source,
-            instances: Mutex::new(instances),
+            instances: RwLock::new(instances),
         })))
     }
 
@@ -393,6 +394,19 @@ impl Model {
         None
     }
 
+    /// What a call with inputs of these shapes, in the order of [`inputs`](Self::inputs), takes beyond them: its arena, its
+    /// results, scratch; and the most that values take at one time, which is the least that it could. What such a call
+    /// needs is compiled. None for an interpreted model, and where the sizes need another plan than the main one.
+    ///
+    /// # Errors
+    /// As [`precompile`](Self::precompile).
+    pub fn call_memory(&self, shapes: &[Vec<usize>]) -> Result<Option<CallMemory>, Error> {
+        match self.only_instance()?.executable().compiled() {
+            Some(program) => Ok(program.call_memory(shapes)?),
+            None => Ok(None),
+        }
+    }
+
     /// Frees memory that no call needs now, all but so many bytes; answers with how many bytes that gave. Of this model and
     /// those that share kernels with it. Kernels and weights stay; the next calls take longer.
     pub fn trim_memory(&self, keep: usize) -> usize {
@@ -506,7 +520,7 @@ impl Model {
     }
 
     fn any_instance(&self) -> Option<Arc<Instance>> {
-        self.lock().values().next().cloned()
+        self.read().values().next().cloned()
     }
 
     /// The optimised graph.
@@ -584,7 +598,7 @@ impl Model {
     /// The instance for these ranks, built if it is the first time. Two threads that come at once
     /// may both build it; the first to finish wins.
     fn instance(&self, ranks: Vec<usize>) -> Result<Arc<Instance>, Error> {
-        if let Some(instance) = self.lock().get(&ranks) {
+        if let Some(instance) = self.read().get(&ranks) {
             return Ok(Arc::clone(instance));
         }
         let Some(source) = &self.0.source else {
@@ -601,11 +615,14 @@ impl Model {
             .zip(ranks.iter().copied())
             .collect();
         let built = Arc::new(Instance::build(source, &by_name, &self.0.options)?);
-        Ok(Arc::clone(self.lock().entry(ranks).or_insert(built)))
+        let instances = self.0.instances.write();
+        let mut instances = instances.unwrap_or_else(PoisonError::into_inner);
+        Ok(Arc::clone(instances.entry(ranks).or_insert(built)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Vec<usize>, Arc<Instance>>> {
-        let instances = self.0.instances.lock();
+    /// Many at one time; a forked child does not wait for readers that are not there.
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Vec<usize>, Arc<Instance>>> {
+        let instances = self.0.instances.read();
         instances.unwrap_or_else(PoisonError::into_inner)
     }
 }

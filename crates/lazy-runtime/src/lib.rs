@@ -40,7 +40,7 @@ mod runtime;
 mod sync;
 mod variants;
 
-pub use ahead::{ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
+pub use ahead::{CallMemory, ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
 pub use call::{CallControl, CallOptions, Cancellation};
 pub use clock::{Clock, SystemClock};
 pub use compile::{CompilationStats, CompileReason, CompileRecord, CompiledKernel};

@@ -1,8 +1,9 @@
 //! A program that runs: its main plan, and other plans for sizes on which facts do not hold.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use kiln_fork_lock::ForkLock;
 use kiln_interpreter::InterpretError;
 use kiln_program::Program;
 use kiln_symbolic_shape::{DimId, PlanFact};
@@ -28,7 +29,7 @@ pub struct CompiledProgram {
     planner: Option<PlannerHandle>,
     main: Arc<Plan>,
     /// Plans made because facts do not hold, by those facts.
-    others: Mutex<OtherPlans>,
+    others: ForkLock<OtherPlans>,
     has_others: AtomicBool,
     /// Which other plan serves which sizes of inputs.
     choice: Memo<Arc<Plan>>,
@@ -97,7 +98,7 @@ impl CompiledProgram {
             sampler: Sampler::new(),
             main: Arc::new(Plan::new(&runtime, prepared)),
             planner: None,
-            others: Mutex::default(),
+            others: ForkLock::default(),
             has_others: AtomicBool::new(false),
             choice: Memo::new(launch_plans),
             calls: AtomicU64::new(0),
@@ -386,7 +387,7 @@ impl CompiledProgram {
     }
 
     fn others(&self) -> std::sync::MutexGuard<'_, OtherPlans> {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+        self.others.lock()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::cell::OnceCell;
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
+use kiln_fork_lock::ForkLock;
 use kiln_kernel::{
     ExecuteError, KernelCompiler, KernelExecutor, Memory, MemoryStats, PackSpec, Target, TaskPool,
     VerifiedKernel,
@@ -27,7 +28,6 @@ use crate::options::{CompilePolicy, RuntimeOptions};
 use crate::parts::Parts;
 use crate::recorder::Recorder;
 use crate::run::States;
-use crate::sync::lock;
 use crate::variants::{Making, Variant, VariantRecord, Variants};
 
 /// Compiles kernels on first use and keeps them; runs them on a device.
@@ -41,7 +41,7 @@ pub struct Runtime {
     constants: ConstantStore,
     variants: Arc<Variants>,
     /// What programs hold for later runs.
-    states: Mutex<Vec<Weak<States>>>,
+    states: ForkLock<Vec<Weak<States>>>,
 }
 
 impl fmt::Debug for Runtime {
@@ -91,7 +91,7 @@ impl Runtime {
             variants: Arc::new(Variants::new(variants)),
             workers,
             constants: ConstantStore::new(packed),
-            states: Mutex::default(),
+            states: ForkLock::default(),
             parts,
             options,
         }
@@ -273,7 +273,7 @@ impl Runtime {
             stats.rented_bytes.saturating_add(stats.kept_bytes)
         };
         let before = held();
-        let states = lock(&self.states).clone();
+        let states = self.states.lock().clone();
         let states = states.iter().filter_map(Weak::upgrade);
         states.for_each(|states| states.clear());
         if let Some(pool) = self.executor().memory_pool() {
@@ -284,7 +284,7 @@ impl Runtime {
 
     /// Remembers what a program holds, to be asked for it when memory is short.
     pub(crate) fn hold(&self, states: &Arc<States>) {
-        let mut held = lock(&self.states);
+        let mut held = self.states.lock();
         held.retain(|states| states.strong_count() > 0);
         held.push(Arc::downgrade(states));
     }

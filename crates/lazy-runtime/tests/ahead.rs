@@ -1,5 +1,7 @@
 //! Before calls: shapes compiled for ahead, profiles that another process continues with.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::sync::Arc;
@@ -135,39 +137,97 @@ fn a_profile_says_which_shapes_came_and_another_process_goes_on_with_it() {
     assert_eq!(program.precompile_in_background(&other), 0);
 }
 
-#[test]
-fn the_hottest_shapes_of_a_profile_are_compiled_first() {
-    let gate = Arc::new(Gate::default());
-    let compiler = FakeCompiler {
-        offer: Offer::MultipleOfFour,
-        gate: Some(Arc::clone(&gate)),
-        ..FakeCompiler::default()
-    };
-    let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
-    let runtime = runtime_with(compiler, options);
-    let graph = graph(
-        "graph @g(%x: f32[A]) -> f32[A] {
-      %y = exp %x
-      return %y
-    }",
-    );
-    let program = compiled(&runtime, &graph, false);
-    let entry = |size: usize, nanoseconds| ProfiledShapes {
+/// A profile with one shape, as another process saved it.
+fn saved(size: usize, nanoseconds: u64) -> ShapeProfile {
+    let entry = ProfiledShapes {
         shapes: vec![vec![size]],
         calls: 1,
         nanoseconds,
     };
-    // The first is being compiled when the others come.
-    let profile = ShapeProfile::new([entry(4, 900), entry(5, 100)]);
-    assert_eq!(program.precompile_in_background(&profile), 2);
-    gate.open();
-    assert!(runtime.wait_idle(LONG));
-    let order: Vec<_> = runtime
-        .compile_records()
-        .iter()
-        .map(|record| record.schedule.name.clone())
-        .collect();
-    assert_eq!(order, ["by_four", "fallback"]);
+    ShapeProfile::from_json(&ShapeProfile::new([entry]).to_json()).unwrap()
+}
+
+#[test]
+fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_and_nobody_waits_for_them() {
+    for policy in [CompilePolicy::FirstUse, CompilePolicy::Background] {
+        let gate = Arc::new(Gate::default());
+        let compiler = FakeCompiler {
+            offer: Offer::MultiplesOf(&[7, 5, 3, 2]),
+            gate: Some(Arc::clone(&gate)),
+            ..FakeCompiler::default()
+        };
+        let options = RuntimeOptions::new().with_policy(policy);
+        let runtime = runtime_with(compiler, options);
+        let of = |op: &str| {
+            let text =
+                format!("graph @g(%x: f32[A]) -> f32[A] {{\n  %y = {op} %x\n  return %y\n}}");
+            compiled(&runtime, &graph(&text), false)
+        };
+        // The one thread for what nobody waits for is at work when the profile comes.
+        assert_eq!(of("neg").precompile_in_background(&saved(11, 1)), 1);
+        gate.wait_for(1);
+        // What is hot comes last, and in another profile too.
+        let program = of("exp");
+        let cool = saved(3, 100).merged(saved(5, 500)).merged(saved(11, 1));
+        assert_eq!(program.precompile_in_background(&cool), 3);
+        assert_eq!(program.precompile_in_background(&saved(7, 900)), 1);
+        assert_eq!(program.precompile_in_background(&saved(2, 300)), 1);
+        // Compilers hang, nobody has waited, and other calls are served.
+        assert!(runtime.stats().blocked < Duration::from_secs(1));
+        assert_eq!(runtime.compiling(), (5, 1));
+        gate.open();
+        assert!(runtime.wait_idle(LONG));
+        let records = runtime.compile_records();
+        let order: Vec<_> = records
+            .iter()
+            .map(|record| &*record.schedule.name)
+            .collect();
+        assert_eq!(
+            order,
+            ["fallback", "by_7", "by_5", "by_2", "by_3", "fallback"]
+        );
+        // Calls with these shapes compile nothing.
+        for size in [7, 5, 2, 3, 11] {
+            program.run(&[ramp(&[size])]).unwrap();
+        }
+        let stats = runtime.stats();
+        assert_eq!((stats.compilations, stats.interpreted_steps), (6, 0));
+    }
+}
+
+#[test]
+fn what_a_call_takes_is_known_ahead_and_little_more_than_what_is_alive_at_one_time() {
+    // As symbols the sizes cannot be compared, so no two of the large values share a slot.
+    let graph = graph(
+        "graph @apart(%x: f32[A], %y: f32[B], %z: f32[C]) -> (f32[], f32[B]) {
+      %a = exp %x
+      %ra = reduce %a {function = sum, axes = [0]}
+      %b = exp %y
+      %rb = reduce %b {function = sum, axes = [0]}
+      %c = exp %z
+      %rc = reduce %c {function = sum, axes = [0]}
+      %s = add %ra, %rb
+      %t = add %s, %rc
+      %r = neg %y
+      return %t, %r
+    }",
+    );
+    let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
+    let program = compiled(&runtime, &graph, false);
+    for sizes in [[1000, 3000, 2000], [3000, 1000, 10], [0, 0, 5]] {
+        let shapes = sizes.map(|size| vec![size]);
+        let memory = program.call_memory(&shapes).unwrap().unwrap();
+        let largest = 4 * sizes.iter().max().unwrap();
+        assert!(memory.largest_live_set >= largest, "{memory:?}");
+        // Three scalars, each on a line of its own.
+        assert!(memory.arena <= largest + 4 * 64, "{memory:?}");
+        assert_eq!(memory.results, 4 * sizes[1] + 4);
+        let inputs = sizes.map(|size| ramp(&[size]));
+        expect_same(&program, &graph, &inputs);
+    }
+    assert!(program.call_memory(&[vec![1]]).is_err());
+    let before = runtime.stats();
+    assert_eq!((before.interpreted_steps, before.launch_plans), (0, 0));
 }
 
 #[test]

@@ -6,8 +6,22 @@
 mod sync {
     //! What the library's `sync` is, with the checker's.
 
+    pub(crate) use shuttle::sync::MutexGuard;
     pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+
+    /// A mutex; no model forks.
+    #[derive(Debug)]
+    pub(crate) struct ForkLock<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> ForkLock<T> {
+        pub(crate) fn new(fresh: impl Fn() -> T) -> Self {
+            Self(shuttle::sync::Mutex::new(fresh()))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect("nobody panics")
+        }
+    }
 }
 
 #[path = "../src/executor/kept.rs"]

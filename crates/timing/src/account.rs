@@ -136,7 +136,7 @@ impl Account {
             self.resume(parent);
         }
         if frame.kind != Kind::Scope {
-            self.open -= 1;
+            self.open = self.open.saturating_sub(1);
             let own = total.saturating_sub(frame.children);
             let tally = self.tally(frame.event);
             tally.count += 1;
@@ -207,7 +207,8 @@ impl Account {
     fn leave(&mut self, frame: &mut Frame) {
         let clock = self.clock(frame.kind);
         frame.share += clock.saturating_sub(frame.resumed);
-        *self.threads(frame.kind) -= 1;
+        let threads = self.threads(frame.kind);
+        *threads = threads.saturating_sub(1);
     }
 
     /// A frame is its thread's innermost from now on.

@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
+
+use kiln_fork_lock::ForkLock;
 
 use crate::account::{Account, Kind};
 use crate::category::Category;
@@ -34,9 +36,9 @@ pub(crate) struct Inner {
     pub(crate) filter: Filter,
     pub(crate) record_limit: usize,
     pub(crate) registry: Registry,
-    account: Mutex<Account>,
-    records: Mutex<Records>,
-    parts: Mutex<Parts>,
+    account: ForkLock<Account>,
+    records: ForkLock<Records>,
+    parts: ForkLock<Parts>,
     pub(crate) counters: Counters,
     pub(crate) specializations: Specializations,
 }
@@ -64,9 +66,9 @@ impl Inner {
             filter: options.filter,
             record_limit,
             registry: Registry::new(),
-            account: Mutex::default(),
-            records: Mutex::new(Records::new(record_limit)),
-            parts: Mutex::default(),
+            account: ForkLock::default(),
+            records: ForkLock::new(move || Records::new(record_limit)),
+            parts: ForkLock::default(),
             counters: Counters::default(),
             specializations: Specializations::default(),
         }
@@ -97,7 +99,7 @@ impl Inner {
             elapsed: now.saturating_sub(self.start),
             start: self.start,
             balance,
-            parts: lock(&self.parts).clone(),
+            parts: self.parts.lock().clone(),
             records,
             counters: self.counters.values(),
             // Read last, so that nothing was timed that is not among them.
@@ -107,11 +109,11 @@ impl Inner {
 
     /// The spans that were kept.
     pub(crate) fn records(&self) -> Records {
-        lock(&self.records).clone()
+        self.records.lock().clone()
     }
 
     pub(crate) fn account(&self) -> MutexGuard<'_, Account> {
-        lock(&self.account)
+        self.account.lock()
     }
 
     pub(crate) fn event(&self, index: u32) -> EventId {
@@ -174,7 +176,7 @@ impl Inner {
             return;
         };
         {
-            let mut parts = lock(&self.parts);
+            let mut parts = self.parts.lock();
             let (count, sum) = parts.entry((category, label)).or_default();
             *count += 1;
             *sum = sum.saturating_add(time);
@@ -197,7 +199,7 @@ impl Inner {
         let is_shown = |event: &EventInfo| self.filter.shows_event(event);
         if self.filter.is_everything() || self.registry.with(event, is_shown) == Some(true) {
             let name = || std::thread::current().name().map(str::to_owned);
-            lock(&self.records).push(record, name);
+            self.records.lock().push(record, name);
         }
     }
 
@@ -213,8 +215,4 @@ impl fmt::Debug for Inner {
             .field("number", &self.number)
             .finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,9 @@
 //! repeats that nobody asked for (code that a cache had dropped), count to `other_compile`, so that no time is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
+
+use kiln_fork_lock::ForkLock;
 
 use crate::category::Category;
 use crate::counters::Counter;
@@ -23,7 +25,7 @@ const MAX_SPECIALIZATIONS: usize = 1 << 16;
 
 /// What was timed, by the compile event of each function.
 #[derive(Debug, Default)]
-pub(crate) struct Specializations(Mutex<Known>);
+pub(crate) struct Specializations(ForkLock<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -67,7 +69,7 @@ impl Specializations {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,25 +4,24 @@
 //! every kernel compiled meanwhile.
 
 use crate::progress::{Listener, Work};
+use kiln_fork_lock::ForkLock;
 use kiln_kernel::{
     Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
     VerifiedKernel,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 /// The listeners of the calls in progress, by number.
 #[derive(Default)]
 struct Audience {
-    listeners: Mutex<Vec<(usize, Listener)>>,
+    listeners: ForkLock<Vec<(usize, Listener)>>,
     next: AtomicUsize,
 }
 
 impl Audience {
     fn lock(&self) -> MutexGuard<'_, Vec<(usize, Listener)>> {
-        self.listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.listeners.lock()
     }
 }
 

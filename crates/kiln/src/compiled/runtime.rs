@@ -10,6 +10,8 @@ use crate::options::{Compiling, Options};
 use crate::progress::Listener;
 #[cfg(feature = "llvm")]
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
+#[cfg(feature = "llvm")]
+use kiln_fork_lock::ForkLock;
 use kiln_kernel::{KernelCompiler, MemoryLimits, Target};
 use kiln_kernel_cache::Tier;
 use kiln_lazy_runtime::{PreferredLayouts, Runtime, RuntimeOptions, SpinPool};
@@ -18,7 +20,7 @@ use kiln_program::LayoutPreferences;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 #[cfg(feature = "llvm")]
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{LazyLock, Weak};
 
 /// More threads than this are refused: no machine that Kiln runs on has as many.
 const MOST_THREADS: usize = 1024;
@@ -58,7 +60,8 @@ pub(super) struct Key {
 }
 
 #[cfg(feature = "llvm")]
-static RUNTIMES: Mutex<Vec<(Key, Weak<SharedRuntime>)>> = Mutex::new(Vec::new());
+static RUNTIMES: LazyLock<ForkLock<Vec<(Key, Weak<SharedRuntime>)>>> =
+    LazyLock::new(ForkLock::default);
 
 /// The runtime for these options, made if no model has one.
 ///
@@ -80,7 +83,7 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
     if !options.shared_kernels {
         return Ok(Arc::new(build(&key)));
     }
-    let mut runtimes = RUNTIMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut runtimes = RUNTIMES.lock();
     let known = runtimes.iter().find(|(known, _)| *known == key);
     if let Some(runtime) = known.and_then(|(_, runtime)| runtime.upgrade()) {
         return Ok(runtime);

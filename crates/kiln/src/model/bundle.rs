@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::recording::building;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, RwLock};
 
 impl Model {
     /// Writes all that calls of the model may need into one file: the program, its kernels' code, its weights. Whoever has
@@ -82,7 +82,7 @@ impl Model {
             options,
             signature,
             source: None,
-            instances: Mutex::new(BTreeMap::from([(Vec::new(), instance)])),
+            instances: RwLock::new(BTreeMap::from([(Vec::new(), instance)])),
         })))
     }
 }

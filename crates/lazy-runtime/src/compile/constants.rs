@@ -2,9 +2,10 @@
 //! digest.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use kiln_fork_lock::ForkLock;
 use kiln_ir::{Constant, Digest};
 use kiln_kernel::{ExecuteError, KernelExecutor, Memory, PackAxis, PackSpec};
 use kiln_tensor::{AxisSlice, Tensor, TensorError, element_count};
@@ -14,7 +15,6 @@ use super::packed::PackedStore;
 use crate::clock::Clock;
 use crate::error::RuntimeError;
 use crate::recorder::Recorder;
-use crate::sync::lock;
 
 /// A constant in a form: as it is, or a part of it packed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -44,14 +44,14 @@ type Entry = Arc<OnceLock<Result<Memory, Arc<ExecuteError>>>>;
 /// The constants of a runtime.
 #[derive(Debug)]
 pub(crate) struct ConstantStore {
-    forms: Mutex<HashMap<Form, Entry>>,
+    forms: ForkLock<HashMap<Form, Entry>>,
     pub(crate) packed: Arc<PackedStore>,
 }
 
 impl ConstantStore {
     pub(crate) fn new(packed: PackedStore) -> Self {
         Self {
-            forms: Mutex::default(),
+            forms: ForkLock::default(),
             packed: Arc::new(packed),
         }
     }
@@ -106,12 +106,12 @@ impl ConstantStore {
 
     /// Whether somebody has a constant as it is, or is at it.
     pub(crate) fn has_plain(&self, constant: &Constant) -> bool {
-        lock(&self.forms).contains_key(&plain_form(constant))
+        self.forms.lock().contains_key(&plain_form(constant))
     }
 
     /// Whether somebody has a part packed so, or is at it.
     pub(crate) fn has_packed(&self, part: &ConstantPart<'_>, spec: &PackSpec) -> bool {
-        lock(&self.forms).contains_key(&part.form(spec))
+        self.forms.lock().contains_key(&part.form(spec))
     }
 
     fn get(
@@ -119,7 +119,7 @@ impl ConstantStore {
         form: Form,
         make: impl FnOnce() -> Result<Result<Memory, ExecuteError>, TensorError>,
     ) -> Result<Memory, RuntimeError> {
-        let entry = Arc::clone(lock(&self.forms).entry(form.clone()).or_default());
+        let entry = Arc::clone(self.forms.lock().entry(form.clone()).or_default());
         let made = entry.get_or_init(|| match make() {
             Ok(made) => made.map_err(Arc::new),
             Err(error) => Err(Arc::new(ExecuteError {
@@ -132,7 +132,7 @@ impl ConstantStore {
             Ok(memory) => Ok(memory.clone()),
             Err(error) => {
                 // Memory may be there the next time.
-                lock(&self.forms).remove(&form);
+                self.forms.lock().remove(&form);
                 Err(RuntimeError::Execute {
                     context: "cannot place a constant".to_owned(),
                     error: Arc::clone(error),
@@ -149,7 +149,7 @@ impl ConstantStore {
             _ => true,
         };
         let mut unused = Vec::new();
-        lock(&self.forms).retain(|_, entry| {
+        self.forms.lock().retain(|_, entry| {
             let keeps = is_used(entry);
             if !keeps {
                 unused.push(Arc::clone(entry));
@@ -162,7 +162,7 @@ impl ConstantStore {
 
     /// Forgets every constant.
     pub(crate) fn clear(&self) {
-        lock(&self.forms).clear();
+        self.forms.lock().clear();
     }
 }
 

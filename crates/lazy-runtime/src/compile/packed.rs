@@ -3,10 +3,11 @@
 //! An entry is the packed array's bytes under a key of the constant's digest, the part, the layout, the device and the
 //! version of what packs. Not here: which constants are in memory.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use kiln_fork_lock::ForkLock;
 use kiln_kernel::{KernelExecutor, Memory, PackAxis, PackSpec};
 use kiln_kernel_cache::{CacheError, CacheKey, EntryKind, Miss, MissCategory, NotStored, Tier};
 use kiln_tensor::{DType, Tensor, TensorError};
@@ -15,7 +16,6 @@ use kiln_timing::Counter;
 use super::constants::ConstantPart;
 use super::workers::Work;
 use crate::recorder::Recorder;
-use crate::sync::lock;
 
 /// The stores of packed constants, and what was done with them.
 pub(crate) struct PackedStore {
@@ -23,7 +23,7 @@ pub(crate) struct PackedStore {
     device: String,
     version: String,
     /// Packed, and in no store yet.
-    unstored: Mutex<Vec<Unstored>>,
+    unstored: ForkLock<Vec<Unstored>>,
     pub(crate) counters: PackCounters,
 }
 
@@ -66,7 +66,7 @@ impl PackedStore {
             tiers,
             device,
             version,
-            unstored: Mutex::default(),
+            unstored: ForkLock::default(),
             counters: PackCounters::default(),
         }
     }
@@ -140,7 +140,7 @@ impl PackedStore {
         self.counters.packed.fetch_add(1, Ordering::Relaxed);
         if let Some(key) = key {
             let memory = memory.clone();
-            lock(&self.unstored).push(Unstored { key, memory, time });
+            self.unstored.lock().push(Unstored { key, memory, time });
         }
     }
 
@@ -150,7 +150,7 @@ impl PackedStore {
         executor: &Arc<dyn KernelExecutor>,
         recorder: &Recorder,
     ) -> Option<Box<dyn Work>> {
-        let constants = std::mem::take(&mut *lock(&self.unstored));
+        let constants = std::mem::take(&mut *self.unstored.lock());
         if constants.is_empty() {
             return None;
         }

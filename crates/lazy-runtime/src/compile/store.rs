@@ -4,9 +4,10 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use kiln_fork_lock::ForkLock;
 use kiln_ir::Digest;
 use kiln_kernel::{
     Artifact, Candidate, FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, LoadedKernel,
@@ -28,7 +29,6 @@ use crate::clock::Clock;
 use crate::options::RuntimeOptions;
 use crate::parts::Parts;
 use crate::recorder::Recorder;
-use crate::sync::lock;
 
 /// How many records of compiles are kept.
 const RECORDS: usize = 10_000;
@@ -73,8 +73,8 @@ pub(crate) struct Kernels {
     pub(crate) counters: Counters,
     cache: TieredCache<CompiledKernel, KernelFailure>,
     /// Those that there is or was code of.
-    known: Mutex<HashSet<Digest>>,
-    records: Mutex<Vec<CompileRecord>>,
+    known: Arc<ForkLock<HashSet<Digest>>>,
+    records: ForkLock<Vec<CompileRecord>>,
     /// What tiers held when something was first compiled.
     stored: OnceLock<StoredHeads>,
     /// Counts what became ready or failed on the threads.
@@ -110,8 +110,8 @@ impl Kernels {
                 options.cache,
                 parts.tiers.clone(),
             ),
-            known: Mutex::default(),
-            records: Mutex::default(),
+            known: Arc::default(),
+            records: ForkLock::default(),
             stored: OnceLock::new(),
             published: AtomicU64::new(0),
             generation: AtomicU64::new(0),
@@ -173,7 +173,7 @@ impl Kernels {
         found: Found<CompiledKernel>,
     ) -> Arc<CompiledKernel> {
         if found.source != Source::Memory {
-            lock(&self.known).insert(identity.digest());
+            self.known.lock().insert(identity.digest());
         }
         found.value
     }
@@ -188,8 +188,14 @@ impl Kernels {
         recorder: &Recorder,
     ) -> Option<Result<Found<CompiledKernel>, Failure<KernelFailure>>> {
         let _span = recorder.stores();
-        let accounts = recorder.clone();
-        let ticket = ticket.first_telling(move |source| accounts.count_source(source));
+        let (accounts, known) = (recorder.clone(), Arc::clone(&self.known));
+        let digest = identity.digest();
+        let ticket = ticket.first_telling(move |source| {
+            accounts.count_source(source);
+            if *source != Source::Memory {
+                known.lock().insert(digest);
+            }
+        });
         let result = if !allowed || self.is_budget_spent() {
             // What is not there stays to be asked for again.
             ticket.look_up().ok().map(Ok)
@@ -198,11 +204,6 @@ impl Kernels {
         };
         if result.is_none() {
             recorder.count(Counter::Miss);
-        }
-        if let Some(Ok(found)) = &result
-            && !matches!(found.source, Source::Memory)
-        {
-            lock(&self.known).insert(identity.digest());
         }
         self.published.fetch_add(1, Ordering::Release);
         result
@@ -226,7 +227,7 @@ impl Kernels {
         });
         if let (Some(number), Ok(found)) = (number, &found)
             && let Source::Compiled { misses, .. } = &found.source
-            && let Some(record) = lock(&self.records).get_mut(number)
+            && let Some(record) = self.records.lock().get_mut(number)
         {
             record.misses = misses.iter().map(TierMiss::to_string).collect();
         }
@@ -297,7 +298,7 @@ impl Kernels {
 
     /// Why a kernel is compiled: it is known in another form, here or to a tier, or new.
     fn reason(&self, identity: &KernelIdentity, key: &CacheKey) -> CompileReason {
-        if lock(&self.known).contains(&identity.digest()) {
+        if self.known.lock().contains(&identity.digest()) {
             return CompileReason::NewVariant;
         }
         let stored = self.stored.get_or_init(|| self.cache.stored_heads());
@@ -330,7 +331,7 @@ impl Kernels {
             key = record.key, reason = %record.reason, time = ?record.total, bytes = record.code_bytes,
             error = record.error, "compiled"
         );
-        let mut records = lock(&self.records);
+        let mut records = self.records.lock();
         (records.len() < RECORDS).then(|| {
             records.push(record);
             records.len() - 1
@@ -366,12 +367,12 @@ impl Kernels {
 
     /// What was compiled so far, the first ten thousand.
     pub(crate) fn records(&self) -> Vec<CompileRecord> {
-        lock(&self.records).clone()
+        self.records.lock().clone()
     }
 
     /// How many kernels there is or was code of, whatever the variants.
     pub(crate) fn n_kernels(&self) -> usize {
-        lock(&self.known).len()
+        self.known.lock().len()
     }
 
     pub(crate) fn cache_stats(&self) -> CacheStats {
@@ -382,6 +383,6 @@ impl Kernels {
     pub(crate) fn clear(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.cache.clear_memory();
-        lock(&self.known).clear();
+        self.known.lock().clear();
     }
 }

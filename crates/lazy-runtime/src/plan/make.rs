@@ -12,7 +12,7 @@ use kiln_interpreter::{InterpretError, OpSite};
 use kiln_kernel::Memory;
 use kiln_program::{Action, BlockId, BufferId, KernelLaunch, Place, Program, SizeId};
 use kiln_symbolic_shape::Binding;
-use kiln_tensor::{TensorError, alignment_of, element_count};
+use kiln_tensor::{TensorError, element_count};
 use smallvec::SmallVec;
 
 use self::launches::{GroupCode, LaunchGroup, PlannedLaunch};
@@ -20,7 +20,7 @@ use super::frame::{MemoryIndex, Operand, OperandMemory};
 use super::placed::PlacedLaunch;
 use super::{
     AxisOrder, BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace,
-    Until, Use, Waits, facts,
+    Until, Use, Waits, arena, facts,
 };
 use crate::compile::Patience;
 use crate::error::RuntimeError;
@@ -46,7 +46,7 @@ pub(crate) fn make_plan(
     facts::check(program, of_segment, &binding)?;
     let mut maker = Maker::new(runtime, prepared, block, segment, earlier);
     maker.evaluate(&of_segment.sizes, &binding)?;
-    let arena = maker.place_slots()?;
+    let arena = maker.place_buffers()?;
     let own = of_segment.own.iter().map(|&buffer| maker.own(buffer));
     let own = own.collect::<Result<Vec<_>, _>>()?;
     maker.check_live(arena, &own)?;
@@ -83,7 +83,10 @@ pub(crate) fn make_plan(
     Ok(SegmentPlan {
         binding,
         arena,
-        slots: maker.slots,
+        starts: match segment + 1 == data.segments.len() {
+            true => Vec::new(),
+            false => maker.starts,
+        },
         own,
         steps,
         results,
@@ -107,7 +110,8 @@ struct Maker<'a> {
     sizes: Vec<Option<i64>>,
     /// The bytes of each buffer that was asked about.
     bytes: RefCell<Vec<Option<usize>>>,
-    slots: Vec<usize>,
+    /// Where the buffers in the arena begin, by buffer.
+    starts: Vec<(BufferId, usize)>,
     segment: usize,
     earlier: &'a [Arc<SegmentPlan>],
 }
@@ -128,7 +132,7 @@ impl<'a> Maker<'a> {
             block,
             sizes: vec![None; program.sizes().len()],
             bytes: RefCell::new(vec![None; program.block(block).buffers.len()]),
-            slots: Vec::new(),
+            starts: Vec::new(),
             segment,
             earlier,
         }
@@ -230,25 +234,19 @@ impl<'a> Maker<'a> {
 
     // Places
 
-    /// Lays the slots one after another; answers with the bytes of the arena.
-    fn place_slots(&mut self) -> Result<usize, RuntimeError> {
-        let block = self.program.block(self.block);
-        let mut end = 0usize;
-        for slot in &block.segments[self.segment].slots {
-            let mut largest = 0;
-            for &buffer in &slot.buffers {
-                largest = largest.max(self.bytes(buffer)?);
-            }
-            let too_large = || RuntimeError::Tensor {
+    /// Finds a place in the arena for each of its buffers; answers with the bytes of the arena.
+    fn place_buffers(&mut self) -> Result<usize, RuntimeError> {
+        let lifetimes = self.prepared.lifetimes(self.block, self.segment);
+        let bytes = lifetimes.iter().map(|lifetime| self.bytes(lifetime.buffer));
+        let bytes = bytes.collect::<Result<Vec<usize>, _>>()?;
+        let (starts, end) =
+            arena::place(lifetimes, &bytes).ok_or_else(|| RuntimeError::Tensor {
                 context: "the arena".to_owned(),
                 error: TensorError::Allocation { bytes: usize::MAX },
-            };
-            let start = end
-                .checked_next_multiple_of(alignment_of(largest))
-                .ok_or_else(too_large)?;
-            self.slots.push(start);
-            end = start.checked_add(largest).ok_or_else(too_large)?;
-        }
+            })?;
+        let buffers = lifetimes.iter().map(|lifetime| lifetime.buffer);
+        self.starts = buffers.zip(starts).collect();
+        self.starts.sort_unstable();
         Ok(end)
     }
 
@@ -306,13 +304,17 @@ impl<'a> Maker<'a> {
                 };
                 (OperandMemory::Fixed(memory), offset)
             }
-            Place::Slot { segment, slot } => {
-                let slots = match self.earlier.get(segment) {
-                    Some(plan) => &plan.slots,
-                    None => &self.slots,
+            Place::Slot { segment, .. } => {
+                let starts = match self.earlier.get(segment) {
+                    Some(plan) => &plan.starts,
+                    None => &self.starts,
                 };
-                let start = slots.get(slot).copied().ok_or_else(|| {
-                    RuntimeError::malformed(format!("{root} lies in a slot that is not there"))
+                let position = starts.binary_search_by_key(&root, |&(buffer, _)| buffer);
+                let start = position.ok().and_then(|position| starts.get(position));
+                let &(_, start) = start.ok_or_else(|| {
+                    RuntimeError::malformed(format!(
+                        "{root} lies in the arena, and no step uses it"
+                    ))
                 })?;
                 let index = u32::try_from(segment)
                     .map_err(|_| RuntimeError::malformed("too many segments"))?;

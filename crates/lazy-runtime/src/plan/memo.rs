@@ -2,8 +2,9 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use kiln_fork_lock::ForkLock;
 use kiln_kernel::seeded::{Fault, is_on};
 use lru::LruCache;
 use smallvec::SmallVec;
@@ -13,7 +14,9 @@ pub(crate) type Key = SmallVec<[i64; 16]>;
 
 /// Plans of one segment. The lock is held for a look-up, never while anything is made or run.
 #[derive(Debug)]
-pub(crate) struct Memo<T>(Mutex<LruCache<Key, Arc<T>, BuildHasherDefault<SizesHasher>>>);
+pub(crate) struct Memo<T>(ForkLock<Plans<T>>);
+
+type Plans<T> = LruCache<Key, Arc<T>, BuildHasherDefault<SizesHasher>>;
 
 /// A quick hash of a few numbers. The map is small whatever they are, so nothing is gained by numbers that collide.
 #[derive(Debug, Default)]
@@ -43,16 +46,18 @@ impl Hasher for SizesHasher {
     }
 }
 
-impl<T> Memo<T> {
+impl<T: 'static> Memo<T> {
     pub(crate) fn new(capacity: NonZeroUsize) -> Self {
-        // Not `LruCache::new`, which reserves room for all of them at once.
-        let mut cache = LruCache::unbounded_with_hasher(BuildHasherDefault::default());
-        cache.resize(capacity);
-        Self(Mutex::new(cache))
+        Self(ForkLock::new(move || {
+            // Not `LruCache::new`, which reserves room for all of them at once.
+            let mut cache = LruCache::unbounded_with_hasher(BuildHasherDefault::default());
+            cache.resize(capacity);
+            cache
+        }))
     }
 
     pub(crate) fn get(&self, key: &[i64]) -> Option<Arc<T>> {
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.0.lock();
         if is_on(Fault::StaleLaunchPlan) {
             return cache.iter().next().map(|(_, plan)| Arc::clone(plan));
         }
@@ -61,7 +66,7 @@ impl<T> Memo<T> {
 
     /// Keeps a plan, unless another thread was faster: then that one is the answer.
     pub(crate) fn insert(&self, key: Key, plan: T) -> Arc<T> {
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.0.lock();
         if let Some(plan) = cache.get(&key) {
             return Arc::clone(plan);
         }
@@ -73,7 +78,7 @@ impl<T> Memo<T> {
     /// Puts a plan in place of whatever is there.
     pub(crate) fn replace(&self, key: Key, plan: T) -> Arc<T> {
         let plan = Arc::new(plan);
-        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.0.lock();
         let before = cache.put(key, Arc::clone(&plan));
         drop(cache);
         drop(before);
@@ -82,19 +87,16 @@ impl<T> Memo<T> {
 
     /// Something about each plan.
     pub(crate) fn map<R>(&self, mut about: impl FnMut(&Key, &T) -> R) -> Vec<R> {
-        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let cache = self.0.lock();
         cache.iter().map(|(key, plan)| about(key, plan)).collect()
     }
 
     pub(crate) fn clear(&self) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.0.lock().clear();
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.0.lock().len()
     }
 }
 

@@ -3,6 +3,7 @@
 //! A [`SegmentPlan`] is immutable and shared by every run whose symbols have the same values. It holds compiled
 //! kernels, the numbers of their launches, and for each operand which memory of the run it lies in, and where.
 
+mod arena;
 mod axis_order;
 mod facts;
 mod frame;
@@ -22,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kiln_kernel::{Builtin, Schedule};
+use kiln_program::BufferId;
 use kiln_symbolic_shape::{Binding, PlanFact};
 use kiln_tensor::DType;
 use smallvec::SmallVec;
@@ -39,8 +41,8 @@ pub(crate) struct SegmentPlan {
     pub(crate) binding: Binding,
     /// Bytes of the arena.
     pub(crate) arena: usize,
-    /// Where each slot begins.
-    pub(crate) slots: Vec<usize>,
+    /// Where the buffers in the arena begin, by buffer; for later segments.
+    pub(crate) starts: Vec<(BufferId, usize)>,
     /// Memories of their own to be had before the first step, and how large.
     pub(crate) own: Vec<(MemoryIndex, usize)>,
     /// In the order of the segment's steps.

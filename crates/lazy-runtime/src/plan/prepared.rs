@@ -7,6 +7,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_program::{Block, BlockId, BufferId, KernelId, Place, Program, Step};
 use kiln_timing::{Category, EventId, Span, Verbosity};
 
+use super::arena::{Lifetime, lifetimes_of};
 use super::frame::MemoryIndex;
 use super::memo::Memo;
 use super::{Key, PlacedConstants, SegmentPlan};
@@ -44,6 +45,8 @@ struct PreparedBlock {
     memos: Vec<Memo<SegmentPlan>>,
     /// By segment.
     placed: Vec<PlacedConstants>,
+    /// Of the buffers in the arena of each segment; found out when it is first planned.
+    lifetimes: Vec<OnceLock<Vec<Lifetime>>>,
 }
 
 impl Prepared {
@@ -85,6 +88,7 @@ impl Prepared {
                 index,
                 memos,
                 placed: placed.collect(),
+                lifetimes: block.segments.iter().map(|_| OnceLock::new()).collect(),
             }
         });
         let blocks = blocks.collect();
@@ -113,6 +117,12 @@ impl Prepared {
     /// Constants of a segment's launches, in the form in which code wants them.
     pub(crate) fn placed(&self, block: BlockId, segment: usize) -> &PlacedConstants {
         &self.blocks[block.index()].placed[segment]
+    }
+
+    /// When the buffers in the arena of a segment are needed.
+    pub(crate) fn lifetimes(&self, block: BlockId, segment: usize) -> &[Lifetime] {
+        let lifetimes = &self.blocks[block.index()].lifetimes[segment];
+        lifetimes.get_or_init(|| lifetimes_of(&self.program, self.program.block(block), segment))
     }
 
     pub(crate) fn identity(&self, kernel: KernelId) -> &Arc<KernelIdentity> {

@@ -1,8 +1,9 @@
 //! What one run at a time needs and later runs reuse: the device's execution, arenas, frames.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
+use kiln_fork_lock::ForkLock;
 use kiln_kernel::{Execution, KernelExecutor, Memory};
 use kiln_program::BlockId;
 use kiln_tensor::Tensor;
@@ -163,28 +164,22 @@ impl RunState {
     reason = "a state of some hundred bytes would be moved twice by every call"
 )]
 #[derive(Default)]
-pub(crate) struct States(Mutex<Vec<Box<RunState>>>);
+pub(crate) struct States(ForkLock<Vec<Box<RunState>>>);
 
 impl States {
     /// A state that was used before, if there is one.
     pub(crate) fn take(&self) -> Option<Box<RunState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.0.lock().pop()
     }
 
     /// Keeps a state for later.
     pub(crate) fn give(&self, state: Box<RunState>) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(state);
+        self.0.lock().push(state);
     }
 
     /// Gives back the memory of states that nobody uses.
     pub(crate) fn clear(&self) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.0.lock().clear();
     }
 }
 

@@ -4,11 +4,9 @@
 //! together do not: whoever rents more makes room after, under the lock under which pieces are given back. A model
 //! checker runs this file in every interleaving.
 
-use std::sync::PoisonError;
-
 use kiln_kernel::{MemoryLimits, MemoryStats};
 
-use super::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use super::sync::{AtomicU64, AtomicUsize, ForkLock, MutexGuard, Ordering};
 
 /// How many pieces are kept at most.
 pub(crate) const KEPT_PIECES: usize = 64;
@@ -41,7 +39,7 @@ pub(crate) enum NoPiece<E> {
 pub(crate) struct Kept<P> {
     limits: MemoryLimits,
     /// Given back last, found first. No code runs while it is locked that could leave it half changed.
-    pieces: Mutex<Vec<P>>,
+    pieces: ForkLock<Vec<P>>,
     kept_bytes: AtomicUsize,
     rented_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
@@ -50,12 +48,12 @@ pub(crate) struct Kept<P> {
     refusals: AtomicU64,
 }
 
-impl<P: Piece> Kept<P> {
+impl<P: Piece + 'static> Kept<P> {
     /// Nothing yet.
     pub(crate) fn new(limits: MemoryLimits) -> Self {
         Self {
             limits,
-            pieces: Mutex::new(Vec::new()),
+            pieces: ForkLock::new(Vec::new),
             kept_bytes: AtomicUsize::new(0),
             rented_bytes: AtomicUsize::new(0),
             peak_bytes: AtomicUsize::new(0),
@@ -133,7 +131,7 @@ impl<P: Piece> Kept<P> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<P>> {
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pieces.lock()
     }
 
     fn take_kept(&self, bytes: usize) -> Option<P> {

@@ -1,0 +1,91 @@
+//! Children that are forked while a thread has the lock.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+
+use kiln_fork_lock::ForkLock;
+
+/// What a child gives that does this; 255 where it hangs or crashes.
+fn in_child(child: impl FnOnce() -> u8) -> u8 {
+    // SAFETY: the child calls what is tested, and the allocator, which is ready for forks; it leaves by `_exit`.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: a watchdog: the signal ends the child.
+        unsafe { libc::alarm(20) };
+        let result = child();
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(result.into()) };
+    }
+    assert!(pid > 0, "it forks");
+    let mut status = 0;
+    // SAFETY: the child is ours, and the status is a number of ours.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    match libc::WIFEXITED(status) {
+        true => libc::WEXITSTATUS(status) as u8,
+        false => 255,
+    }
+}
+
+#[test]
+fn a_child_has_what_its_parent_had_where_nobody_held_it() {
+    let lock = ForkLock::new(|| 1_u8);
+    *lock.lock() = 7;
+    assert_eq!(in_child(|| *lock.lock()), 7);
+    assert_eq!(format!("{lock:?}"), "ForkLock(7)");
+}
+
+#[test]
+fn a_child_begins_anew_where_a_thread_that_is_not_there_holds_it_and_so_does_its_own() {
+    let lock = ForkLock::new(|| 1_u8);
+    let (held, is_held) = mpsc::channel();
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let shared = &lock;
+        scope.spawn(move || {
+            let mut value = shared.lock();
+            *value = 7;
+            held.send(()).unwrap();
+            is_done.recv().unwrap();
+        });
+        is_held.recv().unwrap();
+        let child = || {
+            let first = *lock.lock();
+            *lock.lock() += 1;
+            // From several threads, and in a child of the child.
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| *lock.lock() += 1);
+                }
+            });
+            10 * first + in_child(|| *lock.lock())
+        };
+        assert_eq!(in_child(child), 16);
+        done.send(()).unwrap();
+    });
+    assert_eq!(*lock.lock(), 7);
+}
+
+#[test]
+fn a_panic_leaves_the_value_to_the_next() {
+    let lock = ForkLock::<Vec<u8>>::default();
+    let panics = AssertUnwindSafe(|| {
+        lock.lock().push(1);
+        let _held = lock.lock();
+        panic!("while it is held");
+    });
+    assert!(catch_unwind(panics).is_err());
+    assert_eq!(*lock.lock(), [1]);
+}
+
+#[test]
+fn one_thread_at_a_time_has_it() {
+    let lock = ForkLock::<u32>::default();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..1000).for_each(|_| *lock.lock() += 1));
+        }
+    });
+    assert_eq!(*lock.lock(), 8000);
+}

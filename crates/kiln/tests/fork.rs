@@ -1,0 +1,132 @@
+//! Children forked while other threads call, compile and store: each runs what its parent runs and compiles what it has
+//! not, or says that it cannot; none hangs.
+
+#![cfg(all(feature = "llvm", target_os = "linux"))]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use kiln::{Backend, Cache, Model, Options, Tensor};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const MLP: &str = "graph @mlp(%x: f32[B, 8], %w: f32[8, N], %b: f32[N]) -> (f32[B, N], f32[N]) {
+  %0 = matmul %x, %w
+  %1 = add %0, %b
+  %2 = relu %1
+  %3 = reduce %2 {function = sum, axes = [0]}
+  return %2, %3
+}";
+
+fn options(folder: &Path) -> Options {
+    Options::new()
+        .backend(Backend::Llvm)
+        .threads(2)
+        .cache(Cache::folder(folder))
+}
+
+/// Whether a call with so many rows and columns gives what it should.
+fn is_right(model: &Model, rows: usize, columns: usize) -> bool {
+    let full = |shape: &[usize], value: f32| Tensor::full(shape, value);
+    let call = || -> Result<bool, kiln::Error> {
+        let (x, w, b) = (
+            full(&[rows, 8], 0.5)?,
+            full(&[8, columns], 0.25)?,
+            full(&[columns], 1.0)?,
+        );
+        let outputs = model.run([("x", &x), ("w", &w), ("b", &b)])?;
+        let all = |tensor: &Tensor, value: f32| -> Result<bool, kiln::Error> {
+            Ok(tensor.to_vec::<f32>()?.iter().all(|&found| found == value))
+        };
+        Ok(all(&outputs[0], 2.0)? && all(&outputs[1], 2.0 * rows as f32)?)
+    };
+    call().unwrap_or(false)
+}
+
+/// What a child does; the number of what went wrong.
+fn child(model: &Model, folder: &Path, round: usize) -> i32 {
+    if !is_right(model, 64, 32) {
+        return 1;
+    }
+    // Sizes that nobody brought before, and a kernel that nobody has compiled.
+    if !is_right(model, 100 + round, 7 + round % 5) {
+        return 2;
+    }
+    let text = format!(
+        "graph @own(%x: f32[N]) -> f32[N] {{
+          %c: f32[] = constant [{round}.5]
+          %y = add %x, %c
+          %z = sqrt %y
+          return %z
+        }}"
+    );
+    let Ok(own) = Model::from_text_with(&text, options(folder)) else {
+        return 3;
+    };
+    let x = Tensor::full(&[5], 0.0f32);
+    let found = x.ok().and_then(|x| own.run([("x", &x)]).ok());
+    let found = found.and_then(|outputs| outputs[0].to_vec::<f32>().ok());
+    let expected = (round as f32 + 0.5).sqrt();
+    match found {
+        Some(found) if found.iter().all(|y| (y - expected).abs() < 1e-5) => 0,
+        _ => 4,
+    }
+}
+
+#[test]
+fn children_forked_while_other_threads_call_run_and_compile_and_never_hang() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Model::from_text_with(MLP, options(folder.path())).unwrap();
+    assert!(is_right(&model, 64, 32));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (model, is_over) = (&model, &is_over);
+        let callers: Vec<_> = (0..2)
+            .map(|caller| {
+                scope.spawn(move || {
+                    let mut call = caller;
+                    while !is_over.load(Ordering::SeqCst) {
+                        // Known sizes mostly, and now and then new ones.
+                        let rows = if call % 16 == 0 { 1 + call % 500 } else { 64 };
+                        assert!(is_right(model, rows, 32));
+                        call += 1;
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = (0..rounds())
+            .map(|round| fork(|| child(model, folder.path(), round)))
+            .collect();
+        is_over.store(true, Ordering::SeqCst);
+        let ended: Vec<_> = callers
+            .into_iter()
+            .map(std::thread::ScopedJoinHandle::join)
+            .collect();
+        assert!(ended.iter().all(Result::is_ok));
+        assert!(results.iter().all(|&result| result == 0), "{results:?}");
+    });
+}
+
+fn rounds() -> usize {
+    let rounds = std::env::var("KILN_FORK_ROUNDS");
+    rounds.map_or(12, |rounds| rounds.parse().unwrap())
+}
+
+/// Forks a child and waits for it; what it ended with, or the negated signal that ended it.
+fn fork(child: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child calls the library, and the allocator, which is ready for forks; it leaves by `_exit`.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: a watchdog: the signal ends the child.
+        unsafe { libc::alarm(20) };
+        let result = child();
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(result) };
+    }
+    assert!(pid > 0, "it forks");
+    let mut status = 0;
+    // SAFETY: the child is ours, and the status is a number of ours.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    match libc::WIFEXITED(status) {
+        true => libc::WEXITSTATUS(status),
+        false => -libc::WTERMSIG(status),
+    }
+}

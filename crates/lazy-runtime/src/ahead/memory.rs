@@ -1,0 +1,127 @@
+//! What a call of given sizes takes, and the least that it could: the values that are alive at one time.
+
+use std::collections::HashMap;
+
+use kiln_program::{BufferId, Place};
+
+use crate::error::RuntimeError;
+use crate::plan::{Key, SegmentPlan, StepPlan};
+use crate::program::CompiledProgram;
+
+/// The memory of a call, in bytes, beyond its inputs and constants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallMemory {
+    /// The arena, in which values take each other's places.
+    pub arena: usize,
+    /// Results, which outlive the call.
+    pub results: usize,
+    /// What kernels need beside their operands, on as many threads as the runtime has.
+    pub scratch: usize,
+    /// The most that values of this program take at one time, wherever they lie: no plan of places for its steps in
+    /// their order takes less.
+    pub largest_live_set: usize,
+    /// The step at which that is.
+    pub largest_at: String,
+}
+
+impl CompiledProgram {
+    /// What a call with inputs of these shapes takes, as far as its sizes are known when it begins; makes its launch plan
+    /// as [`precompile`](Self::precompile) does. None where another plan serves these sizes.
+    ///
+    /// # Errors
+    /// As [`precompile`](Self::precompile).
+    pub fn call_memory(&self, shapes: &[Vec<usize>]) -> Result<Option<CallMemory>, RuntimeError> {
+        self.precompile(shapes)?;
+        let prepared = self.prepared();
+        let key: Key = shapes.iter().flatten().map(|&size| size as i64).collect();
+        let plan = prepared.memo(self.program().body(), 0).get(&key);
+        plan.map(|plan| self.memory_of(&plan)).transpose()
+    }
+
+    fn memory_of(&self, plan: &SegmentPlan) -> Result<CallMemory, RuntimeError> {
+        let (largest_live_set, largest_at) = self.largest_live_set(plan)?;
+        Ok(CallMemory {
+            arena: plan.arena,
+            results: plan.own.iter().map(|(_, bytes)| bytes).sum(),
+            scratch: self.scratch_of(plan),
+            largest_live_set,
+            largest_at,
+        })
+    }
+
+    /// Scratch grows to what any step wants: shared by all threads, and of each thread its own.
+    fn scratch_of(&self, plan: &SegmentPlan) -> usize {
+        let numbers = plan.steps.iter().filter_map(|step| match step {
+            StepPlan::Kernel(kernel) => Some(&kernel.numbers),
+            _ => None,
+        });
+        let (shared, own) = numbers.fold((0, 0), |(shared, own), numbers| {
+            let phases = numbers.phases.iter().map(|phase| phase.scratch);
+            let own = phases.fold(own, usize::max);
+            (numbers.shared_scratch.max(shared), own)
+        });
+        let threads = self.runtime().pool().threads();
+        own.saturating_mul(threads).saturating_add(shared)
+    }
+
+    fn largest_live_set(&self, plan: &SegmentPlan) -> Result<(usize, String), RuntimeError> {
+        let program = self.program();
+        let block = program.block(program.body());
+        let Some(segment) = block.segments.first() else {
+            return Ok((0, String::new()));
+        };
+        let root = |buffer: BufferId| match block.buffers[buffer].place {
+            Place::View { of, .. } => of,
+            _ => buffer,
+        };
+        // From which step to which each buffer of the call's own is needed.
+        let mut needed: HashMap<BufferId, (usize, usize)> = HashMap::new();
+        for (position, step) in segment.steps.iter().enumerate() {
+            let reads = program.reads(&step.action).into_iter();
+            for buffer in reads.chain(program.writes(&step.action)).map(root) {
+                if matches!(block.buffers[buffer].place, Place::Slot { .. } | Place::Own) {
+                    needed.entry(buffer).or_insert((position, position)).1 = position;
+                }
+            }
+        }
+        for &result in &block.results {
+            if let Some(until) = needed.get_mut(&root(result)) {
+                until.1 = usize::MAX;
+            }
+        }
+        let mut sized = Vec::with_capacity(needed.len());
+        for (buffer, during) in needed {
+            sized.push((self.bytes_of(buffer, plan)?, during));
+        }
+        let live = |position: usize| -> usize {
+            let alive = sized.iter();
+            let alive = alive.filter(|(_, (from, to))| (*from..=*to).contains(&position));
+            alive.map(|(bytes, _)| bytes).sum()
+        };
+        // Of equal ones the first.
+        let largest = (0..segment.steps.len())
+            .rev()
+            .max_by_key(|&position| live(position));
+        Ok(largest.map_or_else(Default::default, |position| {
+            (live(position), segment.steps[position].name.clone())
+        }))
+    }
+
+    /// The bytes of a buffer's elements.
+    fn bytes_of(&self, buffer: BufferId, plan: &SegmentPlan) -> Result<usize, RuntimeError> {
+        let program = self.program();
+        let (sizes, dims) = (program.sizes(), program.graph().dims());
+        let buffer = &program.block(program.body()).buffers[buffer];
+        let mut bytes = buffer.dtype.size_in_bytes();
+        for &size in &buffer.shape {
+            let value = dims.evaluate(sizes.dim(size), &plan.binding);
+            let value = value.map_err(|error| RuntimeError::Size {
+                what: dims.display(sizes.dim(size)).to_string(),
+                error,
+            })?;
+            bytes = bytes.saturating_mul(usize::try_from(value).unwrap_or(0));
+        }
+        Ok(bytes)
+    }
+}
