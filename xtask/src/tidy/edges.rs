@@ -14,6 +14,10 @@ const PAGE: &str = "ARCHITECTURE.md";
 const BEGIN: &str = "<!-- begin: crate edges, written by `cargo xtask bless` -->\n";
 const END: &str = "<!-- end: crate edges -->";
 
+/// What links LLVM, and the one crate that may use it: everything else is built, tested and deployed without.
+const LLVM: [&str; 2] = ["inkwell", "llvm-sys"];
+const LLVM_USER: &str = "codegen-llvm";
+
 /// Checks every edge.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     let layers = Layers::load(tree)?;
@@ -57,6 +61,10 @@ fn edges(layers: &Layers, metadata: &Metadata) -> Vec<Problem> {
             .iter()
             .filter(|its| its.kind.as_deref() != Some("dev"))
         {
+            if LLVM.contains(&dependency.name.as_str()) && name != LLVM_USER {
+                let message = format!("`{name}` may not depend on `{}`", dependency.name);
+                problems.push(Problem::new(layers::PATH, message));
+            }
             let of_ours = ours.iter().any(|its| its.name == dependency.name);
             if of_ours && !allowed.contains(short(&dependency.name)) {
                 let message = format!("`{name}` may not depend on `{}`", short(&dependency.name));
@@ -112,13 +120,14 @@ mod tests {
         let text = r#"{"workspace_members":["1","2","3"],"packages":[
             {"name":"kiln-ir","id":"1","dependencies":[
                 {"name":"kiln-onnx","kind":null},{"name":"kiln","kind":"dev"},{"name":"serde","kind":null}]},
-            {"name":"kiln-onnx","id":"2","dependencies":[{"name":"kiln-ir","kind":"build"}]},
+            {"name":"kiln-onnx","id":"2","dependencies":[{"name":"kiln-ir","kind":"build"},{"name":"inkwell","kind":null}]},
             {"name":"kiln-new","id":"3"}]}"#;
         let metadata: Metadata = serde_json::from_str(text).unwrap();
         assert_eq!(
             said(&edges(&layers(), &metadata)),
             [
                 "xtask/layers.toml: `ir` may not depend on `onnx`",
+                "xtask/layers.toml: `onnx` may not depend on `inkwell`",
                 "xtask/layers.toml: package `kiln-new` is not in the table",
             ]
         );

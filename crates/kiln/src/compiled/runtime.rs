@@ -60,8 +60,11 @@ pub(super) struct Key {
 }
 
 #[cfg(feature = "llvm")]
-static RUNTIMES: LazyLock<ForkLock<Vec<(Key, Weak<SharedRuntime>)>>> =
-    LazyLock::new(ForkLock::default);
+static RUNTIMES: LazyLock<ForkLock<Known>> = LazyLock::new(ForkLock::default);
+
+/// Runtimes by what decides about them.
+#[cfg(feature = "llvm")]
+type Known = Vec<(Key, Weak<SharedRuntime>)>;
 
 /// The runtime for these options, made if no model has one.
 ///
