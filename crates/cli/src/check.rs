@@ -1,20 +1,23 @@
 //! `kiln check`: whether an ONNX model can be used, before it is: what it holds, operators that nothing imports, types
-//! that it states wrongly, memory, and what the interpreter will have to do.
+//! that it states wrongly, what sizes must satisfy, memory, and what the interpreter will have to do.
 //!
 //! Nothing of the model is run. What is wrong ends the command with status 1, once everything that can be said is said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Context, Error, anyhow};
 use clap::Args;
 use kiln::ir::{Graph, Op, ValueId};
 use kiln::onnx::{self, ImportOptions};
-use kiln::symbolic_shape::{Binding, SymbolicDimension};
+use kiln::symbolic_shape::{Binding, FactOrigin, Predicate, SymbolicDimension};
 use kiln::{Backend, Mode, Model, Options};
 
 use crate::importing::ImportArguments;
 use crate::report::{self, Failures};
+
+/// How many conditions on sizes are named.
+const NAMED_NEEDS: usize = 10;
 
 /// Checks a model without running it.
 #[derive(Args, Debug)]
@@ -79,7 +82,9 @@ impl Check {
         for &output in graph.outputs() {
             report::line(format!("gives {}", graph.ty(output).display(graph.dims())))?;
         }
-        self.memory(&graph)?;
+        let (binding, said) = self.sizes(&graph)?;
+        self.needs(&graph, &binding, &mut failures)?;
+        memory(&graph, &binding, &said)?;
         self.steps(graph, &mut failures)?;
         Ok(failures)
     }
@@ -106,8 +111,8 @@ impl Check {
         Ok(())
     }
 
-    /// The most that values alive at once take, op by op; compiled code fuses ops and needs less.
-    fn memory(&self, graph: &Graph) -> Result<(), Error> {
+    /// A size for every symbol, and the same in words.
+    fn sizes(&self, graph: &Graph) -> Result<(Binding, Vec<String>), Error> {
         let given: BTreeMap<String, i64> = pairs(&self.sizes)?.into_iter().collect();
         let dims = graph.dims();
         let mut binding = Binding::new();
@@ -130,27 +135,50 @@ impl Check {
             binding.set(symbol, size)?;
             said.push(format!("{} = {size}", info.name().escape_debug()));
         }
-        let bytes_of = |value: ValueId| -> Option<i64> {
-            let ty = graph.tensor_ty(value)?;
-            let sizes = ty.dims.iter().map(|&dim| dims.evaluate(dim, &binding).ok());
-            let elements = sizes
-                .into_iter()
-                .try_fold(1_i64, |all, size| all.checked_mul(size?))?;
-            elements.checked_mul(i64::try_from(ty.dtype.size_in_bytes()).ok()?)
-        };
-        let Some(most) = most_alive(graph, bytes_of) else {
-            return report::line("memory: not known before a call");
-        };
-        let at = if said.is_empty() {
-            String::new()
-        } else {
-            format!(" for {}", said.join(", "))
-        };
-        report::line(format!(
-            "memory: {} of constants; of values, op by op, at most {} at once{at}",
-            megabytes(constant_bytes(graph)),
-            megabytes(usize::try_from(most).unwrap_or(0))
-        ))
+        Ok((binding, said))
+    }
+
+    /// What the sizes of a call must satisfy because operators need it, which is checked when it comes. Sizes that the
+    /// user gives and that do not are a failure.
+    fn needs(
+        &self,
+        graph: &Graph,
+        binding: &Binding,
+        failures: &mut Failures,
+    ) -> Result<(), Error> {
+        let dims = graph.dims();
+        let mut seen = BTreeSet::new();
+        let facts = dims.contract_facts().iter().filter_map(|fact| {
+            let FactOrigin::Required(by) = &fact.origin else {
+                return None;
+            };
+            // That sizes fit an i32 goes without saying.
+            if let Predicate::LessEqual(_, most) = fact.predicate
+                && dims.as_constant(most) == Some(i64::from(i32::MAX))
+            {
+                return None;
+            }
+            let predicate = dims.display_predicate(&fact.predicate).to_string();
+            seen.insert(predicate.clone())
+                .then_some((fact, predicate, by))
+        });
+        let mut more = 0;
+        for (index, (fact, predicate, by)) in facts.enumerate() {
+            let is_violated = matches!(dims.holds(&fact.predicate, binding), Ok(false));
+            if is_violated && !self.sizes.is_empty() {
+                let sizes = self.sizes.join(", ");
+                let error = anyhow!("{sizes}: expected {predicate} (required by {by})");
+                failures.add("sizes", &error);
+            } else if index < NAMED_NEEDS {
+                report::line(format!("each call checks: {predicate} (required by {by})"))?;
+            } else {
+                more += 1;
+            }
+        }
+        match more {
+            0 => Ok(()),
+            more => report::line(format!("each call checks: {more} more")),
+        }
     }
 
     /// What a compiled call does, and what of it is interpreted.
@@ -179,6 +207,32 @@ impl Check {
         }
         Ok(())
     }
+}
+
+/// The most that values alive at once take, op by op; compiled code fuses ops and needs less.
+fn memory(graph: &Graph, binding: &Binding, said: &[String]) -> Result<(), Error> {
+    let dims = graph.dims();
+    let bytes_of = |value: ValueId| -> Option<i64> {
+        let ty = graph.tensor_ty(value)?;
+        let sizes = ty.dims.iter().map(|&dim| dims.evaluate(dim, binding).ok());
+        let elements = sizes
+            .into_iter()
+            .try_fold(1_i64, |all, size| all.checked_mul(size?))?;
+        elements.checked_mul(i64::try_from(ty.dtype.size_in_bytes()).ok()?)
+    };
+    let Some(most) = most_alive(graph, bytes_of) else {
+        return report::line("memory: not known before a call");
+    };
+    let at = if said.is_empty() {
+        String::new()
+    } else {
+        format!(" for {}", said.join(", "))
+    };
+    report::line(format!(
+        "memory: {} of constants; of values, op by op, at most {} at once{at}",
+        megabytes(constant_bytes(graph)),
+        megabytes(usize::try_from(most).unwrap_or(0))
+    ))
 }
 
 fn n_ops(graph: &Graph) -> usize {

@@ -57,3 +57,29 @@ fn a_size_that_makes_no_sense_is_refused() {
         stderr(&output)
     );
 }
+
+/// `y = reshape(x, [2, -1, 3])` with `x: f32[batch, 3]`.
+const HALVES: &[u8] = b"\x08\x08\x12\x00:M\x0a\x12\x0a\x01x\x0a\x01s\x12\x01y\x22\x07Reshape\x12\x01g*\x15\x08\x03\
+    \x10\x07:\x0c\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x03B\x01sZ\x18\x0a\x01x\x12\x13\x0a\x11\x08\x01\x12\x0d\x0a\
+    \x07\x12\x05batch\x0a\x02\x08\x03b\x03\x0a\x01yB\x04\x0a\x00\x10\x11";
+
+#[test]
+fn what_sizes_must_satisfy_is_said_and_sizes_that_do_not_fail() {
+    let workshop = Workshop::new();
+    fs::write(workshop.path("halves.onnx"), HALVES).unwrap();
+    let fine = workshop.kiln(&["check", "halves.onnx", "--size", "batch=4"]);
+    let text = stdout(&fine);
+    assert!(fine.status.success(), "{text}{}", stderr(&fine));
+    let need = "product(batch, 3) == product(2, batch / 2, 3) (required by reshape (Reshape:y): number of elements)";
+    assert!(
+        text.contains(&format!("each call checks: {need}\n")),
+        "{text}"
+    );
+    let odd = workshop.kiln(&["check", "halves.onnx", "--size", "batch=3"]);
+    assert_eq!(odd.status.code(), Some(1));
+    let said = stderr(&odd);
+    assert!(
+        said.contains(&format!("batch=3: expected {need}")),
+        "{said}"
+    );
+}
