@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kiln_ir::{OpId, ValueId};
+use kiln_ir::{Op, OpId, ValueId};
 use kiln_kernel::Class;
 
 use super::index::{AxisSet, Index, axes_of, is_plain};
@@ -119,6 +119,7 @@ impl Judge<'_, '_> {
                 reduction: first.op,
             });
         }
+        self.no_taps_of_rows()?;
         // What depends on the points alone is computed once for each row.
         self.limit_repeats(REPEAT_LIMIT, &|demand| {
             let axes = axes_of(&demand.indices);
@@ -126,6 +127,26 @@ impl Judge<'_, '_> {
         })?;
         self.limit_passes()?;
         Ok(Class::Row)
+    }
+
+    /// Each tap of a resize asks under a condition of its own, which a reduction below would be computed under, tap by tap
+    /// and point by point.
+    fn no_taps_of_rows(&self) -> Result<(), Refusal> {
+        let graph = self.walk.graph;
+        let is_resize = |op: &&OpId| matches!(graph.op(**op).op, Op::Resize { .. });
+        let resized: BTreeSet<ValueId> = self
+            .walk
+            .ops
+            .iter()
+            .filter(is_resize)
+            .flat_map(|&op| graph.op(op).operands.iter().copied())
+            .collect();
+        let mut reductions = self.ops_of(|stage| stage.kind == OpKind::Reduction);
+        reductions.retain(|&op| !self.results_after(op).is_disjoint(&resized));
+        match reductions.first() {
+            Some(&op) => Err(Refusal::Moved { op }),
+            None => Ok(()),
+        }
     }
 
     fn heavy(&self, op: OpId) -> Result<Class, Refusal> {

@@ -21,6 +21,16 @@ fn expensive_work_is_not_repeated_by_broadcasting() {
 }
 
 #[test]
+fn a_mean_is_not_taken_again_at_each_tap_of_a_resize() {
+    assert_snapshot!(nodes("graph @main(%x: f32[N, H, W]) {
+        %1 = reduce %x {function = mean, axes = [1, 2], keep_dims}
+        %2 = sub %x, %1
+        %3 = resize %2 {axes = [1, 2], sizes = [2*H, 2*W], scales = [2.0, 2.0], mode = linear, coordinates = half_pixel, rounding = floor, cubic_coefficient = -0.75}
+        return %3
+    }"), @"reduce (row); sub_resize (map)");
+}
+
+#[test]
 fn unequal_symbols_fuse_under_a_recorded_fact_alone() {
     let source = "graph @main(%x: f32[A], %y: f32[B]) {
         %1 = neg %x
