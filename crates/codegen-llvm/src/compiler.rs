@@ -18,6 +18,9 @@ pub const BACKEND: &str = "llvm";
 /// Scalar operations that are worth a task.
 const TASK_WORK: i64 = 1 << 16;
 
+/// Rows of a tile of which, with what is left over, two tiles of three or four are made.
+const EVENED_ROWS: u32 = 6;
+
 /// Compiles kernels for CPUs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LlvmCompiler {
@@ -248,16 +251,25 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
     packs.extend(blocked.map(|copy| copy.spec.clone()));
     let tile = regime.tile;
     let class = kernel.classification().class;
+    let known = |axis| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
+    let left = |axis, count: u32| u32::try_from(known(axis)? % i64::from(count)).ok();
     let mut nest = Nest {
         tile,
         chunk: regime.chunk,
         units_per_task: one.clone(),
         edge_rows: match tile.rows {
+            Some((axis, count)) if let Some(left) = left(axis, count) => vec![left.max(1)],
+            Some(_) if class == Class::Map => vec![1],
             // Beside many rows a few single ones are no matter, and each size is code to compile.
+            Some((_, count)) if count == EVENED_ROWS && copies.is_empty() => vec![4, 3, 1],
             Some((_, count)) if count > 4 && copies.is_empty() => vec![4, 1],
             // An attention's rows are as few as a text has words.
             Some((_, count)) if count > 4 && class == Class::Attention => vec![2, 1],
             _ => vec![1],
+        },
+        evened_below: match tile.rows {
+            Some((axis, EVENED_ROWS)) if copies.is_empty() && known(axis).is_none() => 3,
+            _ => 0,
         },
         packs,
         copies,

@@ -32,8 +32,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         tile: &Tile,
         items: &[Item],
     ) -> Result<(), LlvmError> {
-        let together =
-            |item: &Item| scope.rows.is_none_or(|rows| rows.count == 1) || self.is_together(item);
+        let together = |item: &Item| {
+            scope.rows.is_none_or(|rows| rows.count == 1)
+                || self.is_together(item)
+                || self.stores_squares(scope, item)
+        };
         let together: Vec<bool> = items.iter().map(together).collect();
         let spill = together.contains(&false);
         let mut finished = None;
@@ -303,6 +306,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         .iter()
                         .any(|&index| self.dependence.depends(index, axis))
             };
+            self.load_squares(scope, store)?;
             for at in self.points_of(scope, stored) {
                 let value = self.value(scope, store.value, at, Form::Lanes)?;
                 match store.combine {
@@ -528,7 +532,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// By how many elements an access moves from one index of an axis to the next.
-    fn movement(&self, access: NodeId, axis: AxisId) -> Option<Quantity> {
+    pub(super) fn movement(&self, access: NodeId, axis: AxisId) -> Option<Quantity> {
         let (indices, strides) = match self.kernel.node(access) {
             Node::Load(load) => {
                 if let Some(place) = self.innermost_of_pack(load.buffer) {

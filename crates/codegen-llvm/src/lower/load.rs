@@ -155,10 +155,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let inside = self.in_range(scope, load.buffer, axis, index, at, form)?;
             condition = Some(self.both(condition, inside));
         }
-        // Blocks of packed operands are whole vectors, zeros at the end.
+        // Blocks of packed operands are whole vectors, zeros at the end, but for those that are groups.
         let in_range = match self.innermost_of_pack(load.buffer) {
-            Some(_) => None,
-            None => self.mask(scope, at),
+            Some(_) if !self.may_leave_block(load) => None,
+            _ => self.mask(scope, at),
         };
         let mask = match (condition, in_range) {
             (Some(condition), Some(mask)) => Some(emit.and(self.widened(scope, condition), mask)),

@@ -37,6 +37,8 @@ mod prefetch;
 mod reduce;
 mod scope;
 mod slide;
+mod split;
+mod square;
 mod stream;
 mod tile;
 
@@ -48,4 +50,5 @@ pub(crate) use nest::{Nest, emit_nest, units};
 pub(crate) use packed::packed_strides;
 pub(crate) use parts::Cut;
 pub(crate) use slide::Slide;
+pub(crate) use split::Split;
 pub(crate) use tile::{Tail, Tile, VectorAxis};

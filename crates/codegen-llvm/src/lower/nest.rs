@@ -27,8 +27,11 @@ pub(crate) struct Nest {
     pub(crate) chunk: u32,
     /// Units per task.
     pub(crate) units_per_task: Quantity,
-    /// Row counts for what is left over of the rows, largest first; the last one is 1.
+    /// Row counts for what is left over of the rows, largest first; all that can be left over is sums of them.
     pub(crate) edge_rows: Vec<u32>,
+    /// Of fewer rows left over than so many, and the last full tile, are made two tiles of about the same size; 0 to leave
+    /// them as they are.
+    pub(crate) evened_below: u32,
     /// How constants, and copies of other operands, are laid out in blocks.
     pub(crate) packs: Vec<PackSpec>,
     /// Operands that are laid out anew by phases before.
@@ -190,9 +193,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let (Some((axis, count)), Some(row_tile)) = (nest.tile.rows, row_tile) else {
             return self.columns(nest, scope, column);
         };
-        let base = emit.imul(row_tile, emit.i64(i64::from(count)));
+        let (base, stop) = self.evened(nest, axis, count, row_tile);
         let end = emit.iadd(base, emit.i64(i64::from(count)));
-        let size = self.quantity(&self.bound(axis));
         let rows = |base, count, block| Rows {
             axis,
             count,
@@ -215,7 +217,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
         let (mut full, mut edge) = (Ok(()), Ok(()));
         emit.branch(
-            emit.icmp(IntPredicate::SLE, end, size),
+            emit.icmp(IntPredicate::SLE, end, stop),
             || {
                 full = self.columns(nest, &self.with_rows(scope, tile), column);
                 Vec::new()
@@ -227,7 +229,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         if is_on(Fault::SkippedRows) && count == 1 {
                             continue;
                         }
-                        let left = emit.isub(size, begin);
+                        let left = emit.isub(stop, begin);
                         let whole = self.multiple_below(left, count);
                         let middle = emit.iadd(begin, whole);
                         let step = emit.i64(i64::from(count));
@@ -244,6 +246,41 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             },
         );
         full.and(edge)
+    }
+
+    /// Where a tile of rows begins, and where it ends at the latest.
+    ///
+    /// A tile of a single row takes as long as one of four: each sum waits for the addition before it. Seven rows are
+    /// therefore better done as four and three than as six and one.
+    fn evened(
+        &self,
+        nest: &Nest,
+        axis: AxisId,
+        count: u32,
+        row_tile: Value<'ctx>,
+    ) -> (Value<'ctx>, Value<'ctx>) {
+        let emit = &self.emit;
+        let number = |number: u32| emit.i64(i64::from(number));
+        let size = self.quantity(&self.bound(axis));
+        let base = emit.imul(row_tile, number(count));
+        if nest.evened_below == 0 {
+            return (base, size);
+        }
+        let whole = self.multiple_below(size, count);
+        let left = emit.isub(size, whole);
+        let is_few = emit.and(
+            emit.icmp(IntPredicate::SGT, left, number(0)),
+            emit.icmp(IntPredicate::SLT, left, number(nest.evened_below)),
+        );
+        let is_few = emit.and(is_few, emit.icmp(IntPredicate::SGT, whole, number(0)));
+        // The last full tile ends early, and what is left over begins there.
+        let half = number((count + nest.evened_below - 1).div_ceil(2));
+        let middle = emit.iadd(emit.isub(whole, number(count)), half);
+        let is_last_full = emit.icmp(IntPredicate::EQ, emit.iadd(base, number(count)), whole);
+        let is_left_over = emit.icmp(IntPredicate::EQ, base, whole);
+        let begin = emit.select(emit.and(is_few, is_left_over), middle, base);
+        let stop = emit.select(emit.and(is_few, is_last_full), middle, size);
+        (begin, stop)
     }
 
     /// The columns of a unit.

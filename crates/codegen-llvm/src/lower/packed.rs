@@ -4,11 +4,14 @@
 //! fixed distances serve the whole tile.
 
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, BufferId, Node, NodeId, PackAxis, PackSpec, Quantity, VerifiedKernel};
+use kiln_kernel::{
+    AxisId, BufferId, Load, Node, NodeId, PackAxis, PackSpec, Quantity, VerifiedKernel,
+};
 
 use super::access::Address;
 use super::context::Lowering;
 use super::scope::{Coordinate, Form, Scope};
+use super::split::Split;
 use super::tile::Tile;
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -68,6 +71,28 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             };
             let innermost = position + 1 == pack.axes.len();
             consecutive |= innermost && self.varies(scope, node);
+            if let Some(split) = self.split_by(*pack_axis, node) {
+                let (part, index) = match *pack_axis {
+                    PackAxis::Inner { .. } => {
+                        // Vectors side by side differ by a number that is known.
+                        let first = Coordinate { vector: 0, ..at };
+                        let lanes = scope.vectors.filter(|vectors| vectors.axis == split.axis);
+                        let lanes = lanes.map_or(0, |vectors| vectors.lanes);
+                        fixed +=
+                            i64::from(at.vector * lanes) ^ i64::from(is_on(Fault::WrongPackPlace));
+                        (
+                            split.place,
+                            self.value(scope, split.place, first, Form::First)?,
+                        )
+                    }
+                    _ => (
+                        split.group,
+                        self.value(scope, split.group, at, Form::First)?,
+                    ),
+                };
+                parts.push((part, emit.imul(index, self.quantity(&stride))));
+                continue;
+            }
             let known = self.known_block(scope, node, at);
             let index = match (*pack_axis, known) {
                 (PackAxis::Inner { block, .. }, Some((_, inside, known))) if block == known => {
@@ -103,6 +128,27 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     what: format!("a packed layout of %{} that vectors cut across", data.name),
                 });
             }
+        })
+    }
+
+    /// The parts of an index along an axis whose blocks are the groups that the index counts through.
+    fn split_by(&self, axis: PackAxis, index: NodeId) -> Option<Split> {
+        let (PackAxis::Outer { block, .. } | PackAxis::Inner { block, .. }) = axis else {
+            return None;
+        };
+        let split = Split::of(self.kernel, index)?;
+        (split.size == block as i64).then_some(split)
+    }
+
+    /// Whether a load of a packed operand may go beyond its block: one of a group need not be whole vectors.
+    pub(super) fn may_leave_block(&self, load: &Load) -> bool {
+        let innermost = self.pack(load.buffer).and_then(|pack| pack.axes.last());
+        innermost.is_some_and(|&innermost| match innermost {
+            PackAxis::Inner { axis, .. } => {
+                let index = load.indices.get(axis);
+                index.is_some_and(|&index| self.split_by(innermost, index).is_some())
+            }
+            PackAxis::Whole(_) | PackAxis::Outer { .. } => false,
         })
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct Access {
     pub(crate) depth: u32,
     /// Whether it belongs to a stage that all rows of a tile do together: one that is no array, or a contraction.
     pub(crate) is_together: bool,
+    /// Whether it writes.
+    pub(crate) is_store: bool,
     /// The inner axes of its item.
     pub(crate) axes: SmallVec<[AxisId; 4]>,
 }
@@ -122,6 +124,7 @@ fn collect(
                 steps,
                 depth,
                 is_together: false,
+                is_store: false,
                 axes: axes.clone(),
             });
         }
@@ -155,6 +158,7 @@ fn of_store(
         steps: steps(kernel, dependence, &store.indices, &strides),
         depth,
         is_together: false,
+        is_store: true,
         axes: axes.clone(),
     }
 }

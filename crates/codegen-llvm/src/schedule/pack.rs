@@ -8,7 +8,7 @@ use kiln_kernel::{
 };
 use kiln_tensor::DType;
 
-use crate::lower::{Tile, VectorAxis};
+use crate::lower::{Split, Tile, VectorAxis};
 
 /// How each constant is packed: blocks of rows, or of vectors, innermost.
 pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
@@ -25,8 +25,10 @@ pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
         }
         for &(tiled, block) in &wishes {
             let avoided = (tiled != vector).then_some(vector);
-            if let Some(axis) = indexed_by(kernel, id, tiled, avoided) {
-                specs.push(in_blocks(kernel, id, axis, block));
+            if let Some(place) = indexed_by(kernel, id, tiled, avoided) {
+                // Groups are blocks of their own, whatever the tile.
+                let block = place.group.unwrap_or(block);
+                specs.push(in_blocks(kernel, id, place.axis, block));
                 break;
             }
         }
@@ -41,8 +43,8 @@ pub(super) fn copies(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     };
     let block = tile.lanes * tile.vectors;
     let packed = |buffer, vector| {
-        let axis = indexed_by(kernel, buffer, vector, Some(rows))?;
-        Some(in_blocks(kernel, buffer, axis, block))
+        let place = indexed_by(kernel, buffer, vector, Some(rows))?;
+        Some(in_blocks(kernel, buffer, place.whole()?, block))
     };
     match tile.vector {
         VectorAxis::None => Vec::new(),
@@ -77,7 +79,7 @@ pub(super) fn along_reduced(kernel: &VerifiedKernel, rows: AxisId) -> Option<Vec
     let reduced = reduced(kernel)?;
     let mut copies = Vec::new();
     for (_, buffer) in factors(kernel) {
-        let axis = indexed_by(kernel, buffer, reduced, None)?;
+        let axis = indexed_by(kernel, buffer, reduced, None)?.whole()?;
         let rank = kernel.buffer(buffer).rank();
         if axis + 1 == rank && kernel.buffer(buffer).strides.is_none() {
             continue;
@@ -171,20 +173,38 @@ pub(super) fn is_packable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisI
 
 /// Whether a buffer is an operand given at the call that can be laid out so at each launch, and is used again and again.
 pub(super) fn is_copyable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> bool {
-    let is_shared =
-        |&row: &AxisId| row != axis && indexed_by(kernel, buffer, axis, Some(row)).is_some();
+    let is_shared = |&row: &AxisId| {
+        let place = indexed_by(kernel, buffer, axis, Some(row));
+        row != axis && place.and_then(Place::whole).is_some()
+    };
     let is_factor = factors(kernel).iter().any(|&(_, factor)| factor == buffer);
     is_factor && kernel.outer().iter().any(is_shared)
 }
 
-/// The axis of a buffer at which every load has exactly this axis of the kernel as its index, and nowhere else; and
-/// which no load indexes by the axis to avoid.
+/// Where an axis of the kernel indexes a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// The axis of the buffer.
+    axis: usize,
+    /// Points of a group, where the index is the place within one.
+    group: Option<u32>,
+}
+
+impl Place {
+    /// The axis of the buffer, if the kernel's runs along all of it.
+    fn whole(self) -> Option<usize> {
+        self.group.is_none().then_some(self.axis)
+    }
+}
+
+/// The axis of a buffer at which every load has exactly this axis of the kernel as its index, or as the place within a
+/// group, and nowhere else; and which no load indexes by the axis to avoid.
 fn indexed_by(
     kernel: &VerifiedKernel,
     buffer: BufferId,
     axis: AxisId,
     avoided: Option<AxisId>,
-) -> Option<usize> {
+) -> Option<Place> {
     let dependence = crate::lower::Dependence::of(kernel);
     let mut found = None;
     for data in kernel.nodes().values() {
@@ -196,13 +216,25 @@ fn indexed_by(
         }
         let mut here = None;
         for (position, &index) in load.indices.iter().enumerate() {
+            let is_avoided = |index| avoided.is_some_and(|axis| dependence.depends(index, axis));
+            let split = Split::of(kernel, index)
+                .filter(|split| split.axis == axis && !is_avoided(split.group));
             match kernel.node(index) {
-                Node::Axis(other) if *other == axis && here.is_none() => here = Some(position),
-                _ if dependence.depends(index, axis)
-                    || avoided.is_some_and(|avoided| dependence.depends(index, avoided)) =>
-                {
-                    return None;
+                Node::Axis(other) if *other == axis && here.is_none() => {
+                    here = Some(Place {
+                        axis: position,
+                        group: None,
+                    });
                 }
+                _ if let Some(split) = split
+                    && here.is_none() =>
+                {
+                    here = Some(Place {
+                        axis: position,
+                        group: Some(u32::try_from(split.size).ok()?),
+                    });
+                }
+                _ if dependence.depends(index, axis) || is_avoided(index) => return None,
                 _ => {}
             }
         }

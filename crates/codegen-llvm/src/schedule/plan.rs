@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     pub(crate) copy: u32,
     /// Below so many columns vectors run along what is reduced; 0 for never.
     pub(crate) narrow: u32,
+    /// An axis that is as good for rows as the tile's: for where that has too few points.
+    pub(crate) second_rows: Option<AxisId>,
     /// Below so many rows, or so many products to a sum, rows are done one by one, in many vectors; 0 for never.
     pub(crate) flat: u32,
 }
@@ -60,6 +62,9 @@ impl Plan {
             schedule = schedule
                 .with("vector_axis", i64::from(axis.as_u32()))
                 .with("chunk", i64::from(self.chunk));
+        }
+        if let Some(axis) = self.second_rows {
+            schedule = schedule.with("second_row_axis", i64::from(axis.as_u32()));
         }
         let numbers = [
             ("pack", u32::from(self.pack)),
@@ -133,6 +138,7 @@ impl Plan {
             pack: schedule.get("pack") == Some(1),
             copy: threshold("copy")?,
             narrow: threshold("narrow")?,
+            second_rows: axis("second_row_axis")?,
             flat: threshold("flat")?,
         })
     }

@@ -13,6 +13,9 @@ use crate::lower::{Tile, VectorAxis};
 /// Rows that are reduced together where vectors run along what is reduced.
 const NARROW_ROWS: u32 = 4;
 
+/// Points below which an axis has too few for rows, where another one has as many.
+const FEW_ROWS: u32 = 4;
+
 /// Vectors side by side where there are few rows to share them.
 const FLAT_VECTORS: u32 = 8;
 
@@ -53,6 +56,15 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         add(Quantity::constant(1), plan.tile, plan.chunk, Vec::new());
         return regimes;
     };
+    if let Some(second) = plan.second_rows {
+        let tile = Tile {
+            rows: plan.tile.rows.map(|(_, count)| (second, count)),
+            ..plan.tile
+        };
+        let few = not(at_least(size(rows), FEW_ROWS));
+        let when = few * at_least(size(second), FEW_ROWS);
+        add(when, tile, plan.chunk, Vec::new());
+    }
     // No lane is idle, and each row is read in one piece.
     let along_reduced = Tile {
         rows: Some((rows, NARROW_ROWS)),
@@ -168,6 +180,26 @@ mod tests {
             }
             assert_eq!(seen.len(), regimes.len(), "each is for something");
         }
+    }
+
+    #[test]
+    fn rows_run_along_the_axis_that_has_them() {
+        let text = "kernel @mm(%x: in f32[A, B, K], %y: const f32[K, N], %o: out f32[B, A, N]) {
+           outer b < B, a < A, n < N
+           s = reduce add[k < K] %x[a, b, k] * %y[k, n]
+           store %o[b, a, n] = s
+         }";
+        let kernel = kiln_kernel::verify(kiln_kernel::text::read(text).unwrap()).unwrap();
+        let first = candidates(&kernel, IsaLevel::Avx2Fma).remove(0);
+        let regimes = of_plan(&plan_of(&kernel, &first.schedule).unwrap(), &kernel);
+        let rows = |a, b| {
+            let found = meant(&regimes, &[a, b, 64, 64]);
+            assert_eq!(found.len(), 1, "{a} x {b}");
+            let (axis, _) = regimes[found[0]].tile.rows.unwrap();
+            kernel.axis(axis).name.to_string()
+        };
+        assert_eq!([rows(50, 50), rows(50, 4), rows(50, 1)], ["a", "a", "a"]);
+        assert_eq!([rows(1, 50), rows(3, 4), rows(3, 3)], ["b", "b", "a"]);
     }
 
     #[test]

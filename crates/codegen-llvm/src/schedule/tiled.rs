@@ -4,7 +4,7 @@
 //! accesses cheaper. Where loads inside reductions are shared between the points of another outer axis, rows of it are
 //! computed together.
 
-use kiln_kernel::{AxisId, Extent, Item, StageOperation, VerifiedKernel};
+use kiln_kernel::{AxisId, Class, Extent, Item, Node, StageOperation, VerifiedKernel};
 
 use super::cost::{Access, accesses};
 use super::pack;
@@ -18,6 +18,9 @@ const MAP_CHUNK: u32 = 4096;
 
 /// Vectors side by side in a kernel without reductions.
 const MAP_VECTORS: u32 = 4;
+
+/// What it costs to add up the lanes of a sum of products, beside a load of each.
+const ADD_LANES: f64 = 1.0;
 
 /// Rows along which a window slides: their sums, a row of its weights and an element fit the registers.
 const SLIDING_ROWS: u32 = 8;
@@ -47,7 +50,8 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     if lanes < 2 {
         return None;
     }
-    let inner = inner_cost(kernel, &accesses, lanes);
+    let is_product = !kernel.classification().contractions.is_empty();
+    let inner = inner_cost(kernel, &accesses, lanes) + if is_product { ADD_LANES } else { 0.0 };
     let mut vector = VectorAxis::Inner;
     let mut best = inner;
     for &axis in kernel.outer() {
@@ -70,8 +74,8 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     };
     let size = |axis: AxisId| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
     let (row_limit, vectors) = contraction_shape(level, vector_axis.and_then(size), lanes);
-    let is_product = !kernel.classification().contractions.is_empty();
     let mut spread = false;
+    let mut second_rows = None;
     let rows = if has_reduction {
         let allowed = |axis| rows_allowed(kernel, &dependence, axis);
         // Items with vectors along an axis of their own go row by row, scalar stages and contractions apart.
@@ -82,6 +86,17 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
             .collect();
         let sharing = row_axis(kernel, &together, vector_axis, &allowed);
         let streams = || stream_axis(kernel, &dependence, vector);
+        if let (Some(first), Some(vector)) = (sharing, vector_axis)
+            && kernel.classification().class == Class::Contraction
+        {
+            let others = |axis| axis != first && allowed(axis);
+            let is_shared = |axis: &AxisId| {
+                let mut along = together.iter().filter(|access| access.depends(vector));
+                along.all(|access| access.depth == 0 || !access.depends(*axis))
+            };
+            second_rows = row_axis(kernel, &together, vector_axis, &others)
+                .filter(|axis| size(*axis).is_none() && is_shared(axis));
+        }
         match sharing {
             Some(axis) if is_product => Some((axis, row_limit)),
             Some(axis) => Some((axis, STREAMS)),
@@ -93,8 +108,12 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     } else {
         None
     };
+    let turned = vector_axis
+        .filter(|_| !has_reduction)
+        .and_then(|columns| turned_axis(kernel, &accesses, columns, lanes));
     let rows = rows
         .map(|(axis, limit)| (axis, fitting(limit, size(axis))))
+        .or(turned.map(|axis| (axis, lanes)))
         .filter(|&(_, count)| count > 1);
     let slides = rows
         .zip(vector_axis)
@@ -105,6 +124,7 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     };
     let vectors = match (vector_axis.and_then(size), has_reduction) {
         (Some(size), _) if size <= i64::from(lanes) => 1,
+        (_, false) if turned.is_some() => 1,
         (_, false) => unbroken(kernel, &dependence, vector_axis, lanes),
         _ if rows.is_none() => 4,
         _ => vectors,
@@ -132,6 +152,15 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
         ..Plan::default()
     };
     plan.pack = !plan.packs(kernel).is_empty();
+    plan.second_rows = second_rows.filter(|&second| {
+        let rows = plan.tile.rows.map(|(_, count)| (second, count));
+        let tile = Tile { rows, ..plan.tile };
+        let other = Plan {
+            tile,
+            ..plan.clone()
+        };
+        rows.is_some() && plan.packs(kernel) == other.packs(kernel)
+    });
     if is_product && let Some((rows, _)) = tile.rows {
         let copies = pack::copies(kernel, &tile);
         let dense = pack::are_dense(kernel, &copies);
@@ -150,6 +179,43 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
         }
     }
     Some(plan)
+}
+
+/// An axis along which a kernel without reductions reads what it writes along its vectors: as many rows of it as a vector
+/// has lanes are squares that are turned in registers.
+fn turned_axis(
+    kernel: &VerifiedKernel,
+    accesses: &[Access],
+    columns: AxisId,
+    lanes: u32,
+) -> Option<AxisId> {
+    let is_plain = kernel.nodes().values().all(|data| match &data.node {
+        Node::Load(load) => load.guard.is_none(),
+        _ => true,
+    });
+    let is_long = |&axis: &AxisId| {
+        let size = kernel.dims().as_constant(kernel.axis(axis).extent.bound());
+        size.is_none_or(|size| size >= i64::from(lanes))
+    };
+    let constant = |access: &Access, axis| access.step(axis)?.as_constant();
+    let is_turned = |&axis: &AxisId| {
+        accesses
+            .iter()
+            .filter(|access| !access.is_store)
+            .any(|access| {
+                let is_apart =
+                    access.step(columns).is_some() && constant(access, columns) != Some(0);
+                let is_apart = is_apart && !matches!(constant(access, columns), Some(1 | 2));
+                constant(access, axis) == Some(1) && is_apart
+            })
+    };
+    let outer = kernel.outer().iter().copied();
+    let mut others = outer.filter(|&axis| axis != columns).filter(is_long);
+    let mut stores = accesses.iter().filter(|access| access.is_store);
+    let is_written_along = stores.all(|store| constant(store, columns) == Some(1));
+    (is_plain && is_written_along)
+        .then(|| others.find(is_turned))
+        .flatten()
 }
 
 /// Vectors side by side in a kernel without reductions: as many as lie in one part everywhere, where parts end at numbers

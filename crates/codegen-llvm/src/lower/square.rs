@@ -1,0 +1,91 @@
+//! Maps that turn their operand: elements that lie next to each other along the rows of a tile, and apart along its vectors.
+//!
+//! Gathering them would touch each cache line once for every row. A tile of as many rows as a vector has lanes loads a
+//! vector along the rows for each lane instead, and exchanges rows and columns in registers.
+
+use kiln_kernel::{AxisId, IndexClass, Item, Load, Node, NodeId, Quantity, Store};
+
+use super::access::Address;
+use super::context::Lowering;
+use super::scope::{Coordinate, Form, Scope, Vectors};
+use crate::error::LlvmError;
+
+/// Expressions of up to so many operations are written once for each row of a square.
+const OPERATIONS_LIMIT: usize = 32;
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// Whether a store reads squares in a tile, and is short enough to be written row by row.
+    pub(super) fn stores_squares(&self, scope: &Scope<'ctx>, item: &Item) -> bool {
+        let Item::Store(store) = item else {
+            return false;
+        };
+        self.operations(store.value) <= OPERATIONS_LIMIT && !self.squares(scope, store).is_empty()
+    }
+
+    /// Loads the squares that a store reads, so that its rows find their elements.
+    pub(super) fn load_squares(&self, scope: &Scope<'ctx>, store: &Store) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let Some(vectors) = scope.vectors else {
+            return Ok(());
+        };
+        for (node, load, step) in self.squares(scope, store) {
+            let dtype = self.kernel.buffer(load.buffer).dtype;
+            let step = self.quantity(&step);
+            for vector in 0..vectors.count {
+                let first = Coordinate { row: 0, vector };
+                let address =
+                    self.buffer_address(scope, load.buffer, &load.indices, first, Form::First)?;
+                let Address::Same(pointer) = address else {
+                    continue;
+                };
+                let columns = (0..vectors.lanes).map(|lane| {
+                    let elements = emit.imul(step, emit.i64(i64::from(lane)));
+                    let column = emit.element(pointer, dtype, elements);
+                    emit.load_dtype(dtype, vectors.lanes, column)
+                });
+                for (row, value) in (0..).zip(emit.transpose(columns.collect())) {
+                    self.assume(scope, node, Coordinate { row, vector }, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The loads of a store that are squares in a full tile, with how far apart elements are along the vectors.
+    fn squares(&self, scope: &Scope<'ctx>, store: &Store) -> Vec<(NodeId, &Load, Quantity)> {
+        let (Some(rows), Some(vectors)) = (scope.rows, scope.vectors) else {
+            return Vec::new();
+        };
+        let is_full = rows.count == vectors.lanes && vectors.left.is_none() && !rows.spread;
+        if !is_full || !store.axes.is_empty() {
+            return Vec::new();
+        }
+        let below = self.below(store.value).into_iter();
+        below
+            .filter_map(|node| {
+                let Node::Load(load) = self.kernel.node(node) else {
+                    return None;
+                };
+                let step = self.step_of_square(node, load, rows.axis, &vectors)?;
+                Some((node, load, step))
+            })
+            .collect()
+    }
+
+    fn step_of_square(
+        &self,
+        node: NodeId,
+        load: &Load,
+        rows: AxisId,
+        vectors: &Vectors<'ctx>,
+    ) -> Option<Quantity> {
+        let classes = &self.kernel.info().loads[node];
+        let is_there = load.guard.is_none()
+            && self.pack(load.buffer).is_none()
+            && classes.iter().all(|class| *class == IndexClass::Proved);
+        let along_rows = self.movement(node, rows)?;
+        let step = self.movement(node, vectors.axis)?;
+        let is_apart = !matches!(step.as_constant(), Some(0..=2));
+        (is_there && along_rows.as_constant() == Some(1) && is_apart).then_some(step)
+    }
+}

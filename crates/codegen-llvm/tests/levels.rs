@@ -1,0 +1,129 @@
+//! Code of an instruction-set level has no instruction that a machine of that level may lack.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on panics"
+)]
+
+use std::collections::BTreeSet;
+
+use iced_x86::{Decoder, DecoderOptions};
+use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
+use kiln_kernel::{KernelCompiler, Unobserved, VerifiedKernel};
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object as _, ObjectSection as _, SectionKind};
+
+/// Sums of products, windows, rows with functions, conversions and integers: what vectors are used for.
+const KERNELS: [&str; 5] = [
+    "kernel @product(%x: in f32[M, 48], %w: const f32[48, 40], %y: out f32[M, 40]) {
+       outer m < M, n < 40
+       acc = reduce add[k < 48] %x[m, k] * %w[k, n]
+       store %y[m, n] = max(acc, 0)
+     }",
+    "kernel @norm(%x: in f32[B, 100], %y: out f32[B, 100]) {
+       outer b < B
+       s = reduce add[r < 100] exp(%x[b, r])
+       store %y[b, r < 100] = exp(%x[b, r]) / s
+     }",
+    "kernel @halves(%x: in f16[N], %y: out f32[N]) {
+       outer n < N
+       store %y[n] = f32(%x[n]) * 2
+     }",
+    "kernel @rounded(%x: in f32[N], %y: out i32[N]) {
+       outer n < N
+       store %y[n] = i32(floor(%x[n]))
+     }",
+    "kernel @integers(%x: in i64[N], %z: in i64[N], %y: out i64[N]) {
+       outer n < N
+       store %y[n] = max(%x[n] * 7, %z[n])
+     }",
+];
+
+/// What every machine of the architecture has.
+const BASE: [&str; 8] = [
+    "X64",
+    "CMOV",
+    "SSE",
+    "SSE2",
+    "FPU",
+    "MULTIBYTENOP",
+    "FXSR",
+    "CX8",
+];
+
+/// What the features that LLVM is told of stand for.
+fn allowed(level: IsaLevel) -> BTreeSet<String> {
+    let features = level
+        .features()
+        .split(',')
+        .filter(|feature| !feature.is_empty());
+    let named = features.map(|feature| {
+        let name = feature
+            .trim_start_matches('+')
+            .to_uppercase()
+            .replace('.', "_");
+        match name.strip_prefix("AVX512") {
+            Some("F") | None => name,
+            Some(part) => format!("AVX512{part}"),
+        }
+    });
+    named.chain(BASE.map(str::to_owned)).collect()
+}
+
+fn kernel(text: &str) -> VerifiedKernel {
+    let kernel =
+        kiln_kernel::text::read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
+    kiln_kernel::verify(kernel).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
+}
+
+/// The features of the processor that an object's instructions ask for.
+fn asked_for(object: &[u8]) -> BTreeSet<String> {
+    let file = ElfFile64::<LittleEndian>::parse(object).unwrap();
+    let code = file
+        .sections()
+        .filter(|section| section.kind() == SectionKind::Text);
+    let mut features = BTreeSet::new();
+    for section in code {
+        let decoder = Decoder::with_ip(64, section.data().unwrap(), 0, DecoderOptions::NONE);
+        for instruction in decoder {
+            assert!(!instruction.is_invalid(), "it is code");
+            let asked = instruction.cpuid_features().iter();
+            features.extend(asked.map(|feature| format!("{feature:?}")));
+        }
+    }
+    features
+}
+
+#[test]
+fn code_of_a_level_has_no_instruction_that_the_level_lacks() {
+    let compiler = LlvmCompiler::new();
+    for level in [IsaLevel::Portable, IsaLevel::Avx2Fma, IsaLevel::Avx512] {
+        let (target, allowed) = (LlvmCompiler::target(level), allowed(level));
+        let mut all = BTreeSet::new();
+        for text in KERNELS {
+            let kernel = kernel(text);
+            for candidate in compiler.schedules(&kernel, &target) {
+                let schedule = &candidate.schedule;
+                let artifact = compiler
+                    .compile(&kernel, &target, schedule, &mut Unobserved)
+                    .unwrap();
+                for feature in asked_for(&artifact.code) {
+                    let is_there = feature.starts_with("INTEL") || allowed.contains(&feature);
+                    assert!(is_there, "{feature} in {schedule} of {level}:\n{text}");
+                    all.insert(feature);
+                }
+            }
+        }
+        // It is used, too: or this would say nothing.
+        let expected = match level {
+            IsaLevel::Avx2Fma => Some("FMA"),
+            IsaLevel::Avx512 => Some("AVX512F"),
+            _ => None,
+        };
+        assert!(
+            expected.is_none_or(|feature| all.contains(feature)),
+            "{level}: {all:?}"
+        );
+    }
+}
