@@ -43,7 +43,7 @@ impl DimTable {
         if let Some(value) = self.as_symbol(dim).and_then(|symbol| binding.get(symbol)) {
             return Ok(value);
         }
-        self.evaluate_into(dim, binding, &mut Values::default())
+        self.evaluate_into(dim, binding, &mut Values::default(), &mut Vec::new())
     }
 
     /// The values of all of `dims`; what they share is evaluated once.
@@ -52,9 +52,11 @@ impl DimTable {
         dims: &[DimId],
         binding: &Binding,
     ) -> Result<Vec<i64>, EvaluateError> {
-        let mut values = Values::default();
+        let mut values =
+            Values::with_capacity_and_hasher(dims.len(), BuildHasherDefault::default());
+        let mut pending = Vec::new();
         dims.iter()
-            .map(|&dim| self.evaluate_into(dim, binding, &mut values))
+            .map(|&dim| self.evaluate_into(dim, binding, &mut values, &mut pending))
             .collect()
     }
 
@@ -63,28 +65,36 @@ impl DimTable {
         root: DimId,
         binding: &Binding,
         values: &mut Values,
+        pending: &mut Vec<DimId>,
     ) -> Result<i64, EvaluateError> {
-        let mut pending = vec![root];
+        pending.clear();
+        pending.push(root);
         while let Some(&dim) = pending.last() {
             if values.contains_key(&dim) {
                 pending.pop();
                 continue;
             }
             let before = pending.len();
-            for &atom in self
-                .polynomial(dim)
-                .terms
-                .iter()
-                .flat_map(|term| &term.factors)
-            {
+            let mut need = |dim: DimId| {
+                if !values.contains_key(&dim) {
+                    pending.push(dim);
+                }
+            };
+            let terms = self.polynomial(dim).terms.iter();
+            for &atom in terms.flat_map(|term| &term.factors) {
                 match &self.atoms[atom].atom {
                     Atom::Symbol(symbol) if binding.get(*symbol).is_some() => {}
-                    Atom::Symbol(symbol) => pending.extend(self.definition(*symbol)),
-                    compound => pending.extend(compound.operands()),
+                    Atom::Symbol(symbol) => {
+                        self.definition(*symbol).into_iter().for_each(&mut need)
+                    }
+                    Atom::FloorDiv(a, b) | Atom::Mod(a, b) => {
+                        [*a, *b].into_iter().for_each(&mut need)
+                    }
+                    Atom::Min(args) | Atom::Max(args) | Atom::Bcast(args) => {
+                        args.iter().copied().for_each(&mut need);
+                    }
                 }
             }
-            let missing = pending.split_off(before);
-            pending.extend(missing.into_iter().filter(|dim| !values.contains_key(dim)));
             if pending.len() == before {
                 let value = self.evaluate_polynomial(dim, binding, values)?;
                 values.insert(dim, value);

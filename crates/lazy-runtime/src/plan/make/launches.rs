@@ -2,19 +2,20 @@
 //! code, numbers and heat are had once.
 
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_kernel::{LaunchContext, Schedule};
 use kiln_program::{Action, KernelId, KernelLaunch, Step};
+use smallvec::SmallVec;
 
 use super::Maker;
 use crate::call::CallControl;
 use crate::compile::{Choice, Chosen, CompiledKernel, LaunchNumbers, NoCode, Patience, Wanted};
 use crate::error::RuntimeError;
 use crate::plan::Until;
-use crate::plan::memo::{Key, SizesHasher};
+use crate::plan::memo::SizesHasher;
 use crate::runtime::those_that_hold;
 
 /// The launches of a segment, in the order of its kernel steps.
@@ -77,32 +78,38 @@ impl<'a> Maker<'a> {
         steps: &'a [Step],
         patience: &Patience<'_>,
     ) -> Result<Launches<'a>, RuntimeError> {
-        let mut known: HashMap<Key, usize, BuildHasherDefault<SizesHasher>> = HashMap::default();
+        // By a hash; where two have the same, the later one is a group of its own.
+        let mut known: HashMap<u64, usize, BuildHasherDefault<SizesHasher>> = HashMap::default();
+        known.reserve(steps.len());
         let mut launches = Launches::default();
+        let mut symbols: Vec<i64> = Vec::new();
         for step in steps {
             let Action::Kernel(launch) = &step.action else {
                 continue;
             };
-            let mut key = Key::new();
-            key.push(i64::try_from(launch.kernel.index()).unwrap_or(i64::MAX));
+            symbols.clear();
+            let mut hasher = SizesHasher::default();
+            hasher.write_usize(launch.kernel.index());
             for &size in &launch.symbols {
-                key.push(self.value(size)?);
+                let value = self.value(size)?;
+                hasher.write_u64(value.cast_unsigned());
+                symbols.push(value);
             }
             let next = launches.groups.len();
-            let symbols = || Arc::from(key.get(1..).unwrap_or_default());
-            let group = match known.get(&key) {
-                Some(&group) => group,
-                None => {
-                    launches.groups.push(LaunchGroup {
-                        kernel: launch.kernel,
-                        symbols: symbols(),
-                        code: GroupCode::Interpreter(Until::Code),
-                        numbers: None,
-                    });
-                    known.insert(key, next);
-                    next
-                }
-            };
+            let group = *known.entry(hasher.finish()).or_insert(next);
+            let is_known = launches
+                .groups
+                .get(group)
+                .is_some_and(|group| group.kernel == launch.kernel && *group.symbols == *symbols);
+            let group = if is_known { group } else { next };
+            if group == next {
+                launches.groups.push(LaunchGroup {
+                    kernel: launch.kernel,
+                    symbols: Arc::from(symbols.as_slice()),
+                    code: GroupCode::Interpreter(Until::Code),
+                    numbers: None,
+                });
+            }
             launches.of_step.push(PlannedLaunch { launch, group });
         }
         self.choose_all(&mut launches.groups, patience)?;
@@ -123,15 +130,19 @@ impl<'a> Maker<'a> {
     ) -> Result<(), RuntimeError> {
         // One request for all groups of a kernel for which the same choices hold.
         let mut wanted: Vec<(KernelId, Wanted<'_>)> = Vec::new();
+        let mut of_kernel: SecondaryMap<KernelId, SmallVec<[usize; 1]>> = SecondaryMap::new();
         let mut requests = Vec::with_capacity(groups.len());
         for group in groups.iter() {
             let identity = self.prepared.identity(group.kernel);
             let choices = self.prepared.choices(group.kernel, self.runtime);
             let choices = those_that_hold(identity, choices, &group.symbols);
-            let is_same = |(kernel, other): &(KernelId, Wanted<'_>)| {
-                *kernel == group.kernel && are_same(&other.choices, &choices)
+            let before = &mut of_kernel[group.kernel];
+            let is_same = |&request: &usize| {
+                let other = wanted.get(request).map(|(_, wanted)| &wanted.choices);
+                other.is_some_and(|other| are_same(other, &choices))
             };
-            let request = wanted.iter().position(is_same).unwrap_or_else(|| {
+            let request = before.iter().copied().find(is_same).unwrap_or_else(|| {
+                before.push(wanted.len());
                 wanted.push((group.kernel, Wanted { identity, choices }));
                 wanted.len() - 1
             });
