@@ -40,8 +40,8 @@ impl<'a> Labels<'a> {
                 Ok(Item::Tensor(labels))
             }
             Self::Texts(_) if ctx.wants_output(0) => Err(ctx.unsupported(
-                "labels that are strings; train with integers as classes, or take the scores alone \
-                 (`onnx.utils.extract_model`), where the largest of a row says the class",
+                "labels that are strings; train with integers as classes, or write the attribute of integers \
+                 (`classlabels_int64s`, `classlabels_ints`) in place of the strings, and the label is the class's number",
             )),
             Self::Texts(_) => Ok(Item::Nothing),
         }
