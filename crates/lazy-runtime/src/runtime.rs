@@ -30,6 +30,10 @@ use crate::recorder::Recorder;
 use crate::run::States;
 use crate::variants::{Making, Variant, VariantRecord, Variants};
 
+/// How much earlier than a call may wait for code it goes on without, at most, so as not to be late where the machine is
+/// busy.
+const WAKING: Duration = Duration::from_millis(1);
+
 /// Compiles kernels on first use and keeps them; runs them on a device.
 ///
 /// One per process and device is enough: programs that share it share their kernels and constants.
@@ -387,9 +391,12 @@ impl Runtime {
     ) -> Patience<'a> {
         let options = &self.options;
         let from_now = |limit: Duration| self.clock().now().saturating_add(limit);
+        // A thread is woken a little after what it waited for.
+        let waking = |limit: Duration| (limit / 10).min(WAKING);
+        let wait_from_now = |limit: Duration| from_now(limit.saturating_sub(waking(limit)));
         let mut patience = Patience {
             permission: Permission::Compile(Urgency::Urgent),
-            block_until: options.max_block.map(from_now),
+            block_until: options.max_block.map(wait_from_now),
             fail_at: options.compile_timeout.map(from_now),
             control,
         };
@@ -401,7 +408,7 @@ impl Runtime {
             CompilePolicy::Background => {
                 patience.permission = Permission::Compile(Urgency::Background { worth: 0 });
                 let limit = options.max_block.unwrap_or_default();
-                patience.block_until = Some(from_now(limit));
+                patience.block_until = Some(wait_from_now(limit));
             }
         }
         patience
