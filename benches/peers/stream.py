@@ -32,13 +32,14 @@ def shapes(name, count):
         seen[{
             "ocr-rec": lambda: (draw.randint(1, 4), draw.randint(40, 640)),
             "ocr-det": lambda: (32 * draw.randint(2, 20), 32 * draw.randint(2, 20)),
+            "ocr-cls": lambda: (draw.randint(1, 24), 192),
             "minilm": lambda: (draw.randint(1, 8), draw.randint(4, 128)),
         }[name]()] = None
     return list(seen)
 
 
 def feeds(name, sizes, inputs):
-    if name == "ocr-rec":
+    if name in ("ocr-rec", "ocr-cls"):
         return {inputs[0]: line(sizes[0], 48, sizes[1])}
     if name == "ocr-det":
         return {inputs[0]: page(1, *sizes)}
@@ -132,7 +133,7 @@ def first_over_warm(name, model, cases, work):
 
 def mix(name, model, given, work):
     """Four calls in five of the first shape, with variants and without; the second half of each is what counts."""
-    draw, names = random.Random(f"{a.seed} mix {name}"), [case for case, _ in given]
+    draw, names = random.Random(f"{a.seed} mix {name}"), [case for case, _ in sorted(given, key=lambda g: sum(x.size for x in g[1].values()))]
     order = [names[0] if draw.random() < 0.8 else draw.choice(names[1:]) for _ in range(a.mix)]
     shutil.rmtree(work + "/mix", ignore_errors=True)
     os.makedirs(work + "/mix")
