@@ -16,6 +16,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::process::getpid;
+
 use crate::entry::{self, EntryHead, PRELUDE, StoredEntry};
 use crate::error::{CacheError, FolderProblem};
 use crate::fs::{FileKind, Folder, FolderFile, Fs, SystemFs};
@@ -380,7 +382,7 @@ fn create_draft(folder: &dyn Folder) -> Result<(String, Box<dyn FolderFile>), No
         // The keys of a hasher are the library's random numbers, the same in forked children; a name that is taken is no
         // harm.
         let mut hasher = RandomState::new().build_hasher();
-        hasher.write_u32(std::process::id());
+        hasher.write_i32(getpid().as_raw_nonzero().get());
         let number = hasher.finish();
         let name = FileName::Draft(number).to_string();
         match folder.create(&name) {
