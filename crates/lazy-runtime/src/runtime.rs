@@ -175,7 +175,7 @@ impl Runtime {
         Arc::clone(&self.parts.clock)
     }
 
-    /// What was compiled so far, in order, the first ten thousand.
+    /// What was compiled so far, in order, the first thousand.
     pub fn compile_records(&self) -> Vec<CompileRecord> {
         self.kernels.records()
     }

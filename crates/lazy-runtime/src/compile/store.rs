@@ -31,7 +31,7 @@ use crate::parts::Parts;
 use crate::recorder::Recorder;
 
 /// How many records of compiles are kept.
-const RECORDS: usize = 10_000;
+const RECORDS: usize = 1_000;
 
 /// A kernel that can be launched.
 #[derive(Debug)]
@@ -365,7 +365,7 @@ impl Kernels {
         self.cache.explain(key)
     }
 
-    /// What was compiled so far, the first ten thousand.
+    /// What was compiled so far, the first thousand.
     pub(crate) fn records(&self) -> Vec<CompileRecord> {
         self.records.lock().clone()
     }
