@@ -124,6 +124,9 @@ pub(super) fn encode(ctx: &mut NodeContext<'_>) -> Imported {
         let expected = format!("as many values as keys, {n_keys:?}");
         return Err(ctx.attribute_error("values", expected, format!("{n_values:?}")));
     }
+    if n_keys == [0] {
+        return Err(ctx.attribute_error("keys", "one or more", "none"));
+    }
     // Where a key comes twice, the last one counts: keys are asked from the first to the last.
     let keys = ctx.add_constant(keys)?;
     let keys = ctx.cast(keys, ctx.dtype(x)?)?;
