@@ -8,7 +8,7 @@
     reason = "a test may panic, and tells what it measured"
 )]
 
-use kiln::{Backend, Cache, DType, Model, Options, Tensor};
+use kiln::{Backend, Cache, CallMemory, DType, Model, Options, Tensor};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -153,7 +153,22 @@ fn real_model_calls_allocate_less_and_less_often_than_interpreted_ones() {
         let inputs: Vec<_> = compiled.inputs().iter().map(input).collect();
         let (few, little) = cost(&compiled, &inputs);
         let (many, much) = cost(&interpreted, &inputs);
-        println!("| {name} | {shape:?} | {many} | {few} | {much} | {little} |");
+        let shapes: Vec<Vec<usize>> = inputs
+            .iter()
+            .map(|(_, input)| input.shape().to_vec())
+            .collect();
+        let memory = compiled.call_memory(&shapes).unwrap().unwrap();
+        let CallMemory {
+            arena,
+            results,
+            scratch,
+            largest_live_set,
+            largest_at,
+            ..
+        } = &memory;
+        println!(
+            "| `{name}` {shape:?} | {many} | {few} | {much} | {little} | {arena} | {results} | {scratch} | {largest_live_set} at {largest_at} |"
+        );
         assert!(
             few * 10 <= many * 3,
             "{name}: {few} allocations against {many}"
