@@ -30,9 +30,9 @@ use crate::recorder::Recorder;
 use crate::run::States;
 use crate::variants::{Making, Variant, VariantRecord, Variants};
 
-/// How much earlier than a call may wait for code it goes on without, at most, so as not to be late where the machine is
-/// busy.
-const WAKING: Duration = Duration::from_millis(1);
+/// How much earlier than a call may wait for code it goes on without, at most, so as not to be late: compilers keep cores
+/// busy, and whoever is woken waits for one for up to a scheduler's slice.
+const WAKING: Duration = Duration::from_millis(3);
 
 /// Compiles kernels on first use and keeps them; runs them on a device.
 ///
@@ -391,8 +391,7 @@ impl Runtime {
     ) -> Patience<'a> {
         let options = &self.options;
         let from_now = |limit: Duration| self.clock().now().saturating_add(limit);
-        // A thread is woken a little after what it waited for.
-        let waking = |limit: Duration| (limit / 10).min(WAKING);
+        let waking = |limit: Duration| (limit / 4).min(WAKING);
         let wait_from_now = |limit: Duration| from_now(limit.saturating_sub(waking(limit)));
         let mut patience = Patience {
             permission: Permission::Compile(Urgency::Urgent),
