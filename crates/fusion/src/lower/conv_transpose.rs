@@ -2,9 +2,13 @@
 //!
 //! A tap reaches an element where the distance is a multiple of the stride; of undilated taps those are every
 //! stride-th one, and only they are visited. Where the taps just tile the result (stride = size, no padding) each
-//! element has one, and the result's axis would rather be two: position and tap.
+//! element has one, and the result's axis would rather be two: position and tap. So it would wherever the result is as many
+//! times as large as the stride says: then what an element sums over is the same from one position to the next.
+//!
+//! A tap beside the input brings nothing, whatever its weight: both factors are guarded, unless the weights are known to be
+//! finite.
 
-use kiln_ir::{OpData, Window};
+use kiln_ir::{OpData, ValueId, Window};
 use kiln_kernel::{Axes, NodeId, Nodes};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, Predicate};
@@ -18,7 +22,10 @@ use super::stage::NewStage;
 struct Sources {
     position: NodeId,
     tap: NodeId,
-    tests: Vec<(NodeId, DimId)>,
+    /// The position, where it may lie beside the input.
+    position_test: Option<(NodeId, DimId)>,
+    /// The tap, where there may be none.
+    tap_test: Option<(NodeId, DimId)>,
     condition: Option<NodeId>,
 }
 
@@ -64,7 +71,8 @@ impl Lowering<'_> {
                 Nodes::from_slice(&[image, from]),
                 Nodes::from_slice(&[from, to]),
             );
-            let (mut tests, mut conditions) = (Vec::new(), Vec::new());
+            let (mut tests, mut of_weight, mut conditions) = (Vec::new(), Vec::new(), Vec::new());
+            let is_finite = this.is_finite(w);
             for place in 0..low.len() {
                 let axis = Axis {
                     place,
@@ -78,23 +86,30 @@ impl Lowering<'_> {
                 let sources = this.sources(&axis, stage, &mut axes)?;
                 from.push(sources.position);
                 weight.push(sources.tap);
-                tests.extend(sources.tests);
+                tests.extend(sources.position_test);
+                tests.extend(sources.tap_test);
+                of_weight.extend(sources.position_test.filter(|_| !is_finite));
+                of_weight.extend(sources.tap_test);
                 conditions.extend(sources.condition);
             }
             let zero = this.zero_of(x)?;
-            let element = this.guarded(
-                x,
-                from,
-                stage.guard,
-                tests.clone(),
-                conditions.clone(),
-                zero,
-            )?;
+            let element = this.guarded(x, from, stage.guard, tests, conditions.clone(), zero)?;
             let zero = this.zero_of(w)?;
-            let weight = this.guarded(w, weight, stage.guard, tests, conditions, zero)?;
+            let weight = this.guarded(w, weight, stage.guard, of_weight, conditions, zero)?;
             let product = this.b.apply(ScalarOp::Mul, [element, weight]);
             Ok(sum_of(axes, product, dtype))
         })
+    }
+
+    /// Whether a value is a constant all of whose elements are finite.
+    fn is_finite(&self, value: ValueId) -> bool {
+        let Some(constant) = self.constant(value) else {
+            return false;
+        };
+        let tensor = constant.tensor();
+        let all32 = |slice: &[f32]| slice.iter().all(|element| element.is_finite());
+        let all64 = |slice: &[f64]| slice.iter().all(|element| element.is_finite());
+        tensor.as_slice().is_ok_and(all32) || tensor.as_slice().is_ok_and(all64)
     }
 
     fn sources(
@@ -111,29 +126,47 @@ impl Lowering<'_> {
             return Ok(Sources {
                 position: self.part_of_channel(at, [axis.input, stride], 0),
                 tap: self.part_of_channel(at, [axis.input, stride], 1),
-                tests: Vec::new(),
+                position_test: None,
+                tap_test: None,
                 condition: None,
             });
         }
         let low = self.b.size(axis.low);
-        let moved = self.add(at, low);
         let step = self.integer(axis.stride);
         if axis.dilation == 1 && axis.stride > 1 {
             // Taps first, first + stride, … where first is the distance to the element before.
             let rounds = self.b.dims_mut().ceil_div(axis.kernel, stride)?;
             let round = self.reduced_axis(stage, 1 + axis.place, rounds, axes);
+            // What remains of the index is below the stride, so the rest of it counts positions.
+            let is_tiled = self.fixed(axis.low).is_some() && self.equal(tiled, axis.result);
+            let (whole, left) = match is_tiled {
+                true => (
+                    Some(self.part_of_channel(at, [axis.input, stride], 0)),
+                    self.part_of_channel(at, [axis.input, stride], 1),
+                ),
+                false => (None, at),
+            };
+            let moved = self.add(left, low);
             let first = self.floor_mod(moved, step);
             let further = self.mul(round, step);
             let tap = self.add(first, further);
             let nearest = self.floor_div(moved, step);
+            let nearest = match whole {
+                Some(whole) => self.add(whole, nearest),
+                None => nearest,
+            };
             let position = self.sub(nearest, round);
+            let kernel = self.fixed(axis.kernel);
+            let is_there = kernel.is_some_and(|kernel| kernel % axis.stride == 0);
             return Ok(Sources {
                 position,
                 tap,
-                tests: vec![(position, axis.input), (tap, axis.kernel)],
+                position_test: Some((position, axis.input)),
+                tap_test: (!is_there).then_some((tap, axis.kernel)),
                 condition: None,
             });
         }
+        let moved = self.add(at, low);
         let tap = self.reduced_axis(stage, 1 + axis.place, axis.kernel, axes);
         let dilation = self.integer(axis.dilation);
         let reach = self.mul(tap, dilation);
@@ -147,7 +180,8 @@ impl Lowering<'_> {
         Ok(Sources {
             position,
             tap,
-            tests: vec![(position, axis.input)],
+            position_test: Some((position, axis.input)),
+            tap_test: None,
             condition,
         })
     }
