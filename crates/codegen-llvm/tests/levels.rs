@@ -64,6 +64,7 @@ fn allowed(level: IsaLevel) -> BTreeSet<String> {
             .to_uppercase()
             .replace('.', "_");
         match name.strip_prefix("AVX512") {
+            None if name == "BMI" => "BMI1".to_owned(),
             Some("F") | None => name,
             Some(part) => format!("AVX512{part}"),
         }
