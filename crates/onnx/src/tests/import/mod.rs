@@ -1,6 +1,7 @@
 //! Tests of importing: what the graph computes, which sizes it keeps, and what is refused.
 
 mod cases;
+mod classic;
 mod control;
 mod edges;
 mod functions;
