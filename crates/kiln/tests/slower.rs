@@ -69,7 +69,10 @@ fn times(seed: u64) -> Option<(Duration, Duration, Graph)> {
     };
     let graph = random_graph(&mut choices, &kind).expect("bytes enough");
     let shapes = large_shapes(&graph)?;
-    if shapes.iter().any(|shape| shape.iter().product::<usize>() > 1 << 22) {
+    if shapes
+        .iter()
+        .any(|shape| shape.iter().product::<usize>() > 1 << 22)
+    {
         return None;
     }
     let tensors = input_tensors(&mut choices, &graph, &shapes, Flavor::Small).ok()?;
