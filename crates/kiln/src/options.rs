@@ -62,8 +62,8 @@ pub struct Options {
     )]
     pub(crate) shared_kernels: bool,
     #[cfg_attr(
-        not(feature = "native"),
-        allow(dead_code, reason = "only compiled code has a runtime")
+        not(feature = "llvm"),
+        allow(dead_code, reason = "a runtime is for whoever compiles")
     )]
     pub(crate) runtime: Option<Arc<Runtime>>,
     #[cfg_attr(

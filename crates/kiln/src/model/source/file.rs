@@ -29,6 +29,10 @@ pub(crate) struct OnnxSource {
 struct Unread {
     path: PathBuf,
     limits: Limits,
+    #[cfg_attr(
+        not(feature = "llvm"),
+        allow(dead_code, reason = "asked for by what stores programs")
+    )]
     files: Arc<OpenedFiles>,
 }
 
@@ -125,6 +129,10 @@ impl OnnxSource {
     }
 
     /// The digest of all that it is made of, where it is known.
+    #[cfg_attr(
+        not(feature = "llvm"),
+        allow(dead_code, reason = "asked for by what stores programs")
+    )]
     pub(super) fn digest(&self) -> Option<&ModelDigest> {
         self.digest.as_ref()
     }
