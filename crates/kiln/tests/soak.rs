@@ -103,8 +103,8 @@ fn options(round: u64, folder: &Path) -> Options {
         .backend(Backend::Llvm)
         .threads(1 + (round % 2) as usize)
         .shared_kernels(!round.is_multiple_of(3))
-        .memory(MemoryLimits::new().with_kept_bytes(16 << 20))
-        // So few that they are all there after the first models: what grows later is nobody's to have.
+        .memory(MemoryLimits::new().with_kept_bytes(256 << 10))
+        // So little of both that it is all there after the first models: what grows later is nobody's to have.
         .kernels_in_memory(16, 1 << 20);
     let options = match round % 4 {
         0 => options,
