@@ -1,4 +1,4 @@
-"""Write case folders for models that nobody tuned Kiln for. Usage: make_zoo.py OUT [NAME…]
+"""Write case folders for further architectures. Usage: make_zoo.py OUT [NAME…]
 
 Architectures of torchvision and a few small ones of other kinds (a detector, a segmenter, a text recogniser, a decoder with
 its cache, speech, 3-D, normalisations between convolutions), with random weights, exported to ONNX with dynamic sizes.

@@ -4,6 +4,7 @@
 //! once per combination of ranks instead, at the first call that brings it. Invariant: an instance
 //! never changes once it is in the map, so calls need no lock while they run.
 
+mod ahead;
 #[cfg(feature = "native")]
 mod bundle;
 mod call;
@@ -11,6 +12,7 @@ mod compare;
 mod executable;
 mod instance;
 mod look;
+mod memory;
 mod signature;
 mod source;
 
@@ -22,13 +24,9 @@ use crate::outputs::Outputs;
 use crate::recording::building;
 use instance::Instance;
 use kiln_ir::{BlobMap, Graph};
-use kiln_kernel::MemoryStats;
 #[cfg(feature = "native")]
 use kiln_lazy_runtime::Runtime;
-use kiln_lazy_runtime::{
-    CallMemory, CallOptions, CompilationStats, CompileRecord, CompiledProgram, ShapeProfile,
-    VariantRecord,
-};
+use kiln_lazy_runtime::{CallOptions, CompilationStats, CompileRecord, VariantRecord};
 use kiln_tensor::Tensor;
 use kiln_timing::Timing;
 use signature::Signature;
@@ -384,40 +382,6 @@ impl Model {
         Vec::new()
     }
 
-    /// What memory calls have, and what is kept for later ones: of this model and those that share kernels with it. None for
-    /// an interpreted model.
-    pub fn memory_stats(&self) -> Option<MemoryStats> {
-        #[cfg(feature = "native")]
-        if let Some(runtime) = self.runtime() {
-            return runtime.memory_stats();
-        }
-        None
-    }
-
-    /// What a call with inputs of these shapes, in the order of [`inputs`](Self::inputs), takes beyond them: its arena, its
-    /// results, scratch; and the most that values take at one time, which is the least that it could. What such a call
-    /// needs is compiled. None for an interpreted model, and where the sizes need another plan than the main one.
-    ///
-    /// # Errors
-    /// As [`precompile`](Self::precompile).
-    pub fn call_memory(&self, shapes: &[Vec<usize>]) -> Result<Option<CallMemory>, Error> {
-        match self.only_instance()?.executable().compiled() {
-            Some(program) => Ok(program.call_memory(shapes)?),
-            None => Ok(None),
-        }
-    }
-
-    /// Frees memory that no call needs now, all but so many bytes; answers with how many bytes that gave. Of this model and
-    /// those that share kernels with it. Kernels and weights stay; the next calls take longer.
-    pub fn trim_memory(&self, keep: usize) -> usize {
-        #[cfg(feature = "native")]
-        if let Some(runtime) = self.runtime() {
-            return runtime.trim_memory(keep);
-        }
-        let _ = keep;
-        0
-    }
-
     /// One record per compile, in order: which kernel, why, how long it took. Of this model and
     /// those that share kernels with it.
     pub fn compile_records(&self) -> Vec<CompileRecord> {
@@ -426,71 +390,6 @@ impl Model {
             return runtime.compile_records();
         }
         Vec::new()
-    }
-
-    /// Compiles all that calls may need, whatever their sizes, lays out the weights for it, and stores both; answers with
-    /// how many kernels that are. None for an interpreted model. What only other plans need is compiled when they are made.
-    ///
-    /// # Errors
-    /// When a kernel does not compile; when the rank of an input is open.
-    pub fn compile(&self) -> Result<usize, Error> {
-        match self.only_instance()?.executable().compiled() {
-            Some(program) => {
-                let kernels = program.compile_all()?;
-                program.place_constants();
-                Ok(kernels)
-            }
-            None => Ok(0),
-        }
-    }
-
-    /// Plans calls whose inputs have these shapes, in the model's order, and compiles what they need: such a call then
-    /// compiles nothing, as far as sizes do not come from data. Nothing to do for an interpreted model.
-    ///
-    /// # Errors
-    /// When the shapes do not fit the model, or a kernel does not compile.
-    ///
-    /// ```
-    /// use kiln::{Model, ShapeVariantGenerator};
-    ///
-    /// let model = Model::from_text("graph @double(%x: f32[N]) -> f32[N] {
-    ///   %y = add %x, %x
-    ///   return %y
-    /// }")?;
-    /// let shape = model.inputs()[0].shape().cloned().unwrap_or_else(|| unreachable!("its rank is known"));
-    /// for sizes in ShapeVariantGenerator::new(1).generate_variants(&shape, 3) {
-    ///     let sizes = sizes.into_iter().map(|size| size as usize).collect();
-    ///     model.precompile(&[sizes])?;
-    /// }
-    /// # Ok::<(), kiln::Error>(())
-    /// ```
-    pub fn precompile(&self, shapes: &[Vec<usize>]) -> Result<(), Error> {
-        match self.only_instance()?.executable().compiled() {
-            Some(program) => Ok(program.precompile(shapes)?),
-            None => Ok(()),
-        }
-    }
-
-    /// Has what the shapes of a profile need compiled behind the back of calls, those first that took most time, and does
-    /// not wait. Answers with how many of them fit the model.
-    ///
-    /// # Errors
-    /// When the rank of an input is open.
-    pub fn precompile_in_background(&self, profile: &ShapeProfile) -> Result<usize, Error> {
-        let instance = self.only_instance()?;
-        let program = instance.executable().compiled();
-        Ok(program.map_or(0, |program| program.precompile_in_background(profile)))
-    }
-
-    /// Which shapes calls brought, and what they took: to be saved, and given to
-    /// [`precompile_in_background`](Self::precompile_in_background) of a later process. Empty for an interpreted model.
-    ///
-    /// # Errors
-    /// When the rank of an input is open.
-    pub fn shape_profile(&self) -> Result<ShapeProfile, Error> {
-        let instance = self.only_instance()?;
-        let program = instance.executable().compiled();
-        Ok(program.map_or_else(ShapeProfile::default, CompiledProgram::shape_profile))
     }
 
     /// Waits until nothing is compiled behind the back of calls, and all that was is stored; at most so long. Says

@@ -15,7 +15,7 @@ use arbitrary::Unstructured;
 use kiln::ir::Graph;
 use kiln::symbolic_shape::Binding;
 use kiln::{Backend, Cache, Model, Options, Tensor};
-use kiln_testkit::generate::{Flavor, GraphOptions, input_tensors, random_graph};
+use kiln_testkit::generate::{Flavor, GraphOptions, input_tensors, random_graph, shapes_under};
 use kiln_testkit::random::seeded_bytes;
 use std::time::{Duration, Instant};
 
@@ -41,12 +41,7 @@ fn large_shapes(graph: &Graph) -> Option<Vec<Vec<usize>>> {
         }
     }
     dims.check(&binding).ok()?;
-    let shape = |&input: &_| {
-        let dims_of = &graph.tensor_ty(input)?.dims;
-        let size = |&dim: &_| usize::try_from(dims.evaluate(dim, &binding).ok()?).ok();
-        dims_of.iter().map(size).collect::<Option<Vec<_>>>()
-    };
-    graph.inputs().iter().map(shape).collect()
+    shapes_under(graph, &binding)
 }
 
 /// The shorter of two calls.

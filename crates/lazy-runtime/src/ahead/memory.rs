@@ -1,11 +1,9 @@
 //! What a call of given sizes takes, and the least that it could: the values that are alive at one time.
 
-use std::collections::HashMap;
-
 use kiln_program::{BufferId, Place};
 
 use crate::error::RuntimeError;
-use crate::plan::{Key, SegmentPlan, StepPlan};
+use crate::plan::{Key, SegmentPlan, StepPlan, lifetimes_where, root_of};
 use crate::program::CompiledProgram;
 
 /// The memory of a call, in bytes, beyond its inputs and constants.
@@ -71,28 +69,22 @@ impl CompiledProgram {
         let Some(segment) = block.segments.first() else {
             return Ok((0, String::new()));
         };
-        let root = |buffer: BufferId| match block.buffers[buffer].place {
-            Place::View { of, .. } => of,
-            _ => buffer,
+        let is_own = |place| matches!(place, Place::Slot { segment: 0, .. } | Place::Own);
+        let is_result = |buffer| {
+            let mut roots = block.results.iter().map(|&result| root_of(block, result));
+            roots.any(|root| root == buffer)
         };
-        // From which step to which each buffer of the call's own is needed.
-        let mut needed: HashMap<BufferId, (usize, usize)> = HashMap::new();
-        for (position, step) in segment.steps.iter().enumerate() {
-            let reads = program.reads(&step.action).into_iter();
-            for buffer in reads.chain(program.writes(&step.action)).map(root) {
-                if matches!(block.buffers[buffer].place, Place::Slot { .. } | Place::Own) {
-                    needed.entry(buffer).or_insert((position, position)).1 = position;
-                }
+        let mut sized = Vec::new();
+        for needed in lifetimes_where(program, block, 0, is_own) {
+            // What a later segment makes may have a size that is not known yet.
+            if needed.from < segment.steps.len() {
+                let to = if is_result(needed.buffer) {
+                    usize::MAX
+                } else {
+                    needed.to
+                };
+                sized.push((self.bytes_of(needed.buffer, plan)?, (needed.from, to)));
             }
-        }
-        for &result in &block.results {
-            if let Some(until) = needed.get_mut(&root(result)) {
-                until.1 = usize::MAX;
-            }
-        }
-        let mut sized = Vec::with_capacity(needed.len());
-        for (buffer, during) in needed {
-            sized.push((self.bytes_of(buffer, plan)?, during));
         }
         let live = |position: usize| -> usize {
             let alive = sized.iter();

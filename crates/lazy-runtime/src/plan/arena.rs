@@ -9,12 +9,13 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_program::{Block, BufferId, Place, Program};
 use kiln_tensor::alignment_of;
 
-/// During which steps of a segment a buffer of its arena is needed, both included.
+/// During which steps of a segment a buffer is needed, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime {
     pub(crate) buffer: BufferId,
-    from: usize,
-    to: usize,
+    pub(crate) from: usize,
+    /// Past all steps for what a later segment reads.
+    pub(crate) to: usize,
 }
 
 impl Lifetime {
@@ -25,14 +26,26 @@ impl Lifetime {
 
 /// The lifetimes of the buffers in the arena of a segment, in the order in which they are first written.
 pub(crate) fn lifetimes_of(program: &Program, block: &Block, segment: usize) -> Vec<Lifetime> {
-    let is_here = |buffer: BufferId| {
-        let place = block.buffers[buffer].place;
-        matches!(place, Place::Slot { segment: its, .. } if its == segment)
-    };
-    let root = |buffer: BufferId| match block.buffers[buffer].place {
+    let is_here =
+        |place: Place| matches!(place, Place::Slot { segment: its, .. } if its == segment);
+    lifetimes_where(program, block, segment, is_here)
+}
+
+/// The buffer whose memory another one lies in, or itself.
+pub(crate) fn root_of(block: &Block, buffer: BufferId) -> BufferId {
+    match block.buffers[buffer].place {
         Place::View { of, .. } => of,
         _ => buffer,
-    };
+    }
+}
+
+/// The same of buffers in some places, from this segment's steps on.
+pub(crate) fn lifetimes_where(
+    program: &Program,
+    block: &Block,
+    segment: usize,
+    is_meant: impl Fn(Place) -> bool,
+) -> Vec<Lifetime> {
     let mut position_of = std::collections::HashMap::new();
     let mut lifetimes: Vec<Lifetime> = Vec::new();
     for (index, of_segment) in block.segments.iter().enumerate().skip(segment) {
@@ -40,8 +53,9 @@ pub(crate) fn lifetimes_of(program: &Program, block: &Block, segment: usize) -> 
             // What a later segment reads stays to the end.
             let number = if index == segment { number } else { usize::MAX };
             let used = program.reads(&step.action).into_iter();
-            let used = used.chain(program.writes(&step.action)).map(root);
-            for buffer in used.filter(|&buffer| is_here(buffer)) {
+            let used = used.chain(program.writes(&step.action));
+            let used = used.map(|buffer| root_of(block, buffer));
+            for buffer in used.filter(|&buffer| is_meant(block.buffers[buffer].place)) {
                 let position = *position_of.entry(buffer).or_insert_with(|| {
                     let (from, to) = (number, number);
                     lifetimes.push(Lifetime { buffer, from, to });

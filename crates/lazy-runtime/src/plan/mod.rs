@@ -28,6 +28,7 @@ use kiln_symbolic_shape::{Binding, PlanFact};
 use kiln_tensor::DType;
 use smallvec::SmallVec;
 
+pub(crate) use arena::{lifetimes_where, root_of};
 pub(crate) use axis_order::AxisOrder;
 
 use crate::compile::{CompiledKernel, LaunchNumbers};

@@ -49,7 +49,7 @@ pub fn input_shapes(
             }
         }
         if dims.check(&binding).is_ok()
-            && let Some(shapes) = evaluate(graph, &binding)
+            && let Some(shapes) = shapes_under(graph, &binding)
         {
             return Ok(Some(shapes));
         }
@@ -57,7 +57,9 @@ pub fn input_shapes(
     Ok(None)
 }
 
-fn evaluate(graph: &Graph, binding: &Binding) -> Option<Vec<Vec<usize>>> {
+/// The shapes of a graph's inputs under these values of its symbols; `None` where an input is no tensor, or a size has no
+/// value.
+pub fn shapes_under(graph: &Graph, binding: &Binding) -> Option<Vec<Vec<usize>>> {
     let shape = |&input| {
         let ty = graph.tensor_ty(input)?;
         let size = |&dim| usize::try_from(graph.dims().evaluate(dim, binding).ok()?).ok();
