@@ -6,7 +6,7 @@ use kiln_tensor::DType;
 
 /// Through a dtype that holds every value of the first: straight to the last.
 pub(super) fn join_casts(site: &mut Site<'_>) -> Option<Rewrite> {
-    let (Op::Cast { .. }, Some(operand)) = (site.op(), site.operand()) else {
+    let (Op::Cast { to }, Some(operand)) = (site.op(), site.operand()) else {
         return None;
     };
     let Some((Op::Cast { .. }, source)) = site.through(operand) else {
@@ -15,7 +15,16 @@ pub(super) fn join_casts(site: &mut Site<'_>) -> Option<Rewrite> {
     let (Some(first), Some(middle)) = (site.dtype(source), site.dtype(operand)) else {
         return None;
     };
-    holds(middle, first).then(|| Rewrite::op(site.op().clone(), [source]))
+    let last = *to;
+    let is_joined = holds(middle, first) && !wraps_instead(first, middle, last);
+    is_joined.then(|| Rewrite::op(site.op().clone(), [source]))
+}
+
+/// Whether the cast of an integer to the last dtype would wrap around where that of the float between them stops at the
+/// least or the largest value.
+fn wraps_instead(first: DType, middle: DType, last: DType) -> bool {
+    let is_integer = |dtype: DType| !dtype.is_float() && dtype != DType::Bool;
+    middle.is_float() && is_integer(first) && is_integer(last) && !holds(last, first)
 }
 
 /// Whether every value of `narrow` is a value of `wide`.
