@@ -67,7 +67,7 @@ pub(crate) trait Number: Element {
     type Wide: Accumulator;
 
     /// The same value, wider.
-    fn widen(self) -> Self::Wide;
+    fn to_wide(self) -> Self::Wide;
     /// The nearest element, ties to even; integers keep their low bits.
     fn narrow(wide: Self::Wide) -> Self;
     /// The element for a position along an axis.
@@ -131,7 +131,7 @@ impl Accumulator for bool {
 impl Number for bool {
     type Wide = bool;
 
-    fn widen(self) -> bool {
+    fn to_wide(self) -> bool {
         self
     }
 
@@ -172,7 +172,7 @@ macro_rules! integers {
         impl Number for $ty {
             type Wide = $ty;
 
-            fn widen(self) -> $ty {
+            fn to_wide(self) -> $ty {
                 self
             }
 
@@ -194,7 +194,7 @@ macro_rules! floats {
         impl Number for $ty {
             type Wide = f64;
 
-            fn widen(self) -> f64 {
+            fn to_wide(self) -> f64 {
                 $widen(self)
             }
 
@@ -259,8 +259,8 @@ mod tests {
     fn every_half_float_survives_widening() {
         for bits in 0..=u16::MAX {
             let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
-            assert!(half.is_nan() || f16::narrow(half.widen()).to_bits() == bits);
-            assert!(brain.is_nan() || bf16::narrow(brain.widen()).to_bits() == bits);
+            assert!(half.is_nan() || f16::narrow(half.to_wide()).to_bits() == bits);
+            assert!(brain.is_nan() || bf16::narrow(brain.to_wide()).to_bits() == bits);
         }
     }
 

@@ -56,7 +56,7 @@ fn index_of_extremum<T: Number>(lane: &[T], extremum: Extremum, last: bool) -> u
 
 /// Less when `left` comes before `right`: NaN first, then the extremum's end. Zeros are equal.
 pub(crate) fn rank_order<T: Number>(left: T, right: T, extremum: Extremum) -> Ordering {
-    let (left, right) = (left.widen(), right.widen());
+    let (left, right) = (left.to_wide(), right.to_wide());
     match (left.is_nan(), right.is_nan()) {
         (true, true) => Ordering::Equal,
         (true, false) => Ordering::Less,

@@ -161,7 +161,7 @@ fn fill_columns<T: Number>(
                     .iter_mut()
                     .zip(x[reads.first..].iter().step_by(reads.step))
                 {
-                    *to = from.widen();
+                    *to = from.to_wide();
                 }
             }
         }
@@ -211,11 +211,11 @@ fn convolve_channel<T: Number>(
                 if reads.step == 1 {
                     // The same loop over a plain slice, which the compiler can vectorise.
                     for (sum, from) in sums.zip(&x[reads.first..]) {
-                        *sum = sum.plus(weight.times(from.widen()));
+                        *sum = sum.plus(weight.times(from.to_wide()));
                     }
                 } else {
                     for (sum, from) in sums.zip(x[reads.first..].iter().step_by(reads.step)) {
-                        *sum = sum.plus(weight.times(from.widen()));
+                        *sum = sum.plus(weight.times(from.to_wide()));
                     }
                 }
             }

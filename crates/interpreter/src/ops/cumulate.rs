@@ -43,7 +43,7 @@ fn run<'a, T: Number>(
         CumulateFunction::Min => (T::Wide::HIGHEST, Accumulator::smaller),
     };
     for (from, to) in pairs {
-        let next = join(acc, from.widen());
+        let next = join(acc, from.to_wide());
         *to = T::narrow(if exclusive { acc } else { next });
         acc = next;
     }

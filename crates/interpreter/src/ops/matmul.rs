@@ -98,7 +98,7 @@ fn multiply_pairs<T: Number>(
 /// Widens elements to as much of a buffer as there are elements for.
 pub(crate) fn widen_into<T: Number>(wide: &mut [T::Wide], elements: &[T]) {
     for (wide, element) in wide.iter_mut().zip(elements) {
-        *wide = element.widen();
+        *wide = element.to_wide();
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn widen_into<T: Number>(wide: &mut [T::Wide], elements: &[T]) {
 pub(crate) fn widened<T: Number>(elements: &[T]) -> Result<Vec<T::Wide>, OpFault> {
     Ok(collect(
         elements.len(),
-        elements.iter().map(|element| element.widen()),
+        elements.iter().map(|element| element.to_wide()),
     )?)
 }
 

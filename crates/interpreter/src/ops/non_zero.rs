@@ -15,7 +15,7 @@ pub(crate) fn non_zero(x: &Tensor) -> Result<Vec<Tensor>, OpFault> {
     let mut count = 0usize;
     match_dtype!(x.dtype(), T => {
         for (at, &element) in x.as_slice::<T>()?.iter().enumerate() {
-            if element.widen() == <T as Number>::Wide::ZERO {
+            if element.to_wide() == <T as Number>::Wide::ZERO {
                 continue;
             }
             for (axis, (&size, &stride)) in x.shape().iter().zip(&strides).enumerate() {

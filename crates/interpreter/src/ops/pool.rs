@@ -93,8 +93,8 @@ fn pool_channel<T: Number>(
                 .zip(&mut counts[reads.columns]);
             for ((acc, count), from) in places.zip(from) {
                 *acc = match function {
-                    PoolFunction::Max => acc.larger(from.widen()),
-                    _ => acc.plus(from.widen()),
+                    PoolFunction::Max => acc.larger(from.to_wide()),
+                    _ => acc.plus(from.to_wide()),
                 };
                 *count += 1;
             }

@@ -53,7 +53,7 @@ fn reduce_runs<T: Number>(
     for (at, element) in result.iter_mut().enumerate() {
         let folded = x[at * run..(at + 1) * run]
             .iter()
-            .fold(start, |acc, element| join(acc, element.widen()));
+            .fold(start, |acc, element| join(acc, element.to_wide()));
         let folded = match function {
             ReduceFunction::Mean => folded
                 .over(run)

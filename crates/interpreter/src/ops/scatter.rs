@@ -74,10 +74,10 @@ fn scatter(
             Combine::Min => Accumulator::smaller,
             Combine::Max => Accumulator::larger,
         };
-        let mut wide = collect(elements.len(), elements.iter().map(|&element| element.widen()))?;
+        let mut wide = collect(elements.len(), elements.iter().map(|&element| element.to_wide()))?;
         for (&start, block) in blocks {
             for (element, &update) in wide[start..start + inner].iter_mut().zip(block) {
-                *element = join(*element, update.widen());
+                *element = join(*element, update.to_wide());
             }
         }
         for (element, wide) in elements.iter_mut().zip(wide) {
