@@ -190,6 +190,26 @@ pub trait KernelExecutor: Send + Sync {
         Ok(())
     }
 
+    /// From how many bytes on it is worth to [lend](Self::lend) a tensor rather than to copy into it.
+    fn lends_from(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Takes a tensor for launches to write its elements in place, row-major: it lies in `memory`, in place of what that was,
+    /// until it is [reclaimed](Self::reclaim). Gives it back where that cannot be: where its memory is shared or not the
+    /// device's to write.
+    fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
+        let _ = memory;
+        Some(tensor)
+    }
+
+    /// The tensor that was lent as this memory, which had this dtype and shape, with what launches wrote; none if there was
+    /// none, or while others have the memory too.
+    fn reclaim(&self, memory: &mut Memory, dtype: DType, shape: &[usize]) -> Option<Tensor> {
+        let _ = (memory, dtype, shape);
+        None
+    }
+
     /// A constant laid out as a kernel wants it.
     ///
     /// # Errors

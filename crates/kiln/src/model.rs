@@ -304,11 +304,11 @@ impl Model {
     }
 
     /// Calls the model with tensors in its order, and writes what it gives into `outputs`, one per output: in place where a
-    /// tensor has the output's dtype and shape, and its memory is nobody else's. A compiled call with sizes that came before
-    /// then allocates no memory.
+    /// tensor has the output's dtype and shape, and its memory is nobody else's; kernels then compute right there where
+    /// nothing speaks against it. A compiled call with sizes that came before then allocates no memory.
     ///
     /// # Errors
-    /// As [`run`](Self::run); when there are not as many tensors as outputs.
+    /// As [`run`](Self::run), and what the tensors hold is then not defined; when there are not as many tensors as outputs.
     ///
     /// ```
     /// use kiln::{DType, Model, Tensor};

@@ -177,11 +177,11 @@ impl CompiledProgram {
     }
 
     /// As [`run`](Self::run), into tensors that are given, one per output: in place where one has the output's dtype and
-    /// shape and is nobody else's. A call with sizes that came before then allocates nothing, where the device does not
-    /// and every step is a kernel.
+    /// shape and is nobody else's; kernels then compute right there where nothing speaks against it. A call with sizes that
+    /// came before then allocates nothing, where the device does not and every step is a kernel.
     ///
     /// # Errors
-    /// As [`run`](Self::run); another number of tensors than of outputs.
+    /// As [`run`](Self::run), and what the tensors hold is then not defined; another number of tensors than of outputs.
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), RuntimeError> {
         let (expected, found) = (self.program().graph().outputs().len(), outputs.len());
         if expected != found {

@@ -30,6 +30,9 @@ use crate::recorder::Recorder;
 use crate::run::States;
 use crate::variants::{Making, Variant, VariantRecord, Variants};
 
+/// At most so many bytes of an arena are had beyond those that a call needs.
+const MOST_AHEAD: usize = 128 << 20;
+
 /// How much earlier than a call may wait for code it goes on without, at most, so as not to be late: compilers keep cores
 /// busy, and whoever is woken waits for one for up to a scheduler's slice.
 const WAKING: Duration = Duration::from_millis(3);
@@ -302,6 +305,17 @@ impl Runtime {
             }
             allocated => allocated,
         }
+    }
+
+    /// Memory for an arena in place of one of `before` bytes: more than is asked for, so that shapes that grow from call to
+    /// call do not each bring fresh pages; those that nothing touches cost nothing.
+    pub(crate) fn alloc_arena(&self, bytes: usize, before: usize) -> Result<Memory, ExecuteError> {
+        let generous = before
+            .saturating_mul(2)
+            .min(bytes.saturating_add(MOST_AHEAD));
+        self.executor()
+            .alloc(bytes.max(generous))
+            .or_else(|_| self.alloc(bytes))
     }
 
     /// How many compiles wait for a thread, and how many run.

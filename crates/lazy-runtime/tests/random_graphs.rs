@@ -4,6 +4,7 @@ mod support;
 
 use arbitrary::Unstructured;
 use kiln_interpreter::{InterpretError, InterpretLimits, InterpretOptions, interpret};
+use kiln_tensor::Tensor;
 use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 use kiln_testkit::random::seeded_bytes;
@@ -69,6 +70,18 @@ fn random_graphs_give_what_the_interpreter_gives() {
                     let tolerance = Tolerance::OfLargest(1e-4);
                     if let Err(mismatch) = compare_all(&expected, &found, tolerance) {
                         panic!("{mismatch}\n{}", text());
+                    }
+                    // Into tensors that have the right shape, the last one shared; twice, as the first makes what stays.
+                    let blank = |tensor: &Tensor| Tensor::zeros(tensor.dtype(), tensor.shape());
+                    let blanks = found.iter().map(blank).collect::<Result<Vec<_>, _>>();
+                    let mut given = blanks.expect("small tensors");
+                    let _shared = given.last().cloned();
+                    for _ in 0..2 {
+                        let ran = program.run_into(&inputs, &mut given);
+                        ran.unwrap_or_else(|error| panic!("{error}\n{}", text()));
+                        if let Err(mismatch) = compare_all(&found, &given, Tolerance::Exact) {
+                            panic!("into given tensors: {mismatch}\n{}", text());
+                        }
                     }
                 }
                 (Ok(_), Err(error)) => panic!("{} {error}\n{}", error.code(), text()),

@@ -117,6 +117,15 @@ impl Tensor {
         }
     }
 
+    /// A tensor over storage that may be others' too.
+    pub(crate) fn of_shared(dtype: DType, layout: Layout, storage: Arc<Storage>) -> Tensor {
+        Tensor {
+            dtype,
+            layout,
+            storage,
+        }
+    }
+
     /// Another layout over the same storage.
     pub(crate) fn with_layout(&self, layout: Layout) -> Tensor {
         Tensor {
@@ -192,6 +201,14 @@ impl Tensor {
 
     pub(crate) fn storage(&self) -> Arc<Storage> {
         Arc::clone(&self.storage)
+    }
+
+    pub(crate) fn storage_mut(&mut self) -> &mut Arc<Storage> {
+        &mut self.storage
+    }
+
+    pub(crate) fn into_storage(self) -> Arc<Storage> {
+        self.storage
     }
 
     pub(crate) fn layout(&self) -> &Layout {

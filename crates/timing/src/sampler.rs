@@ -12,7 +12,8 @@ const SPAN_COST: u64 = 200;
 const CALLS_PER_COST: u64 = 100;
 
 /// Decides which of many calls are timed, so that timing them takes less than a hundredth of their time: all of those
-/// that take 20 us or longer, fewer the shorter they are. Each place that calls in a loop has one of its own.
+/// that take 20 us or longer, fewer the shorter they are. Each place that calls in a loop has one of its own, for
+/// [`Timing::begin_sampled`](crate::Timing::begin_sampled) or for times that it takes by itself.
 #[derive(Debug, Default)]
 pub struct Sampler {
     calls: AtomicU64,
@@ -28,15 +29,21 @@ impl Sampler {
         Self::default()
     }
 
+    /// How many calls it has seen.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
     /// Counts a call: its number, if it is to be timed.
     #[inline]
-    pub(crate) fn count(&self) -> Option<u64> {
+    pub fn count(&self) -> Option<u64> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         (number >= self.next.load(Ordering::Relaxed)).then_some(number)
     }
 
-    /// Notes how long a call took. Answers with how many calls before it were not timed.
-    pub(crate) fn note(&self, number: u64, time: Duration) -> u64 {
+    /// Notes how long a call took that was to be timed. Answers with how many calls before it, since the last such one,
+    /// were not.
+    pub fn note(&self, number: u64, time: Duration) -> u64 {
         let skipped = (SPAN_COST * CALLS_PER_COST) / nanoseconds(time).max(1);
         self.next
             .store(number.saturating_add(1 + skipped), Ordering::Relaxed);

@@ -41,7 +41,7 @@ impl CompiledProgram {
         let (largest_live_set, largest_at) = self.largest_live_set(plan)?;
         Ok(CallMemory {
             arena: plan.arena,
-            results: plan.own.iter().map(|(_, bytes)| bytes).sum(),
+            results: plan.own.iter().map(|own| own.bytes).sum(),
             scratch: self.scratch_of(plan),
             largest_live_set,
             largest_at,

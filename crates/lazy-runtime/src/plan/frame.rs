@@ -2,7 +2,9 @@
 
 use kiln_kernel::{Memory, MemorySlice};
 
+use super::{AxisOrder, TensorPlace};
 use crate::error::RuntimeError;
+use kiln_tensor::DType;
 
 /// A memory of a block's run, by position: the arenas of its segments, then what is given, owned and brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,21 +28,97 @@ pub(crate) enum OperandMemory {
     Fixed(Memory),
 }
 
-/// The memories of one run of a block.
+/// A tensor in a device's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlacedTensor<'a> {
+    pub(crate) memory: &'a Memory,
+    /// Bytes from the memory's start.
+    pub(crate) offset: usize,
+    pub(crate) dtype: DType,
+    pub(crate) shape: &'a [usize],
+    /// How its axes lie in memory, if not as they are listed.
+    pub(crate) order: Option<&'a AxisOrder>,
+    /// Elements from one index to the next, where they lie apart.
+    pub(crate) apart: Option<&'a [isize]>,
+}
+
+/// The memories of the runs of a block, one run after the other: some stay for the next one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Frame(Vec<Option<(Memory, usize)>>);
+pub(crate) struct Frame(Vec<Option<Entry>>);
+
+#[derive(Clone, Debug)]
+struct Entry {
+    memory: Memory,
+    /// Where it begins, in bytes.
+    offset: usize,
+    stays: bool,
+}
 
 impl Frame {
-    /// Empties the frame, and makes room for a number of memories.
-    pub(crate) fn reset(&mut self, memories: usize) {
-        self.0.clear();
-        self.0.resize(memories, None);
+    /// Makes room for a number of memories, beside those that stayed.
+    pub(crate) fn open(&mut self, memories: usize) {
+        if self.0.len() != memories {
+            self.0.resize(memories, None);
+        }
     }
 
-    /// Puts a memory in its place, from a number of bytes on.
+    /// Lets go of the memories that do not stay.
+    pub(crate) fn close(&mut self) {
+        for entry in &mut self.0 {
+            if entry.as_ref().is_some_and(|entry| !entry.stays) {
+                *entry = None;
+            }
+        }
+    }
+
+    /// Puts a memory in its place for one run, from a number of bytes on.
     pub(crate) fn set(&mut self, index: MemoryIndex, memory: Memory, offset: usize) {
+        self.put(index, memory, offset, false);
+    }
+
+    /// Puts a memory in its place to stay there.
+    pub(crate) fn keep(&mut self, index: MemoryIndex, memory: Memory) {
+        self.put(index, memory, 0, true);
+    }
+
+    fn put(&mut self, index: MemoryIndex, memory: Memory, offset: usize, stays: bool) {
         if let Some(place) = self.0.get_mut(index.0 as usize) {
-            *place = Some((memory, offset));
+            *place = Some(Entry {
+                memory,
+                offset,
+                stays,
+            });
+        }
+    }
+
+    /// A memory that stayed.
+    pub(crate) fn kept(&mut self, index: MemoryIndex) -> Option<&mut Memory> {
+        let entry = self.0.get_mut(index.0 as usize)?.as_mut()?;
+        entry.stays.then_some(&mut entry.memory)
+    }
+
+    /// Has a memory of at least so many bytes stay in its place. One that is too small is given up first; the new one comes
+    /// from `alloc`, which is told how large that was.
+    pub(crate) fn keep_at_least<E>(
+        &mut self,
+        index: MemoryIndex,
+        bytes: usize,
+        alloc: impl FnOnce(usize) -> Result<Memory, E>,
+    ) -> Result<(), E> {
+        let before = match self.kept(index) {
+            Some(memory) if memory.bytes() >= bytes => return Ok(()),
+            Some(memory) => memory.bytes(),
+            None => 0,
+        };
+        self.drop_memory(index);
+        self.keep(index, alloc(before)?);
+        Ok(())
+    }
+
+    /// Gives a memory up.
+    pub(crate) fn drop_memory(&mut self, index: MemoryIndex) {
+        if let Some(place) = self.0.get_mut(index.0 as usize) {
+            *place = None;
         }
     }
 
@@ -52,7 +130,7 @@ impl Frame {
         let (memory, base) = match &operand.memory {
             OperandMemory::Fixed(memory) => (memory, 0),
             OperandMemory::Run(index) => match self.0.get(index.0 as usize) {
-                Some(Some((memory, base))) => (memory, *base),
+                Some(Some(entry)) => (&entry.memory, entry.offset),
                 _ => return Err(RuntimeError::malformed("a step reads memory not given yet")),
             },
         };
@@ -62,6 +140,22 @@ impl Frame {
                 "an operand lies outside the address space",
             )),
         }
+    }
+
+    /// A tensor where it lies now.
+    pub(crate) fn tensor<'a>(
+        &'a self,
+        place: &'a TensorPlace,
+    ) -> Result<PlacedTensor<'a>, RuntimeError> {
+        let (memory, offset) = self.memory(&place.operand)?;
+        Ok(PlacedTensor {
+            memory,
+            offset,
+            dtype: place.dtype,
+            shape: &place.shape,
+            order: place.order.as_ref(),
+            apart: place.apart.as_deref(),
+        })
     }
 
     /// An operand as executors take it.

@@ -19,8 +19,8 @@ use self::launches::{GroupCode, LaunchGroup, PlannedLaunch};
 use super::frame::{MemoryIndex, Operand, OperandMemory};
 use super::placed::PlacedLaunch;
 use super::{
-    AxisOrder, BuiltinPlan, KernelPlan, Prepared, Refusal, SegmentPlan, StepPlan, TensorPlace,
-    Until, Use, Waits, arena, facts,
+    AxisOrder, BuiltinPlan, KernelPlan, OwnMemory, Prepared, Refusal, SegmentPlan, StepPlan,
+    TensorPlace, Until, Use, Waits, arena, facts,
 };
 use crate::compile::Patience;
 use crate::error::RuntimeError;
@@ -48,7 +48,7 @@ pub(crate) fn make_plan(
     maker.evaluate(&of_segment.sizes, &binding)?;
     let arena = maker.place_buffers()?;
     let own = of_segment.own.iter().map(|&buffer| maker.own(buffer));
-    let own = own.collect::<Result<Vec<_>, _>>()?;
+    let mut own = own.collect::<Result<Vec<_>, _>>()?;
     maker.check_live(arena, &own)?;
     // Taken before anything is asked for, so that nothing that becomes ready meanwhile is overlooked.
     let published = runtime.published();
@@ -72,7 +72,7 @@ pub(crate) fn make_plan(
     }
     let stale = Stale::default();
     let heat = maker.settle_variants(&of_segment.steps, &launches, &mut steps, &binding, &stale)?;
-    let results = if segment + 1 == data.segments.len() {
+    let results: Vec<TensorPlace> = if segment + 1 == data.segments.len() {
         data.results
             .iter()
             .map(|&buffer| maker.tensor(buffer))
@@ -80,6 +80,13 @@ pub(crate) fn make_plan(
     } else {
         Vec::new()
     };
+    let is_host = |step: &StepPlan| matches!(step, StepPlan::Host(_));
+    if data.segments.len() == 1 && !steps.iter().any(is_host) {
+        let lends_from = runtime.executor().lends_from();
+        for own in own.iter_mut().filter(|own| own.bytes >= lends_from) {
+            own.result = result_in(own, &results);
+        }
+    }
     Ok(SegmentPlan {
         binding,
         arena,
@@ -99,6 +106,21 @@ pub(crate) fn make_plan(
         stale,
         is_hot: AtomicBool::new(false),
     })
+}
+
+/// The only result in a memory, if it fills that.
+fn result_in(own: &OwnMemory, results: &[TensorPlace]) -> Option<usize> {
+    let mut inside = results.iter().enumerate().filter(|(_, place)| {
+        matches!(place.operand.memory, OperandMemory::Run(index) if index == own.index)
+    });
+    let (Some((number, place)), None) = (inside.next(), inside.next()) else {
+        return None;
+    };
+    let fills = place.operand.offset == 0
+        && place.operand.bytes == own.bytes
+        && place.order.is_none()
+        && place.apart.is_none();
+    fills.then_some(number)
 }
 
 struct Maker<'a> {
@@ -251,9 +273,9 @@ impl<'a> Maker<'a> {
     }
 
     /// Holds what the block takes, this segment and those before it, against the limit.
-    fn check_live(&self, arena: usize, own: &[(MemoryIndex, usize)]) -> Result<(), RuntimeError> {
-        let bytes = |arena: usize, own: &[(MemoryIndex, usize)]| {
-            let own = own.iter().map(|&(_, bytes)| bytes as u64);
+    fn check_live(&self, arena: usize, own: &[OwnMemory]) -> Result<(), RuntimeError> {
+        let bytes = |arena: usize, own: &[OwnMemory]| {
+            let own = own.iter().map(|own| own.bytes as u64);
             own.fold(arena as u64, u64::saturating_add)
         };
         let earlier = self.earlier.iter().map(|plan| bytes(plan.arena, &plan.own));
@@ -269,8 +291,12 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    fn own(&self, buffer: BufferId) -> Result<(MemoryIndex, usize), RuntimeError> {
-        Ok((self.memory_of(buffer)?, self.bytes(buffer)?))
+    fn own(&self, buffer: BufferId) -> Result<OwnMemory, RuntimeError> {
+        Ok(OwnMemory {
+            index: self.memory_of(buffer)?,
+            bytes: self.bytes(buffer)?,
+            result: None,
+        })
     }
 
     fn memory_of(&self, buffer: BufferId) -> Result<MemoryIndex, RuntimeError> {

@@ -11,15 +11,17 @@ mod make;
 mod memo;
 mod placed;
 mod prepared;
+mod usage;
 
-pub(crate) use frame::{Frame, MemoryIndex, Operand};
+pub(crate) use frame::{Frame, MemoryIndex, Operand, PlacedTensor};
 pub(crate) use make::{make_plan, place_all_constants};
 pub(crate) use memo::{Key, Memo};
 pub(crate) use placed::PlacedConstants;
 pub(crate) use prepared::{Prepared, key_of};
+pub(crate) use usage::Use;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kiln_kernel::{Builtin, Schedule};
@@ -45,7 +47,7 @@ pub(crate) struct SegmentPlan {
     /// Where the buffers in the arena begin, by buffer; for later segments.
     pub(crate) starts: Vec<(BufferId, usize)>,
     /// Memories of their own to be had before the first step, and how large.
-    pub(crate) own: Vec<(MemoryIndex, usize)>,
+    pub(crate) own: Vec<OwnMemory>,
     /// In the order of the segment's steps.
     pub(crate) steps: Vec<StepPlan>,
     /// Of the last segment: the block's results.
@@ -60,6 +62,16 @@ pub(crate) struct SegmentPlan {
     pub(crate) stale: Stale,
     /// Whether its sizes are known to take much time.
     pub(crate) is_hot: AtomicBool,
+}
+
+/// A memory that is neither a part of an arena nor given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnMemory {
+    pub(crate) index: MemoryIndex,
+    pub(crate) bytes: usize,
+    /// Which of the block's results it is, where it is one from end to end, only launches see it before the block ends, and
+    /// it is large enough: it may then be the memory of a tensor that the caller gave.
+    pub(crate) result: Option<usize>,
 }
 
 impl SegmentPlan {
@@ -77,35 +89,6 @@ impl SegmentPlan {
         if let Some(heat) = &self.heat {
             heat.hasten();
         }
-    }
-}
-
-/// How often a plan was used, and for how long.
-#[derive(Debug, Default)]
-pub(crate) struct Use {
-    calls: AtomicU64,
-    nanoseconds: AtomicU64,
-}
-
-impl Use {
-    /// Counts a call.
-    pub(crate) fn add(&self, time: Duration) {
-        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-    }
-
-    /// Adds what another plan for the same sizes was used, before this one took its place.
-    pub(crate) fn take_over(&self, before: &Self) {
-        let (calls, nanoseconds) = before.read();
-        self.calls.fetch_add(calls, Ordering::Relaxed);
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-    }
-
-    /// Calls and nanoseconds.
-    pub(crate) fn read(&self) -> (u64, u64) {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        (get(&self.calls), get(&self.nanoseconds))
     }
 }
 

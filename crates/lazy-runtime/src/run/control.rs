@@ -72,7 +72,7 @@ impl Run<'_> {
         if rest.len() < n_carried || results.len() < n_carried {
             return Err(RuntimeError::malformed("a `loop` that lacks carried values").into());
         }
-        let trips = self.download(trips, &step.name)?;
+        let trips = self.download(trips.placed(), &step.name)?;
         let trips = trips
             .item::<i64>()
             .map_err(RuntimeError::tensor(step.name.as_str()))?;
@@ -96,7 +96,7 @@ impl Run<'_> {
             let (next, stacked) = given.split_at(n_carried);
             carried = next.to_vec();
             for (stack, value) in stacks.iter_mut().zip(stacked) {
-                stack.push(self.download(value, &step.name)?);
+                stack.push(self.download(value.placed(), &step.name)?);
             }
             iteration += 1;
         }
@@ -181,7 +181,7 @@ impl Run<'_> {
     }
 
     fn flag(&self, value: &Value, step: &Step) -> Result<bool, RuntimeError> {
-        let tensor = self.download(value, &step.name)?;
+        let tensor = self.download(value.placed(), &step.name)?;
         tensor
             .item::<bool>()
             .map_err(RuntimeError::tensor(step.name.as_str()))

@@ -92,7 +92,7 @@ impl Run<'_> {
             .partition(|(position, _)| is_written(*position));
         let mut given = HashMap::new();
         for ((_, (value, _)), place) in read.iter().zip(reads) {
-            let tensor = self.download(&self.value(frame, place)?, &step.name)?;
+            let tensor = self.download(frame.tensor(place)?, &step.name)?;
             given.insert(**value, tensor);
         }
         // What a combining store adds to is in its buffer already, under the name of the result.
@@ -106,7 +106,7 @@ impl Run<'_> {
                 && let Some(&base) = base
                 && !given.contains_key(&base)
             {
-                let tensor = self.download(&self.value(frame, place)?, &step.name)?;
+                let tensor = self.download(frame.tensor(place)?, &step.name)?;
                 given.insert(base, tensor);
             }
         }
@@ -268,7 +268,7 @@ impl Run<'_> {
         binding: &mut Binding,
     ) -> Result<(), Stop> {
         let graph = self.program.graph();
-        let tensor = self.download(data, &step.name)?;
+        let tensor = self.download(data.placed(), &step.name)?;
         let values = integers(&tensor).map_err(RuntimeError::tensor(step.name.as_str()))?;
         if values.len() != symbols.len() {
             let (expected, found) = (symbols.len(), values.len());
@@ -325,7 +325,7 @@ impl Run<'_> {
     fn download_all(&self, values: &[Value], step: &Step) -> Result<Vec<Tensor>, RuntimeError> {
         values
             .iter()
-            .map(|value| self.download(value, &step.name))
+            .map(|value| self.download(value.placed(), &step.name))
             .collect()
     }
 

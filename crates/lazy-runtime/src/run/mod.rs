@@ -4,16 +4,20 @@
 //! bounds.
 
 mod bind;
+mod body;
 mod control;
+mod download;
 mod host;
 mod inputs;
+mod outputs;
 mod state;
 mod strided;
 mod turns;
 mod walk;
 
+pub(crate) use body::{Call, run_program};
 pub(crate) use state::States;
-pub(crate) use walk::{Call, Run, run_program};
+pub(crate) use walk::Run;
 
 use kiln_kernel::Memory;
 use kiln_symbolic_shape::PlanFact;
@@ -21,7 +25,7 @@ use kiln_tensor::DType;
 use smallvec::SmallVec;
 
 use crate::error::RuntimeError;
-use crate::plan::AxisOrder;
+use crate::plan::{AxisOrder, PlacedTensor};
 
 /// A row-major tensor in a device's memory.
 #[derive(Clone, Debug)]
@@ -35,6 +39,19 @@ pub(crate) struct Value {
     pub(crate) order: Option<AxisOrder>,
     /// Elements from one index to the next, where they lie apart.
     pub(crate) apart: Option<SmallVec<[isize; 6]>>,
+}
+
+impl Value {
+    pub(crate) fn placed(&self) -> PlacedTensor<'_> {
+        PlacedTensor {
+            memory: &self.memory,
+            offset: self.offset,
+            dtype: self.dtype,
+            shape: &self.shape,
+            order: self.order.as_ref(),
+            apart: self.apart.as_deref(),
+        }
+    }
 }
 
 /// Why a run ended early.

@@ -3,23 +3,23 @@
 use kiln_kernel::{Builtin, BuiltinOperand, MemorySlice};
 use kiln_tensor::{DType, Offsets, Tensor};
 
+use super::Stop;
 use super::walk::Run;
-use super::{Stop, Value};
 use crate::error::RuntimeError;
-use crate::plan::{Frame, TensorPlace};
+use crate::plan::{Frame, PlacedTensor, TensorPlace};
 
 impl Run<'_> {
     /// The elements of a tensor that lie `strides` apart, one after another.
     pub(super) fn gather(
         &self,
-        value: &Value,
+        placed: PlacedTensor<'_>,
         strides: &[isize],
         what: &str,
     ) -> Result<Tensor, RuntimeError> {
-        let (dtype, shape) = (value.dtype, value.shape.as_slice());
+        let (dtype, shape) = (placed.dtype, placed.shape);
         let flat = [span(shape, strides)];
         let executor = self.runtime.executor();
-        let memory = executor.download(&value.memory, value.offset, dtype, &flat);
+        let memory = executor.download(placed.memory, placed.offset, dtype, &flat);
         let memory = memory.map_err(RuntimeError::execute(what))?;
         let gathered = memory.as_bytes().and_then(|bytes| {
             Tensor::from_bytes(dtype, shape, &picked(bytes, dtype, shape, strides))
@@ -37,11 +37,11 @@ impl Run<'_> {
         what: &str,
     ) -> Result<(), Stop> {
         let flat = [span(&place.shape, strides)];
-        let value = self.value(frame, place)?;
+        let placed = frame.tensor(place)?;
         let executor = self.runtime.executor();
         // A copy, so that nobody holds the memory when it is written to.
         let mut bytes = {
-            let whole = executor.download(&value.memory, value.offset, place.dtype, &flat);
+            let whole = executor.download(placed.memory, placed.offset, place.dtype, &flat);
             let whole = whole.map_err(RuntimeError::execute(what))?;
             whole
                 .as_bytes()

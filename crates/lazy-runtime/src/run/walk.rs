@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use kiln_interpreter::bind_symbols;
-use kiln_kernel::{BuiltinOperand, Fault, FaultCause, Launch, MemorySlice, StopSignal};
-use kiln_program::{BlockId, Place, Program, Step};
+use kiln_kernel::{BuiltinOperand, Fault, FaultCause, Launch, MemorySlice};
+use kiln_program::{BlockId, Program, Step};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::Tensor;
@@ -12,14 +11,14 @@ use kiln_timing::{Counter, Verbosity};
 use smallvec::SmallVec;
 
 use super::bind::site_of;
-use super::state::{Launched, RunState, States};
-use super::{Stop, Value, inputs};
+use super::state::{Launched, RunState};
+use super::{Stop, Value};
 use crate::call::CallControl;
 use crate::compile::{Counters, Patience};
 use crate::error::{RuntimeError, problem_of};
 use crate::plan::{
-    BuiltinPlan, Frame, KernelPlan, Key, MemoryIndex, Prepared, Refusal, Rival, SegmentPlan,
-    StepPlan, TensorPlace, Until, key_of, make_plan,
+    BuiltinPlan, Frame, KernelPlan, Key, MemoryIndex, OwnMemory, Prepared, Refusal, Rival,
+    SegmentPlan, StepPlan, TensorPlace, Until, key_of, make_plan,
 };
 use crate::profile::StepProfile;
 use crate::runtime::Runtime;
@@ -32,147 +31,37 @@ pub(crate) struct Run<'a> {
     pub(crate) state: Box<RunState>,
     pub(crate) profile: Option<&'a mut Vec<StepProfile>>,
     /// Which call of the program this is, counted from 1.
-    call: u64,
+    pub(super) call: u64,
     /// What this call may still wait for code; known once it is needed.
-    patience: Option<Patience<'a>>,
+    pub(super) patience: Option<Patience<'a>>,
     /// Who may end the call.
-    control: Option<&'a CallControl>,
-    /// Whether results are copied into tensors that were given, so that their memory stays with the state.
-    copies_out: bool,
-}
-
-/// A call of a program, whichever plan serves it.
-#[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
-    pub(crate) inputs: &'a [Tensor],
-    /// Which call of the program it is, counted from 1.
-    pub(crate) number: u64,
-    /// Who may end it.
-    pub(crate) control: Option<&'a Arc<CallControl>>,
-}
-
-/// Runs a program's body.
-pub(crate) fn run_program(
-    runtime: &Runtime,
-    prepared: &Prepared,
-    states: &States,
-    call: Call<'_>,
-    profile: Option<&mut Vec<StepProfile>>,
-    into: Option<&mut [Tensor]>,
-) -> Result<Vec<Tensor>, Stop> {
-    let inputs = call.inputs;
-    let program = &prepared.program;
-    let key = inputs::check(program.graph(), inputs)?;
-    let state = states.take().unwrap_or_else(|| {
-        let execution = runtime.executor().begin(Arc::clone(runtime.pool()));
-        Box::new(RunState::new(execution))
-    });
-    let mut run = Run {
-        runtime,
-        prepared,
-        program,
-        state,
-        profile,
-        call: call.number,
-        patience: None,
-        control: call.control.map(|control| &**control),
-        copies_out: into.is_some(),
-    };
-    run.state.iterations = 0;
-    if let Some(control) = call.control {
-        let signal = Arc::clone(control) as Arc<dyn StopSignal>;
-        run.state.execution.stop_when(Some(signal));
-    }
-    let outputs = run.body(&key, inputs, into);
-    if call.control.is_some() {
-        run.state.execution.stop_when(None);
-    }
-    // What a failed run left behind must not be taken for the next one's.
-    if outputs.is_err() {
-        let _forgotten = run.state.execution.finish();
-    }
-    run.state.launched.clear();
-    if run.copies_out {
-        run.state.release(runtime.executor());
-    }
-    states.give(run.state);
-    outputs
+    pub(super) control: Option<&'a CallControl>,
+    /// The tensors that the results are to be in, where the caller gave some.
+    pub(super) into: Option<&'a mut [Tensor]>,
 }
 
 impl Run<'_> {
-    fn body(
-        &mut self,
-        key: &Key,
-        inputs: &[Tensor],
-        into: Option<&mut [Tensor]>,
-    ) -> Result<Vec<Tensor>, Stop> {
-        let body = self.program.body();
-        let first = match self.known(body, 0, key) {
-            Some(plan) => plan,
-            None => {
-                let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-                let binding = bind_symbols(self.program.graph(), &shapes)?;
-                self.make(body, 0, binding, &[], key.clone())?
-            }
-        };
-        let executor = self.runtime.executor();
-        let mut given: SmallVec<[(kiln_kernel::Memory, usize); 8]> = SmallVec::new();
-        for (position, tensor) in inputs.iter().enumerate() {
-            let memory = if self.copies_out {
-                self.state.given(executor, position, tensor)?
-            } else {
-                let memory = executor.upload(tensor);
-                memory.map_err(RuntimeError::execute("an input"))?
-            };
-            given.push((memory, 0));
-        }
-        let begin = self.runtime.clock().now();
-        let mut results = self.block(body, &first, given)?;
-        let end = self.runtime.clock().now();
-        first.use_so_far.add(end.saturating_sub(begin));
-        let block = self.program.block(body);
-        if let Some(into) = into {
-            for ((&buffer, value), output) in block.results.iter().zip(&results).zip(into) {
-                match block.buffers[buffer].place {
-                    Place::Parameter(index) if let Some(input) = inputs.get(index) => {
-                        *output = input
-                            .copied()
-                            .map_err(RuntimeError::tensor("an output that is an input"))?;
-                    }
-                    _ => self.download_into(value, output)?,
-                }
-            }
-            results.clear();
-            self.state.spare_values = results;
-            return Ok(Vec::new());
-        }
-        let outputs = block.results.iter().zip(&results).map(|(&buffer, value)| {
-            match block.buffers[buffer].place {
-                // What was given is given back.
-                Place::Parameter(index) if let Some(input) = inputs.get(index) => input
-                    .contiguous()
-                    .map_err(RuntimeError::tensor("an output that is an input")),
-                _ => self.download(value, "an output"),
-            }
-        });
-        let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
-        results.clear();
-        self.state.spare_values = results;
-        Ok(outputs)
+    /// A plan that was made before and is still the one to use.
+    pub(super) fn known(
+        &self,
+        block: BlockId,
+        segment: usize,
+        key: &[i64],
+    ) -> Option<Arc<SegmentPlan>> {
+        let plan = self.prepared.memo(block, segment).get(key)?;
+        self.is_current(&plan).then_some(plan)
     }
 
-    /// A plan that was made before; not one whose steps may have got code since.
-    fn known(&self, block: BlockId, segment: usize, key: &[i64]) -> Option<Arc<SegmentPlan>> {
-        let plan = self.prepared.memo(block, segment).get(key)?;
+    /// Whether a plan needs not be made anew: not if its steps may have got code, or better code, since.
+    pub(super) fn is_current(&self, plan: &SegmentPlan) -> bool {
         if plan.stale.is_raised() {
-            return None;
+            return false;
         }
         let Some(waits) = plan.waits else {
-            return Some(plan);
+            return true;
         };
-        let is_stale = waits.since != self.runtime.published()
-            || (!waits.is_asked_for && self.runtime.patience(self.call, None).compiles());
-        (!is_stale).then_some(plan)
+        let may_ask = || self.runtime.patience(self.call, None).compiles();
+        waits.since == self.runtime.published() && (waits.is_asked_for || !may_ask())
     }
 
     /// The plan of a segment for these values of symbols.
@@ -190,7 +79,7 @@ impl Run<'_> {
         }
     }
 
-    fn make(
+    pub(super) fn make(
         &mut self,
         block: BlockId,
         segment: usize,
@@ -238,24 +127,32 @@ impl Run<'_> {
                 frame.set(index, memory, offset);
             }
         }
-        let results = self.segments(id, first, &mut frame);
+        let last = self.segments(id, first, &mut frame);
+        let results = last.and_then(|last| {
+            let plan = last.as_deref().unwrap_or(first);
+            let values = plan.results.iter().map(|place| self.value(&frame, place));
+            Ok(values.collect::<Result<Vec<_>, _>>()?)
+        });
         self.state.give_frame(id, frame);
         results
     }
 
-    fn segments(
+    /// Runs the segments of a block whose first one is planned. Answers with the plan of the last one, where that is not
+    /// the first: it says where the results are.
+    pub(super) fn segments(
         &mut self,
         id: BlockId,
         first: &Arc<SegmentPlan>,
         frame: &mut Frame,
-    ) -> Result<Vec<Value>, Stop> {
+    ) -> Result<Option<Arc<SegmentPlan>>, Stop> {
         let n_segments = self.program.block(id).segments.len();
-        let mut plans: SmallVec<[Arc<SegmentPlan>; 4]> = SmallVec::new();
         let mut binding: Option<Binding> = None;
         self.segment(id, 0, first, frame, &mut binding)?;
-        if n_segments > 1 {
-            plans.push(Arc::clone(first));
+        if n_segments <= 1 {
+            return Ok(None);
         }
+        let mut plans: SmallVec<[Arc<SegmentPlan>; 4]> = SmallVec::new();
+        plans.push(Arc::clone(first));
         for segment in 1..n_segments {
             let before = plans.last().unwrap_or(first);
             let known = match binding.take() {
@@ -266,12 +163,7 @@ impl Run<'_> {
             self.segment(id, segment, &plan, frame, &mut binding)?;
             plans.push(plan);
         }
-        let plan = plans.last().unwrap_or(first);
-        let mut results = std::mem::take(&mut self.state.spare_values);
-        for place in &plan.results {
-            results.push(self.value(frame, place)?);
-        }
-        Ok(results)
+        Ok(plans.pop())
     }
 
     fn segment(
@@ -283,21 +175,7 @@ impl Run<'_> {
         binding: &mut Option<Binding>,
     ) -> Result<(), Stop> {
         let executor = self.runtime.executor();
-        if plan.arena > 0 || !self.program.block(block).segments[segment].slots.is_empty() {
-            let arena = self.state.arena(self.runtime, block, segment, plan.arena)?;
-            let index =
-                u32::try_from(segment).map_err(|_| RuntimeError::malformed("too many segments"))?;
-            frame.set(MemoryIndex(index), arena, 0);
-        }
-        for &(index, bytes) in &plan.own {
-            let memory = if self.copies_out && block == self.program.body() {
-                self.state.own(self.runtime, index, bytes)?
-            } else {
-                let memory = self.runtime.alloc(bytes);
-                memory.map_err(RuntimeError::execute("a result"))?
-            };
-            frame.set(index, memory, 0);
-        }
+        self.have_memories(block, segment, plan, frame)?;
         let steps = &self.program.block(block).segments[segment].steps;
         let is_timed = self.prepared.recorder.timing.is_at(Verbosity::Verbose);
         let heat = plan.heat.as_ref().filter(|heat| heat.begin());
@@ -374,6 +252,39 @@ impl Run<'_> {
         // Before anybody takes what a launch left that ended before its time.
         self.check_control()?;
         self.finish()
+    }
+
+    /// Has the memories that the steps of a segment write: those that stay are there where sizes did not grow.
+    fn have_memories(
+        &mut self,
+        block: BlockId,
+        segment: usize,
+        plan: &SegmentPlan,
+        frame: &mut Frame,
+    ) -> Result<(), RuntimeError> {
+        let runtime = self.runtime;
+        if plan.arena > 0 || !self.program.block(block).segments[segment].slots.is_empty() {
+            let index =
+                u32::try_from(segment).map_err(|_| RuntimeError::malformed("too many segments"))?;
+            let alloc = |before| runtime.alloc_arena(plan.arena, before);
+            let arena = frame.keep_at_least(MemoryIndex(index), plan.arena, alloc);
+            arena.map_err(RuntimeError::execute("the arena"))?;
+        }
+        let stays = self.into.is_some() && block == self.program.body();
+        for own in &plan.own {
+            if stays && self.lend(own, &plan.results, frame)? {
+                continue;
+            }
+            let OwnMemory { index, bytes, .. } = *own;
+            let had = if stays {
+                frame.keep_at_least(index, bytes, |_| runtime.alloc(bytes))
+            } else {
+                let memory = runtime.alloc(bytes);
+                memory.map(|memory| frame.set(index, memory, 0))
+            };
+            had.map_err(RuntimeError::execute("a result"))?;
+        }
+        Ok(())
     }
 
     /// An error once the call is to end.
@@ -491,55 +402,6 @@ impl Run<'_> {
             problem,
             cause: fault.cause,
             site,
-        }
-    }
-
-    /// A tensor of a frame, wherever it goes next.
-    pub(super) fn value(&self, frame: &Frame, place: &TensorPlace) -> Result<Value, RuntimeError> {
-        let (memory, offset) = frame.memory(&place.operand)?;
-        Ok(Value {
-            memory: memory.clone(),
-            offset,
-            dtype: place.dtype,
-            shape: place.shape.clone(),
-            order: place.order.clone(),
-            apart: place.apart.clone(),
-        })
-    }
-
-    /// A tensor of a device into one of the host: in place where it has its dtype and shape.
-    fn download_into(&self, value: &Value, output: &mut Tensor) -> Result<(), RuntimeError> {
-        let what = "an output";
-        let fits = value.order.is_none()
-            && value.apart.is_none()
-            && output.dtype() == value.dtype
-            && output.shape() == value.shape.as_slice();
-        if !fits {
-            let tensor = self.download(value, what)?.copied();
-            *output = tensor.map_err(RuntimeError::tensor(what))?;
-            return Ok(());
-        }
-        let executor = self.runtime.executor();
-        let downloaded = executor.download_into(&value.memory, value.offset, output);
-        downloaded.map_err(RuntimeError::execute(what))
-    }
-
-    /// A tensor of a device as one of the host.
-    pub(super) fn download(&self, value: &Value, what: &str) -> Result<Tensor, RuntimeError> {
-        if let Some(strides) = &value.apart {
-            return self.gather(value, strides, what);
-        }
-        let executor = self.runtime.executor();
-        let download = |shape: &[usize]| {
-            let tensor = executor.download(&value.memory, value.offset, value.dtype, shape);
-            tensor.map_err(RuntimeError::execute(what))
-        };
-        match &value.order {
-            None => download(&value.shape),
-            Some(order) => {
-                let tensor = order.undo(&download(&order.shape(&value.shape))?);
-                tensor.map_err(RuntimeError::tensor(what))
-            }
         }
     }
 }

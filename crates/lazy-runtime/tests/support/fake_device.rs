@@ -11,13 +11,18 @@ use kiln_kernel::{
 };
 use kiln_scalar::Mode;
 use kiln_symbolic_shape::{Binding, DimTable};
-use kiln_tensor::{DType, Offsets, Tensor};
+use kiln_tensor::{DType, Exclusive, Offsets, Tensor};
 
 /// The device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FakeDevice;
 
-type Bytes = Mutex<Vec<u8>>;
+/// What the device keeps of a memory.
+struct Held {
+    bytes: Mutex<Vec<u8>>,
+    /// The tensor's memory that gets the bytes in the end.
+    lent: Mutex<Option<Exclusive>>,
+}
 
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -34,13 +39,18 @@ fn refused(problem: impl ToString) -> ExecuteError {
 
 fn memory_of(bytes: Vec<u8>) -> Memory {
     let len = bytes.len();
-    Memory::new(Arc::new(Mutex::new(bytes)), len)
+    let held = Held {
+        bytes: Mutex::new(bytes),
+        lent: Mutex::default(),
+    };
+    Memory::new(Arc::new(held), len)
 }
 
-fn bytes_of(memory: &Memory) -> Result<&Bytes, ExecuteError> {
-    memory
-        .downcast::<Bytes>()
-        .ok_or_else(|| refused("memory of another device"))
+fn bytes_of(memory: &Memory) -> Result<&Mutex<Vec<u8>>, ExecuteError> {
+    let held = memory
+        .downcast::<Held>()
+        .ok_or_else(|| refused("memory of another device"))?;
+    Ok(&held.bytes)
 }
 
 /// Reads a part of memory.
@@ -88,6 +98,31 @@ impl KernelExecutor for FakeDevice {
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError> {
         let tensor = tensor.contiguous().map_err(refused)?;
         Ok(memory_of(tensor.as_bytes().map_err(refused)?.to_vec()))
+    }
+
+    fn lends_from(&self) -> usize {
+        0
+    }
+
+    fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
+        let mut lent = match tensor.into_exclusive() {
+            Ok(lent) => lent,
+            Err(tensor) => return Some(tensor),
+        };
+        *memory = memory_of(vec![0xa5; lent.bytes_mut().len()]);
+        let held = memory.downcast::<Held>().unwrap();
+        *held.lent.lock().unwrap() = Some(lent);
+        None
+    }
+
+    fn reclaim(&self, memory: &mut Memory, dtype: DType, shape: &[usize]) -> Option<Tensor> {
+        let (held, bytes) = memory.parts_mut::<Held>()?;
+        let mut lent = held.lent.get_mut().unwrap().take()?;
+        lent.bytes_mut()
+            .copy_from_slice(held.bytes.get_mut().unwrap());
+        held.bytes.get_mut().unwrap().clear();
+        *bytes = 0;
+        Some(Tensor::of_exclusive(dtype, shape, lent).unwrap())
     }
 
     fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError> {

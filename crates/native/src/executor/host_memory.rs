@@ -1,4 +1,4 @@
-//! Device memory, where the device is the host: our own, or a tensor's that is only read.
+//! Device memory, where the device is the host: our own, a tensor's that is only read, or that of a tensor that was lent.
 //!
 //! Invariant: while a tensor over the memory lives, nothing writes to it; [`place_of`] refuses.
 //! Bytes are always initialised.
@@ -8,7 +8,7 @@ use super::memory_pool::HostMemoryPool;
 use super::scratch::AlignedBytes;
 use crate::error::NativeError;
 use kiln_kernel::MemorySlice;
-use kiln_tensor::{DType, Foreign, Share, Tensor, element_count, row_major_strides};
+use kiln_tensor::{DType, Exclusive, Foreign, Share, Tensor, element_count, row_major_strides};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +27,8 @@ pub(crate) struct HostMemory {
 enum Owner {
     /// Ours, to be read and written.
     Own(AlignedBytes, Option<HostMemoryPool>),
+    /// A tensor's alone, to be read and written.
+    Lent(Exclusive),
     /// A tensor's, to be read.
     Tensor(#[allow(dead_code, reason = "held for its drop")] Share),
 }
@@ -88,6 +90,42 @@ impl HostMemory {
         Ok(Self::own(memory))
     }
 
+    /// The memory of a tensor, to be written; the tensor where that is not its own alone, is not aligned for its type, or is
+    /// none.
+    #[allow(
+        clippy::result_large_err,
+        reason = "a box would be an allocation per call"
+    )]
+    pub(crate) fn lent(tensor: Tensor) -> Result<Self, Tensor> {
+        let is_aligned = tensor.as_bytes().is_ok_and(|bytes| {
+            let alignment = tensor.dtype().size_in_bytes();
+            !bytes.is_empty() && bytes.as_ptr().addr().is_multiple_of(alignment)
+        });
+        if !is_aligned {
+            return Err(tensor);
+        }
+        let mut memory = tensor.into_exclusive()?;
+        let bytes = memory.bytes_mut();
+        Ok(Self {
+            bytes: bytes.len(),
+            start: NonNull::from(bytes).cast(),
+            readers: AtomicUsize::new(0),
+            owner: Owner::Lent(memory),
+        })
+    }
+
+    /// What was lent; no memory is left.
+    pub(crate) fn take_lent(&mut self) -> Option<Exclusive> {
+        if !matches!(self.owner, Owner::Lent(_)) {
+            return None;
+        }
+        let mut lent = std::mem::replace(self, Self::nothing());
+        match std::mem::replace(&mut lent.owner, Owner::Own(AlignedBytes::empty(), None)) {
+            Owner::Lent(memory) => Some(memory),
+            Owner::Own(..) | Owner::Tensor(_) => None,
+        }
+    }
+
     /// How many bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -102,7 +140,8 @@ impl HostMemory {
 
     /// Whether nobody minds writes.
     fn is_writable(&self) -> bool {
-        matches!(self.owner, Owner::Own(..)) && self.readers.load(Ordering::Acquire) == 0
+        matches!(self.owner, Owner::Own(..) | Owner::Lent(_))
+            && self.readers.load(Ordering::Acquire) == 0
     }
 }
 

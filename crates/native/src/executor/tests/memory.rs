@@ -132,3 +132,39 @@ fn nothing_writes_to_what_a_tensor_reads() {
     drop(output);
     assert_eq!(result.to_vec::<f32>().unwrap(), [1.4, 20.4]);
 }
+
+#[test]
+fn a_tensor_that_is_lent_is_written_in_place_and_comes_back() {
+    let cpu = NativeExecutor::new();
+    let mut memory = cpu.alloc(8).unwrap();
+    let tensor = Tensor::from_slice(&[3], &[1i32, 2, 3]).unwrap();
+    let start = tensor.as_bytes().unwrap().as_ptr();
+    assert!(cpu.lend(tensor, &mut memory).is_none());
+    assert_eq!(memory.bytes(), 12);
+    // Not while others have the memory.
+    let other = memory.clone();
+    assert!(cpu.reclaim(&mut memory, DType::I32, &[3]).is_none());
+    assert_eq!(elements::<i32>(&other), [1, 2, 3]);
+    drop(other);
+    let back = cpu.reclaim(&mut memory, DType::I32, &[3]).unwrap();
+    assert_eq!(back.as_bytes().unwrap().as_ptr(), start);
+    assert_eq!(memory.bytes(), 0);
+    assert!(cpu.reclaim(&mut memory, DType::I32, &[3]).is_none());
+    // What others read, what lies in another order, what is nobody's to write, and what has nothing to write.
+    let shared = back.clone();
+    let refused = [
+        shared,
+        Tensor::from_slice(&[2, 2], &[1i32, 2, 3, 4])
+            .unwrap()
+            .transpose(&[1, 0])
+            .unwrap(),
+        cpu.download(&uploaded(&[5i32]), 0, DType::I32, &[1])
+            .unwrap(),
+        Tensor::zeros(DType::F32, &[0]).unwrap(),
+        Tensor::full(&[2], true).unwrap(),
+    ];
+    for tensor in refused {
+        assert!(cpu.lend(tensor, &mut memory).is_some());
+    }
+    assert_eq!(back.to_vec::<i32>().unwrap(), [1, 2, 3]);
+}

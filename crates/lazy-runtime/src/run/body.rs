@@ -1,0 +1,164 @@
+//! A call from its inputs to its outputs: what is around the steps of a program's body.
+
+use std::sync::Arc;
+
+use kiln_interpreter::bind_symbols;
+use kiln_kernel::StopSignal;
+use kiln_tensor::Tensor;
+
+use super::state::{RunState, States};
+use super::walk::Run;
+use super::{Stop, inputs};
+use crate::call::CallControl;
+use crate::error::RuntimeError;
+use crate::plan::{Frame, Prepared, SegmentPlan};
+use crate::profile::StepProfile;
+use crate::runtime::Runtime;
+
+/// A call of a program, whichever plan serves it.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) inputs: &'a [Tensor],
+    /// Which call of the program it is, counted from 1.
+    pub(crate) number: u64,
+    /// Who may end it.
+    pub(crate) control: Option<&'a Arc<CallControl>>,
+}
+
+/// Runs a program's body.
+pub(crate) fn run_program(
+    runtime: &Runtime,
+    prepared: &Prepared,
+    states: &States,
+    call: Call<'_>,
+    profile: Option<&mut Vec<StepProfile>>,
+    into: Option<&mut [Tensor]>,
+) -> Result<Vec<Tensor>, Stop> {
+    let inputs = call.inputs;
+    let program = &prepared.program;
+    inputs::check(program.graph(), inputs)?;
+    let state = states.take().unwrap_or_else(|| {
+        let execution = runtime.executor().begin(Arc::clone(runtime.pool()));
+        Box::new(RunState::new(execution))
+    });
+    let mut run = Run {
+        runtime,
+        prepared,
+        program,
+        state,
+        profile,
+        call: call.number,
+        patience: None,
+        control: call.control.map(|control| &**control),
+        into,
+    };
+    run.state.iterations = 0;
+    if let Some(control) = call.control {
+        let signal = Arc::clone(control) as Arc<dyn StopSignal>;
+        run.state.execution.stop_when(Some(signal));
+    }
+    let outputs = run.body(inputs);
+    if call.control.is_some() {
+        run.state.execution.stop_when(None);
+    }
+    // What a failed run left behind must not be taken for the next one's.
+    if outputs.is_err() {
+        let _forgotten = run.state.execution.finish();
+    }
+    run.state.launched.clear();
+    states.give(run.state);
+    outputs
+}
+
+impl Run<'_> {
+    fn body(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Stop> {
+        let body = self.program.body();
+        let plan = self.plan_of_inputs(inputs)?;
+        let mut frame = self.state.take_frame(body, self.prepared.memories(body));
+        let outputs = self.run_body(&plan, inputs, &mut frame);
+        let reclaimed = self.reclaim(&plan, &mut frame);
+        self.release_inputs(&mut frame);
+        self.state.give_frame(body, frame);
+        let outputs = outputs?;
+        reclaimed?;
+        Ok(outputs)
+    }
+
+    /// The plan of the body's first segment.
+    fn plan_of_inputs(&mut self, inputs: &[Tensor]) -> Result<Arc<SegmentPlan>, Stop> {
+        // Most calls have the sizes of the one before, and need no look-up that other threads wait for.
+        if let Some((key, plan)) = &self.state.last_plan
+            && inputs::have_sizes(inputs, key)
+            && self.is_current(plan)
+        {
+            return Ok(Arc::clone(plan));
+        }
+        self.state.last_plan = None;
+        let (body, key) = (self.program.body(), inputs::sizes_of(inputs));
+        let plan = match self.known(body, 0, &key) {
+            Some(plan) => plan,
+            None => {
+                let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+                let binding = bind_symbols(self.program.graph(), &shapes)?;
+                self.make(body, 0, binding, &[], key.clone())?
+            }
+        };
+        self.state.last_plan = Some((key, Arc::clone(&plan)));
+        Ok(plan)
+    }
+
+    fn run_body(
+        &mut self,
+        first: &Arc<SegmentPlan>,
+        inputs: &[Tensor],
+        frame: &mut Frame,
+    ) -> Result<Vec<Tensor>, Stop> {
+        self.upload_inputs(inputs, frame)?;
+        let number = first.use_so_far.count();
+        let begin = number.map(|_| self.runtime.clock().now());
+        let last = self.segments(self.program.body(), first, frame)?;
+        if let (Some(number), Some(begin)) = (number, begin) {
+            let time = self.runtime.clock().now().saturating_sub(begin);
+            first.use_so_far.add(number, time);
+        }
+        let last = last.as_deref().unwrap_or(first);
+        if self.into.is_none() {
+            return Ok(self.outputs(last, inputs, frame)?);
+        }
+        self.write_outputs(last, inputs, frame)?;
+        Ok(Vec::new())
+    }
+
+    /// Puts the inputs into their places in the frame, in what earlier calls left there.
+    fn upload_inputs(&self, inputs: &[Tensor], frame: &mut Frame) -> Result<(), RuntimeError> {
+        let (executor, body) = (self.runtime.executor(), self.program.body());
+        for (&parameter, tensor) in self.program.block(body).parameters.iter().zip(inputs) {
+            let Some(index) = self.prepared.memory_of(body, parameter) else {
+                continue;
+            };
+            let uploaded = match frame.kept(index) {
+                Some(memory) => executor.reupload(Some(tensor), memory),
+                None => {
+                    let memory = executor.upload(tensor);
+                    memory.map(|memory| frame.keep(index, memory))
+                }
+            };
+            uploaded.map_err(RuntimeError::execute("an input"))?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the tensors that were uploaded.
+    fn release_inputs(&self, frame: &mut Frame) {
+        let (executor, body) = (self.runtime.executor(), self.program.body());
+        for &parameter in &self.program.block(body).parameters {
+            let index = self.prepared.memory_of(body, parameter);
+            if let Some(index) = index
+                && let Some(memory) = frame.kept(index)
+                && executor.reupload(None, memory).is_err()
+            {
+                frame.drop_memory(index);
+            }
+        }
+    }
+}

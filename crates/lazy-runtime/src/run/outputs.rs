@@ -1,0 +1,136 @@
+//! The outputs of a call: new tensors, or those that the caller gave.
+
+use kiln_program::Place;
+use kiln_tensor::Tensor;
+
+use super::walk::Run;
+use crate::error::RuntimeError;
+use crate::plan::{Frame, OwnMemory, SegmentPlan, TensorPlace};
+
+impl Run<'_> {
+    /// The outputs, as tensors over the memory that they were computed in where that is possible.
+    pub(super) fn outputs(
+        &self,
+        plan: &SegmentPlan,
+        inputs: &[Tensor],
+        frame: &Frame,
+    ) -> Result<Vec<Tensor>, RuntimeError> {
+        let block = self.program.block(self.program.body());
+        let results = block.results.iter().zip(&plan.results);
+        let outputs = results.map(|(&buffer, place)| match block.buffers[buffer].place {
+            // What was given is given back.
+            Place::Parameter(index) if let Some(input) = inputs.get(index) => input
+                .contiguous()
+                .map_err(RuntimeError::tensor("an output that is an input")),
+            _ => self.download(frame.tensor(place)?, "an output"),
+        });
+        outputs.collect()
+    }
+
+    /// Has launches write a result into the tensor that the caller gave for it, if that is possible.
+    ///
+    /// Not where the call may be ended early: those tensors are then to be as they were.
+    pub(super) fn lend(
+        &mut self,
+        own: &OwnMemory,
+        results: &[TensorPlace],
+        frame: &mut Frame,
+    ) -> Result<bool, RuntimeError> {
+        let Some(number) = own.result else {
+            return Ok(false);
+        };
+        let (Some(place), Some(into), None) =
+            (results.get(number), self.into.as_deref_mut(), self.control)
+        else {
+            return Ok(false);
+        };
+        let Some(output) = into.get_mut(number) else {
+            return Ok(false);
+        };
+        if output.dtype() != place.dtype || output.shape() != place.shape.as_slice() {
+            return Ok(false);
+        }
+        if frame.kept(own.index).is_none() {
+            let memory = self.runtime.alloc(0);
+            let memory = memory.map_err(RuntimeError::execute("an output"))?;
+            frame.keep(own.index, memory);
+        }
+        let Some(memory) = frame.kept(own.index) else {
+            return Ok(false);
+        };
+        let tensor = std::mem::replace(output, self.state.nothing.clone());
+        if let Some(tensor) = self.runtime.executor().lend(tensor, memory) {
+            *output = tensor;
+            return Ok(false);
+        }
+        self.state.lent.push(number);
+        Ok(true)
+    }
+
+    /// Takes back what was lent.
+    pub(super) fn reclaim(
+        &mut self,
+        plan: &SegmentPlan,
+        frame: &mut Frame,
+    ) -> Result<(), RuntimeError> {
+        let mut lent = std::mem::take(&mut self.state.lent);
+        for own in &plan.own {
+            let Some(number) = own.result.filter(|number| lent.contains(number)) else {
+                continue;
+            };
+            let place = plan.results.get(number);
+            let place = place.ok_or_else(|| RuntimeError::malformed("a result without a place"))?;
+            let executor = self.runtime.executor();
+            let reclaim = |memory| executor.reclaim(memory, place.dtype, &place.shape);
+            let tensor = match frame.kept(own.index).and_then(reclaim) {
+                Some(tensor) => tensor,
+                // Somebody else has the memory too.
+                None => {
+                    let tensor = self.download(frame.tensor(place)?, "an output")?.copied();
+                    frame.drop_memory(own.index);
+                    tensor.map_err(RuntimeError::tensor("an output"))?
+                }
+            };
+            if let Some(output) = self
+                .into
+                .as_deref_mut()
+                .and_then(|into| into.get_mut(number))
+            {
+                *output = tensor;
+            }
+        }
+        lent.clear();
+        self.state.lent = lent;
+        Ok(())
+    }
+
+    /// Copies those outputs into the tensors that were given that are not there yet.
+    pub(super) fn write_outputs(
+        &mut self,
+        plan: &SegmentPlan,
+        inputs: &[Tensor],
+        frame: &Frame,
+    ) -> Result<(), RuntimeError> {
+        let block = self.program.block(self.program.body());
+        let results = block.results.iter().zip(&plan.results);
+        let Some(into) = self.into.take() else {
+            return Ok(());
+        };
+        let lent = &self.state.lent;
+        let others = results.zip(into.iter_mut()).enumerate();
+        let mut others = others.filter(|(number, _)| !lent.contains(number));
+        let written = others.try_for_each(|(_, ((&buffer, place), output))| {
+            match block.buffers[buffer].place {
+                Place::Parameter(index) if let Some(input) = inputs.get(index) => {
+                    *output = input
+                        .copied()
+                        .map_err(RuntimeError::tensor("an output that is an input"))?;
+                    Ok(())
+                }
+                _ => self.download_into(frame.tensor(place)?, output),
+            }
+        });
+        self.into = Some(into);
+        written
+    }
+}
