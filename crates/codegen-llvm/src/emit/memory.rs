@@ -179,6 +179,60 @@ impl<'ctx> Emitter<'_, 'ctx> {
         );
     }
 
+    /// Stores so many of the first elements, all of them where it is more than there are: of a part of a vector, a power of
+    /// two of lanes, those halves that are needed.
+    pub(crate) fn store_first(
+        &self,
+        dtype: DType,
+        pointer: Value<'ctx>,
+        value: Value<'ctx>,
+        count: Value<'ctx>,
+    ) {
+        let all = self.in_memory(dtype, value);
+        let n_lanes = self.i64(i64::from(lanes(all)));
+        let are_all = self.icmp(IntPredicate::SGE, count, n_lanes);
+        self.branch(
+            are_all,
+            || {
+                self.store(pointer, all, alignment(dtype));
+                Vec::new()
+            },
+            || {
+                self.store_halves(dtype, pointer, all, count);
+                Vec::new()
+            },
+        );
+    }
+
+    fn store_halves(
+        &self,
+        dtype: DType,
+        pointer: Value<'ctx>,
+        mut rest: Value<'ctx>,
+        count: Value<'ctx>,
+    ) {
+        let mut width = lanes(rest);
+        while width > 1 {
+            width /= 2;
+            let low: Vec<u32> = (0..width).collect();
+            let high: Vec<u32> = (width..2 * width).collect();
+            let (low, high) = match width {
+                1 => (self.extract(rest, 0), self.extract(rest, 1)),
+                _ => (
+                    self.shuffle(rest, rest, &low),
+                    self.shuffle(rest, rest, &high),
+                ),
+            };
+            let bit = self.and(count, self.i64(i64::from(width)));
+            let is_needed = self.icmp(IntPredicate::NE, bit, self.i64(0));
+            // What larger halves took comes before.
+            let before = self.and(count, self.i64(-2 * i64::from(width)));
+            let place = self.element(pointer, dtype, before);
+            self.when(is_needed, || self.store(place, low, alignment(dtype)));
+            rest = self.select(is_needed, high, low);
+        }
+    }
+
     /// Loads from a vector of addresses where the mask is true, `otherwise` in the rest.
     pub(crate) fn gather_dtype(
         &self,

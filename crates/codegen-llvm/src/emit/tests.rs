@@ -41,6 +41,31 @@ fn masked_memory_is_touched_only_where_the_mask_is_true() {
 }
 
 #[test]
+fn the_first_elements_are_stored_and_no_others() {
+    let inputs = [DType::F32, DType::I64];
+    for level in host_levels() {
+        let compiled = Lanes::new(level, 8, &inputs, &[DType::F32], |e, values| {
+            let memory = e.stack(64);
+            e.store_dtype(DType::F32, memory, e.float(values[0], 0.0));
+            let count = e.extract(values[1], 0);
+            e.store_first(DType::F32, memory, values[0], count);
+            let all = e.bool_of(8, true);
+            vec![e.masked_load_dtype(DType::F32, memory, all, values[0])]
+        });
+        let bytes: Vec<u8> = (1..=8).flat_map(|x| (x as f32).to_le_bytes()).collect();
+        for count in 0..12i64 {
+            let counts: Vec<u8> = [count; 8].iter().flat_map(|n| n.to_le_bytes()).collect();
+            let expected = (1..=8).map(|x| if x <= count { x as f32 } else { 0.0 });
+            assert_eq!(
+                f32s(&compiled.run(&[&bytes, &counts])[0]),
+                expected.collect::<Vec<_>>(),
+                "{level} {count}"
+            );
+        }
+    }
+}
+
+#[test]
 fn scattered_lanes_are_gathered_again() {
     for level in host_levels() {
         for dtype in [DType::F32, DType::Bool, DType::F16, DType::I64] {

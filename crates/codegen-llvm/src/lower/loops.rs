@@ -175,6 +175,22 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return Ok(());
         }
         if tile.tail == Tail::Masked && !is_whole {
+            if scope.rows.is_none_or(|rows| rows.count == 1) {
+                // Masked stores take longer than most of what is computed here.
+                let whole = self.multiple_below(emit.isub(end, begin), tile.lanes);
+                let middle = emit.iadd(begin, whole);
+                let step = emit.i64(i64::from(tile.lanes));
+                self.counted(begin, middle, step, &[], |base, _| {
+                    body(&scope.with_vectors(vectors(base, 1, None)))?;
+                    Ok(Vec::new())
+                })?;
+                self.counted(middle, end, step, &[], |base, _| {
+                    let left = emit.isub(end, base);
+                    body(&scope.with_vectors(vectors(base, 1, Some(left))))?;
+                    Ok(Vec::new())
+                })?;
+                return Ok(());
+            }
             // One body for what fills a vector and for what does not.
             let mut part = |begin: Value<'ctx>, count: u32| {
                 let step = emit.i64(i64::from(tile.lanes * count));
@@ -184,7 +200,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     Ok(Vec::new())
                 })
             };
-            if scope.rows.is_none_or(|rows| rows.count == 1) || tile.vectors == 1 {
+            if tile.vectors == 1 {
                 part(begin, 1)?;
                 return Ok(());
             }
@@ -245,15 +261,21 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     /// Which lanes of a vector of the tile are in range, if not all of them are.
     pub(super) fn mask(&self, scope: &Scope<'ctx>, at: Coordinate) -> Option<Value<'ctx>> {
+        let count = self.lanes_left(scope, at)?;
+        Some(self.mask_below(count, scope.vectors?.lanes))
+    }
+
+    /// How many lanes of a vector of the tile are in range, if that may be less than all: 0 or more, and more than all for
+    /// all.
+    pub(super) fn lanes_left(&self, scope: &Scope<'ctx>, at: Coordinate) -> Option<Value<'ctx>> {
         let emit = &self.emit;
         let vectors = scope.vectors?;
         let left = vectors.left?;
         let before = i64::from(at.vector) * i64::from(vectors.lanes);
-        let count = match before {
+        Some(match before {
             0 => left,
             _ => emit.smax(emit.isub(left, emit.i64(before)), emit.i64(0)),
-        };
-        Some(self.mask_below(count, vectors.lanes))
+        })
     }
 
     /// Which lanes are below a count, which is not negative.
