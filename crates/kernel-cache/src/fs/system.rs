@@ -5,10 +5,12 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW,
 };
+use rustix::process::getpid;
 
 use super::{FileInfo, FileKind, Folder, FolderFile, Fs};
 
@@ -20,7 +22,25 @@ pub struct SystemFs {
 
 struct SystemFolder(OwnedFd);
 
-struct SystemFile(File);
+struct SystemFile {
+    file: File,
+    /// The process that locked it; 0 while it is not locked.
+    locker: AtomicI32,
+}
+
+impl Drop for SystemFile {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that was forked meanwhile has the file open too, and would keep the lock.
+        let locker = self.locker.load(Ordering::Relaxed);
+        if locker != 0 && locker == this_process() {
+            let _ = self.file.unlock();
+        }
+    }
+}
+
+fn this_process() -> i32 {
+    getpid().as_raw_nonzero().get()
+}
 
 impl SystemFs {
     /// The folder at this path, whether it is there or not.
@@ -61,7 +81,10 @@ impl SystemFolder {
     fn file(&self, name: &str, flags: OFlags) -> io::Result<Box<dyn FolderFile>> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(Box::new(SystemFile(File::from(file))))
+        Ok(Box::new(SystemFile {
+            file: File::from(file),
+            locker: AtomicI32::new(0),
+        }))
     }
 }
 
@@ -113,7 +136,7 @@ impl Folder for SystemFolder {
 
 impl FolderFile for SystemFile {
     fn info(&self) -> io::Result<FileInfo> {
-        Ok(info_of(&rustix::fs::fstat(&self.0)?))
+        Ok(info_of(&rustix::fs::fstat(&self.file)?))
     }
 
     fn read(&mut self, n_bytes: usize) -> io::Result<Vec<u8>> {
@@ -121,20 +144,20 @@ impl FolderFile for SystemFile {
         bytes
             .try_reserve_exact(n_bytes)
             .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        (&self.0).take(n_bytes as u64).read_to_end(&mut bytes)?;
+        (&self.file).take(n_bytes as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
     fn read_into(&mut self, target: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact(target)
+        self.file.read_exact(target)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
+        self.file.write_all(bytes)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_all()
+        self.file.sync_all()
     }
 
     fn touch(&self) -> io::Result<()> {
@@ -146,12 +169,15 @@ impl FolderFile for SystemFile {
             last_access: now,
             last_modification: now,
         };
-        Ok(rustix::fs::futimens(&self.0, &times)?)
+        Ok(rustix::fs::futimens(&self.file, &times)?)
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        match self.0.try_lock() {
-            Ok(()) => Ok(true),
+        match self.file.try_lock() {
+            Ok(()) => {
+                self.locker.store(this_process(), Ordering::Relaxed);
+                Ok(true)
+            }
             Err(TryLockError::WouldBlock) => Ok(false),
             Err(TryLockError::Error(error)) => Err(error),
         }

@@ -10,6 +10,7 @@ use kiln_kernel_cache::{
     SystemFs, Tier,
 };
 
+use crate::support::children::fork;
 use crate::support::faulty::{FaultyFs, Plan};
 use crate::support::{LONG, cache_of, content, disk_at, files, key};
 
@@ -50,6 +51,43 @@ fn a_draft_swept_away_before_it_is_locked_is_written_again() {
     disk.put(&key("a"), Duration::ZERO, &[1])
         .expect("there is room");
     assert!(disk_at(folder.path()).get(&key("a")).is_ok());
+}
+
+#[test]
+fn a_lock_ends_with_its_holder_though_a_forked_child_has_the_file_open() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let open = SystemFs::new(folder.path()).open().expect("it is there");
+    let file = || open.open_or_create("lock").expect("there is room");
+    let held = file();
+    assert!(held.try_lock().expect("there are locks"));
+    let child = fork(|| {
+        loop {
+            std::thread::sleep(LONG);
+        }
+    });
+    assert!(!file().try_lock().expect("there are locks"));
+    drop(held);
+    let is_free = file().try_lock().expect("there are locks");
+    child.kill();
+    assert!(is_free);
+}
+
+#[test]
+fn a_child_that_closes_a_file_leaves_the_lock_of_its_parent() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let open = SystemFs::new(folder.path()).open().expect("it is there");
+    let mut held = Some(open.open_or_create("lock").expect("there is room"));
+    assert!(
+        held.as_ref()
+            .is_some_and(|file| matches!(file.try_lock(), Ok(true)))
+    );
+    let child = fork(|| {
+        held = None;
+        0
+    });
+    assert_eq!(child.wait(), Some(0));
+    let again = open.open_or_create("lock").expect("it is there");
+    assert!(!again.try_lock().expect("there are locks"));
 }
 
 #[test]
