@@ -68,10 +68,11 @@ fn calls(c: &mut Criterion) {
     for verbosity in [Verbosity::Off, Verbosity::Default] {
         let timing = timing(verbosity);
         let event = timing.category_event(Category::Runtime);
-        let sampler = Sampler::new();
+        let (sampler, mut number) = (Sampler::new(), 0);
         c.bench_function(&format!("timing/call_{verbosity}"), |b| {
             b.iter(|| {
-                let _span = timing.begin_sampled(event, &sampler);
+                let _span = timing.begin_sampled(event, &sampler, number);
+                number += 1;
                 black_box(call())
             });
         });

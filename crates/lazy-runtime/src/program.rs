@@ -278,10 +278,11 @@ impl CompiledProgram {
         mut into: Option<&mut [Tensor]>,
         control: Option<&Arc<CallControl>>,
     ) -> Result<Vec<Tensor>, RuntimeError> {
-        let _span = self.timing().begin_sampled(self.run, &self.sampler);
+        let before = self.calls.fetch_add(1, Ordering::Relaxed);
+        let _span = self.timing().begin_sampled(self.run, &self.sampler, before);
         let call = Call {
             inputs,
-            number: self.calls.fetch_add(1, Ordering::Relaxed).saturating_add(1),
+            number: before.saturating_add(1),
             control,
         };
         // None is the main plan, which is not counted here: all threads would count there.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ static NEXT_RECORDER: AtomicU32 = AtomicU32::new(1);
 pub(crate) struct Inner {
     pub(crate) number: u32,
     verbosity: AtomicU8,
+    /// How often that was changed.
+    changes: AtomicU64,
     pub(crate) clock: Arc<dyn Clock>,
     /// What the clock showed when the recorder was made.
     pub(crate) start: u64,
@@ -61,6 +63,7 @@ impl Inner {
         Self {
             number: NEXT_RECORDER.fetch_add(1, Ordering::Relaxed),
             verbosity: AtomicU8::new(options.verbosity as u8),
+            changes: AtomicU64::new(0),
             start: nanoseconds(clock.now()),
             clock,
             filter: options.filter,
@@ -81,7 +84,14 @@ impl Inner {
     }
 
     pub(crate) fn set_level(&self, level: u8) {
-        self.verbosity.store(level, Ordering::Relaxed);
+        if self.verbosity.swap(level, Ordering::Relaxed) != level {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often verbosity was changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// What was timed and counted so far, as much of it as verbosity and filter show.

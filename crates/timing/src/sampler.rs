@@ -12,15 +12,16 @@ const SPAN_COST: u64 = 200;
 const CALLS_PER_COST: u64 = 100;
 
 /// Decides which of many calls are timed, so that timing them takes less than a hundredth of their time: all of those
-/// that take 20 us or longer, fewer the shorter they are. Each place that calls in a loop has one of its own, for
-/// [`Timing::begin_sampled`](crate::Timing::begin_sampled) or for times that it takes by itself.
+/// that take 20 us or longer, fewer the shorter they are. Each place that calls in a loop has one of its own, and counts its
+/// calls from 0, for [`Timing::begin_sampled`](crate::Timing::begin_sampled) or for times that it takes by itself.
 #[derive(Debug, Default)]
 pub struct Sampler {
-    calls: AtomicU64,
     /// The number of the next call that is timed.
     next: AtomicU64,
     /// Calls that were told of.
     told: AtomicU64,
+    /// How often verbosity had been changed at the last of them.
+    changes: AtomicU64,
 }
 
 impl Sampler {
@@ -29,16 +30,18 @@ impl Sampler {
         Self::default()
     }
 
-    /// How many calls it has seen.
-    pub fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
+    /// Whether the call of this number is to be timed.
+    #[inline]
+    pub fn is_due(&self, number: u64) -> bool {
+        number >= self.next.load(Ordering::Relaxed)
     }
 
-    /// Counts a call: its number, if it is to be timed.
-    #[inline]
-    pub fn count(&self) -> Option<u64> {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        (number >= self.next.load(Ordering::Relaxed)).then_some(number)
+    /// Forgets the calls before one, where verbosity was changed since the last that was timed: they were timed in another
+    /// way, or are nobody's to tell.
+    pub(crate) fn begin_anew(&self, changes: u64, number: u64) {
+        if self.changes.swap(changes, Ordering::Relaxed) != changes {
+            self.told.store(number, Ordering::Relaxed);
+        }
     }
 
     /// Notes how long a call took that was to be timed. Answers with how many calls before it, since the last such one,
@@ -60,8 +63,8 @@ mod tests {
     fn timed(calls: u64, nanoseconds: u64) -> (u64, u64) {
         let sampler = Sampler::new();
         let (mut timed, mut told) = (0, 0);
-        for _ in 0..calls {
-            if let Some(number) = sampler.count() {
+        for number in 0..calls {
+            if sampler.is_due(number) {
                 timed += 1;
                 told += 1 + sampler.note(number, Duration::from_nanos(nanoseconds));
             }

@@ -59,6 +59,7 @@ impl<'a> Span<'a> {
         let (timing, serial) = self.open.take()?;
         let closed = timing.inner().close(serial)?;
         if let Some((sampler, number)) = self.sampled {
+            sampler.begin_anew(timing.inner().changes(), number);
             let untimed = sampler.note(number, closed.time);
             if untimed > 0 {
                 timing.inner().account().add_untimed(closed.event, untimed);

@@ -142,19 +142,25 @@ impl Timing {
         }
     }
 
-    /// The same for one of many calls, of which only some are timed where they are short and no more than
+    /// The same for one of many calls, counted from 0, of which only some are timed where they are short and no more than
     /// [`Verbosity::Default`] is asked for. The wall clock does not run for the others.
     #[inline]
-    pub fn begin_sampled<'a>(&'a self, event: EventId, sampler: &'a Sampler) -> Span<'a> {
+    pub fn begin_sampled<'a>(
+        &'a self,
+        event: EventId,
+        sampler: &'a Sampler,
+        number: u64,
+    ) -> Span<'a> {
         if self.is_at(Verbosity::Verbose) {
             return self.open(event, Kind::Work);
         }
         if !self.is_at(Verbosity::Default) {
             return Span::new(None);
         }
-        match sampler.count() {
-            Some(number) => self.open(event, Kind::Work).sampled(sampler, number),
-            None => Span::new(None),
+        if sampler.is_due(number) {
+            self.open(event, Kind::Work).sampled(sampler, number)
+        } else {
+            Span::new(None)
         }
     }
 

@@ -1,10 +1,10 @@
 //! The memories of one run of a block, and operands as parts of them.
 
 use kiln_kernel::{Memory, MemorySlice};
+use kiln_tensor::DType;
 
 use super::{AxisOrder, TensorPlace};
 use crate::error::RuntimeError;
-use kiln_tensor::DType;
 
 /// A memory of a block's run, by position: the arenas of its segments, then what is given, owned and brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,6 +8,7 @@ use kiln_timing::Sampler;
 /// Calls are all counted; of short ones only some are timed, and stand for those before them.
 #[derive(Debug, Default)]
 pub(crate) struct Use {
+    calls: AtomicU64,
     sampler: Sampler,
     nanoseconds: AtomicU64,
     /// Calls of the plans whose place this one took.
@@ -17,7 +18,8 @@ pub(crate) struct Use {
 impl Use {
     /// Counts a call: its number, if it is to be timed.
     pub(crate) fn count(&self) -> Option<u64> {
-        self.sampler.count()
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.sampler.is_due(number).then_some(number)
     }
 
     /// Adds the time of a call, and as much for each of those before it that were not timed.
@@ -37,7 +39,7 @@ impl Use {
 
     /// Calls and nanoseconds.
     pub(crate) fn read(&self) -> (u64, u64) {
-        let calls = self.sampler.calls() + self.before.load(Ordering::Relaxed);
+        let calls = self.calls.load(Ordering::Relaxed) + self.before.load(Ordering::Relaxed);
         (calls, self.nanoseconds.load(Ordering::Relaxed))
     }
 }

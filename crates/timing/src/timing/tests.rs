@@ -145,11 +145,11 @@ fn of_short_calls_some_are_timed_and_the_others_counted() {
     let (timing, clock) = recorder(TimingOptions::new());
     let event = timing.category_event(Category::Runtime);
     let sampler = Sampler::new();
-    let call = || {
-        let _span = timing.begin_sampled(event, &sampler);
+    let call = |number| {
+        let _span = timing.begin_sampled(event, &sampler, number);
         clock.advance(ns(10_000));
     };
-    (0..7).for_each(|_| call());
+    (0..7).for_each(call);
     let report = timing.report();
     let runtime = report.category(Category::Runtime);
     assert_eq!(
@@ -159,10 +159,17 @@ fn of_short_calls_some_are_timed_and_the_others_counted() {
     assert_eq!(report.sum(), report.wall());
     assert!(report.to_text().contains("calls; 4 short ones not timed"));
     timing.set_verbosity(Verbosity::Verbose);
-    (0..7).for_each(|_| call());
+    (7..14).for_each(call);
     assert_eq!(timing.report().event("other_runtime").unwrap().count, 10);
     timing.set_verbosity(Verbosity::Off);
-    assert!(!timing.begin_sampled(event, &sampler).is_timed());
+    assert!(!timing.begin_sampled(event, &sampler, 14).is_timed());
+    // Those that were timed otherwise, or not at all, are not told of with the next.
+    (14..100).for_each(call);
+    timing.set_verbosity(Verbosity::Default);
+    (100..107).for_each(call);
+    let report = timing.report();
+    let runtime = report.category(Category::Runtime);
+    assert_eq!((runtime.spans, runtime.untimed), (13, 8));
 }
 
 #[test]
