@@ -120,6 +120,11 @@ impl IsaLevel {
         matches!(self, IsaLevel::Avx2Fma | IsaLevel::Avx512)
     }
 
+    /// Whether stores behind a mask may take as long as a dozen others: seen on AMD's cores without AVX-512.
+    pub(crate) const fn has_slow_masked_stores(self) -> bool {
+        matches!(self, IsaLevel::Avx2Fma)
+    }
+
     /// Whether 16-bit IEEE floats convert in one instruction.
     pub(crate) const fn converts_f16(self) -> bool {
         !matches!(self, IsaLevel::Portable)

@@ -179,8 +179,8 @@ impl<'ctx> Emitter<'_, 'ctx> {
         );
     }
 
-    /// Stores so many of the first elements, all of them where it is more than there are: of a part of a vector, a power of
-    /// two of lanes, those halves that are needed.
+    /// Stores the first `count` (an i64) elements of a vector that has a power of two of lanes; all of them where it has no
+    /// more. Without a mask: by halves, of halves.
     pub(crate) fn store_first(
         &self,
         dtype: DType,
@@ -204,6 +204,8 @@ impl<'ctx> Emitter<'_, 'ctx> {
         );
     }
 
+    /// For a count below the number of lanes: the lower half if so many are wanted, then the same with the lanes after it, or
+    /// else with that half.
     fn store_halves(
         &self,
         dtype: DType,

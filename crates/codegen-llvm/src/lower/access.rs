@@ -14,7 +14,6 @@ use super::scope::{Array, Coordinate, Form, Moment, Place, Scope};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
 use crate::error::LlvmError;
-use crate::target::IsaLevel;
 
 /// Where the elements of an access are.
 pub(super) enum Address<'ctx> {
@@ -308,11 +307,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 emit.scatter_dtype(dtype, pointers, self.widened(scope, value), mask);
             }
             (Address::Consecutive(pointer), Some(_))
-                if self.level() == IsaLevel::Avx2Fma
+                if self.level().has_slow_masked_stores()
                     && scope.rows.is_none_or(|rows| rows.count == 1)
                     && let Some(left) = self.lanes_left(scope, at) =>
             {
-                // Masked stores take a dozen cycles on some machines of this level.
                 let left = emit.iadd(left, emit.i64(i64::from(is_on(Fault::WideMask))));
                 emit.store_first(dtype, pointer, self.widened(scope, value), left);
             }

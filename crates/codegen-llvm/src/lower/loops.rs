@@ -176,7 +176,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
         if tile.tail == Tail::Masked && !is_whole {
             if scope.rows.is_none_or(|rows| rows.count == 1) {
-                // Masked stores take longer than most of what is computed here.
+                // At most one vector with a mask: its stores take longer than most of what is computed here.
                 let whole = self.multiple_below(emit.isub(end, begin), tile.lanes);
                 let middle = emit.iadd(begin, whole);
                 let step = emit.i64(i64::from(tile.lanes));

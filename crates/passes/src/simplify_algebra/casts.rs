@@ -57,6 +57,9 @@ fn holds(wide: DType, narrow: DType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{graph, same_results};
+    use kiln_interpreter::{InterpretOptions, interpret};
+    use kiln_tensor::Tensor;
 
     #[test]
     fn a_dtype_holds_another_exactly_when_no_value_is_lost() {
@@ -90,6 +93,42 @@ mod tests {
         );
         for dtype in DType::ALL {
             assert!(holds(dtype, dtype));
+        }
+    }
+
+    #[test]
+    fn casts_of_casts_change_no_value_whatever_their_dtypes() {
+        let extremes = [
+            -1e30, -4e9, -129.0, -3.0, -0.5, 0.0, 1.0, 200.0, 7e4, 3e9, 1e30,
+        ];
+        let extremes = Tensor::from_slice(&[extremes.len()], &extremes).unwrap();
+        for first in DType::ALL {
+            let text = format!(
+                "graph @extremes(%x: f64[B]) -> ({first}[B]) {{
+                  %y: {first}[B] = cast %x {{to = {first}}}
+                  return %y
+                }}"
+            );
+            let options = InterpretOptions::default();
+            let inputs =
+                interpret(&graph(&text), std::slice::from_ref(&extremes), &options).unwrap();
+            for middle in DType::ALL {
+                let casts =
+                    DType::ALL.map(|last| format!("%{last}: {last}[B] = cast %m {{to = {last}}}"));
+                let results = DType::ALL.map(|last| format!("%{last}"));
+                let types = DType::ALL.map(|last| format!("{last}[B]"));
+                let text = format!(
+                    "graph @casts(%x: {first}[B]) -> ({}) {{
+                      %m: {middle}[B] = cast %x {{to = {middle}}}
+                      {}
+                      return {}
+                    }}",
+                    types.join(", "),
+                    casts.join("\n"),
+                    results.join(", ")
+                );
+                same_results(&text, &inputs);
+            }
         }
     }
 }
