@@ -147,14 +147,14 @@ fn of_short_calls_some_are_timed_and_the_others_counted() {
     let sampler = Sampler::new();
     let call = |number| {
         let _span = timing.begin_sampled(event, &sampler, number);
-        clock.advance(ns(10_000));
+        clock.advance(ns(40_000));
     };
     (0..7).for_each(call);
     let report = timing.report();
     let runtime = report.category(Category::Runtime);
     assert_eq!(
         (runtime.spans, runtime.untimed, runtime.wall_ns),
-        (3, 4, 30_000)
+        (3, 4, 120_000)
     );
     assert_eq!(report.sum(), report.wall());
     assert!(report.to_text().contains("calls; 4 short ones not timed"));
