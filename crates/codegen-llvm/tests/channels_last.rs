@@ -363,8 +363,8 @@ const BRANCHES: &str = "graph @branches(%x: f32[N, 3, A, B]) -> f32[N, 1, A, B] 
   %wa: f32[8, 24, 1, 1] = weights
   %wb: f32[16, 24, 3, 3] = weights
   %wc: f32[24, 24, 1, 1] = weights
-  %wd: f32[8, 24, 3, 3] = weights
-  %v: f32[1, 56, 1, 1] = weights
+  %wd: f32[16, 24, 3, 3] = weights
+  %v: f32[1, 64, 1, 1] = weights
   %r = conv %x, %w {window(1, 1, 0), groups = 1, out = f32}
   %s = relu %r
   %a = conv %s, %wa {window(1, 1, 0), groups = 1, out = f32}
