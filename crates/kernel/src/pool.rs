@@ -11,7 +11,7 @@ pub trait Job: Send + Sync {
 
 /// Threads that share out the tasks of a job.
 pub trait TaskPool: Send + Sync {
-    /// How many threads take part, the caller among them; at least 1.
+    /// How many threads take part at most, the caller among them; at least 1.
     fn threads(&self) -> usize;
 
     /// Runs tasks `0..tasks` of a job, each once, and returns when all are done. The caller takes part. Called from

@@ -21,6 +21,7 @@
 
 mod ahead;
 mod call;
+mod calls;
 mod clock;
 mod compile;
 mod context;
@@ -29,6 +30,7 @@ mod layouts;
 mod manager;
 mod options;
 mod parts;
+mod per_thread;
 mod plan;
 mod planner;
 mod pool;

@@ -1,16 +1,17 @@
 //! A program that runs: its main plan, and other plans for sizes on which facts do not hold.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kiln_fork_lock::ForkLock;
 use kiln_interpreter::InterpretError;
 use kiln_program::Program;
 use kiln_symbolic_shape::{DimId, PlanFact};
 use kiln_tensor::Tensor;
-use kiln_timing::{Category, Counter, EventId, Sampler, Timing};
+use kiln_timing::{Category, Counter, EventId, Timing};
 
 use crate::call::{CallControl, CallOptions};
+use crate::calls::Calls;
 use crate::compile::Counters;
 use crate::error::RuntimeError;
 use crate::plan::{Key, Memo, Prepared};
@@ -33,10 +34,9 @@ pub struct CompiledProgram {
     has_others: AtomicBool,
     /// Which other plan serves which sizes of inputs.
     choice: Memo<Arc<Plan>>,
-    calls: AtomicU64,
+    calls: Calls,
     /// The event of a call.
     run: EventId,
-    sampler: Sampler,
 }
 
 /// Plans, each with the sorted facts that it does without.
@@ -95,13 +95,12 @@ impl CompiledProgram {
         let prepared = Prepared::new(program, launch_plans, recorder);
         Self {
             run,
-            sampler: Sampler::new(),
             main: Arc::new(Plan::new(&runtime, prepared)),
             planner: None,
             others: ForkLock::default(),
             has_others: AtomicBool::new(false),
             choice: Memo::new(launch_plans),
-            calls: AtomicU64::new(0),
+            calls: Calls::new(runtime.options().policy),
             runtime,
         }
     }
@@ -278,11 +277,10 @@ impl CompiledProgram {
         mut into: Option<&mut [Tensor]>,
         control: Option<&Arc<CallControl>>,
     ) -> Result<Vec<Tensor>, RuntimeError> {
-        let before = self.calls.fetch_add(1, Ordering::Relaxed);
-        let _span = self.timing().begin_sampled(self.run, &self.sampler, before);
+        let _span = self.calls.time(self.timing(), self.run);
         let call = Call {
             inputs,
-            number: before.saturating_add(1),
+            number: self.calls.count(),
             control,
         };
         // None is the main plan, which is not counted here: all threads would count there.

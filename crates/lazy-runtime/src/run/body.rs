@@ -6,7 +6,8 @@ use kiln_interpreter::bind_symbols;
 use kiln_kernel::StopSignal;
 use kiln_tensor::Tensor;
 
-use super::state::{RunState, States};
+use super::state::{Planned, RunState};
+use super::states::States;
 use super::walk::Run;
 use super::{Stop, inputs};
 use crate::call::CallControl;
@@ -19,7 +20,7 @@ use crate::runtime::Runtime;
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) inputs: &'a [Tensor],
-    /// Which call of the program it is, counted from 1.
+    /// Which call of the program it is, counted from 1, as far as the policy tells calls apart.
     pub(crate) number: u64,
     /// Who may end it.
     pub(crate) control: Option<&'a Arc<CallControl>>,
@@ -73,27 +74,29 @@ pub(crate) fn run_program(
 impl Run<'_> {
     fn body(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Stop> {
         let body = self.program.body();
-        let plan = self.plan_of_inputs(inputs)?;
+        let planned = self.plan_of_inputs(inputs)?;
+        let plan = &planned.plan;
         let mut frame = self.state.take_frame(body, self.prepared.memories(body));
-        let outputs = self.run_body(&plan, inputs, &mut frame);
-        let reclaimed = self.reclaim(&plan, &mut frame);
+        let outputs = self.run_body(plan, inputs, &mut frame);
+        let reclaimed = self.reclaim(plan, &mut frame);
         self.release_inputs(&mut frame);
         self.state.give_frame(body, frame);
+        self.state.last_plan = Some(planned);
         let outputs = outputs?;
         reclaimed?;
         Ok(outputs)
     }
 
     /// The plan of the body's first segment.
-    fn plan_of_inputs(&mut self, inputs: &[Tensor]) -> Result<Arc<SegmentPlan>, Stop> {
-        // Most calls have the sizes of the one before, and need no look-up that other threads wait for.
-        if let Some((key, plan)) = &self.state.last_plan
-            && inputs::have_sizes(inputs, key)
-            && self.is_current(plan)
+    fn plan_of_inputs(&mut self, inputs: &[Tensor]) -> Result<Box<Planned>, Stop> {
+        // Most calls have the sizes of the one before, and need no look-up that other threads wait for; nor a count of who
+        // has the plan, which all threads would write to.
+        if let Some(planned) = self.state.last_plan.take()
+            && inputs::have_sizes(inputs, &planned.sizes)
+            && self.is_current(&planned.plan)
         {
-            return Ok(Arc::clone(plan));
+            return Ok(planned);
         }
-        self.state.last_plan = None;
         let (body, key) = (self.program.body(), inputs::sizes_of(inputs));
         let plan = match self.known(body, 0, &key) {
             Some(plan) => plan,
@@ -103,8 +106,7 @@ impl Run<'_> {
                 self.make(body, 0, binding, &[], key.clone())?
             }
         };
-        self.state.last_plan = Some((key, Arc::clone(&plan)));
-        Ok(plan)
+        Ok(Box::new(Planned { sizes: key, plan }))
     }
 
     fn run_body(

@@ -11,12 +11,13 @@ mod host;
 mod inputs;
 mod outputs;
 mod state;
+mod states;
 mod strided;
 mod turns;
 mod walk;
 
 pub(crate) use body::{Call, run_program};
-pub(crate) use state::States;
+pub(crate) use states::States;
 pub(crate) use walk::Run;
 
 use kiln_kernel::Memory;

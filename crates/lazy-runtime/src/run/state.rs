@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
-use kiln_fork_lock::ForkLock;
 use kiln_kernel::Execution;
 use kiln_program::BlockId;
 use kiln_tensor::Tensor;
@@ -22,12 +21,18 @@ pub(crate) struct Launched {
     pub(crate) compiled: Option<Arc<CompiledKernel>>,
 }
 
+/// Sizes of inputs, and the plan of the body's first segment for them.
+pub(crate) struct Planned {
+    pub(crate) sizes: Key,
+    pub(crate) plan: Arc<SegmentPlan>,
+}
+
 /// The state of a run.
 pub(crate) struct RunState {
     pub(crate) execution: Box<dyn Execution>,
     frames: SecondaryMap<BlockId, Frame>,
     /// What the last run was planned by: the next one often has the same sizes.
-    pub(crate) last_plan: Option<(Key, Arc<SegmentPlan>)>,
+    pub(crate) last_plan: Option<Box<Planned>>,
     /// The results of the body whose memory is a given tensor's.
     pub(crate) lent: SmallVec<[usize; 8]>,
     /// What stands in for a tensor that is lent.
@@ -60,36 +65,5 @@ impl RunState {
     pub(crate) fn give_frame(&mut self, block: BlockId, mut frame: Frame) {
         frame.close();
         self.frames[block] = frame;
-    }
-}
-
-/// States that no run has at the moment.
-#[allow(
-    clippy::vec_box,
-    reason = "a state of some hundred bytes would be moved twice by every call"
-)]
-#[derive(Default)]
-pub(crate) struct States(ForkLock<Vec<Box<RunState>>>);
-
-impl States {
-    /// A state that was used before, if there is one.
-    pub(crate) fn take(&self) -> Option<Box<RunState>> {
-        self.0.lock().pop()
-    }
-
-    /// Keeps a state for later.
-    pub(crate) fn give(&self, state: Box<RunState>) {
-        self.0.lock().push(state);
-    }
-
-    /// Gives back the memory of states that nobody uses.
-    pub(crate) fn clear(&self) {
-        self.0.lock().clear();
-    }
-}
-
-impl std::fmt::Debug for States {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("States")
     }
 }

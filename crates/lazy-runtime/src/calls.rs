@@ -1,0 +1,66 @@
+//! The calls of a program: which of them are timed, and whether the first ones are over that a policy waits for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kiln_timing::{EventId, Sampler, Span, Timing};
+
+use crate::options::CompilePolicy;
+use crate::per_thread::PerThread;
+
+/// Counts calls, after the first ones without a counter that all threads write to.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    /// Those so far, up to `told_apart`.
+    first: AtomicU64,
+    /// Calls beyond are all alike.
+    told_apart: u64,
+    of_threads: PerThread<OfThread>,
+}
+
+#[derive(Debug, Default)]
+struct OfThread {
+    calls: AtomicU64,
+    sampler: Sampler,
+}
+
+impl Calls {
+    pub(crate) fn new(policy: CompilePolicy) -> Self {
+        let told_apart = match policy {
+            CompilePolicy::AfterCalls(calls) => calls.into(),
+            _ => 0,
+        };
+        Self {
+            first: AtomicU64::new(0),
+            told_apart,
+            of_threads: PerThread::default(),
+        }
+    }
+
+    /// Counts a call: how many there were, this one included, as far as the policy tells them apart.
+    pub(crate) fn count(&self) -> u64 {
+        if self.first.load(Ordering::Relaxed) >= self.told_apart {
+            return self.told_apart;
+        }
+        self.first.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
+
+    /// Times a call, where it is due.
+    pub(crate) fn time<'a>(&'a self, timing: &'a Timing, event: EventId) -> Span<'a> {
+        let own = self.of_threads.own();
+        let number = own.calls.fetch_add(1, Ordering::Relaxed);
+        timing.begin_sampled(event, &own.sampler, number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_told_apart_as_far_as_the_policy_asks() {
+        let calls = Calls::new(CompilePolicy::AfterCalls(3));
+        let numbers = [(); 5].map(|()| calls.count());
+        assert_eq!(numbers, [1, 2, 3, 3, 3]);
+        assert_eq!(Calls::new(CompilePolicy::FirstUse).count(), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! The states that wait for their next run, each where the thread that used it last will look first.
+//!
+//! Threads that call one program at once would otherwise hand their states to each other with every call, and all that
+//! lies in them, from the cache of one core to that of the next.
+
+use kiln_fork_lock::ForkLock;
+
+use super::state::RunState;
+use crate::per_thread::PerThread;
+
+/// States that no run has at the moment.
+#[allow(
+    clippy::vec_box,
+    reason = "a state of some hundred bytes would be moved twice by every call"
+)]
+pub(crate) struct States<T: Send + 'static = RunState>(PerThread<ForkLock<Vec<Box<T>>>>);
+
+impl<T: Send> Default for States<T> {
+    fn default() -> Self {
+        Self(PerThread::default())
+    }
+}
+
+impl<T: Send> States<T> {
+    /// A state that was used before, by this thread where there is one, or by any other.
+    pub(crate) fn take(&self) -> Option<Box<T>> {
+        self.0.all().find_map(|states| states.lock().pop())
+    }
+
+    /// Keeps a state for later.
+    pub(crate) fn give(&self, state: Box<T>) {
+        self.0.own().lock().push(state);
+    }
+
+    /// Gives back the memory of states that nobody uses.
+    pub(crate) fn clear(&self) {
+        for states in self.0.all() {
+            states.lock().clear();
+        }
+    }
+}
+
+impl<T: Send> std::fmt::Debug for States<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("States")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::per_thread::tests::elsewhere;
+
+    #[test]
+    fn a_thread_takes_its_own_before_those_of_others() {
+        let states = States::<u32>::default();
+        states.give(Box::new(1));
+        elsewhere(|| {
+            states.give(Box::new(2));
+            assert_eq!(states.take(), Some(Box::new(2)));
+            assert_eq!(states.take(), Some(Box::new(1)), "rather than none");
+            assert_eq!(states.take(), None);
+            states.give(Box::new(3));
+        });
+        assert_eq!(states.take(), Some(Box::new(3)));
+    }
+
+    #[test]
+    fn what_others_gave_is_cleared_too() {
+        let states = States::<u32>::default();
+        states.give(Box::new(1));
+        elsewhere(|| states.give(Box::new(2)));
+        states.clear();
+        assert_eq!(states.take(), None);
+    }
+}
