@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod table;
+pub mod turns;
 pub mod wanted;
 
 use kiln::DType;

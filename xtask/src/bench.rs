@@ -24,7 +24,7 @@ pub(crate) const PEERS: Needs<'_> = Needs {
     list: "benches/peers/requirements.txt",
 };
 /// Bench targets that print tables of promises.
-const TARGETS: [&str; 2] = ["native_code", "products"];
+const TARGETS: [&str; 3] = ["launch", "native_code", "products"];
 /// The variable that tells benches where the real models are.
 const MODELS_VARIABLE: &str = "KILN_MODELS";
 /// The variable that tells benches which Python has numpy.

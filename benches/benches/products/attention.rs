@@ -3,10 +3,10 @@
 //! Only the products' arithmetic counts, so the exponentials are paid out of what the bar leaves.
 
 use super::peak::Peak;
-use super::turns::{Turns, in_turns, timed};
 use super::{Row, Table, graphs, thread_counts};
 use kiln::shape_inference::{GraphBuilder, InferError};
 use kiln::{DType, Model, Tensor};
+use kiln_benches::turns::{Turns, in_turns, timed};
 use std::time::Duration;
 
 const HEADS: usize = 12;

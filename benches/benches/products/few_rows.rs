@@ -6,8 +6,8 @@
 
 use super::peak::Peak;
 use super::read::{Reader, STREAMS};
-use super::turns::{Contender, Turns, in_turns, timed};
 use super::{Row, Table, graphs, thread_counts};
+use kiln_benches::turns::{Contender, Turns, in_turns, timed};
 use std::time::Duration;
 
 /// Rows of the first operand.

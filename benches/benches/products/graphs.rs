@@ -1,8 +1,8 @@
 //! Models of one product, numbers to put in, and how long calls take.
 
-use super::turns::timed;
 use kiln::shape_inference::{GraphBuilder, InferError};
 use kiln::{Backend, DType, Model, Options, Tensor};
+use kiln_benches::turns::timed;
 use std::time::Duration;
 
 /// `f32[M, K]` times `f32[K, N]`, both given at the call.

@@ -20,7 +20,6 @@ mod odd_shapes;
 mod peak;
 mod read;
 mod square;
-mod turns;
 
 use kiln_benches::table::{Row, Table};
 

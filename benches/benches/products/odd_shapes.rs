@@ -5,9 +5,9 @@
 
 use super::gemm_crate::Product;
 use super::numpy::Numpy;
-use super::turns::{Contender, Turns, in_turns, timed};
 use super::{Row, Table, graphs};
 use kiln::{Model, Tensor};
+use kiln_benches::turns::{Contender, Turns, in_turns, timed};
 use std::time::Duration;
 
 const SHAPES: usize = 120;

@@ -9,8 +9,17 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How often each chain goes on in one call: about half a millisecond.
+/// How often each chain goes on in one call: some half a millisecond.
 const ROUNDS: usize = 150_000;
+
+/// Chains that go on in turns: more than the eight that two units with a latency of four cycles need, and few enough that
+/// they and what they are multiplied with stay in sixteen registers; with more, the compiler spilled some of them.
+#[cfg(target_arch = "x86_64")]
+const CHAINS: usize = 12;
+
+/// Chains that go on in turns: more than the sixteen that four units with a latency of four cycles need.
+#[cfg(target_arch = "aarch64")]
+const CHAINS: usize = 24;
 
 /// Threads, and what each does.
 pub(crate) struct Peak {
@@ -82,10 +91,10 @@ impl Job for Chains {
 fn widest() -> Option<(usize, Loop)> {
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: asked just now.
-        Some((24 * 16, |rounds| unsafe { x86::avx512(rounds) }))
+        Some((CHAINS * 16, |rounds| unsafe { x86::avx512(rounds) }))
     } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         // SAFETY: asked just now.
-        Some((12 * 8, |rounds| unsafe { x86::avx2(rounds) }))
+        Some((CHAINS * 8, |rounds| unsafe { x86::avx2(rounds) }))
     } else {
         None
     }
@@ -95,7 +104,7 @@ fn widest() -> Option<(usize, Loop)> {
 #[cfg(target_arch = "aarch64")]
 fn widest() -> Option<(usize, Loop)> {
     // SAFETY: every AArch64 that Rust's `std` runs on has NEON.
-    Some((24 * 4, |rounds| unsafe { neon(rounds) }))
+    Some((CHAINS * 4, |rounds| unsafe { neon(rounds) }))
 }
 
 /// Floats that one round of all chains works on, and the loop.
@@ -106,7 +115,7 @@ fn widest() -> Option<(usize, Loop)> {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::starts;
+    use super::{CHAINS, starts};
     use std::arch::x86_64::{
         _mm256_add_ps, _mm256_cvtss_f32, _mm256_fmadd_ps, _mm256_set1_ps, _mm256_setzero_ps,
         _mm512_add_ps, _mm512_cvtss_f32, _mm512_fmadd_ps, _mm512_set1_ps, _mm512_setzero_ps,
@@ -117,7 +126,7 @@ mod x86 {
     pub(super) fn avx512(rounds: usize) -> f32 {
         let factor = _mm512_set1_ps(black_box(0.5));
         let term = _mm512_set1_ps(black_box(1.0));
-        let mut chains = [_mm512_setzero_ps(); 24];
+        let mut chains = [_mm512_setzero_ps(); CHAINS];
         for (chain, start) in chains.iter_mut().zip(starts()) {
             *chain = _mm512_set1_ps(start);
         }
@@ -137,7 +146,7 @@ mod x86 {
     pub(super) fn avx2(rounds: usize) -> f32 {
         let factor = _mm256_set1_ps(black_box(0.5));
         let term = _mm256_set1_ps(black_box(1.0));
-        let mut chains = [_mm256_setzero_ps(); 12];
+        let mut chains = [_mm256_setzero_ps(); CHAINS];
         for (chain, start) in chains.iter_mut().zip(starts()) {
             *chain = _mm256_set1_ps(start);
         }
@@ -162,7 +171,7 @@ fn neon(rounds: usize) -> f32 {
 
     let factor = vdupq_n_f32(black_box(0.5));
     let term = vdupq_n_f32(black_box(1.0));
-    let mut chains = [vdupq_n_f32(0.0); 24];
+    let mut chains = [vdupq_n_f32(0.0); CHAINS];
     for (chain, start) in chains.iter_mut().zip(starts()) {
         *chain = vdupq_n_f32(start);
     }
@@ -181,6 +190,6 @@ fn neon(rounds: usize) -> f32 {
 
 /// Where chains begin: no two alike, so that none can stand for another.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn starts() -> [f32; 24] {
+fn starts() -> [f32; CHAINS] {
     black_box(std::array::from_fn(|i| i as f32 / 100.0))
 }

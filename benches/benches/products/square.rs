@@ -1,9 +1,9 @@
 //! A product of two squares that no cache holds, against the peak of as many cores.
 
 use super::peak::Peak;
-use super::turns::{Turns, in_turns, timed};
 use super::{Row, Table, graphs, thread_counts};
 use kiln::Model;
+use kiln_benches::turns::{Turns, in_turns, timed};
 use std::time::Duration;
 
 const SIZE: usize = 1024;

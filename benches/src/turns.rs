@@ -11,23 +11,23 @@ const BATCH: Duration = Duration::from_micros(50);
 const CALLS: u32 = 4096;
 
 /// Whoever can do something so many times, and say how long that took.
-pub(crate) type Contender<'a> = dyn FnMut(u32) -> Duration + 'a;
+pub type Contender<'a> = dyn FnMut(u32) -> Duration + 'a;
 
 /// How long to go on.
 #[derive(Clone, Copy)]
-pub(crate) struct Turns {
+pub struct Turns {
     /// At least, however slow they are.
-    pub(crate) least: u32,
+    pub least: u32,
     /// At most, however fast they are.
-    pub(crate) most: u32,
+    pub most: u32,
     /// In between, until this time has passed.
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// What each contender has of a turn: one batch at the least.
-    pub(crate) turn: Duration,
+    pub turn: Duration,
 }
 
 /// Seconds of a call, for each contender.
-pub(crate) fn in_turns(contenders: &mut [&mut Contender<'_>], turns: Turns) -> Vec<f64> {
+pub fn in_turns(contenders: &mut [&mut Contender<'_>], turns: Turns) -> Vec<f64> {
     let calls: Vec<u32> = contenders
         .iter_mut()
         .map(|contender| {
@@ -58,7 +58,7 @@ pub(crate) fn in_turns(contenders: &mut [&mut Contender<'_>], turns: Turns) -> V
 }
 
 /// A contender that does `work`.
-pub(crate) fn timed(mut work: impl FnMut()) -> impl FnMut(u32) -> Duration {
+pub fn timed(mut work: impl FnMut()) -> impl FnMut(u32) -> Duration {
     move |calls| {
         let start = Instant::now();
         for _ in 0..calls {

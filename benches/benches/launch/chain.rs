@@ -1,0 +1,78 @@
+//! Programs that do next to nothing: tiny tensors through so many steps of one small kernel.
+
+use kiln::codegen_llvm::LlvmCompiler;
+use kiln::fusion::FusionOptions;
+use kiln::ir::Graph;
+use kiln::kernel::{CallerOnly, TaskPool};
+use kiln::lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeOptions, SpinPool};
+use kiln::native::NativeExecutor;
+use kiln::program::{BuildOptions, Program, RowMajor};
+use kiln::symbolic_shape::PlanFact;
+use kiln::{Backend, Model, Options, Tensor};
+use std::error::Error;
+use std::fmt::Write;
+use std::hint::black_box;
+use std::sync::Arc;
+
+/// Every op a kernel.
+struct Unfused(Graph);
+
+impl Planner for Unfused {
+    fn plan(&self, _without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>> {
+        let options = FusionOptions::new().with_fusion(false);
+        let plan = kiln::fusion::plan(&self.0, &options)?;
+        let build = BuildOptions::default();
+        Ok(kiln::program::build(
+            self.0.clone(),
+            &plan,
+            &RowMajor,
+            &build,
+        )?)
+    }
+}
+
+/// So many steps, compiled, with nothing timed unless the program is given a recorder.
+pub(crate) fn chain(steps: usize, threads: usize) -> CompiledProgram {
+    let options = Options::new().backend(Backend::Interpreter).passes(false);
+    let model = Model::from_text_with(&text(steps), options).expect("a graph");
+    let pool: Arc<dyn TaskPool> = match threads {
+        1 => Arc::new(CallerOnly),
+        _ => Arc::new(SpinPool::new(threads)),
+    };
+    let runtime = Runtime::new(
+        Some(Arc::new(LlvmCompiler::new())),
+        Arc::new(NativeExecutor::new()),
+        pool,
+        RuntimeOptions::new(),
+    );
+    let planner = Unfused(model.graph().expect("its ranks are known"));
+    let program = CompiledProgram::new(Arc::new(runtime), Arc::new(planner)).expect("a plan");
+    assert_eq!(program.program().kernels().len(), 1, "one for all steps");
+    program
+}
+
+/// The text of so many ops one after another.
+fn text(steps: usize) -> String {
+    let mut text = "graph @chain(%x: f32[N]) -> f32[N] {\n".to_owned();
+    let mut before = "x".to_owned();
+    for step in 0..steps {
+        writeln!(text, "  %v{step} = neg %{before}").expect("strings take everything");
+        before = format!("v{step}");
+    }
+    writeln!(text, "  return %{before}\n}}").expect("strings take everything");
+    text
+}
+
+/// Four numbers.
+pub(crate) fn tiny() -> Tensor {
+    Tensor::full(&[4], 1.5f32).expect("a small tensor")
+}
+
+/// What calls a program into a tensor that is given.
+pub(crate) fn caller(program: &CompiledProgram) -> impl FnMut() + '_ {
+    let (inputs, mut outputs) = ([tiny()], [tiny()]);
+    move || {
+        let ran = program.run_into(black_box(&inputs), &mut outputs);
+        ran.expect("it runs");
+    }
+}

@@ -1,0 +1,36 @@
+//! What a call promises to cost beside its arithmetic, as one table: tiny tensors through chains of kernels whose plan is
+//! there, alone and from many threads at once, with and without timing.
+//!
+//! `cargo bench -p kiln-benches --bench launch [-- NAME…]` runs those rows whose names contain one of the names.
+
+#![allow(
+    clippy::expect_used,
+    reason = "a benchmark stops when its set-up is wrong"
+)]
+
+mod chain;
+mod overhead;
+mod threads;
+mod timing;
+
+use kiln_benches::turns::Turns;
+use std::time::Duration;
+
+const TURNS: Turns = Turns {
+    least: 50,
+    most: 2000,
+    time: Duration::from_secs(4),
+    turn: Duration::from_millis(2),
+};
+
+fn main() {
+    kiln_benches::wanted::run(
+        "launch",
+        &[overhead::measure, timing::measure, threads::measure],
+    );
+}
+
+/// Of seconds.
+fn nanoseconds(seconds: f64) -> f64 {
+    seconds * 1e9
+}

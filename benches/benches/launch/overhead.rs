@@ -1,0 +1,91 @@
+//! What a call costs beside its arithmetic, alone on its thread: the plan that is found, and each kernel.
+
+use super::chain::{caller, chain, tiny};
+use super::{TURNS, nanoseconds};
+use kiln::{Backend, Cache, Model, Options, Tensor};
+use kiln_benches::table::{Row, Table};
+use kiln_benches::turns::{in_turns, timed};
+use std::hint::black_box;
+
+/// Steps of the chains: the difference of two of them is made of kernels alone.
+const STEPS: [usize; 3] = [1, 10, 100];
+
+/// Nanoseconds.
+const PLAN_HIT_BAR: f64 = 1000.0;
+
+/// Nanoseconds.
+const KERNEL_BAR: f64 = 300.0;
+
+/// Measures chains, and a product of 8x8 through a model for comparison.
+pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
+    let names = ["launch/plan_hit", "launch/kernel"];
+    if !names.iter().any(|name| wanted(name)) {
+        return;
+    }
+    let programs = STEPS.map(|steps| chain(steps, 1));
+    let mut into = programs.each_ref().map(|program| timed(caller(program)));
+    let mut fresh = programs.each_ref().map(|program| {
+        let inputs = [tiny()];
+        timed(move || drop(program.run(black_box(&inputs)).expect("it runs")))
+    });
+    let [a, b, c] = &mut into;
+    let [d, e, f] = &mut fresh;
+    let best = in_turns(&mut [a, b, c, d, e, f], TURNS);
+    let best: Vec<f64> = best.into_iter().map(nanoseconds).collect();
+    let kernel = (best[2] - best[0]) / (STEPS[2] - STEPS[0]) as f64;
+    let product = product();
+    let rows = [
+        (
+            best[0] - kernel,
+            PLAN_HIT_BAR,
+            format!(
+                "a call of one kernel less the kernel; calls of {STEPS:?} kernels take {:.0?} ns, with new outputs \
+                 {:.0?}; a product of 8x8 through `Model::run_into` and `Model::run` {product:.0?}",
+                &best[..3],
+                &best[3..],
+            ),
+        ),
+        (
+            kernel,
+            KERNEL_BAR,
+            format!("a call of {} less one of {}", STEPS[2], STEPS[0]),
+        ),
+    ];
+    for (name, (measured, bar, detail)) in names.into_iter().zip(rows) {
+        table.add(&Row {
+            name: name.to_owned(),
+            measured,
+            bar,
+            unit: "ns",
+            at_least: false,
+            is_compute_bound: false,
+            detail,
+        });
+    }
+}
+
+/// Nanoseconds of a product of 8x8 through a model: into a tensor that is given, and with names and a new one.
+fn product() -> Vec<f64> {
+    let text = "graph @product(%a: f32[M, K], %b: f32[K, N]) -> f32[M, N] {
+      %y = matmul %a, %b
+      return %y
+    }";
+    let options = Options::new()
+        .backend(Backend::Llvm)
+        .threads(1)
+        .cache(Cache::off());
+    let model = Model::from_text_with(text, options).expect("a graph");
+    let matrix = Tensor::full(&[8, 8], 0.5f32).expect("a small tensor");
+    let inputs = [matrix.clone(), matrix];
+    let mut outputs = [Tensor::full(&[8, 8], 0.0f32).expect("a small tensor")];
+    let mut into = timed(|| {
+        let ran = model.run_into(black_box(&inputs), &mut outputs);
+        ran.expect("it runs");
+    });
+    let mut fresh = timed(|| {
+        let outputs = model.run([("a", &inputs[0]), ("b", &inputs[1])]);
+        drop(outputs.expect("it runs"));
+    });
+    let best = in_turns(&mut [&mut into, &mut fresh], TURNS);
+    best.into_iter().map(nanoseconds).collect()
+}

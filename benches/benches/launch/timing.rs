@@ -1,0 +1,63 @@
+//! What timing costs a call, by default over off: a chain of ten kernels, which takes a microsecond.
+
+use super::chain::{caller, chain};
+use kiln::timing::{SystemClock, Timing, TimingOptions, Verbosity};
+use kiln_benches::table::{Row, Table};
+use kiln_benches::turns::{Contender, timed};
+use std::sync::Arc;
+
+/// Percent.
+const BAR: f64 = 1.0;
+
+/// Calls that are measured as one: of so short ones only some are timed, and each measurement has its share of them.
+const CALLS: usize = 1000;
+
+/// Pairs of measurements: some four seconds.
+const PAIRS: usize = 2500;
+
+/// Measures both in turns.
+pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
+    let name = "launch/timing_default";
+    if !wanted(name) {
+        return;
+    }
+    let timing = Timing::new(Arc::new(SystemClock::new()), TimingOptions::new());
+    let program = chain(10, 1).with_timing(timing);
+    // One program in one place of memory: another copy of it may be a tenth faster.
+    let mut contenders = [Verbosity::Off, Verbosity::Default].map(|verbosity| {
+        let (program, mut call) = (&program, caller(&program));
+        timed(move || {
+            program.timing().set_verbosity(verbosity);
+            (0..CALLS).for_each(|_| call());
+        })
+    });
+    let [off, default] = &mut contenders;
+    let ratio = median_ratio([default, off]);
+    table.add(&Row {
+        name: name.to_owned(),
+        measured: (ratio - 1.0) * 100.0,
+        bar: BAR,
+        unit: "%",
+        at_least: false,
+        is_compute_bound: false,
+        detail: format!("the median of {PAIRS} pairs of {CALLS} calls of ten kernels, by default and with timing off"),
+    });
+}
+
+/// The time of the first over that of the second, each measured beside the other; which of them begins alternates.
+fn median_ratio([first, second]: [&mut Contender<'_>; 2]) -> f64 {
+    let mut ratios: Vec<f64> = (0..PAIRS)
+        .map(|pair| {
+            let (above, below) = if pair % 2 == 0 {
+                let above = first(1);
+                (above, second(1))
+            } else {
+                let below = second(1);
+                (first(1), below)
+            };
+            above.as_secs_f64() / below.as_secs_f64()
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios[PAIRS / 2]
+}
