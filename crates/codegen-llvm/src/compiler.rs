@@ -7,7 +7,7 @@ use kiln_kernel::{
 
 use crate::error::LlvmError;
 use crate::lower::{LaunchBuilder, Nest, copies, emit_nest, packed_strides, strides_of, units};
-use crate::schedule::{self, Plan, Regime, work};
+use crate::schedule::{self, FEW_TOGETHER, Plan, Regime, work};
 use crate::session::{Effort, Output, Request, Stage, compile_module};
 use crate::spills::hot_loop;
 use crate::target::IsaLevel;
@@ -262,6 +262,9 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
             Some(_) if class == Class::Map => vec![1],
             // Beside many rows a few single ones are no matter, and each size is code to compile.
             Some((_, count)) if count == EVENED_ROWS && copies.is_empty() => vec![4, 3, 1],
+            Some((_, FEW_TOGETHER)) if copies.is_empty() => vec![2, 1],
+            // Weights are read again for each tile: eight rows, of a batch say, are better done as one.
+            Some((_, count)) if count > 8 && copies.is_empty() => vec![8, 4, 1],
             Some((_, count)) if count > 4 && copies.is_empty() => vec![4, 1],
             // An attention's rows are as few as a text has words.
             Some((_, count)) if count > 4 && class == Class::Attention => vec![2, 1],
@@ -275,14 +278,17 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
         copies,
         when: regime.when,
     };
-    let rows = tile.rows.map_or(1, |(_, count)| i64::from(count));
+    let rows = tile.rows.map_or(one.clone(), |(axis, count)| {
+        let rows = Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound());
+        rows.min(Quantity::constant(i64::from(count)))
+    });
     let columns = match tile.vector {
         crate::lower::VectorAxis::Outer(_) => i64::from(nest.chunk),
         _ => 1,
     };
-    let work = work::per_point(kernel) * Quantity::constant(rows * columns);
+    let work = work::per_point(kernel) * rows * Quantity::constant(columns);
     let worth = Quantity::constant(TASK_WORK).ceil_div(work.max(one.clone()));
-    let fair = units(kernel, &nest).ceil_div(Quantity::threads() * Quantity::constant(4));
+    let fair = units(kernel, &nest).ceil_div(Quantity::threads());
     nest.units_per_task = worth.min(fair).max(one);
     (nest, bytes)
 }

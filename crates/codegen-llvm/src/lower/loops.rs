@@ -204,6 +204,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 part(begin, 1)?;
                 return Ok(());
             }
+            // At an edge of the rows there is little to save, and each number of vectors is code to compile.
+            let full_rows = tile.rows.map_or(1, |(_, count)| count);
+            let is_edge = scope.rows.is_some_and(|rows| rows.count < full_rows);
+            if is_edge && !self.level().has_slow_masked_stores() {
+                part(begin, tile.vectors)?;
+                return Ok(());
+            }
             // What shares its operands with other rows is done in one set if it takes that many vectors.
             let most = emit.i64(i64::from(tile.lanes * (tile.vectors - 1)));
             let is_set = emit.icmp(IntPredicate::SGT, emit.isub(end, begin), most);

@@ -21,7 +21,7 @@ use crate::emit::{Intent, Value};
 use crate::error::LlvmError;
 
 /// How many bytes ahead packed operands are asked for: what a tile uses while memory answers.
-const AHEAD: i64 = 4096;
+const AHEAD: i64 = 8192;
 
 /// Bytes that a fetch brings.
 const LINE: u32 = 64;

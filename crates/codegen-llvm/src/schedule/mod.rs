@@ -17,7 +17,7 @@ pub(crate) mod work;
 use kiln_kernel::{Candidate, Class, FALLBACK_SCHEDULE, Schedule, VerifiedKernel};
 
 pub(crate) use plan::Plan;
-pub(crate) use regime::{Regime, of_plan as regimes};
+pub(crate) use regime::{FEW_TOGETHER, Regime, of_plan as regimes};
 
 use crate::error::LlvmError;
 use crate::target::IsaLevel;

@@ -16,12 +16,14 @@ pub(crate) struct Plan {
     pub(crate) pack: bool,
     /// From so many rows on operands given at the call are packed too, at each launch; 0 for never.
     pub(crate) copy: u32,
-    /// Below so many columns vectors run along what is reduced; 0 for never.
+    /// Below so many columns, if there is much to reduce, vectors run along that; 0 for never.
     pub(crate) narrow: u32,
     /// An axis that is as good for rows as the tile's: for where that has too few points.
     pub(crate) second_rows: Option<AxisId>,
-    /// Below so many rows, or so many products to a sum, rows are done one by one, in many vectors; 0 for never.
+    /// A single row, or fewer products to a sum than so many, are done row by row, in many vectors; 0 for never.
     pub(crate) flat: u32,
+    /// Vectors side by side where there are several rows and yet too few for the tile; 0 to leave them to it.
+    pub(crate) few: u32,
 }
 
 impl Plan {
@@ -71,6 +73,7 @@ impl Plan {
             ("copy", self.copy),
             ("narrow", self.narrow),
             ("flat", self.flat),
+            ("few", self.few),
         ];
         for (name, value) in numbers.into_iter().filter(|&(_, value)| value > 0) {
             schedule = schedule.with(name, i64::from(value));
@@ -140,6 +143,10 @@ impl Plan {
             narrow: threshold("narrow")?,
             second_rows: axis("second_row_axis")?,
             flat: threshold("flat")?,
+            few: match schedule.get("few") {
+                None => 0,
+                Some(_) => number("few", 1, 8)?,
+            },
         })
     }
 }

@@ -16,7 +16,14 @@ const NARROW_ROWS: u32 = 4;
 /// Points below which an axis has too few for rows, where another one has as many.
 const FEW_ROWS: u32 = 4;
 
-/// Vectors side by side where there are few rows to share them.
+/// Several rows that are yet too few for a tile, at the most: those that are done together.
+pub(crate) const FEW_TOGETHER: u32 = 3;
+
+/// So many products to a sum for each column, at the least, where vectors run along what is reduced although columns could
+/// be read as they lie: adding up the lanes of a sum takes as long as a few products of a whole row.
+const DEEP: i64 = 12;
+
+/// Vectors side by side where there is one row to share them.
 const FLAT_VECTORS: u32 = 8;
 
 /// A plan and the sizes it is for.
@@ -79,7 +86,12 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     };
     if let Some((columns, copies)) = &narrow {
         let few = not(at_least(size(*columns), plan.narrow));
-        add(few, along_reduced, plan.chunk, copies.clone());
+        let is_dense = pack::are_dense(kernel, &pack::copies(kernel, &plan.tile));
+        let deep = match pack::reduced(kernel) {
+            Some(reduced) if is_dense => is_deep(size(reduced), size(*columns)),
+            _ => Quantity::constant(1),
+        };
+        add(few * deep, along_reduced, plan.chunk, copies.clone());
     }
     if plan.flat > 0 {
         let tile = Tile {
@@ -95,8 +107,17 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
             VectorAxis::Outer(columns) => at_least(size(columns), tile.lanes * tile.vectors),
             _ => Quantity::constant(0),
         };
-        let many = at_least(size(rows), plan.flat);
-        let few = not(many * not(shallow * written));
+        let several = at_least(size(rows), 2);
+        let one_by_one = not(several * not(shallow * written));
+        add(one_by_one, tile, tile.lanes * tile.vectors, Vec::new());
+    }
+    if plan.few > 0 {
+        let tile = Tile {
+            rows: Some((rows, FEW_TOGETHER)),
+            vectors: plan.few,
+            ..plan.tile
+        };
+        let few = not(at_least(size(rows), FEW_TOGETHER + 1));
         add(few, tile, tile.lanes * tile.vectors, Vec::new());
     }
     let copies = pack::copies(kernel, &plan.tile);
@@ -113,6 +134,13 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         _ => add(always, plan.tile, plan.chunk, Vec::new()),
     }
     regimes
+}
+
+/// 1 if so much is reduced for each column that adding up the lanes of a sum is no matter, else 0.
+fn is_deep(reduced: Quantity, columns: Quantity) -> Quantity {
+    let (zero, one) = (Quantity::constant(0), Quantity::constant(1));
+    let spare = reduced.floor_div(Quantity::constant(DEEP)) - columns;
+    (spare + one.clone()).max(zero).min(one)
 }
 
 /// 1 if a size is at least so many, else 0.
@@ -167,7 +195,7 @@ mod tests {
     fn exactly_one_is_meant_at_any_size() {
         for right in ["[K, N]", "[N, K]"] {
             let regimes = regimes(right);
-            assert_eq!(regimes.len(), if right == "[K, N]" { 4 } else { 3 });
+            assert_eq!(regimes.len(), if right == "[K, N]" { 5 } else { 3 });
             let mut seen = std::collections::BTreeSet::new();
             for m in SIZES {
                 for k in SIZES {
@@ -180,6 +208,29 @@ mod tests {
             }
             assert_eq!(seen.len(), regimes.len(), "each is for something");
         }
+    }
+
+    #[test]
+    fn a_few_rows_are_done_together() {
+        let regimes = regimes("[K, N]");
+        let rows = |symbols: [i64; 3]| {
+            let tile = &regimes[meant(&regimes, &symbols)[0]].tile;
+            tile.rows.map(|(_, count)| count)
+        };
+        assert_eq!(rows([1, 64, 64]), None);
+        assert_eq!([2, 3].map(|m| rows([m, 64, 64])), [Some(FEW_TOGETHER); 2]);
+        assert_eq!(rows([4, 64, 64]), Some(6));
+    }
+
+    #[test]
+    fn vectors_run_along_what_is_reduced_if_that_is_much_for_few_columns() {
+        let regimes = regimes("[K, N]");
+        let is_narrow = |k, n| {
+            let tile = &regimes[meant(&regimes, &[64, k, n])[0]].tile;
+            tile.vector == VectorAxis::Inner
+        };
+        let narrow = [(12, 1), (48, 4), (11, 1), (47, 4), (1000, 5)].map(|(k, n)| is_narrow(k, n));
+        assert_eq!(narrow, [true, true, false, false, false]);
     }
 
     #[test]

@@ -61,6 +61,14 @@ pub(super) fn contraction_shape(level: IsaLevel, size: Option<i64>, lanes: u32) 
         .unwrap_or(first)
 }
 
+/// Vectors side by side for a few rows: what the accumulators of three leave room for.
+pub(super) fn few_vectors(level: IsaLevel) -> u32 {
+    const ROWS: u32 = 3;
+    // An element of each row, and vectors on their way.
+    const OTHERS: u32 = ROWS + 3;
+    (level.n_vector_registers() - OTHERS) / ROWS
+}
+
 /// What one step of a reduction takes a tile, in half cycles of a core that does two multiply-adds and two loads in each
 /// and waits four for a result.
 fn step_time(rows: u64, vectors: u64) -> u64 {

@@ -9,7 +9,7 @@ use kiln_kernel::{AxisId, Class, Extent, Item, Node, StageOperation, VerifiedKer
 use super::cost::{Access, accesses};
 use super::pack;
 use super::plan::Plan;
-use super::rows::{contraction_shape, fitting, lanes, row_axis, tail};
+use super::rows::{contraction_shape, few_vectors, fitting, lanes, row_axis, tail};
 use crate::lower::{Cut, Dependence, Slide, Tile, VectorAxis};
 use crate::target::IsaLevel;
 
@@ -40,8 +40,8 @@ const COPY_ROWS: u32 = 32;
 /// The same of an operand that vectors could not read as it is.
 pub(super) const SCATTERED_COPY_ROWS: u32 = 12;
 
-/// Rows below which they are too few to hide the wait for an addition: each is computed for more columns at once.
-const FLAT_ROWS: u32 = 4;
+/// Products to a sum below which writing the results takes longer than computing them: they are written in long pieces.
+const SHALLOW: u32 = 4;
 
 pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
     let dependence = Dependence::of(kernel);
@@ -172,9 +172,12 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
             };
         }
         if !plan.pack && vector_axis.is_some() {
-            plan.flat = if dense { FLAT_ROWS } else { 0 };
+            if dense {
+                (plan.flat, plan.few) = (SHALLOW, few_vectors(level));
+            }
             if pack::along_reduced(kernel, rows).is_some() {
-                plan.narrow = lanes;
+                // Where columns can be read as they lie, more than half of a vector of them is better than adding up lanes.
+                plan.narrow = if dense { lanes / 2 + 1 } else { lanes };
             }
         }
     }
