@@ -1,8 +1,7 @@
 //! A loaded model: what it takes and gives, and calls.
 //!
 //! A model is built once when it is loaded. Where it leaves the rank of an input open, it is built
-//! once per combination of ranks instead, at the first call that brings it. Invariant: an instance
-//! never changes once it is in the map, so calls need no lock while they run.
+//! once per combination of ranks instead, at the first call that brings it.
 
 mod ahead;
 #[cfg(feature = "native")]
@@ -11,6 +10,7 @@ mod call;
 mod compare;
 mod executable;
 mod instance;
+mod instances;
 mod look;
 mod memory;
 mod signature;
@@ -23,6 +23,7 @@ use crate::options::Options;
 use crate::outputs::Outputs;
 use crate::recording::building;
 use instance::Instance;
+use instances::{Chosen, Instances};
 use kiln_ir::{BlobMap, Graph};
 #[cfg(feature = "native")]
 use kiln_lazy_runtime::Runtime;
@@ -38,7 +39,7 @@ pub(crate) use source::{ConstantPlace, ModelDigest};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A tensor program, ready to be called with tensors of any size that it allows.
@@ -64,11 +65,7 @@ pub struct Model(Arc<Inner>);
 struct Inner {
     options: Options,
     signature: Signature,
-    /// What further instances are built from; none where the first is the only one.
-    source: Option<Arc<Source>>,
-    /// By the ranks of the inputs whose rank is open. Only ever added to, so a panic of another
-    /// thread leaves it valid.
-    instances: RwLock<BTreeMap<Vec<usize>, Arc<Instance>>>,
+    instances: Instances,
 }
 
 impl Model {
@@ -188,22 +185,19 @@ impl Model {
     }
 
     fn new(source: Source, options: Options) -> Result<Self, Error> {
-        let mut instances = BTreeMap::new();
-        let (signature, source) = match source.open_signature(&options)? {
-            Some(signature) => (signature, Some(Arc::new(source))),
+        let (signature, instances) = match source.open_signature(&options)? {
+            Some(signature) => (signature, Instances::of_ranks(Arc::new(source))),
             None => {
                 let source = Arc::new(source);
                 let instance = Instance::build(&source, &BTreeMap::new(), &options)?;
                 let signature = Signature::of_graph(instance.optimized())?;
-                instances.insert(Vec::new(), Arc::new(instance));
-                (signature, None)
+                (signature, Instances::Only(Box::new(instance)))
             }
         };
         Ok(Self(Arc::new(Inner {
             options,
             signature,
-            source,
-            instances: RwLock::new(instances),
+            instances,
         })))
     }
 
@@ -405,7 +399,7 @@ impl Model {
 
     /// What executes the model. With an open rank and no call yet, what is to execute it.
     pub fn backend(&self) -> Backend {
-        match self.any_instance() {
+        match self.0.instances.any() {
             Some(instance) => instance.executable().backend(),
             None => self.0.options.backend.unwrap_or_default(),
         }
@@ -414,12 +408,8 @@ impl Model {
     /// The runtime of the instances, once there is one that is compiled.
     #[cfg(feature = "native")]
     fn runtime(&self) -> Option<Arc<Runtime>> {
-        let instance = self.any_instance()?;
+        let instance = self.0.instances.any()?;
         instance.executable().runtime().cloned()
-    }
-
-    fn any_instance(&self) -> Option<Arc<Instance>> {
-        self.read().values().next().cloned()
     }
 
     /// The optimised graph.
@@ -470,7 +460,7 @@ impl Model {
     }
 
     /// The instance for inputs of these ranks.
-    fn instance_for(&self, inputs: &[Tensor]) -> Result<Arc<Instance>, Error> {
+    fn instance_for(&self, inputs: &[Tensor]) -> Result<Chosen<'_>, Error> {
         let open = self.0.signature.open.iter();
         let ranks = open
             .filter_map(|&index| inputs.get(index))
@@ -478,7 +468,7 @@ impl Model {
         self.instance(ranks.collect())
     }
 
-    fn only_instance(&self) -> Result<Arc<Instance>, Error> {
+    fn only_instance(&self) -> Result<Chosen<'_>, Error> {
         match self
             .0
             .signature
@@ -494,35 +484,18 @@ impl Model {
         }
     }
 
-    /// The instance for these ranks, built if it is the first time. Two threads that come at once
-    /// may both build it; the first to finish wins.
-    fn instance(&self, ranks: Vec<usize>) -> Result<Arc<Instance>, Error> {
-        if let Some(instance) = self.read().get(&ranks) {
-            return Ok(Arc::clone(instance));
-        }
-        let Some(source) = &self.0.source else {
-            unreachable!("a model without a source has its only instance from the start");
+    fn instance(&self, ranks: Vec<usize>) -> Result<Chosen<'_>, Error> {
+        let by_ranks = match &self.0.instances {
+            Instances::Only(instance) => return Ok(Chosen::Only(instance)),
+            Instances::ByRanks(by_ranks) => by_ranks,
         };
-        let names = self
-            .0
-            .signature
-            .open
-            .iter()
-            .filter_map(|&index| self.inputs().get(index));
-        let by_name = names
-            .map(|input| input.name().to_owned())
-            .zip(ranks.iter().copied())
-            .collect();
-        let built = Arc::new(Instance::build(source, &by_name, &self.0.options)?);
-        let instances = self.0.instances.write();
-        let mut instances = instances.unwrap_or_else(PoisonError::into_inner);
-        Ok(Arc::clone(instances.entry(ranks).or_insert(built)))
-    }
-
-    /// Many at one time; a forked child does not wait for readers that are not there.
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Vec<usize>, Arc<Instance>>> {
-        let instances = self.0.instances.read();
-        instances.unwrap_or_else(PoisonError::into_inner)
+        by_ranks.of(ranks, |source, ranks| {
+            let open = self.0.signature.open.iter();
+            let inputs = open.filter_map(|&index| self.inputs().get(index));
+            let names = inputs.map(|input| input.name().to_owned());
+            let by_name = names.zip(ranks.iter().copied()).collect();
+            Instance::build(source, &by_name, &self.0.options)
+        })
     }
 }
 

@@ -2,15 +2,15 @@
 
 use super::executable::Executable;
 use super::instance::Instance;
+use super::instances::Instances;
 use super::signature::Signature;
 use super::{Inner, Model};
 use crate::compiled::load_bundle;
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use crate::recording::building;
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 impl Model {
     /// Writes all that calls of the model may need into one file: the program, its kernels' code, its weights. Whoever has
@@ -77,12 +77,11 @@ impl Model {
         let graph = program.graph().clone();
         let executable = Executable::of_bundle(&graph, program, shared, &options)?;
         let signature = Signature::of_graph(&graph)?;
-        let instance = Arc::new(Instance::of_graph(graph, executable));
+        let instance = Box::new(Instance::of_graph(graph, executable));
         Ok(Self(Arc::new(Inner {
             options,
             signature,
-            source: None,
-            instances: RwLock::new(BTreeMap::from([(Vec::new(), instance)])),
+            instances: Instances::Only(instance),
         })))
     }
 }
