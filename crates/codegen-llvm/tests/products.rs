@@ -14,7 +14,7 @@ use kiln_kernel::{KernelCompiler, Unobserved};
 use support::{check_sizes, kernel};
 
 /// Rows, inner sizes and columns.
-const SIZES: [[i64; 3]; 26] = [
+const SIZES: [[i64; 3]; 36] = [
     [0, 3, 9],
     [3, 0, 9],
     [13, 0, 17],
@@ -41,6 +41,16 @@ const SIZES: [[i64; 3]; 26] = [
     [35, 24, 6],
     [2, 100, 9],
     [64, 9, 80],
+    [8, 13, 33],
+    [9, 30, 2],
+    [10, 12, 48],
+    [20, 6, 40],
+    [23, 5, 33],
+    [2, 47, 129],
+    [3, 4, 257],
+    [3, 60, 5],
+    [14, 48, 4],
+    [15, 200, 8],
 ];
 
 /// Compares at all sizes; of sentences and heads there are two each.
@@ -56,6 +66,19 @@ fn as_they_come() {
           outer m < M, n < N
           s = reduce add[k < K] %x[m, k] * %y[k, n]
           store %o[m, n] = s
+        }",
+    );
+}
+
+/// A second result that is the same in every row, stored beside the first.
+#[test]
+fn beside_a_result_that_rows_share() {
+    check(
+        "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %b: in f32[N], %o: out f32[M, N], %p: out f32[M, N]) {
+          outer m < M, n < N
+          s = reduce add[k < K] %x[m, k] * %y[k, n]
+          store %o[m, n] = s
+          store %p[m, n] = relu(%b[n])
         }",
     );
 }
