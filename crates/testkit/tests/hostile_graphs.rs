@@ -147,17 +147,25 @@ fn time(mut work: impl FnMut()) -> Duration {
     (0..3).map(once).min().unwrap_or_default()
 }
 
+/// Measured again where it does not hold, since whoever else works on the machine may slow down either: what grows with the
+/// square takes four times as long every time.
 #[test]
 fn twice_the_ops_take_at_most_three_times_as_long() {
+    const ATTEMPTS: usize = 5;
     for (name, make) in [("chain", chain as fn(usize) -> Graph), ("fan_out", fan_out)] {
-        let [small, large] = [1_000, 2_000].map(|n| {
-            let graph = make(n);
-            time(|| whole_road(&graph, &[]))
+        let graphs = [1_000, 2_000].map(make);
+        let times = || {
+            graphs
+                .each_ref()
+                .map(|graph| time(|| whole_road(graph, &[])))
+        };
+        let mut seen = Vec::new();
+        let holds = (0..ATTEMPTS).any(|_| {
+            let [small, large] = times();
+            seen.push((small, large));
+            large < 3 * small
         });
-        assert!(
-            large < 3 * small,
-            "{name}: {small:?} for 1000 ops, {large:?} for 2000"
-        );
+        assert!(holds, "{name}, for 1000 ops and for 2000: {seen:?}");
     }
 }
 
