@@ -101,7 +101,7 @@ pub(crate) fn make_plan(
             since: published,
             is_asked_for: patience.compiles(),
         }),
-        use_so_far: Use::default().into(),
+        use_so_far: Use::default(),
         heat,
         stale,
         is_hot: AtomicBool::new(false),

@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossbeam_utils::CachePadded;
 use kiln_kernel::{Builtin, Schedule};
 use kiln_program::BufferId;
 use kiln_symbolic_shape::{Binding, PlanFact};
@@ -55,8 +54,8 @@ pub(crate) struct SegmentPlan {
     pub(crate) results: Vec<TensorPlace>,
     /// Where steps still wait for code: for how long.
     pub(crate) waits: Option<Waits>,
-    /// Of the body's first segment: the calls that used it. What each call writes is apart from what it reads.
-    pub(crate) use_so_far: CachePadded<Use>,
+    /// Of the body's first segment: the calls that used it.
+    pub(crate) use_so_far: Use,
     /// What its kernels take, where one may get a variant.
     pub(crate) heat: Option<Heat>,
     /// Raised when it is worth making anew.

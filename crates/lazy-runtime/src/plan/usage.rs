@@ -5,48 +5,65 @@ use std::time::Duration;
 
 use kiln_timing::Sampler;
 
-/// Calls are all counted; of short ones only some are timed, and stand for those before them.
+use crate::per_thread::PerThread;
+
+/// Calls are all counted, each where its thread counts; of short ones only some are timed, and stand for those before
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Use {
+    of_threads: PerThread<OfThread>,
+    /// Of the plans whose place this one took: calls and nanoseconds.
+    before: [AtomicU64; 2],
+}
+
+#[derive(Debug, Default)]
+struct OfThread {
     calls: AtomicU64,
     sampler: Sampler,
     nanoseconds: AtomicU64,
-    /// Calls of the plans whose place this one took.
-    before: AtomicU64,
 }
 
 impl Use {
-    /// Counts a call: its number, if it is to be timed.
+    /// Counts a call of this thread: its number, if it is to be timed.
     pub(crate) fn count(&self) -> Option<u64> {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        self.sampler.is_due(number).then_some(number)
+        let own = self.of_threads.own();
+        let number = own.calls.fetch_add(1, Ordering::Relaxed);
+        own.sampler.is_due(number).then_some(number)
     }
 
-    /// Adds the time of a call, and as much for each of those before it that were not timed.
+    /// Adds the time of a call of this thread, and as much for each of those before it that were not timed.
     pub(crate) fn add(&self, number: u64, time: Duration) {
+        let own = self.of_threads.own();
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let stands_for = 1 + self.sampler.note(number, time);
+        let stands_for = 1 + own.sampler.note(number, time);
         let nanoseconds = nanoseconds.saturating_mul(stands_for);
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        own.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
     /// Adds what another plan for the same sizes was used, before this one took its place.
     pub(crate) fn take_over(&self, before: &Self) {
         let (calls, nanoseconds) = before.read();
-        self.before.fetch_add(calls, Ordering::Relaxed);
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        for (number, more) in self.before.iter().zip([calls, nanoseconds]) {
+            number.fetch_add(more, Ordering::Relaxed);
+        }
     }
 
     /// Calls and nanoseconds.
     pub(crate) fn read(&self) -> (u64, u64) {
-        let calls = self.calls.load(Ordering::Relaxed) + self.before.load(Ordering::Relaxed);
-        (calls, self.nanoseconds.load(Ordering::Relaxed))
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let [calls, nanoseconds] = self.before.each_ref().map(load);
+        self.of_threads
+            .all()
+            .fold((calls, nanoseconds), |sum, own| {
+                (sum.0 + load(&own.calls), sum.1 + load(&own.nanoseconds))
+            })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::per_thread::tests::elsewhere;
 
     #[test]
     fn calls_that_are_not_timed_count_like_those_that_are() {
@@ -66,5 +83,11 @@ mod tests {
         let number = later.count().unwrap();
         later.add(number, Duration::from_micros(30));
         assert_eq!(later.read(), (1001, nanoseconds + 30_000));
+        elsewhere(|| {
+            later
+                .count()
+                .map(|number| later.add(number, Duration::from_micros(5)))
+        });
+        assert_eq!(later.read(), (1002, nanoseconds + 35_000));
     }
 }

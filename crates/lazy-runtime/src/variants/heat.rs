@@ -1,13 +1,16 @@
-//! How long the kernels of a launch plan take: sampled, so that a call that is not looked at pays for one count.
+//! How long the kernels of a launch plan take: sampled, so that a call that is not looked at pays for one count, which no
+//! other thread waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Of so many runs of a plan one is timed, step by step.
+use crate::per_thread::PerThread;
+
+/// Of so many runs of a plan by one thread one is timed, step by step.
 const ONE_IN: u32 = 16;
 
-/// Where sizes are likely, so many runs are timed, those after the first, before variants are asked for.
+/// Where sizes are likely, so many runs are timed, those after a thread's first, before variants are asked for.
 const EAGER_RUNS: u32 = 3;
 
 /// Where sizes are likely, kernels that take less than this share of the plan's time, in hundredths, are left alone.
@@ -33,7 +36,7 @@ impl Stale {
 /// The times of a plan's kernels.
 #[derive(Debug)]
 pub(crate) struct Heat {
-    runs: AtomicU32,
+    runs: PerThread<AtomicU32>,
     groups: Vec<Group>,
     /// The group of each step.
     of_step: Vec<u32>,
@@ -100,7 +103,7 @@ impl HeatGroups {
     /// The heat of a plan of these steps; none where no step is watched.
     pub(crate) fn finish(self, is_eager: bool, stale: Stale) -> Option<Heat> {
         (!self.groups.is_empty()).then(|| Heat {
-            runs: AtomicU32::new(0),
+            runs: PerThread::default(),
             groups: self.groups,
             of_step: self.of_step,
             is_eager: AtomicBool::new(is_eager),
@@ -112,7 +115,7 @@ impl HeatGroups {
 impl Heat {
     /// Counts a run; says whether its steps are to be timed.
     pub(crate) fn begin(&self) -> bool {
-        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        let run = self.runs.own().fetch_add(1, Ordering::Relaxed);
         run % ONE_IN == ONE_IN - 1 || ((1..=EAGER_RUNS).contains(&run) && self.is_eager())
     }
 
@@ -142,9 +145,13 @@ impl Heat {
 
     /// Calls `ask` with each group that has become worth a variant, once.
     pub(crate) fn each_hot(&self, after: Duration, mut ask: impl FnMut(Hot)) {
-        let runs = self.runs.load(Ordering::Relaxed);
+        let runs: u64 = self
+            .runs
+            .all()
+            .map(|runs| u64::from(runs.load(Ordering::Relaxed)))
+            .sum();
         let load = |group: &Group| group.nanoseconds.load(Ordering::Relaxed);
-        let is_eager = runs > EAGER_RUNS && self.is_eager();
+        let is_eager = runs > EAGER_RUNS.into() && self.is_eager();
         let total = match is_eager {
             true => self.groups.iter().map(load).fold(0, u64::saturating_add),
             false => 0,
