@@ -246,6 +246,7 @@ fn failed(
 fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
     let one = Quantity::constant(1);
     let (copies, bytes) = copies(kernel, regime.copies);
+    let columns_first = schedule::columns_first(kernel, &regime.tile, &regime.packs);
     let mut packs = regime.packs;
     let blocked = copies.iter().filter(|copy| copy.is_blocked());
     packs.extend(blocked.map(|copy| copy.spec.clone()));
@@ -256,6 +257,7 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
     let mut nest = Nest {
         tile,
         chunk: regime.chunk,
+        columns_first,
         units_per_task: one.clone(),
         edge_rows: match tile.rows {
             Some((axis, count)) if let Some(left) = left(axis, count) => vec![left.max(1)],

@@ -1,10 +1,11 @@
 //! Arithmetic, comparison, selection and conversion, lane by lane.
 
-use inkwell::types::{BasicType as _, BasicTypeEnum};
+use inkwell::types::{BasicType as _, BasicTypeEnum, IntType};
 use inkwell::values::{BasicValue as _, FastMathFlags, InstructionOpcode};
 use inkwell::{FloatPredicate, IntPredicate};
 
 use super::{Elem, Emitter, Value, built, elem, lanes};
+use crate::target::IsaLevel;
 
 macro_rules! binary {
     ($($(#[$meta:meta])* $name:ident $opcode:ident;)*) => {
@@ -373,15 +374,34 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
+    /// A mask of the first lanes, as many as a count says that is at most all of them and not negative.
+    pub(crate) fn first_lanes(&self, count: Value<'ctx>, lanes: u32) -> Value<'ctx> {
+        // A comparison is made anew at each use, in the innermost loop; where masks are bits, a number's are not. Only where
+        // a register holds no more lanes: a mask of eight that is kept on the stack comes back from LLVM 19 with eight more.
+        const LANES: u32 = 16;
+        if self.level() == IsaLevel::Avx512 && lanes == LANES {
+            let one = self.i64(1);
+            let bits = self.isub(self.binary(InstructionOpcode::Shl, one, count), one);
+            let bits = built(self.builder.build_int_truncate(
+                bits.into_int_value(),
+                self.bits_type(lanes),
+                "",
+            ));
+            let mask = self.ty(Elem::I1, lanes);
+            return built(self.builder.build_bit_cast(bits, mask, ""));
+        }
+        let count = self.trunc_int(count, Elem::I32);
+        let numbers = self.lane_numbers(Elem::I32, lanes);
+        self.icmp(IntPredicate::ULT, numbers, self.splat(count, lanes))
+    }
+
     /// Whether any lane of a mask is true, as a scalar.
     pub(crate) fn any(&self, mask: Value<'ctx>) -> Value<'ctx> {
         let n_lanes = lanes(mask);
         if n_lanes <= 1 {
             return mask;
         }
-        let bits = std::num::NonZeroU32::new(n_lanes)
-            .and_then(|bits| self.context().custom_width_int_type(bits).ok())
-            .unwrap_or_else(|| unreachable!("vectors have a few lanes"));
+        let bits = self.bits_type(n_lanes);
         let packed = built(
             self.builder
                 .build_bit_cast(mask, bits.as_basic_type_enum(), ""),
@@ -392,5 +412,12 @@ impl<'ctx> Emitter<'_, 'ctx> {
                 .build_int_compare(IntPredicate::NE, packed.into_int_value(), zero, ""),
         )
         .into()
+    }
+
+    /// Integers with a bit for each lane.
+    fn bits_type(&self, lanes: u32) -> IntType<'ctx> {
+        std::num::NonZeroU32::new(lanes)
+            .and_then(|bits| self.context().custom_width_int_type(bits).ok())
+            .unwrap_or_else(|| unreachable!("vectors have a few lanes"))
     }
 }

@@ -1,17 +1,14 @@
-//! Loops over axes: plain ones, and those in vectors with what is left over.
+//! Loops over axes, one index at a time, and code in two versions.
 
 use std::cell::RefCell;
 
-use inkwell::IntPredicate;
-use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Extent};
 use kiln_symbolic_shape::Predicate;
 
 use super::context::Lowering;
 use super::reduce::Body;
-use super::scope::{Coordinate, Form, Scope, Vectors};
-use super::tile::{Tail, Tile};
-use crate::emit::{Elem, Value};
+use super::scope::{Coordinate, Form, Scope};
+use crate::emit::Value;
 use crate::error::LlvmError;
 
 /// The innermost axis of a reduction is unrolled if its points times the accumulators are up to this. With more of them
@@ -133,117 +130,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         )
     }
 
-    /// Runs the body for the indices `begin..end` of an axis in vectors of a tile: full sets of vectors, single
-    /// vectors, and what is left. `begin` is a multiple of the lanes. `values(vectors, carried)` adapts what is
-    /// carried to another number of vectors before each of the three parts.
-    pub(super) fn in_vectors(
-        &self,
-        scope: &Scope<'ctx>,
-        axis: AxisId,
-        tile: &Tile,
-        (begin, end): (Value<'ctx>, Value<'ctx>),
-        block: Option<u32>,
-        body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
-    ) -> Result<(), LlvmError> {
-        let emit = &self.emit;
-        let set = tile.lanes * tile.vectors;
-        let vectors = |base: Value<'ctx>, count: u32, left: Option<Value<'ctx>>| Vectors {
-            axis,
-            lanes: tile.lanes,
-            count,
-            base,
-            left,
-            block: block
-                .filter(|&block| count * tile.lanes == block)
-                .map(|block| (emit.udiv(base, emit.i64(i64::from(block))), block)),
-        };
-        let mut begin = begin;
-        let length = emit.isub(end, begin);
-        // Where the axis is known to be full sets of vectors nothing is left over, and no code is made for it.
-        let is_full = self.is_multiple(axis, set);
-        let is_whole = self.is_multiple(axis, tile.lanes);
-        if tile.vectors > 1 || is_full {
-            let whole = self.multiple_below(length, set);
-            let middle = emit.iadd(begin, whole);
-            self.counted(begin, middle, emit.i64(i64::from(set)), &[], |base, _| {
-                body(&scope.with_vectors(vectors(base, tile.vectors, None)))?;
-                Ok(Vec::new())
-            })?;
-            begin = middle;
-        }
-        if is_full {
-            return Ok(());
-        }
-        if tile.tail == Tail::Masked && !is_whole {
-            if scope.rows.is_none_or(|rows| rows.count == 1) {
-                // At most one vector with a mask: its stores take longer than most of what is computed here.
-                let whole = self.multiple_below(emit.isub(end, begin), tile.lanes);
-                let middle = emit.iadd(begin, whole);
-                let step = emit.i64(i64::from(tile.lanes));
-                self.counted(begin, middle, step, &[], |base, _| {
-                    body(&scope.with_vectors(vectors(base, 1, None)))?;
-                    Ok(Vec::new())
-                })?;
-                self.counted(middle, end, step, &[], |base, _| {
-                    let left = emit.isub(end, base);
-                    body(&scope.with_vectors(vectors(base, 1, Some(left))))?;
-                    Ok(Vec::new())
-                })?;
-                return Ok(());
-            }
-            // One body for what fills a vector and for what does not.
-            let mut part = |begin: Value<'ctx>, count: u32| {
-                let step = emit.i64(i64::from(tile.lanes * count));
-                self.counted(begin, end, step, &[], |base, _| {
-                    let left = emit.isub(end, base);
-                    body(&scope.with_vectors(vectors(base, count, Some(left))))?;
-                    Ok(Vec::new())
-                })
-            };
-            if tile.vectors == 1 {
-                part(begin, 1)?;
-                return Ok(());
-            }
-            // At an edge of the rows there is little to save, and each number of vectors is code to compile.
-            let full_rows = tile.rows.map_or(1, |(_, count)| count);
-            let is_edge = scope.rows.is_some_and(|rows| rows.count < full_rows);
-            if is_edge && !self.level().has_slow_masked_stores() {
-                part(begin, tile.vectors)?;
-                return Ok(());
-            }
-            // What shares its operands with other rows is done in one set if it takes that many vectors.
-            let most = emit.i64(i64::from(tile.lanes * (tile.vectors - 1)));
-            let is_set = emit.icmp(IntPredicate::SGT, emit.isub(end, begin), most);
-            let singles = emit.select(is_set, end, begin);
-            let sets = emit.select(is_set, begin, end);
-            part(sets, tile.vectors)?;
-            part(singles, 1)?;
-            return Ok(());
-        }
-        let rest = emit.isub(end, begin);
-        let whole = self.multiple_below(rest, tile.lanes);
-        let middle = emit.iadd(begin, whole);
-        self.counted(
-            begin,
-            middle,
-            emit.i64(i64::from(tile.lanes)),
-            &[],
-            |base, _| {
-                body(&scope.with_vectors(vectors(base, 1, None)))?;
-                Ok(Vec::new())
-            },
-        )?;
-        if is_whole {
-            return Ok(());
-        }
-        let left = emit.iadd(middle, emit.i64(i64::from(is_on(Fault::TailOffByOne))));
-        self.counted(left, end, emit.i64(1), &[], |index, _| {
-            body(&scope.with_axis(axis, index))?;
-            Ok(Vec::new())
-        })?;
-        Ok(())
-    }
-
     /// Whether an axis always has a multiple of so many points.
     pub(super) fn is_multiple(&self, axis: AxisId, of: u32) -> bool {
         let Extent::Size(dim) = self.kernel.axis(axis).extent else {
@@ -264,35 +150,5 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
         let of = emit.i64(i64::from(of));
         emit.imul(emit.udiv(length, of), of)
-    }
-
-    /// Which lanes of a vector of the tile are in range, if not all of them are.
-    pub(super) fn mask(&self, scope: &Scope<'ctx>, at: Coordinate) -> Option<Value<'ctx>> {
-        let count = self.lanes_left(scope, at)?;
-        Some(self.mask_below(count, scope.vectors?.lanes))
-    }
-
-    /// How many lanes of a vector of the tile are in range, if that may be less than all: 0 or more, and more than all for
-    /// all.
-    pub(super) fn lanes_left(&self, scope: &Scope<'ctx>, at: Coordinate) -> Option<Value<'ctx>> {
-        let emit = &self.emit;
-        let vectors = scope.vectors?;
-        let left = vectors.left?;
-        let before = i64::from(at.vector) * i64::from(vectors.lanes);
-        Some(match before {
-            0 => left,
-            _ => emit.smax(emit.isub(left, emit.i64(before)), emit.i64(0)),
-        })
-    }
-
-    /// Which lanes are below a count, which is not negative.
-    pub(super) fn mask_below(&self, count: Value<'ctx>, lanes: u32) -> Value<'ctx> {
-        let emit = &self.emit;
-        // More than a vector has is all of them; capped, so that the count fits what it is compared in.
-        let count = emit.smin(count, emit.i64(i64::from(lanes)));
-        let count = emit.iadd(count, emit.i64(i64::from(is_on(Fault::WideMask))));
-        let count = emit.trunc_int(count, Elem::I32);
-        let numbers = emit.lane_numbers(Elem::I32, lanes);
-        emit.icmp(IntPredicate::ULT, numbers, emit.splat(count, lanes))
     }
 }

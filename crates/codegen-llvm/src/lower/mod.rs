@@ -41,6 +41,7 @@ mod split;
 mod square;
 mod stream;
 mod tile;
+mod vectors;
 
 pub(crate) use context::strides_of;
 pub(crate) use copy::placed as copies;

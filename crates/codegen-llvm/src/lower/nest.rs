@@ -1,7 +1,8 @@
 //! The loops over outer points, shared out as tasks.
 //!
 //! The parallel outer axes are cut into *units*: a row tile, a chunk of the vectors' axis, and one point of each other
-//! axis. Neighbouring units differ in their rows first, so that they read the same columns. A task is a run of units.
+//! axis. Neighbouring units differ in their rows first, so that they read the same columns, or in their columns, so that
+//! they write the same rows. A task is a run of units.
 
 use inkwell::IntPredicate;
 use kiln_kernel::seeded::{Fault, is_on};
@@ -25,6 +26,8 @@ pub(crate) struct Nest {
     pub(crate) tile: Tile,
     /// Elements of an outer vector axis per unit; a multiple of the tile's.
     pub(crate) chunk: u32,
+    /// 1 at the sizes at which neighbouring units differ in their columns, 0 where they differ in their rows.
+    pub(crate) columns_first: Quantity,
     /// Units per task.
     pub(crate) units_per_task: Quantity,
     /// Row counts for what is left over of the rows, largest first; all that can be left over is sums of them.
@@ -142,16 +145,31 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             *rest = emit.udiv(*rest, pieces);
             index
         };
-        let row_tile = nest.tile.rows.map(|(axis, count)| {
-            let count = Quantity::constant(i64::from(count));
-            split(&mut rest, self.bound(axis).ceil_div(count))
-        });
-        let column = match nest.tile.vector {
-            VectorAxis::Outer(axis) => {
-                let chunk = Quantity::constant(i64::from(nest.chunk));
-                Some((axis, split(&mut rest, self.bound(axis).ceil_div(chunk))))
-            }
+        let pieces = |axis, points: u32| {
+            let points = Quantity::constant(i64::from(points));
+            self.bound(axis).ceil_div(points)
+        };
+        let columns = match nest.tile.vector {
+            VectorAxis::Outer(axis) => Some((axis, pieces(axis, nest.chunk))),
             _ => None,
+        };
+        let rows = nest.tile.rows.map(|(axis, count)| pieces(axis, count));
+        let (row_tile, column) = match (rows, columns) {
+            (Some(rows), Some((axis, columns))) if nest.columns_first.as_constant() != Some(0) => {
+                let more = nest.columns_first.clone() * (columns.clone() - rows.clone());
+                let first = split(&mut rest, rows + more.clone());
+                let second = split(&mut rest, columns - more);
+                let columns_first = self.quantity(&nest.columns_first);
+                let is_swapped = emit.icmp(IntPredicate::NE, columns_first, emit.i64(0));
+                let row_tile = emit.select(is_swapped, second, first);
+                let column = emit.select(is_swapped, first, second);
+                (Some(row_tile), Some((axis, column)))
+            }
+            (rows, columns) => {
+                let row_tile = rows.map(|rows| split(&mut rest, rows));
+                let column = columns.map(|(axis, columns)| (axis, split(&mut rest, columns)));
+                (row_tile, column)
+            }
         };
         let is_tiled = |axis: AxisId| {
             nest.tile.rows.is_some_and(|(rows, _)| rows == axis)

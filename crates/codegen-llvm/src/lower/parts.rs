@@ -143,7 +143,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         let most = i64::from(vectors.lanes * vectors.count);
         let length = match vectors.left {
-            Some(left) => emit.smin(left, emit.i64(most)),
+            Some(left) => emit.smin(left.elements, emit.i64(most)),
             None => emit.i64(most),
         };
         let length = match is_on(Fault::CrossedBorder) {

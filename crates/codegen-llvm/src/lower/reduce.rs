@@ -9,7 +9,7 @@ use inkwell::IntPredicate;
 
 use super::context::Lowering;
 use super::identity::identity;
-use super::scope::{Coordinate, Form, Scope, Vectors};
+use super::scope::{Coordinate, Form, Left, Scope, Vectors};
 use super::tile::{Tail, Tile};
 use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
@@ -115,7 +115,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let until = if masked { extent } else { middle };
             let singles =
                 self.counted(begin, until, step, &first_of(&carried), |base, carried| {
-                    let left = masked.then(|| emit.isub(extent, base));
+                    let left = masked.then(|| Left {
+                        elements: emit.isub(extent, base),
+                        full: 0,
+                    });
                     let inner = scope.with_vectors(vectors(base, 1, left));
                     self.accumulate(&inner, reduce, &firsts, carried)
                 })?;

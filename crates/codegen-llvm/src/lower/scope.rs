@@ -51,9 +51,18 @@ pub(crate) struct Vectors<'ctx> {
     /// The first index.
     pub(crate) base: Value<'ctx>,
     /// How many elements are in range from the first one on, if not all of them are.
-    pub(crate) left: Option<Value<'ctx>>,
+    pub(crate) left: Option<Left<'ctx>>,
     /// `base` divided by the block that constants are packed in, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
+}
+
+/// What is left of an axis that may be less than the vectors have lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left<'ctx> {
+    /// Elements in range.
+    pub(crate) elements: Value<'ctx>,
+    /// Of so many vectors all lanes are in range.
+    pub(crate) full: u32,
 }
 
 /// Where a stage's local is.

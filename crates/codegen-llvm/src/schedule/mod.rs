@@ -6,6 +6,7 @@
 mod cost;
 mod fallback;
 mod layout;
+mod order;
 mod pack;
 mod plan;
 mod regime;
@@ -16,6 +17,7 @@ pub(crate) mod work;
 
 use kiln_kernel::{Candidate, Class, FALLBACK_SCHEDULE, Schedule, VerifiedKernel};
 
+pub(crate) use order::columns_first;
 pub(crate) use plan::Plan;
 pub(crate) use regime::{FEW_TOGETHER, Regime, of_plan as regimes};
 

@@ -144,7 +144,7 @@ fn is_deep(reduced: Quantity, columns: Quantity) -> Quantity {
 }
 
 /// 1 if a size is at least so many, else 0.
-fn at_least(size: Quantity, limit: u32) -> Quantity {
+pub(super) fn at_least(size: Quantity, limit: u32) -> Quantity {
     let limit = Quantity::constant(i64::from(limit));
     size.floor_div(limit).min(Quantity::constant(1))
 }
