@@ -49,7 +49,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
 }
 
 fn row(name: String, [rows, k, n]: [usize; 3], threads: usize) -> Row {
-    let model = graphs::of_weights(k, n, threads);
+    let model = graphs::of_weights(k, n, graphs::options(threads));
     let x = graphs::ripple(&[rows, k]);
     let inputs = [("x", &x)];
     let reader = Reader::new(k * n, threads);

@@ -6,16 +6,16 @@ use kiln_benches::turns::timed;
 use std::time::Duration;
 
 /// `f32[M, K]` times `f32[K, N]`, both given at the call.
-pub(crate) fn of_inputs(threads: usize) -> Model {
+pub(crate) fn of_inputs(options: Options) -> Model {
     let text = "graph @product(%x: f32[M, K], %y: f32[K, N]) -> f32[M, N] {
       %z = matmul %x, %y
       return %z
     }";
-    Model::from_text_with(text, options(threads)).expect("the text is a graph")
+    Model::from_text_with(text, options).expect("the text is a graph")
 }
 
 /// `f32[M, K]` times weights that the model holds.
-pub(crate) fn of_weights(k: usize, n: usize, threads: usize) -> Model {
+pub(crate) fn of_weights(k: usize, n: usize, options: Options) -> Model {
     let build = || -> Result<_, InferError> {
         let mut builder = GraphBuilder::new("weights");
         let (rows, inner) = (builder.symbol("M")?, builder.size(k as i64));
@@ -24,7 +24,7 @@ pub(crate) fn of_weights(k: usize, n: usize, threads: usize) -> Model {
         let z = builder.matmul(x, y)?;
         builder.finish(&[("z", z)])
     };
-    Model::from_graph_with(build().expect("the types are right"), options(threads))
+    Model::from_graph_with(build().expect("the types are right"), options)
         .expect("the graph is right")
 }
 

@@ -31,9 +31,9 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
                 continue;
             };
             let model = if kind == "inputs" {
-                graphs::of_inputs(threads)
+                graphs::of_inputs(graphs::options(threads))
             } else {
-                graphs::of_weights(SIZE, SIZE, threads)
+                graphs::of_weights(SIZE, SIZE, graphs::options(threads))
             };
             table.add(&row(name, &model, &peak, bar));
         }
