@@ -43,10 +43,42 @@ pub(super) const SCATTERED_COPY_ROWS: u32 = 12;
 /// Products to a sum below which writing the results takes longer than computing them: they are written in long pieces.
 const SHALLOW: u32 = 4;
 
+/// Of so many lanes, one that is no longer idle is worth vectors of half the width.
+const IDLE: u64 = 10;
+
 pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
+    let whole = plan_in(kernel, level, lanes(kernel, level))?;
+    let halves = has_idle_lanes(kernel, &whole.tile) && level.halves_are_as_fast();
+    let halved = halves.then(|| plan_in(kernel, level, whole.tile.lanes / 2));
+    let halved = halved.flatten();
+    Some(
+        halved
+            .filter(|plan| plan.tile.vector == whole.tile.vector)
+            .unwrap_or(whole),
+    )
+}
+
+/// Whether vectors of half as many lanes would leave fewer idle, in products that many sums share.
+fn has_idle_lanes(kernel: &VerifiedKernel, tile: &Tile) -> bool {
+    let VectorAxis::Outer(axis) = tile.vector else {
+        return false;
+    };
+    let size = kernel.dims().as_constant(kernel.axis(axis).extent.bound());
+    let (Some(size), Some(_)) = (size, tile.rows) else {
+        return false;
+    };
+    if kernel.classification().contractions.is_empty() {
+        return false;
+    }
+    let padded = |lanes: u32| size.unsigned_abs().next_multiple_of(lanes.into());
+    let (whole, half) = (padded(tile.lanes), padded(tile.lanes / 2));
+    (whole - half) * IDLE >= whole
+}
+
+/// The plan with vectors of so many lanes.
+fn plan_in(kernel: &VerifiedKernel, level: IsaLevel, lanes: u32) -> Option<Plan> {
     let dependence = Dependence::of(kernel);
     let accesses = accesses(kernel, &dependence);
-    let lanes = lanes(kernel, level);
     if lanes < 2 {
         return None;
     }
@@ -375,5 +407,24 @@ mod tests {
         };
         assert_eq!(VectorAxis::Outer(axis), vector("N"), "the columns");
         assert_eq!(vector("2"), VectorAxis::Inner);
+    }
+
+    #[test]
+    fn halves_of_vectors_are_for_columns_that_leave_much_of_whole_ones_idle() {
+        let has_idle_lanes = |columns: &str| {
+            let text = format!(
+                "kernel @mm(%x: in f32[M, 417], %y: const f32[417, {columns}], %o: out f32[M, {columns}]) {{
+                   outer m < M, n < {columns}
+                   s = reduce add[k < 417] %x[m, k] * %y[k, n]
+                   store %o[m, n] = s
+                 }}"
+            );
+            let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
+            let plan = plan_in(&kernel, IsaLevel::Avx512, 16).unwrap();
+            has_idle_lanes(&kernel, &plan.tile)
+        };
+        let idle = ["24", "40", "72", "8"].map(has_idle_lanes);
+        let busy = ["32", "48", "31", "88", "N"].map(has_idle_lanes);
+        assert_eq!((idle, busy), ([true; 4], [false; 5]));
     }
 }
