@@ -387,7 +387,8 @@ fn rows_allowed(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) 
 mod tests {
     use super::*;
 
-    fn vector(columns: &str) -> VectorAxis {
+    /// Rows of 417 elements times weights of so many columns.
+    fn product(columns: &str) -> VerifiedKernel {
         let text = format!(
             "kernel @mm(%x: in f32[M, 417], %y: const f32[417, {columns}], %o: out f32[M, {columns}]) {{
                outer m < M, n < {columns}
@@ -395,8 +396,14 @@ mod tests {
                store %o[m, n] = s
              }}"
         );
-        let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
-        plan(&kernel, IsaLevel::Avx2Fma).unwrap().tile.vector
+        kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap()
+    }
+
+    fn vector(columns: &str) -> VectorAxis {
+        plan(&product(columns), IsaLevel::Avx2Fma)
+            .unwrap()
+            .tile
+            .vector
     }
 
     /// Vectors along the rows would gather them: nine columns are too few to lay them out anew for.
@@ -412,14 +419,7 @@ mod tests {
     #[test]
     fn halves_of_vectors_are_for_columns_that_leave_much_of_whole_ones_idle() {
         let has_idle_lanes = |columns: &str| {
-            let text = format!(
-                "kernel @mm(%x: in f32[M, 417], %y: const f32[417, {columns}], %o: out f32[M, {columns}]) {{
-                   outer m < M, n < {columns}
-                   s = reduce add[k < 417] %x[m, k] * %y[k, n]
-                   store %o[m, n] = s
-                 }}"
-            );
-            let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
+            let kernel = product(columns);
             let plan = plan_in(&kernel, IsaLevel::Avx512, 16).unwrap();
             has_idle_lanes(&kernel, &plan.tile)
         };
