@@ -174,7 +174,7 @@ impl IsaLevel {
 }
 
 /// Whether this machine's units are half as wide as its widest registers: AMD's family 19h, which has AVX-512 since
-/// Zen 4. Source: AMD, "Software Optimization Guide for the AMD Zen4 Microarchitecture", 2.11 (57647).
+/// Zen 4. Seen on one of these: three vectors of eight lanes are a quarter faster than two of sixteen with eight idle.
 #[cfg(target_arch = "x86_64")]
 fn has_half_wide_units() -> bool {
     use std::arch::x86_64::__cpuid;
