@@ -84,7 +84,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let rows = along.scope.rows.map_or(1, |rows| rows.count);
         let is_slow = self.level().has_slow_masked_stores();
         let is_wide = vectors >= WIDE;
-        if if is_wide { is_slow } else { rows == 1 } {
+        let masks_one = match is_wide {
+            true => is_slow,
+            false => rows == 1,
+        };
+        if masks_one {
             // At most one vector with a mask: its stores take longer than most of what is computed here.
             let mut begin = begin;
             let half = is_wide.then_some(vectors / 2);

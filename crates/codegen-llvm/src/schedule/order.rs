@@ -50,3 +50,44 @@ pub(crate) fn columns_first(kernel: &VerifiedKernel, tile: &Tile, packs: &[PackS
         .min(one);
     is_long * stays
 }
+
+#[cfg(test)]
+mod tests {
+    use kiln_kernel::LaunchContext;
+
+    use super::*;
+    use crate::schedule::{candidates, plan_of};
+    use crate::target::IsaLevel;
+
+    /// At `M`, `K` and `N`, with a cache of a mebibyte; none where no launch decides.
+    fn at(right: &str, symbols: &[i64]) -> Option<i64> {
+        let text = format!(
+            "kernel @mm(%x: in f32[M, K], %y: {right}[K, N], %o: out f32[M, N]) {{
+               outer m < M, n < N
+               s = reduce add[k < K] %x[m, k] * %y[k, n]
+               store %o[m, n] = s
+             }}"
+        );
+        let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
+        let first = candidates(&kernel, IsaLevel::Avx2Fma).remove(0);
+        let plan = plan_of(&kernel, &first.schedule).unwrap();
+        let order = columns_first(&kernel, &plan.tile, &plan.packs(&kernel));
+        let context = LaunchContext {
+            symbols,
+            threads: 2,
+            caches: [1 << 20; 3],
+        };
+        match order.as_constant() {
+            Some(_) => None,
+            None => Some(order.evaluate(&context).unwrap()),
+        }
+    }
+
+    #[test]
+    fn long_rows_are_written_along_while_the_right_factor_stays_in_the_cache() {
+        let inputs = |n, k| at("in f32", &[50, k, n]);
+        assert_eq!([inputs(1023, 8), inputs(1024, 8)], [Some(0), Some(1)]);
+        assert_eq!([inputs(1024, 256), inputs(1024, 257)], [Some(1), Some(0)]);
+        assert_eq!(at("const f32", &[50, 8, 1024]), None, "columns not known");
+    }
+}
