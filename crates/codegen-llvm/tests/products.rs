@@ -14,7 +14,7 @@ use kiln_kernel::{KernelCompiler, Unobserved};
 use support::{check_sizes, kernel};
 
 /// Rows, inner sizes and columns.
-const SIZES: [[i64; 3]; 36] = [
+const SIZES: [[i64; 3]; 38] = [
     [0, 3, 9],
     [3, 0, 9],
     [13, 0, 17],
@@ -51,6 +51,8 @@ const SIZES: [[i64; 3]; 36] = [
     [3, 60, 5],
     [14, 48, 4],
     [15, 200, 8],
+    [30, 3, 1030],
+    [14, 7, 2049],
 ];
 
 /// Compares at all sizes; of sentences and heads there are two each.
