@@ -427,28 +427,6 @@ fn array_locals_are_kept_per_point() {
 }
 
 #[test]
-fn triangles() {
-    check(
-        "kernel @triangle(%x: in f32[M, N], %y: out f32[M]) {
-          outer i < M
-          s = reduce add[r < clamp(i + 1, N)] %x[i, r]
-          store %y[i] = s
-        }",
-    );
-    check_with(
-        "kernel @ragged(%x: in f32[M, N], %n: in i64[M], %y: out f32[M]) {
-          outer i < M
-          s = reduce max[r < clamp(%n[i], N)] %x[i, r]
-          store %y[i] = s
-        }",
-        Elements {
-            flavor: Flavor::Smooth,
-            indices: (-3, 70),
-        },
-    );
-}
-
-#[test]
 fn blocks_carry_forwards_and_backwards() {
     for reverse in ["", " reverse"] {
         check(&format!(

@@ -483,6 +483,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             if !matches!(self.kernel.axis(axis).extent, Extent::Size(_)) && store.is_some() {
                 continue;
             }
+            if self.bounds_others(axis) {
+                continue;
+            }
             let mut score = 1;
             for (node, elements) in &accesses {
                 score += match self.movement(*node, axis) {
@@ -506,6 +509,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
         }
         best.map(|(_, axis)| axis)
+    }
+
+    /// Whether the extent of another axis depends on the index of this one: lanes would count to ends of their own.
+    fn bounds_others(&self, axis: AxisId) -> bool {
+        self.kernel.axes().values().any(|other| match other.extent {
+            Extent::Size(_) => false,
+            Extent::Clamped { value, .. } => self.dependence.depends(value, axis),
+        })
     }
 
     /// The loads and locals that nodes are made of, with their weight.
