@@ -1,7 +1,7 @@
 //! The backend as the rest of Kiln sees it: verified kernels in, artifacts out.
 
 use kiln_kernel::{
-    Artifact, ArtifactBuffer, Candidate, Class, CompileError, CompileObserver, CompilePhase,
+    Artifact, ArtifactBuffer, Candidate, Class, CompileError, CompileObserver, CompilePhase, Item,
     KernelCompiler, Listing, Quantity, Schedule, Target, VerifiedKernel,
 };
 
@@ -252,6 +252,7 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
     packs.extend(blocked.map(|copy| copy.spec.clone()));
     let tile = regime.tile;
     let class = kernel.classification().class;
+    let contractions = &kernel.classification().contractions;
     let known = |axis| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
     let left = |axis, count: u32| u32::try_from(known(axis)? % i64::from(count)).ok();
     let mut nest = Nest {
@@ -262,6 +263,8 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
         edge_rows: match tile.rows {
             Some((axis, count)) if let Some(left) = left(axis, count) => vec![left.max(1)],
             Some(_) if class == Class::Map => vec![1],
+            // A row must not be added twice.
+            Some(_) if combines(kernel) => vec![1],
             // Beside many rows a few single ones are no matter, and each size is code to compile.
             Some((_, count)) if count == EVENED_ROWS && copies.is_empty() => vec![4, 3, 1],
             Some((_, FEW_TOGETHER)) if copies.is_empty() => vec![2, 1],
@@ -270,6 +273,8 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
             Some((_, count)) if count > 4 && copies.is_empty() => vec![4, 1],
             // An attention's rows are as few as a text has words.
             Some((_, count)) if count > 4 && class == Class::Attention => vec![2, 1],
+            // Four rows take as long as one.
+            Some((_, count)) if count > 4 && !contractions.is_empty() => vec![4],
             _ => vec![1],
         },
         evened_below: match tile.rows {
@@ -293,6 +298,15 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
     let fair = units(kernel, &nest).ceil_div(Quantity::threads());
     nest.units_per_task = worth.min(fair).max(one);
     (nest, bytes)
+}
+
+/// Whether results are added to what is there already, or combined with it in another way.
+fn combines(kernel: &VerifiedKernel) -> bool {
+    kernel
+        .items()
+        .iter()
+        .flat_map(Item::parts)
+        .any(|item| matches!(item, Item::Store(store) if store.combine.is_some()))
 }
 
 /// What a launch must give for each buffer.

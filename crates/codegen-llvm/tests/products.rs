@@ -10,11 +10,13 @@
 mod support;
 
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
-use kiln_kernel::{KernelCompiler, Unobserved};
-use support::{check_sizes, kernel};
+use kiln_kernel::{KernelCompiler, KernelExecutor, Unobserved};
+use kiln_native::NativeExecutor;
+use kiln_testkit::kernels::{Checked, Variant};
+use support::{SMOOTH, check_at, check_sizes, kernel, symbols};
 
 /// Rows, inner sizes and columns.
-const SIZES: [[i64; 3]; 38] = [
+const SIZES: [[i64; 3]; 42] = [
     [0, 3, 9],
     [3, 0, 9],
     [13, 0, 17],
@@ -53,6 +55,10 @@ const SIZES: [[i64; 3]; 38] = [
     [15, 200, 8],
     [30, 3, 1030],
     [14, 7, 2049],
+    [45, 6, 40],
+    [34, 9, 50],
+    [47, 3, 35],
+    [41, 13, 4],
 ];
 
 /// Compares at all sizes; of sentences and heads there are two each.
@@ -70,6 +76,37 @@ fn as_they_come() {
           store %o[m, n] = s
         }",
     );
+}
+
+/// As a machine would do it whose halves of vectors are as fast as whole ones.
+#[test]
+fn few_columns_in_halves_of_vectors() {
+    let kernel = kernel(
+        "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
+          outer m < M, n < N
+          s = reduce add[k < K] %x[m, k] * %y[k, n]
+          store %o[m, n] = s
+        }",
+    );
+    let (compiler, executor) = (LlvmCompiler::new(), NativeExecutor::new());
+    let levels = IsaLevel::ALL.into_iter().filter(|level| level.runs_here());
+    let variants: Vec<Variant> = levels
+        .map(|level| {
+            let target = LlvmCompiler::target(level);
+            let schedule = compiler.schedules(&kernel, &target).remove(0).schedule;
+            let lanes = schedule.get("lanes").unwrap();
+            let asked = schedule.with("halved", lanes / 2);
+            let compiled = compiler.compile(&kernel, &target, &asked, &mut Unobserved);
+            let artifact = compiled.unwrap();
+            let loaded = executor.load(&artifact).unwrap();
+            Variant { artifact, loaded }
+        })
+        .collect();
+    for (seed, [m, k, n]) in (1..).zip(SIZES) {
+        let sizes = symbols(&kernel, &[("M", m), ("K", k), ("N", n)]);
+        let checked = check_at(&kernel, &variants, &sizes, SMOOTH, seed);
+        assert_eq!(checked, Some(Checked::Agreed), "{m} x {k} x {n}");
+    }
 }
 
 /// A second result that is the same in every row, stored beside the first.

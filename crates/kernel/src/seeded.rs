@@ -22,6 +22,8 @@ pub enum Fault {
     MissingRowOffset,
     /// What is left over of a tile's rows is not computed.
     SkippedRows,
+    /// A tile of more rows than are left repeats the last but one.
+    LostLastRow,
     /// The two copies of what a block carries do not change roles.
     UnswappedCopies,
     /// A block that runs backwards runs forwards.
@@ -68,7 +70,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every one.
-    pub const ALL: [Fault; 28] = [
+    pub const ALL: [Fault; 29] = [
         Fault::TailOffByOne,
         Fault::WideMask,
         Fault::WrongIdentity,
@@ -76,6 +78,7 @@ impl Fault {
         Fault::DroppedGuard,
         Fault::MissingRowOffset,
         Fault::SkippedRows,
+        Fault::LostLastRow,
         Fault::UnswappedCopies,
         Fault::ForwardCarry,
         Fault::NarrowAccumulator,

@@ -478,7 +478,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         // is the same for all sizes becomes part of the instruction.
         let mut pointer = array.base;
         if let Some(Some(per_row)) = &per_row {
-            pointer = advanced(pointer, per_row, i64::from(at.row));
+            pointer = match self.repeated(scope.rows, at.row) {
+                Some(row) => {
+                    let distance = emit.imul(row, self.quantity(per_row));
+                    emit.element(pointer, array.dtype, distance)
+                }
+                None => advanced(pointer, per_row, i64::from(at.row)),
+            };
         }
         pointer = emit.element(pointer, array.dtype, first(anchor)?);
         if let (Some(vectors), Some(Some(per_lane))) = (scope.vectors, &per_lane) {

@@ -213,6 +213,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             } else {
                 at.row
             };
+            if let Some(distance) = self.repeated(Some(rows), row) {
+                return emit.iadd(rows.base, distance);
+            }
             let step = Quantity::constant(i64::from(row)) * self.row_step(&rows);
             return emit.iadd(rows.base, self.quantity(&step));
         }

@@ -95,12 +95,17 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let count = emit.i64(i64::from(rows.count));
         let step = self.quantity(&self.row_step(&rows));
         self.counted(emit.i64(0), count, emit.i64(1), &[], |row, _| {
+            let place = match rows.repeats {
+                Some(repeats) => emit.smin(row, repeats.last),
+                None => row,
+            };
             let row = Rows {
                 axis: rows.axis,
                 count: 1,
-                base: emit.iadd(rows.base, emit.imul(row, step)),
+                base: emit.iadd(rows.base, emit.imul(place, step)),
                 spread: false,
                 offset: emit.iadd(rows.offset, row),
+                repeats: None,
                 block: None,
             };
             body(&self.with_rows(scope, row))?;
@@ -117,6 +122,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         } else {
             Quantity::constant(1)
         }
+    }
+
+    /// How far a row of the tile is from its first where that is not its number times the step between rows.
+    pub(super) fn repeated(&self, rows: Option<Rows<'ctx>>, row: u32) -> Option<Value<'ctx>> {
+        let repeats = rows?.repeats.filter(|repeats| row >= repeats.from)?;
+        let row = self.emit.i64(i64::from(row));
+        Some(self.emit.smin(row, repeats.last))
     }
 
     /// The scope for other rows.

@@ -14,7 +14,7 @@ use super::depend::Dependence;
 use super::launch::LaunchBuilder;
 use super::parts::Cut;
 use super::prefetch::Prefetch;
-use super::scope::{Rows, Scope};
+use super::scope::{Repeats, Rows, Scope};
 use super::tile::{Tile, VectorAxis};
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -30,7 +30,8 @@ pub(crate) struct Nest {
     pub(crate) columns_first: Quantity,
     /// Units per task.
     pub(crate) units_per_task: Quantity,
-    /// Row counts for what is left over of the rows, largest first; all that can be left over is sums of them.
+    /// Row counts for what is left over of the rows, largest first. Where the next one is too few for what is left, the
+    /// last row is repeated until there are as many as these.
     pub(crate) edge_rows: Vec<u32>,
     /// Of fewer rows left over than so many, and the last full tile, are made two tiles of about the same size; 0 to leave
     /// them as they are.
@@ -219,6 +220,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             base,
             spread: false,
             offset: emit.i64(0),
+            repeats: None,
             block,
         };
         let tile = if nest.tile.spread {
@@ -242,21 +244,36 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             },
             || {
                 edge = (|| {
+                    // What is left over of a size that is known is as many as it takes.
+                    let is_known = self.bound(axis).as_constant().is_some();
                     let mut begin = base;
-                    for &count in &nest.edge_rows {
-                        if is_on(Fault::SkippedRows) && count == 1 {
+                    for (place, &count) in nest.edge_rows.iter().enumerate() {
+                        if is_on(Fault::SkippedRows) && place + 1 == nest.edge_rows.len() {
                             continue;
                         }
+                        // What the next size does in one tile, or nearly, is better left to it.
+                        let least = match nest.edge_rows.get(place + 1) {
+                            Some(next) => next + (count / 4).max(1),
+                            None if is_known => count,
+                            None => 1,
+                        };
                         let left = emit.isub(stop, begin);
-                        let whole = self.multiple_below(left, count);
-                        let middle = emit.iadd(begin, whole);
+                        let spare = emit.i64(i64::from(count - least.min(count)));
+                        let middle =
+                            emit.iadd(begin, self.multiple_below(emit.iadd(left, spare), count));
                         let step = emit.i64(i64::from(count));
                         self.counted(begin, middle, step, &[], |base, _| {
-                            let scope = self.with_rows(scope, rows(base, count, None));
-                            self.columns(nest, &scope, column)?;
+                            let beside = 1 + i64::from(is_on(Fault::LostLastRow));
+                            let last = emit.isub(emit.isub(stop, base), emit.i64(beside));
+                            let repeats = (least < count).then_some(Repeats { from: least, last });
+                            let rows = Rows {
+                                repeats,
+                                ..rows(base, count, None)
+                            };
+                            self.columns(nest, &self.with_rows(scope, rows), column)?;
                             Ok(Vec::new())
                         })?;
-                        begin = middle;
+                        begin = emit.smin(middle, stop);
                     }
                     Ok(())
                 })();

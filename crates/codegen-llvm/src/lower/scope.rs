@@ -38,8 +38,19 @@ pub(crate) struct Rows<'ctx> {
     pub(crate) spread: bool,
     /// How far the first index is from the tile's first.
     pub(crate) offset: Value<'ctx>,
+    /// Where fewer rows may be left than there are here.
+    pub(crate) repeats: Option<Repeats<'ctx>>,
     /// `base` divided by the block that constants are packed in, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
+}
+
+/// Rows of a tile that has more of them than are left: the last one again, computed and written as often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repeats<'ctx> {
+    /// The first that may be one.
+    pub(crate) from: u32,
+    /// How far the last one that is left is from the tile's first.
+    pub(crate) last: Value<'ctx>,
 }
 
 /// Vectors along an axis.

@@ -115,6 +115,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         points: &[Coordinate],
     ) -> Option<Slide> {
         let rows = scope.rows.filter(|rows| rows.count > 1 && !rows.spread)?;
+        if rows.repeats.is_some() {
+            return None;
+        }
         let slide = Slide::of(self.kernel, self.dependence, reduce.value, rows.axis, taps)?;
         let is_fitting = points.len() == rows.count as usize && !reduce.reduction.is_arg();
         let is_plain = self.varies(scope, slide.load) && slide.is_shared(rows.count);

@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     pub(crate) copy: u32,
     /// Below so many columns, if there is much to reduce, vectors run along that; 0 for never.
     pub(crate) narrow: u32,
+    /// Up to so many columns tiles have one vector, with as many lanes; 0 for never.
+    pub(crate) halved: u32,
     /// An axis that is as good for rows as the tile's: for where that has too few points.
     pub(crate) second_rows: Option<AxisId>,
     /// A single row, or fewer products to a sum than so many, are done row by row, in many vectors; 0 for never.
@@ -72,6 +74,7 @@ impl Plan {
             ("pack", u32::from(self.pack)),
             ("copy", self.copy),
             ("narrow", self.narrow),
+            ("halved", self.halved),
             ("flat", self.flat),
             ("few", self.few),
         ];
@@ -142,6 +145,11 @@ impl Plan {
             copy: threshold("copy")?,
             narrow: threshold("narrow")?,
             second_rows: axis("second_row_axis")?,
+            halved: match number("halved", lanes, lanes)? {
+                halved if halved < lanes && halved.is_power_of_two() => halved,
+                _ if schedule.get("halved").is_none() => 0,
+                _ => return Err(refused()),
+            },
             flat: threshold("flat")?,
             few: match schedule.get("few") {
                 None => 0,

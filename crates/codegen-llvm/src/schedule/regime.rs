@@ -93,6 +93,18 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         };
         add(few * deep, along_reduced, plan.chunk, copies.clone());
     }
+    if let VectorAxis::Outer(columns) = plan.tile.vector
+        && plan.halved > 0
+    {
+        let tile = Tile {
+            lanes: plan.halved,
+            vectors: 1,
+            ..plan.tile
+        };
+        let few = not(at_least(size(columns), plan.halved + 1));
+        let several = at_least(size(rows), FEW_TOGETHER + 1);
+        add(few * several, tile, plan.halved, Vec::new());
+    }
     if plan.flat > 0 {
         let tile = Tile {
             rows: None,
@@ -123,7 +135,14 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     let copies = pack::copies(kernel, &plan.tile);
     if plan.copy > 0 {
         let many = at_least(size(rows), plan.copy);
-        add(many, plan.tile, plan.chunk, copies.clone());
+        // Columns that are one block lie as near to each other as a copy's do.
+        let wide = match plan.tile.vector {
+            VectorAxis::Outer(columns) if pack::are_dense(kernel, &copies) => {
+                at_least(size(columns), plan.tile.lanes * plan.tile.vectors + 1)
+            }
+            _ => Quantity::constant(1),
+        };
+        add(many * wide, plan.tile, plan.chunk, copies.clone());
     }
     let always = Quantity::constant(1);
     match narrow {
@@ -165,6 +184,11 @@ mod tests {
     const SIZES: [i64; 14] = [0, 1, 2, 3, 4, 7, 8, 11, 12, 31, 32, 33, 63, 64];
 
     fn regimes(right: &str) -> Vec<Regime> {
+        regimes_with(right, &[])
+    }
+
+    /// The regimes of a product by a factor that lies so, with some numbers of the schedule chosen.
+    fn regimes_with(right: &str, numbers: &[(&'static str, i64)]) -> Vec<Regime> {
         let text = format!(
             "kernel @mm(%x: in f32[M, K], %y: in f32{right}, %o: out f32[M, N]) {{
                outer m < M, n < N
@@ -174,8 +198,10 @@ mod tests {
             right.trim_matches(['[', ']']).to_lowercase(),
         );
         let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
-        let first = candidates(&kernel, IsaLevel::Avx2Fma).remove(0);
-        of_plan(&plan_of(&kernel, &first.schedule).unwrap(), &kernel)
+        let first = candidates(&kernel, IsaLevel::Avx2Fma).remove(0).schedule;
+        let with = |schedule: kiln_kernel::Schedule, &(name, number)| schedule.with(name, number);
+        let schedule = numbers.iter().fold(first, with);
+        of_plan(&plan_of(&kernel, &schedule).unwrap(), &kernel)
     }
 
     /// Which regimes are meant at some sizes, in the order of the kernel's symbols.
@@ -193,9 +219,13 @@ mod tests {
 
     #[test]
     fn exactly_one_is_meant_at_any_size() {
-        for right in ["[K, N]", "[N, K]"] {
-            let regimes = regimes(right);
-            assert_eq!(regimes.len(), if right == "[K, N]" { 5 } else { 3 });
+        let halved = [("halved", 4), ("narrow", 3)];
+        for (regimes, count) in [
+            (regimes("[K, N]"), 5),
+            (regimes("[N, K]"), 3),
+            (regimes_with("[K, N]", &halved), 6),
+        ] {
+            assert_eq!(regimes.len(), count);
             let mut seen = std::collections::BTreeSet::new();
             for m in SIZES {
                 for k in SIZES {
@@ -220,6 +250,27 @@ mod tests {
         assert_eq!(rows([1, 64, 64]), None);
         assert_eq!([2, 3].map(|m| rows([m, 64, 64])), [Some(FEW_TOGETHER); 2]);
         assert_eq!(rows([4, 64, 64]), Some(6));
+    }
+
+    #[test]
+    fn columns_that_fill_half_a_vector_take_tiles_of_halves() {
+        let regimes = regimes_with("[K, N]", &[("halved", 4), ("narrow", 3)]);
+        let lanes = |m, n| {
+            let tile = &regimes[meant(&regimes, &[m, 100, n])[0]].tile;
+            let of_columns = matches!(tile.vector, VectorAxis::Outer(_));
+            of_columns.then_some((tile.lanes, tile.vectors))
+        };
+        assert_eq!([3, 4].map(|n| lanes(64, n)), [Some((4, 1)); 2]);
+        assert_eq!([2, 5].map(|n| lanes(64, n)), [None, Some((8, 2))]);
+        assert_eq!([3, 4].map(|m| lanes(m, 4)), [Some((8, 3)), Some((4, 1))]);
+    }
+
+    #[test]
+    fn columns_of_one_block_are_read_as_they_lie() {
+        let regimes = regimes("[K, N]");
+        let copies = |m, n| regimes[meant(&regimes, &[m, 7, n])[0]].copies.len();
+        assert_eq!([16, 17].map(|n| copies(32, n)), [0, 1]);
+        assert_eq!([31, 32].map(|m| copies(m, 17)), [0, 1]);
     }
 
     #[test]

@@ -43,6 +43,10 @@ pub(super) const SCATTERED_COPY_ROWS: u32 = 12;
 /// Products to a sum below which writing the results takes longer than computing them: they are written in long pieces.
 const SHALLOW: u32 = 4;
 
+/// As many columns or more are better done in vectors of half the width than by adding up lanes: seen at 100 rows of 300 and
+/// of 2000.
+const FEW_OF_HALVED: u32 = 3;
+
 /// Of so many lanes, one that is no longer idle is worth vectors of half the width.
 const IDLE: u64 = 10;
 
@@ -208,8 +212,16 @@ fn plan_in(kernel: &VerifiedKernel, level: IsaLevel, lanes: u32) -> Option<Plan>
                 (plan.flat, plan.few) = (SHALLOW, few_vectors(level));
             }
             if pack::along_reduced(kernel, rows).is_some() {
-                // Where columns can be read as they lie, more than half of a vector of them is better than adding up lanes.
-                plan.narrow = if dense { lanes / 2 + 1 } else { lanes };
+                if dense && level.halves_are_as_fast() {
+                    plan.halved = lanes / 2;
+                }
+                plan.narrow = match (dense, plan.halved) {
+                    (false, _) => lanes,
+                    // Where columns can be read as they lie, more than half of a vector of them is better than adding up
+                    // lanes.
+                    (true, 0) => lanes / 2 + 1,
+                    (true, _) => FEW_OF_HALVED,
+                };
             }
         }
     }
