@@ -10,10 +10,8 @@
 mod support;
 
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
-use kiln_kernel::{KernelCompiler, KernelExecutor, Unobserved};
-use kiln_native::NativeExecutor;
-use kiln_testkit::kernels::{Checked, Variant};
-use support::{SMOOTH, check_at, check_sizes, kernel, symbols};
+use kiln_kernel::{KernelCompiler, Unobserved};
+use support::{check_sizes, check_variants, compiled_as, kernel};
 
 /// Rows, inner sizes and columns.
 const SIZES: [[i64; 3]; 42] = [
@@ -88,25 +86,11 @@ fn few_columns_in_halves_of_vectors() {
           store %o[m, n] = s
         }",
     );
-    let (compiler, executor) = (LlvmCompiler::new(), NativeExecutor::new());
-    let levels = IsaLevel::ALL.into_iter().filter(|level| level.runs_here());
-    let variants: Vec<Variant> = levels
-        .map(|level| {
-            let target = LlvmCompiler::target(level);
-            let schedule = compiler.schedules(&kernel, &target).remove(0).schedule;
-            let lanes = schedule.get("lanes").unwrap();
-            let asked = schedule.with("halved", lanes / 2);
-            let compiled = compiler.compile(&kernel, &target, &asked, &mut Unobserved);
-            let artifact = compiled.unwrap();
-            let loaded = executor.load(&artifact).unwrap();
-            Variant { artifact, loaded }
-        })
-        .collect();
-    for (seed, [m, k, n]) in (1..).zip(SIZES) {
-        let sizes = symbols(&kernel, &[("M", m), ("K", k), ("N", n)]);
-        let checked = check_at(&kernel, &variants, &sizes, SMOOTH, seed);
-        assert_eq!(checked, Some(Checked::Agreed), "{m} x {k} x {n}");
-    }
+    let variants = compiled_as(&kernel, |schedule| {
+        let lanes = schedule.get("lanes").unwrap();
+        schedule.with("halved", lanes / 2)
+    });
+    check_variants(&kernel, &variants, ["M", "K", "N"], &SIZES);
 }
 
 /// A second result that is the same in every row, stored beside the first.

@@ -56,7 +56,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let (Some(rows), Some(vectors)) = (scope.rows, scope.vectors) else {
             return Vec::new();
         };
-        let is_full = rows.count == vectors.lanes && vectors.left.is_none() && !rows.spread;
+        // Rows that are repeated do not lie one after the other.
+        let is_plain = !rows.spread && rows.repeats.is_none();
+        let is_full = rows.count == vectors.lanes && vectors.left.is_none() && is_plain;
         if !is_full || !store.axes.is_empty() {
             return Vec::new();
         }

@@ -12,7 +12,7 @@ pub(crate) mod examples;
 pub(crate) mod graphs;
 
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
-use kiln_kernel::{Target, VerifiedKernel};
+use kiln_kernel::{KernelCompiler, KernelExecutor, Schedule, Target, Unobserved, VerifiedKernel};
 use kiln_native::NativeExecutor;
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{
@@ -54,15 +54,45 @@ pub(crate) fn compiled(kernel: &VerifiedKernel) -> Vec<Variant> {
     try_compiled(kernel).unwrap_or_else(|message| panic!("{message}"))
 }
 
+/// A kernel at every level that this machine runs, with a schedule that is asked for: what `chosen` makes of the best one.
+pub(crate) fn compiled_as(
+    kernel: &VerifiedKernel,
+    chosen: impl Fn(Schedule) -> Schedule,
+) -> Vec<Variant> {
+    let (compiler, executor) = (LlvmCompiler::new(), NativeExecutor::new());
+    let variant = |target: &Target| {
+        let schedule = chosen(compiler.schedules(kernel, target).remove(0).schedule);
+        let compiled = compiler.compile(kernel, target, &schedule, &mut Unobserved);
+        let artifact = compiled.unwrap();
+        let loaded = executor.load(&artifact).unwrap();
+        Variant { artifact, loaded }
+    };
+    targets().iter().map(variant).collect()
+}
+
 /// Compares a kernel with its meaning at the given sizes of its symbols, with ordinary numbers: all calls agree.
 pub(crate) fn check_sizes<const N: usize>(text: &str, names: [&str; N], sizes: &[[i64; N]]) {
     let kernel = kernel(text);
-    let variants = compiled(&kernel);
+    check_variants(&kernel, &compiled(&kernel), names, sizes);
+}
+
+/// The same, compiled already.
+pub(crate) fn check_variants<const N: usize>(
+    kernel: &VerifiedKernel,
+    variants: &[Variant],
+    names: [&str; N],
+    sizes: &[[i64; N]],
+) {
     for (seed, sizes) in (1..).zip(sizes) {
         let named: Vec<(&str, i64)> = names.into_iter().zip(sizes.iter().copied()).collect();
-        let sizes = symbols(&kernel, &named);
-        let checked = check_at(&kernel, &variants, &sizes, SMOOTH, seed);
-        assert_eq!(checked, Some(Checked::Agreed), "{named:?}\n{text}");
+        let sizes = symbols(kernel, &named);
+        let checked = check_at(kernel, variants, &sizes, SMOOTH, seed);
+        assert_eq!(
+            checked,
+            Some(Checked::Agreed),
+            "{named:?}\n{}",
+            kiln_kernel::text::print(kernel)
+        );
     }
 }
 
