@@ -71,10 +71,7 @@ impl HostMemory {
     pub(crate) fn of_tensor(tensor: &Tensor) -> Result<Self, NativeError> {
         if let Ok(bytes) = tensor.as_bytes()
             && !bytes.is_empty()
-            && bytes
-                .as_ptr()
-                .addr()
-                .is_multiple_of(tensor.dtype().size_in_bytes())
+            && is_aligned(bytes.as_ptr().addr(), tensor.dtype().size_in_bytes())
         {
             return Ok(Self {
                 start: NonNull::from(bytes).cast(),
@@ -99,7 +96,7 @@ impl HostMemory {
     pub(crate) fn lent(tensor: Tensor) -> Result<Self, Tensor> {
         let is_aligned = tensor.as_bytes().is_ok_and(|bytes| {
             let alignment = tensor.dtype().size_in_bytes();
-            !bytes.is_empty() && bytes.as_ptr().addr().is_multiple_of(alignment)
+            !bytes.is_empty() && is_aligned(bytes.as_ptr().addr(), alignment)
         });
         if !is_aligned {
             return Err(tensor);
@@ -153,6 +150,13 @@ impl Drop for HostMemory {
     }
 }
 
+/// Whether an address is a multiple of an alignment, a power of two as the sizes of elements are: calls of a few numbers
+/// notice the division that others would take.
+fn is_aligned(address: usize, alignment: usize) -> bool {
+    debug_assert!(alignment.is_power_of_two());
+    address & alignment.wrapping_sub(1) == 0
+}
+
 /// The address of a slice, checked to lie inside its memory, to be aligned to `alignment` unless it
 /// is empty, and to be writable if it is `written`. `what` names it in errors.
 pub(crate) fn place_of(
@@ -171,7 +175,7 @@ pub(crate) fn place_of(
             format_args!("{} bytes at offset {}", slice.bytes, slice.offset),
         ));
     };
-    if slice.bytes > 0 && !place.addr().get().is_multiple_of(alignment) {
+    if slice.bytes > 0 && !is_aligned(place.addr().get(), alignment) {
         return Err(NativeError::mismatch(
             what(),
             format_args!("an address that is a multiple of {alignment}"),
@@ -199,7 +203,7 @@ pub(crate) fn tensor_over(
             format_args!("{bytes} bytes at offset {offset}"),
         ));
     };
-    if !place.addr().get().is_multiple_of(dtype.size_in_bytes()) {
+    if !is_aligned(place.addr().get(), dtype.size_in_bytes()) {
         // SAFETY: the range was just checked, and nothing writes to memory that is downloaded.
         let elements = unsafe { std::slice::from_raw_parts(place.as_ptr(), bytes) };
         return Ok(Tensor::from_bytes(dtype, shape, elements)?);
