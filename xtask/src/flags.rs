@@ -24,11 +24,12 @@ usage: cargo xtask <task>
   soak [MINUTES]                random models and shapes for so long (30 minutes): answers stay right, nothing grows
   bench [--peers] [WORD...]     measure what is promised, in release; only rows whose names hold a word;
                                 with --peers also Kiln beside onnxruntime and OpenVINO
+  tune                          measure register tiles on this machine and rewrite the table that they are chosen by
   bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
 ";
 
 const TASKS: &str =
-    "setup, models, build, demo, test, tidy, conformance, cross-check, soak, bench, bless";
+    "setup, models, build, demo, test, tidy, conformance, cross-check, soak, bench, tune, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub(crate) enum Task {
     },
     /// Measure what is promised.
     Bench(BenchOptions),
+    /// Rewrite the table of what register tiles take.
+    Tune,
     /// Rewrite checked-in lists.
     Bless(BlessOptions),
 }
@@ -115,6 +118,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             "cross-check" => Task::CrossCheck { count: 500 },
             "soak" => Task::Soak { minutes: 30 },
             "bench" => Task::Bench(BenchOptions::default()),
+            "tune" => Task::Tune,
             "bless" => Task::Bless(BlessOptions::default()),
             other => bail!("expected a task ({TASKS}), found `{other}`"),
         },

@@ -25,6 +25,7 @@ mod soak;
 mod step;
 mod test;
 mod tidy;
+mod tune;
 mod workspace;
 
 use std::process::ExitCode;
@@ -57,6 +58,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::CrossCheck { count } => conformance::cross_check(count),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Bench(options) => bench::run(&options),
+        Task::Tune => tune::run(),
         Task::Bless(options) => bless::run(&options),
     }
 }

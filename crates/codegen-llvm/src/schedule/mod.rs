@@ -12,7 +12,9 @@ mod plan;
 mod regime;
 mod rows;
 mod scan;
+mod tile_costs;
 mod tiled;
+mod tiles;
 pub(crate) mod work;
 
 use kiln_kernel::{Candidate, Class, FALLBACK_SCHEDULE, Schedule, VerifiedKernel};

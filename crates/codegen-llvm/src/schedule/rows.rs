@@ -4,6 +4,7 @@ use kiln_kernel::{AxisId, Node, VerifiedKernel};
 use kiln_tensor::DType;
 
 use super::cost::Access;
+use super::tiles::{self, Work};
 use crate::lower::Tail;
 use crate::target::IsaLevel;
 
@@ -34,31 +35,21 @@ pub(super) fn tail(kernel: &VerifiedKernel, level: IsaLevel) -> Tail {
     }
 }
 
-/// Rows and vectors of a contraction's tile: accumulators, the vectors and one broadcast fit the registers.
+/// Rows and vectors of a contraction's tile: one of the level's.
 ///
-/// With vectors along an axis of `size` elements, the tile that takes least time for a row of them; where the size is not
-/// known, or it makes no difference, the largest, which reads the rows' operands least often.
-pub(super) fn contraction_shape(level: IsaLevel, size: Option<i64>, lanes: u32) -> (u32, u32) {
-    let shapes: &[(u32, u32)] = match level {
-        IsaLevel::Avx512 => &[(12, 2), (8, 3), (6, 4)],
-        IsaLevel::Avx2Fma => &[(6, 2), (3, 3), (2, 4)],
-        IsaLevel::Neon => &[(8, 2), (6, 3), (5, 4)],
-        _ => &[(4, 2), (3, 3), (2, 4)],
-    };
-    let vectors = size.and_then(|size| u32::try_from(size).ok());
-    let vectors = vectors.map(|size| size.div_ceil(lanes.max(1)).into());
-    let time = |&(rows, wide): &(u32, u32)| {
-        let (rows, wide) = (u64::from(rows), u64::from(wide));
-        let vectors: u64 = vectors.unwrap_or(wide);
-        // Sixtieths of what a row takes, with rounding down where nothing hangs on it.
-        60 * (vectors / wide * step_time(rows, wide) + vectors % wide * step_time(rows, 1)) / rows
-    };
-    let first = (1, 1);
-    shapes
-        .iter()
-        .min_by_key(|&shape| time(shape))
-        .copied()
-        .unwrap_or(first)
+/// With vectors along an axis of `size` elements, the one that takes least time for a row of them, as far as it was
+/// measured; where the size is not known, or it makes no difference, the one with most rows, which reads least.
+pub(super) fn contraction_shape(
+    level: IsaLevel,
+    work: Work,
+    size: Option<i64>,
+    lanes: u32,
+) -> (u32, u32) {
+    let tiles = level.contraction_tiles();
+    let width = size
+        .and_then(|size| u32::try_from(size).ok())
+        .map(|size| size.div_ceil(lanes.max(1)));
+    tiles::cheapest(level, work, tiles, width.filter(|&width| width > 0))
 }
 
 /// Vectors side by side for a few rows: what the accumulators of three leave room for.
@@ -67,12 +58,6 @@ pub(super) fn few_vectors(level: IsaLevel) -> u32 {
     // An element of each row, and vectors on their way.
     const OTHERS: u32 = ROWS + 3;
     (level.n_vector_registers() - OTHERS) / ROWS
-}
-
-/// What one step of a reduction takes a tile, in half cycles of a core that does two multiply-adds and two loads in each
-/// and waits four for a result.
-fn step_time(rows: u64, vectors: u64) -> u64 {
-    (rows * vectors).max(rows + vectors).max(8)
 }
 
 /// Of at most `limit` rows the number that wastes least of an axis of `size` points.

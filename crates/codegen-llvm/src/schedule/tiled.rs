@@ -10,6 +10,7 @@ use super::cost::{Access, accesses};
 use super::pack;
 use super::plan::Plan;
 use super::rows::{contraction_shape, few_vectors, fitting, lanes, row_axis, tail};
+use super::tiles::Work;
 use crate::lower::{Cut, Dependence, Slide, Tile, VectorAxis};
 use crate::target::IsaLevel;
 
@@ -113,7 +114,8 @@ fn plan_in(kernel: &VerifiedKernel, level: IsaLevel, lanes: u32) -> Option<Plan>
         _ => None,
     };
     let size = |axis: AxisId| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
-    let (row_limit, vectors) = contraction_shape(level, vector_axis.and_then(size), lanes);
+    let (row_limit, vectors) =
+        contraction_shape(level, Work::of(kernel), vector_axis.and_then(size), lanes);
     let mut spread = false;
     let mut second_rows = None;
     let rows = if has_reduction {

@@ -1,0 +1,94 @@
+//! What a row of so many vectors takes each register tile: the table that schedules are chosen by.
+//!
+//! `cargo bench -p kiln-benches --bench tile_costs` prints it for the instruction-set levels of this machine; `cargo xtask
+//! tune` puts it where the compiler reads it. Nothing else may run on the machine.
+//!
+//! Each tile that a level has is compiled for products and for windows whose weights are as wide and stay in a near cache,
+//! so edges of columns, and borders of pictures, count as they are done. The unit is a hundredth of what a vector's
+//! multiply-add takes where that is least.
+
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a benchmark stops when its set-up is wrong, and prints what it saw"
+)]
+
+mod fixed;
+mod work;
+
+use fixed::Fixed;
+use kiln::codegen_llvm::IsaLevel;
+use kiln_benches::turns::{Contender, Turns, in_turns, timed};
+use std::time::Duration;
+use work::{STEPS, Work};
+
+/// How often all is measured: a busy neighbour is seldom there each time.
+const PASSES: usize = 3;
+
+const TURNS: Turns = Turns {
+    least: 10,
+    most: 200,
+    time: Duration::from_millis(150),
+    turn: Duration::from_micros(400),
+};
+
+fn main() {
+    if !std::env::args().any(|argument| argument == "--bench") {
+        println!("nothing is measured in a test run; say: cargo xtask tune");
+        return;
+    }
+    for level in IsaLevel::ALL.into_iter().filter(|level| level.runs_here()) {
+        for work in Work::ALL {
+            print(level, work, &least(level, work));
+        }
+    }
+}
+
+/// Seconds of each tile at each width, the least that was seen.
+fn least(level: IsaLevel, work: Work) -> Vec<Vec<f64>> {
+    let tiles = level.contraction_tiles().len();
+    let mut least = vec![vec![f64::INFINITY; tiles]; IsaLevel::TILED_VECTORS as usize];
+    for _ in 0..PASSES {
+        for (width, least) in (1..).zip(&mut least) {
+            for (least, time) in least.iter_mut().zip(times(level, work, width)) {
+                *least = least.min(time);
+            }
+        }
+    }
+    least
+}
+
+/// One line per tile and width.
+fn print(level: IsaLevel, work: Work, least: &[Vec<f64>]) {
+    let widths = || (1..).zip(least);
+    let of_a_vector =
+        widths().flat_map(|(width, times)| times.iter().map(move |time| time / f64::from(width)));
+    let unit = of_a_vector.fold(f64::INFINITY, f64::min);
+    for (width, times) in widths() {
+        for (&(rows, vectors), time) in level.contraction_tiles().iter().zip(times) {
+            let cost = (time / unit * 100.0).round();
+            println!("{level} {} {rows} {vectors} {width} {cost}", work.name());
+        }
+    }
+}
+
+/// Seconds that a step of a reduction takes each tile for a row of so many vectors.
+fn times(level: IsaLevel, work: Work, width: u32) -> Vec<f64> {
+    let tiles = level.contraction_tiles().iter();
+    let mut contenders: Vec<_> = tiles
+        .map(|&(rows, vectors)| {
+            let compiler = Fixed::new(level, rows, vectors);
+            let (program, inputs, mut outputs) = work.program(compiler, level.lanes(32) * width);
+            timed(move || {
+                let ran = program.run_into(&inputs, &mut outputs);
+                ran.expect("it runs");
+            })
+        })
+        .collect();
+    let contenders = contenders.iter_mut();
+    let mut turns: Vec<&mut Contender<'_>> = Vec::new();
+    turns.extend(contenders.map(|contender| contender as &mut Contender<'_>));
+    let steps = (work.rows() * STEPS) as f64;
+    let best = in_turns(&mut turns, TURNS);
+    best.iter().map(|time| time / steps).collect()
+}
