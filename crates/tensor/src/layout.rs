@@ -14,12 +14,15 @@ pub(crate) type Dims = SmallVec<[usize; 6]>;
 /// Strides in elements.
 pub(crate) type Strides = SmallVec<[isize; 6]>;
 
-/// Shape, strides in elements, and the offset of the first element.
+/// Shape, strides in elements, and the offset of the first element; never changed, so that what every call of a program
+/// asks of it is worked out once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    pub(crate) shape: Dims,
-    pub(crate) strides: Strides,
-    pub(crate) offset: usize,
+    shape: Dims,
+    strides: Strides,
+    offset: usize,
+    len: usize,
+    is_contiguous: bool,
 }
 
 /// The number of elements of a shape, if a tensor of that shape and dtype may exist.
@@ -53,12 +56,26 @@ pub fn row_major_strides(shape: &[usize]) -> SmallVec<[isize; 6]> {
 }
 
 impl Layout {
+    /// A layout of a shape already accepted by [`element_count`], with a stride for each axis.
+    pub(crate) fn new(shape: Dims, strides: Strides, offset: usize) -> Layout {
+        Layout {
+            // The product cannot overflow (see the module's invariants).
+            len: shape.iter().product(),
+            is_contiguous: lie_in_a_row(&shape, &strides),
+            shape,
+            strides,
+            offset,
+        }
+    }
+
     /// The row-major layout of a shape already accepted by [`element_count`].
     pub(crate) fn row_major(shape: &[usize]) -> Layout {
         Layout {
             shape: shape.into(),
             strides: row_major_strides(shape),
             offset: 0,
+            len: shape.iter().product(),
+            is_contiguous: true,
         }
     }
 
@@ -83,17 +100,9 @@ impl Layout {
             offset,
             elements,
         };
-        let layout = Layout {
-            shape: shape.into(),
-            strides: strides.into(),
-            offset,
-        };
+        let layout = || Layout::new(shape.into(), strides.into(), offset);
         if element_count(dtype, shape)? == 0 {
-            return if offset <= elements {
-                Ok(layout)
-            } else {
-                Err(out_of_range())
-            };
+            return (offset <= elements).then(layout).ok_or_else(out_of_range);
         }
         let mut lowest = offset as i128;
         let mut highest = offset as i128;
@@ -108,32 +117,43 @@ impl Layout {
         if lowest < 0 || highest >= elements as i128 {
             Err(out_of_range())
         } else {
-            Ok(layout)
+            Ok(layout())
         }
     }
 
-    pub(crate) fn rank(&self) -> usize {
-        self.shape.len()
+    /// The size of each axis.
+    #[inline]
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
     }
 
-    /// The number of elements; the product cannot overflow (see the module's invariants).
+    /// From one index to the next on each axis.
+    #[inline]
+    pub(crate) fn strides(&self) -> &[isize] {
+        &self.strides
+    }
+
+    /// Where the first element lies.
+    #[inline]
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Shape and strides, to make another layout of.
+    pub(crate) fn axes(&self) -> (Dims, Strides) {
+        (self.shape.clone(), self.strides.clone())
+    }
+
+    /// The number of elements.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.shape.iter().product()
+        self.len
     }
 
     /// Whether the elements lie one after another in row-major order.
+    #[inline]
     pub(crate) fn is_contiguous(&self) -> bool {
-        if self.shape.contains(&0) {
-            return true;
-        }
-        let mut expected = 1;
-        for (&dim, &stride) in self.shape.iter().zip(&self.strides).rev() {
-            if dim != 1 && stride != expected {
-                return false;
-            }
-            expected *= dim as isize;
-        }
-        true
+        self.is_contiguous
     }
 
     /// The same elements under another shape, without moving any, if strides can say it.
@@ -186,12 +206,23 @@ impl Layout {
         }
         // What is left over on either side has size 1.
         strides.resize(shape.len(), 0);
-        Some(Layout {
-            shape: shape.into(),
-            strides,
-            offset: self.offset,
-        })
+        Some(Layout::new(shape.into(), strides, self.offset))
     }
+}
+
+/// Whether elements of this shape lie one after another in row-major order.
+fn lie_in_a_row(shape: &[usize], strides: &[isize]) -> bool {
+    if shape.contains(&0) {
+        return true;
+    }
+    let mut expected = 1;
+    for (&dim, &stride) in shape.iter().zip(strides).rev() {
+        if dim != 1 && stride != expected {
+            return false;
+        }
+        expected *= dim as isize;
+    }
+    true
 }
 
 #[cfg(test)]
@@ -249,11 +280,7 @@ mod tests {
     #[test]
     fn reshape_stays_a_view_where_strides_can_say_it() {
         // A transposed matrix with its outer axis split, and its axes merged.
-        let transposed = Layout {
-            shape: [6, 4].as_slice().into(),
-            strides: [1, 6].as_slice().into(),
-            offset: 2,
-        };
+        let transposed = Layout::new([6, 4].as_slice().into(), [1, 6].as_slice().into(), 2);
         let split = transposed.reshaped(&[2, 3, 1, 4]).unwrap();
         assert_eq!(
             (split.strides.as_slice(), split.offset),
@@ -261,11 +288,8 @@ mod tests {
         );
         assert_eq!(transposed.reshaped(&[24]), None);
         // A broadcast axis merges with another broadcast axis only.
-        let broadcast = Layout {
-            shape: [2, 3, 4].as_slice().into(),
-            strides: [0, 0, 1].as_slice().into(),
-            offset: 0,
-        };
+        let (shape, strides) = ([2, 3, 4].as_slice(), [0, 0, 1].as_slice());
+        let broadcast = Layout::new(shape.into(), strides.into(), 0);
         assert_eq!(
             broadcast.reshaped(&[6, 4]).unwrap().strides.as_slice(),
             [0, 1]

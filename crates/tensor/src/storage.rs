@@ -71,6 +71,7 @@ impl Storage {
     }
 
     /// All the bytes; loaded now if they are deferred.
+    #[inline]
     pub(crate) fn bytes(&self) -> Result<&[u8], TensorError> {
         match self {
             Storage::Owned(memory) => Ok(memory),
@@ -78,6 +79,11 @@ impl Storage {
             Storage::Foreign(foreign) => Ok(foreign.bytes()),
             Storage::Deferred(deferred) => deferred.bytes(),
         }
+    }
+
+    /// Whether there are bytes for writing.
+    pub(crate) fn is_writable(&self) -> bool {
+        matches!(self, Storage::Owned(_) | Storage::Mapped(_))
     }
 
     /// All the bytes for writing; none for memory that is never written.

@@ -139,41 +139,49 @@ impl Tensor {
 /// # Asking
 impl Tensor {
     /// The element type.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// The size of each axis.
+    #[inline]
     pub fn shape(&self) -> &[usize] {
-        &self.layout.shape
+        self.layout.shape()
     }
 
     /// The distance, in elements, between neighbours on each axis; may be 0 or negative.
+    #[inline]
     pub fn strides(&self) -> &[isize] {
-        &self.layout.strides
+        self.layout.strides()
     }
 
     /// The number of axes.
+    #[inline]
     pub fn rank(&self) -> usize {
-        self.layout.rank()
+        self.layout.shape().len()
     }
 
     /// The number of elements.
+    #[inline]
     pub fn len(&self) -> usize {
         self.layout.len()
     }
 
     /// Whether some axis has size 0.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Whether the elements lie one after another in row-major order.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_contiguous()
     }
 
     /// The bytes that the elements take when they lie one after another.
+    #[inline]
     pub fn byte_len(&self) -> usize {
         self.len() * self.dtype.size_in_bytes()
     }
@@ -216,7 +224,7 @@ impl Tensor {
     }
 
     pub(crate) fn offsets(&self) -> Offsets {
-        Offsets::new(&self.layout.shape, &self.layout.strides, self.layout.offset)
+        Offsets::new(self.shape(), self.strides(), self.layout.offset())
     }
 }
 
@@ -293,6 +301,7 @@ impl Tensor {
     }
 
     /// The elements' bytes, little-endian, in row-major order: for contiguous tensors.
+    #[inline]
     pub fn as_bytes(&self) -> Result<&[u8], TensorError> {
         if !self.is_contiguous() {
             return Err(TensorError::NotContiguous);
@@ -331,9 +340,9 @@ impl Tensor {
 
     /// The bytes of the elements for writing, made this tensor's own first.
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], TensorError> {
-        let in_place = self.is_contiguous()
-            && Arc::get_mut(&mut self.storage).is_some_and(|s| s.bytes_mut().is_some());
-        if !in_place {
+        // Nothing has weak handles, and a count of one cannot grow meanwhile.
+        let is_own = Arc::strong_count(&self.storage) == 1 && self.storage.is_writable();
+        if !(is_own && self.is_contiguous()) {
             *self = self.copied()?;
         }
         let range = self.byte_range();
@@ -381,7 +390,8 @@ impl Tensor {
             return 0..0;
         }
         let size = self.dtype.size_in_bytes();
-        self.layout.offset * size..(self.layout.offset + self.len()) * size
+        let offset = self.layout.offset();
+        offset * size..(offset + self.len()) * size
     }
 
     fn expect_dtype(&self, expected: DType) -> Result<(), TensorError> {

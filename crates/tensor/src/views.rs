@@ -21,6 +21,11 @@ pub struct AxisSlice {
 }
 
 impl Tensor {
+    /// The same storage from the same offset on, with other axes: a shape that may exist, and strides that stay inside.
+    fn with_axes(&self, shape: Dims, strides: Strides) -> Tensor {
+        self.with_layout(Layout::new(shape, strides, self.layout().offset()))
+    }
+
     /// The same elements in row-major order under another shape; copies only if it must.
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
         let found = element_count(self.dtype(), shape)?;
@@ -61,17 +66,13 @@ impl Tensor {
         if shape.len() != self.rank() {
             return Err(error());
         }
-        Ok(self.with_layout(Layout {
-            shape,
-            strides,
-            offset: self.layout().offset,
-        }))
+        Ok(self.with_axes(shape, strides))
     }
 
     /// A part of some axes; the other axes stay whole. An axis named twice is sliced twice.
     pub fn slice(&self, slices: &[AxisSlice]) -> Result<Tensor, TensorError> {
-        let mut layout = self.layout().clone();
-        let mut offset = layout.offset as isize;
+        let (mut shape, mut strides) = self.layout().axes();
+        let mut offset = self.layout().offset() as isize;
         for &AxisSlice {
             axis,
             start,
@@ -79,9 +80,7 @@ impl Tensor {
             step,
         } in slices
         {
-            let (Some(dim), Some(stride)) =
-                (layout.shape.get_mut(axis), layout.strides.get_mut(axis))
-            else {
+            let (Some(dim), Some(stride)) = (shape.get_mut(axis), strides.get_mut(axis)) else {
                 return Err(TensorError::AxisOutOfRange {
                     axis,
                     rank: self.rank(),
@@ -105,9 +104,9 @@ impl Tensor {
             *dim = len;
             *stride = stride.wrapping_mul(step);
         }
-        let len = element_count(self.dtype(), &layout.shape)?;
-        layout.offset = if len == 0 { 0 } else { offset as usize };
-        Ok(self.with_layout(layout))
+        let len = element_count(self.dtype(), &shape)?;
+        let offset = if len == 0 { 0 } else { offset as usize };
+        Ok(self.with_layout(Layout::new(shape, strides, offset)))
     }
 
     /// `len` indices of one axis, from `start`.
@@ -152,17 +151,13 @@ impl Tensor {
                 _ => return Err(error()),
             }
         }
-        Ok(self.with_layout(Layout {
-            shape: shape.into(),
-            strides,
-            offset: self.layout().offset,
-        }))
+        Ok(self.with_axes(shape.into(), strides))
     }
 
     /// Without one axis, whose size must be 1.
     pub fn squeeze(&self, axis: usize) -> Result<Tensor, TensorError> {
-        let mut layout = self.layout().clone();
-        match layout.shape.get(axis) {
+        let (mut shape, mut strides) = self.layout().axes();
+        match shape.get(axis) {
             None => {
                 return Err(TensorError::AxisOutOfRange {
                     axis,
@@ -172,9 +167,9 @@ impl Tensor {
             Some(&1) => {}
             Some(&size) => return Err(TensorError::NotSqueezable { axis, size }),
         }
-        layout.shape.remove(axis);
-        layout.strides.remove(axis);
-        Ok(self.with_layout(layout))
+        shape.remove(axis);
+        strides.remove(axis);
+        Ok(self.with_axes(shape, strides))
     }
 
     /// With a new axis of size 1, which becomes axis `axis` of the result.
@@ -185,9 +180,9 @@ impl Tensor {
                 rank: self.rank() + 1,
             });
         }
-        let mut layout = self.layout().clone();
-        layout.shape.insert(axis, 1);
-        layout.strides.insert(axis, 0);
-        Ok(self.with_layout(layout))
+        let (mut shape, mut strides) = self.layout().axes();
+        shape.insert(axis, 1);
+        strides.insert(axis, 0);
+        Ok(self.with_axes(shape, strides))
     }
 }
