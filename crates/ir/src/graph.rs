@@ -177,11 +177,13 @@ impl Graph {
     }
 
     /// The inputs: the body's parameters.
+    #[inline]
     pub fn inputs(&self) -> &[ValueId] {
         &self.regions[self.body].parameters
     }
 
     /// The outputs: the body's results.
+    #[inline]
     pub fn outputs(&self) -> &[ValueId] {
         &self.regions[self.body].results
     }
@@ -294,6 +296,7 @@ impl Graph {
     }
 
     /// The tensor type of a value, if it is a tensor.
+    #[inline]
     pub fn tensor_ty(&self, value: ValueId) -> Option<&TensorType> {
         self.values[value].ty.as_tensor()
     }

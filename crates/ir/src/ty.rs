@@ -56,6 +56,7 @@ impl Type {
     }
 
     /// The tensor type, if this is one.
+    #[inline]
     pub fn as_tensor(&self) -> Option<&TensorType> {
         match self {
             Self::Tensor(ty) => Some(ty),

@@ -48,6 +48,7 @@ impl Memory {
     }
 
     /// How many bytes.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }

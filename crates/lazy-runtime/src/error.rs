@@ -265,6 +265,13 @@ impl RuntimeError {
     }
 }
 
+/// Out of the box in which it came from level to level.
+impl From<Box<RuntimeError>> for RuntimeError {
+    fn from(error: Box<RuntimeError>) -> Self {
+        *error
+    }
+}
+
 /// The code of a planner's error, where it is one that Kiln's own planners meet.
 fn code_of_plan(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> &'static str {
     let program = cause.downcast_ref::<ProgramError>().map(ProgramError::code);

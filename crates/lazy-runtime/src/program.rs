@@ -18,7 +18,7 @@ use crate::plan::{Key, Memo, Prepared};
 use crate::planner::Planner;
 use crate::profile::StepProfile;
 use crate::recorder::Recorder;
-use crate::run::{Call, States, Stop, run_program};
+use crate::run::{Call, States, Stop, Why, run_program};
 use crate::runtime::Runtime;
 
 /// A program and the runtime that runs it. Kernels are compiled when a call first needs them.
@@ -159,7 +159,7 @@ impl CompiledProgram {
     /// # Errors
     /// Inputs that do not fit the graph, a fault of an op, a kernel that does not compile, memory that is short.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, RuntimeError> {
-        self.serve(inputs, None, None, None)
+        self.serve_anew(inputs, None, None)
     }
 
     /// As [`run`](Self::run), for a call that may be ended early. One that was leaves nothing behind: the next has all that
@@ -172,7 +172,7 @@ impl CompiledProgram {
         inputs: &[Tensor],
         options: &CallOptions,
     ) -> Result<Vec<Tensor>, RuntimeError> {
-        self.serve(inputs, None, None, self.control(options).as_ref())
+        self.serve_anew(inputs, None, self.control(options).as_ref())
     }
 
     /// As [`run`](Self::run), into tensors that are given, one per output: in place where one has the output's dtype and
@@ -186,7 +186,8 @@ impl CompiledProgram {
         if expected != found {
             return Err(RuntimeError::OutputCount { expected, found });
         }
-        self.serve(inputs, None, Some(outputs), None).map(drop)
+        let made = &mut Vec::new();
+        Ok(self.serve(inputs, None, Some(outputs), None, made)?)
     }
 
     /// As [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were.
@@ -204,8 +205,8 @@ impl CompiledProgram {
             return Err(RuntimeError::OutputCount { expected, found });
         }
         let control = self.control(options);
-        self.serve(inputs, None, Some(outputs), control.as_ref())
-            .map(drop)
+        let made = &mut Vec::new();
+        Ok(self.serve(inputs, None, Some(outputs), control.as_ref(), made)?)
     }
 
     /// As [`run`](Self::run), with what each step cost.
@@ -217,7 +218,7 @@ impl CompiledProgram {
         inputs: &[Tensor],
     ) -> Result<(Vec<Tensor>, Vec<StepProfile>), RuntimeError> {
         let mut profile = Vec::new();
-        let outputs = self.serve(inputs, Some(&mut profile), None, None)?;
+        let outputs = self.serve_anew(inputs, Some(&mut profile), None)?;
         Ok((outputs, profile))
     }
 
@@ -242,14 +243,28 @@ impl CompiledProgram {
         options.control(self.runtime.shared_clock()).map(Arc::new)
     }
 
+    /// Serves a call with new tensors.
+    fn serve_anew(
+        &self,
+        inputs: &[Tensor],
+        profile: Option<&mut Vec<StepProfile>>,
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<Vec<Tensor>, RuntimeError> {
+        let mut made = Vec::new();
+        self.serve(inputs, profile, None, control, &mut made)?;
+        Ok(made)
+    }
+
+    /// Serves a call: into the tensors that are given, or else into new ones, put into `made`.
     fn serve(
         &self,
         inputs: &[Tensor],
         profile: Option<&mut Vec<StepProfile>>,
         into: Option<&mut [Tensor]>,
         control: Option<&Arc<CallControl>>,
-    ) -> Result<Vec<Tensor>, RuntimeError> {
-        let served = self.serve_with_some_plan(inputs, profile, into, control);
+        made: &mut Vec<Tensor>,
+    ) -> Result<(), Box<RuntimeError>> {
+        let served = self.serve_with_some_plan(inputs, profile, into, control, made);
         if let Err(error) = &served {
             self.count_early_end(error);
         }
@@ -276,7 +291,8 @@ impl CompiledProgram {
         mut profile: Option<&mut Vec<StepProfile>>,
         mut into: Option<&mut [Tensor]>,
         control: Option<&Arc<CallControl>>,
-    ) -> Result<Vec<Tensor>, RuntimeError> {
+        made: &mut Vec<Tensor>,
+    ) -> Result<(), Box<RuntimeError>> {
         let _span = self.calls.time(self.timing(), self.run);
         let call = Call {
             inputs,
@@ -306,17 +322,20 @@ impl CompiledProgram {
                 call,
                 profile.as_deref_mut(),
                 into.as_deref_mut(),
+                made,
             ) {
-                Ok(outputs) => {
+                Ok(()) => {
                     if !failed.is_empty() {
                         let key = key.take().unwrap_or_else(|| sizes_of(inputs));
                         self.choice
                             .insert(key, other.unwrap_or_else(|| Arc::clone(&self.main)));
                     }
-                    return Ok(outputs);
+                    return Ok(());
                 }
-                Err(Stop::Error(error)) => return Err(error),
-                Err(Stop::Facts(facts)) => facts,
+                Err(Stop(why)) => match *why {
+                    Why::Error(error) => return Err(error.into()),
+                    Why::Facts(facts) => facts,
+                },
             };
             let before = failed.len();
             for fact in &facts {
@@ -325,7 +344,8 @@ impl CompiledProgram {
                 }
             }
             if failed.len() == before {
-                return Err(self.no_other_plan(&facts, "it was made without this fact".to_owned()));
+                let problem = "it was made without this fact".to_owned();
+                return Err(self.no_other_plan(&facts, problem).into());
             }
             other = Some(self.other_plan(&failed, &facts)?);
         }

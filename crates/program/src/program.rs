@@ -79,6 +79,7 @@ pub struct Requirement {
 
 impl Program {
     /// The graph that the program computes, with every size that the program names in its table.
+    #[inline]
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
@@ -109,11 +110,13 @@ impl Program {
     }
 
     /// A block.
+    #[inline]
     pub fn block(&self, block: BlockId) -> &Block {
         &self.blocks[block]
     }
 
     /// The block that computes the graph's body.
+    #[inline]
     pub fn body(&self) -> BlockId {
         self.body
     }

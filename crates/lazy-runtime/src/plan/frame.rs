@@ -92,6 +92,7 @@ impl Frame {
     }
 
     /// A memory that stayed.
+    #[inline]
     pub(crate) fn kept(&mut self, index: MemoryIndex) -> Option<&mut Memory> {
         let entry = self.0.get_mut(index.0 as usize)?.as_mut()?;
         entry.stays.then_some(&mut entry.memory)
@@ -123,30 +124,34 @@ impl Frame {
     }
 
     /// The memory that an operand lies in, and where it begins.
+    #[inline]
     pub(crate) fn memory<'a>(
         &'a self,
         operand: &'a Operand,
-    ) -> Result<(&'a Memory, usize), RuntimeError> {
+    ) -> Result<(&'a Memory, usize), Box<RuntimeError>> {
         let (memory, base) = match &operand.memory {
             OperandMemory::Fixed(memory) => (memory, 0),
             OperandMemory::Run(index) => match self.0.get(index.0 as usize) {
                 Some(Some(entry)) => (&entry.memory, entry.offset),
-                _ => return Err(RuntimeError::malformed("a step reads memory not given yet")),
+                _ => {
+                    return Err(RuntimeError::malformed("a step reads memory not given yet").into());
+                }
             },
         };
         match base.checked_add(operand.offset) {
             Some(offset) => Ok((memory, offset)),
-            None => Err(RuntimeError::malformed(
-                "an operand lies outside the address space",
-            )),
+            None => {
+                Err(RuntimeError::malformed("an operand lies outside the address space").into())
+            }
         }
     }
 
     /// A tensor where it lies now.
+    #[inline]
     pub(crate) fn tensor<'a>(
         &'a self,
         place: &'a TensorPlace,
-    ) -> Result<PlacedTensor<'a>, RuntimeError> {
+    ) -> Result<PlacedTensor<'a>, Box<RuntimeError>> {
         let (memory, offset) = self.memory(&place.operand)?;
         Ok(PlacedTensor {
             memory,
@@ -159,10 +164,11 @@ impl Frame {
     }
 
     /// An operand as executors take it.
+    #[inline]
     pub(crate) fn slice<'a>(
         &'a self,
         operand: &'a Operand,
-    ) -> Result<MemorySlice<'a>, RuntimeError> {
+    ) -> Result<MemorySlice<'a>, Box<RuntimeError>> {
         let (memory, offset) = self.memory(operand)?;
         Ok(MemorySlice {
             memory,

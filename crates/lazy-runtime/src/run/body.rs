@@ -6,10 +6,11 @@ use kiln_interpreter::bind_symbols;
 use kiln_kernel::StopSignal;
 use kiln_tensor::Tensor;
 
+use super::Stop;
+use super::inputs::{self, Known};
 use super::state::{Planned, RunState};
 use super::states::States;
 use super::walk::Run;
-use super::{Stop, inputs};
 use crate::call::CallControl;
 use crate::error::RuntimeError;
 use crate::plan::{Frame, Prepared, SegmentPlan};
@@ -26,7 +27,7 @@ pub(crate) struct Call<'a> {
     pub(crate) control: Option<&'a Arc<CallControl>>,
 }
 
-/// Runs a program's body.
+/// Runs a program's body: into the tensors that are given, or else into new ones, put into `made`.
 pub(crate) fn run_program(
     runtime: &Runtime,
     prepared: &Prepared,
@@ -34,10 +35,10 @@ pub(crate) fn run_program(
     call: Call<'_>,
     profile: Option<&mut Vec<StepProfile>>,
     into: Option<&mut [Tensor]>,
-) -> Result<Vec<Tensor>, Stop> {
+    made: &mut Vec<Tensor>,
+) -> Result<(), Stop> {
     let inputs = call.inputs;
     let program = &prepared.program;
-    inputs::check(program.graph(), inputs)?;
     let state = states.take().unwrap_or_else(|| {
         let execution = runtime.executor().begin(Arc::clone(runtime.pool()));
         Box::new(RunState::new(execution))
@@ -52,39 +53,39 @@ pub(crate) fn run_program(
         patience: None,
         control: call.control.map(|control| &**control),
         into,
+        made,
     };
     run.state.iterations = 0;
     if let Some(control) = call.control {
         let signal = Arc::clone(control) as Arc<dyn StopSignal>;
         run.state.execution.stop_when(Some(signal));
     }
-    let outputs = run.body(inputs);
+    let ran = run.body(inputs);
     if call.control.is_some() {
         run.state.execution.stop_when(None);
     }
     // What a failed run left behind must not be taken for the next one's.
-    if outputs.is_err() {
+    if ran.is_err() {
         let _forgotten = run.state.execution.finish();
     }
-    run.state.launched.clear();
+    run.state.forget_launches();
     states.give(run.state);
-    outputs
+    ran
 }
 
 impl Run<'_> {
-    fn body(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Stop> {
+    fn body(&mut self, inputs: &[Tensor]) -> Result<(), Stop> {
         let body = self.program.body();
         let planned = self.plan_of_inputs(inputs)?;
         let plan = &planned.plan;
         let mut frame = self.state.take_frame(body, self.prepared.memories(body));
-        let outputs = self.run_body(plan, inputs, &mut frame);
+        let ran = self.run_body(plan, inputs, &mut frame);
         let reclaimed = self.reclaim(plan, &mut frame);
         self.release_inputs(&mut frame);
         self.state.give_frame(body, frame);
         self.state.last_plan = Some(planned);
-        let outputs = outputs?;
-        reclaimed?;
-        Ok(outputs)
+        ran?;
+        Ok(reclaimed?)
     }
 
     /// The plan of the body's first segment.
@@ -92,11 +93,12 @@ impl Run<'_> {
         // Most calls have the sizes of the one before, and need no look-up that other threads wait for; nor a count of who
         // has the plan, which all threads would write to.
         if let Some(planned) = self.state.last_plan.take()
-            && inputs::have_sizes(inputs, &planned.sizes)
+            && planned.inputs.is_of(inputs)
             && self.is_current(&planned.plan)
         {
             return Ok(planned);
         }
+        inputs::check(self.program.graph(), inputs)?;
         let (body, key) = (self.program.body(), inputs::sizes_of(inputs));
         let plan = match self.known(body, 0, &key) {
             Some(plan) => plan,
@@ -106,7 +108,8 @@ impl Run<'_> {
                 self.make(body, 0, binding, &[], key.clone())?
             }
         };
-        Ok(Box::new(Planned { sizes: key, plan }))
+        let inputs = Known::new(inputs, key);
+        Ok(Box::new(Planned { inputs, plan }))
     }
 
     fn run_body(
@@ -114,7 +117,7 @@ impl Run<'_> {
         first: &Arc<SegmentPlan>,
         inputs: &[Tensor],
         frame: &mut Frame,
-    ) -> Result<Vec<Tensor>, Stop> {
+    ) -> Result<(), Stop> {
         self.upload_inputs(inputs, frame)?;
         let number = first.use_so_far.count();
         let begin = number.map(|_| self.runtime.clock().now());
@@ -124,15 +127,15 @@ impl Run<'_> {
             first.use_so_far.add(number, time);
         }
         let last = last.as_deref().unwrap_or(first);
-        if self.into.is_none() {
-            return Ok(self.outputs(last, inputs, frame)?);
+        match self.into {
+            Some(_) => self.write_outputs(last, inputs, frame)?,
+            None => *self.made = self.outputs(last, inputs, frame)?,
         }
-        self.write_outputs(last, inputs, frame)?;
-        Ok(Vec::new())
+        Ok(())
     }
 
     /// Puts the inputs into their places in the frame, in what earlier calls left there.
-    fn upload_inputs(&self, inputs: &[Tensor], frame: &mut Frame) -> Result<(), RuntimeError> {
+    fn upload_inputs(&self, inputs: &[Tensor], frame: &mut Frame) -> Result<(), Box<RuntimeError>> {
         let (executor, body) = (self.runtime.executor(), self.program.body());
         for (&parameter, tensor) in self.program.block(body).parameters.iter().zip(inputs) {
             let Some(index) = self.prepared.memory_of(body, parameter) else {

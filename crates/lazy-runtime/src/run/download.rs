@@ -26,7 +26,7 @@ impl Run<'_> {
         &self,
         placed: PlacedTensor<'_>,
         output: &mut Tensor,
-    ) -> Result<(), RuntimeError> {
+    ) -> Result<(), Box<RuntimeError>> {
         let what = "an output";
         let fits = placed.order.is_none()
             && placed.apart.is_none()
@@ -39,7 +39,7 @@ impl Run<'_> {
         }
         let executor = self.runtime.executor();
         let downloaded = executor.download_into(placed.memory, placed.offset, output);
-        downloaded.map_err(RuntimeError::execute(what))
+        Ok(downloaded.map_err(RuntimeError::execute(what))?)
     }
 
     /// A tensor of a device as one of the host.

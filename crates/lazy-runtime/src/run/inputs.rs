@@ -1,10 +1,48 @@
-//! The edge of a run: inputs compared with the graph's types, their sizes as a key and with a key.
+//! The edge of a run: inputs compared with the graph's types, and with those of the run before.
 
 use kiln_interpreter::InterpretError;
 use kiln_ir::Graph;
-use kiln_tensor::Tensor;
+use kiln_tensor::{DType, Tensor};
+use smallvec::SmallVec;
 
 use crate::plan::Key;
+
+/// What inputs were of that fit the graph: many a call's are as those of the one before.
+pub(crate) struct Known {
+    /// Their dtypes and ranks.
+    kinds: SmallVec<[(DType, usize); 4]>,
+    /// Their sizes in a row.
+    sizes: Key,
+}
+
+impl Known {
+    /// What inputs are of, with their sizes as [`sizes_of`] says.
+    pub(super) fn new(inputs: &[Tensor], sizes: Key) -> Self {
+        let kinds = inputs.iter().map(|tensor| (tensor.dtype(), tensor.rank()));
+        Self {
+            kinds: kinds.collect(),
+            sizes,
+        }
+    }
+
+    /// Whether other inputs are of the same dtypes and sizes.
+    pub(super) fn is_of(&self, inputs: &[Tensor]) -> bool {
+        if inputs.len() != self.kinds.len() {
+            return false;
+        }
+        let mut sizes = self.sizes.as_slice();
+        inputs.iter().zip(&self.kinds).all(|(tensor, &kind)| {
+            let shape = tensor.shape();
+            let Some((known, others)) = sizes.split_at_checked(shape.len()) else {
+                return false;
+            };
+            sizes = others;
+            let mut both = shape.iter().zip(known);
+            (tensor.dtype(), shape.len()) == kind
+                && both.all(|(&size, &known)| as_key(size) == known)
+        })
+    }
+}
 
 /// Compares number, dtypes and ranks of inputs with the graph's.
 pub(super) fn check(graph: &Graph, inputs: &[Tensor]) -> Result<(), InterpretError> {
@@ -41,15 +79,11 @@ pub(super) fn check(graph: &Graph, inputs: &[Tensor]) -> Result<(), InterpretErr
 
 /// The sizes of inputs in a row, each of a known rank.
 pub(super) fn sizes_of(inputs: &[Tensor]) -> Key {
-    inputs.iter().flat_map(sizes).collect()
+    let sizes = inputs.iter().flat_map(|tensor| tensor.shape());
+    sizes.map(|&size| as_key(size)).collect()
 }
 
-/// Whether these are the sizes of the inputs.
-pub(super) fn have_sizes(inputs: &[Tensor], key: &Key) -> bool {
-    inputs.iter().flat_map(sizes).eq(key.iter().copied())
-}
-
-fn sizes(tensor: &Tensor) -> impl Iterator<Item = i64> + '_ {
+fn as_key(size: usize) -> i64 {
     // A tensor's sizes fit an `isize`.
-    tensor.shape().iter().map(|&size| size as i64)
+    size as i64
 }

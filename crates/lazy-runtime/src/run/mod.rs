@@ -55,9 +55,13 @@ impl Value {
     }
 }
 
-/// Why a run ended early.
+/// Why a run ended early. In a box: what a run answers with passes many levels, and mostly all is well.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) struct Stop(pub(crate) Box<Why>);
+
+/// What a run met.
+#[derive(Debug)]
+pub(crate) enum Why {
     /// The plan's facts do not hold: another plan must run.
     Facts(Vec<PlanFact>),
     /// It failed.
@@ -66,6 +70,6 @@ pub(crate) enum Stop {
 
 impl<E: Into<RuntimeError>> From<E> for Stop {
     fn from(error: E) -> Self {
-        Self::Error(error.into())
+        Self(Box::new(Why::Error(error.into())))
     }
 }

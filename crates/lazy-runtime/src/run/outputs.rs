@@ -35,7 +35,7 @@ impl Run<'_> {
         own: &OwnMemory,
         results: &[TensorPlace],
         frame: &mut Frame,
-    ) -> Result<bool, RuntimeError> {
+    ) -> Result<bool, Box<RuntimeError>> {
         let Some(number) = own.result else {
             return Ok(false);
         };
@@ -72,7 +72,7 @@ impl Run<'_> {
         &mut self,
         plan: &SegmentPlan,
         frame: &mut Frame,
-    ) -> Result<(), RuntimeError> {
+    ) -> Result<(), Box<RuntimeError>> {
         let mut lent = std::mem::take(&mut self.state.lent);
         for own in &plan.own {
             let Some(number) = own.result.filter(|number| lent.contains(number)) else {
@@ -110,7 +110,7 @@ impl Run<'_> {
         plan: &SegmentPlan,
         inputs: &[Tensor],
         frame: &Frame,
-    ) -> Result<(), RuntimeError> {
+    ) -> Result<(), Box<RuntimeError>> {
         let block = self.program.block(self.program.body());
         let results = block.results.iter().zip(&plan.results);
         let Some(into) = self.into.take() else {

@@ -8,22 +8,25 @@ use kiln_program::BlockId;
 use kiln_tensor::Tensor;
 use smallvec::SmallVec;
 
+use super::inputs::Known;
 use crate::compile::CompiledKernel;
-use crate::plan::{Frame, Key, SegmentPlan};
+use crate::plan::{Frame, SegmentPlan};
 
-/// A launch, for a fault to be traced back to its step.
+/// A launch of code that may fault, for a fault to be traced back to its step.
 #[derive(Clone, Debug)]
 pub(crate) struct Launched {
+    /// Which launch, counted from the last time that the device was waited for.
+    pub(crate) number: usize,
     pub(crate) block: BlockId,
     pub(crate) segment: usize,
     pub(crate) step: usize,
-    /// Its code, where that may fault.
-    pub(crate) compiled: Option<Arc<CompiledKernel>>,
+    /// Its code.
+    pub(crate) compiled: Arc<CompiledKernel>,
 }
 
-/// Sizes of inputs, and the plan of the body's first segment for them.
+/// What inputs are of, and the plan of the body's first segment for them.
 pub(crate) struct Planned {
-    pub(crate) sizes: Key,
+    pub(crate) inputs: Known,
     pub(crate) plan: Arc<SegmentPlan>,
 }
 
@@ -38,6 +41,8 @@ pub(crate) struct RunState {
     /// What stands in for a tensor that is lent.
     pub(crate) nothing: Tensor,
     pub(crate) launched: Vec<Launched>,
+    /// How many launches there were since the device was waited for.
+    pub(crate) n_launches: usize,
     pub(crate) iterations: u64,
 }
 
@@ -50,8 +55,15 @@ impl RunState {
             lent: SmallVec::new(),
             nothing: Tensor::scalar(0_u8),
             launched: Vec::new(),
+            n_launches: 0,
             iterations: 0,
         }
+    }
+
+    /// Forgets what was launched: the device was waited for.
+    pub(crate) fn forget_launches(&mut self) {
+        self.launched.clear();
+        self.n_launches = 0;
     }
 
     /// The frame of a block, with what stayed of its last run.

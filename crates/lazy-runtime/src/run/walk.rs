@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::bind::site_of;
 use super::state::{Launched, RunState};
-use super::{Stop, Value};
+use super::{Stop, Value, Why};
 use crate::call::CallControl;
 use crate::compile::{Counters, Patience};
 use crate::error::{RuntimeError, problem_of};
@@ -38,6 +38,8 @@ pub(crate) struct Run<'a> {
     pub(super) control: Option<&'a CallControl>,
     /// The tensors that the results are to be in, where the caller gave some.
     pub(super) into: Option<&'a mut [Tensor]>,
+    /// The results, where the caller gave none.
+    pub(super) made: &'a mut Vec<Tensor>,
 }
 
 impl Run<'_> {
@@ -108,8 +110,8 @@ impl Run<'_> {
                 }
                 Ok(memo.replace(key, plan))
             }
-            Err(Refusal::Facts(facts)) => Err(Stop::Facts(facts)),
-            Err(Refusal::Error(error)) => Err(Stop::Error(error)),
+            Err(Refusal::Facts(facts)) => Err(Stop(Box::new(Why::Facts(facts)))),
+            Err(Refusal::Error(error)) => Err(error.into()),
         }
     }
 
@@ -190,14 +192,17 @@ impl Run<'_> {
                 StepPlan::Kernel(kernel) => {
                     let turn = kernel.rival.as_deref().map(Rival::turn);
                     let compiled = kernel.code(turn);
-                    // Counted only where it may be asked for: all threads that run the kernel count there.
-                    let may_fault = !compiled.artifact.fault_sites.is_empty();
-                    self.state.launched.push(Launched {
-                        block,
-                        segment,
-                        step: position,
-                        compiled: may_fault.then(|| Arc::clone(compiled)),
-                    });
+                    // Only what may be asked for: all threads that run the kernel count who has its code.
+                    if !compiled.artifact.fault_sites.is_empty() {
+                        self.state.launched.push(Launched {
+                            number: self.state.n_launches,
+                            block,
+                            segment,
+                            step: position,
+                            compiled: Arc::clone(compiled),
+                        });
+                    }
+                    self.state.n_launches += 1;
                     match (turn, kernel.rival.as_deref()) {
                         (Some(turn), Some(rival)) => {
                             self.take_turn(step, kernel, rival, turn, frame)?
@@ -261,7 +266,7 @@ impl Run<'_> {
         segment: usize,
         plan: &SegmentPlan,
         frame: &mut Frame,
-    ) -> Result<(), RuntimeError> {
+    ) -> Result<(), Box<RuntimeError>> {
         let runtime = self.runtime;
         if plan.arena > 0 || !self.program.block(block).segments[segment].slots.is_empty() {
             let index =
@@ -288,8 +293,11 @@ impl Run<'_> {
     }
 
     /// An error once the call is to end.
-    pub(super) fn check_control(&self) -> Result<(), RuntimeError> {
-        self.control.map_or(Ok(()), CallControl::check)
+    pub(super) fn check_control(&self) -> Result<(), Box<RuntimeError>> {
+        match self.control {
+            Some(control) => Ok(control.check()?),
+            None => Ok(()),
+        }
     }
 
     /// Launches a step's kernel, or the variant whose turn it is.
@@ -324,7 +332,7 @@ impl Run<'_> {
         fn operands<'a>(
             frame: &'a Frame,
             places: &'a [TensorPlace],
-        ) -> Result<Operands<'a>, RuntimeError> {
+        ) -> Result<Operands<'a>, Box<RuntimeError>> {
             let operand = |place: &'a TensorPlace| {
                 let what = BuiltinOperand {
                     dtype: place.dtype,
@@ -352,14 +360,15 @@ impl Run<'_> {
             .finish()
             .map_err(RuntimeError::execute("the device"))?;
         let error = fault.map(|fault| self.fault(fault));
-        self.state.launched.clear();
+        self.state.forget_launches();
         error.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Says which op a fault came from: the step's first that can have caused it.
     fn fault(&self, fault: Fault) -> RuntimeError {
-        let Some(launched) = self.state.launched.get(fault.launch) else {
-            return RuntimeError::malformed("a fault of a launch that was not made");
+        let mut launched = self.state.launched.iter();
+        let Some(launched) = launched.find(|launched| launched.number == fault.launch) else {
+            return RuntimeError::malformed("a fault of a launch that cannot have one");
         };
         let graph = self.program.graph();
         let step =
@@ -393,9 +402,8 @@ impl Run<'_> {
                 origin: step.name.clone(),
             },
         };
-        let compiled = launched.compiled.as_ref();
-        let site =
-            compiled.and_then(|compiled| compiled.artifact.fault_sites.get(fault.site).cloned());
+        let sites = &launched.compiled.artifact.fault_sites;
+        let site = sites.get(fault.site).cloned();
         let site = site.unwrap_or_else(|| format!("site {} of kernel @{}", fault.site, step.name));
         RuntimeError::Fault {
             at,

@@ -107,18 +107,12 @@ impl NativeExecution {
 
     /// Checks a launch against its kernel and notes the addresses of its buffers.
     fn check(&mut self, kernel: &NativeKernel, launch: &Launch<'_>) -> Result<(), NativeError> {
-        let counts = [
-            ("buffers", kernel.buffers.len(), launch.buffers.len()),
-            ("sizes of buffers", kernel.buffers.len(), launch.bytes.len()),
-            ("arguments", kernel.n_arguments, launch.arguments.len()),
-            ("phases", kernel.code.n_entries(), launch.phases.len()),
-        ];
-        if let Some((what, expected, found)) = counts.into_iter().find(|(_, a, b)| a != b) {
-            return Err(NativeError::mismatch(
-                format!("{what} of kernel {}", kernel.name),
-                expected,
-                found,
-            ));
+        if kernel.buffers.len() != launch.buffers.len()
+            || kernel.buffers.len() != launch.bytes.len()
+            || kernel.n_arguments != launch.arguments.len()
+            || kernel.code.n_entries() != launch.phases.len()
+        {
+            return Err(miscounted(kernel, launch));
         }
         self.buffers.0.clear();
         let given = launch.buffers.iter().zip(launch.bytes);
@@ -189,6 +183,21 @@ impl Execution for NativeExecution {
         self.n_launches = 0;
         Ok(self.fault.take())
     }
+}
+
+/// Of which there are not as many as the kernel has.
+#[cold]
+fn miscounted(kernel: &NativeKernel, launch: &Launch<'_>) -> NativeError {
+    let n_buffers = kernel.buffers.len();
+    let counts = [
+        ("buffers", n_buffers, launch.buffers.len()),
+        ("sizes of buffers", n_buffers, launch.bytes.len()),
+        ("arguments", kernel.n_arguments, launch.arguments.len()),
+        ("phases", kernel.code.n_entries(), launch.phases.len()),
+    ];
+    let wrong = counts.into_iter().find(|(_, has, given)| has != given);
+    let (what, expected, found) = wrong.unwrap_or(("parts", 0, 0));
+    NativeError::mismatch(format!("{what} of kernel {}", kernel.name), expected, found)
 }
 
 #[cfg(test)]

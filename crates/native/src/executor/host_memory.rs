@@ -31,6 +31,8 @@ enum Owner {
     Lent(Exclusive),
     /// A tensor's, to be read.
     Tensor(#[allow(dead_code, reason = "held for its drop")] Share),
+    /// Nobody's: there are no bytes.
+    Nobody,
 }
 
 // SAFETY: the pointer is into memory that `owner` keeps; whoever reads or writes through it vouches
@@ -63,28 +65,53 @@ impl HostMemory {
 
     /// No memory.
     pub(crate) fn nothing() -> Self {
-        Self::own(AlignedBytes::empty())
+        Self {
+            start: AlignedBytes::empty().pointer(),
+            bytes: 0,
+            readers: AtomicUsize::new(0),
+            owner: Owner::Nobody,
+        }
     }
 
     /// A tensor's elements in row-major order: shared when they lie so already and are aligned for
     /// their type, else copied.
     pub(crate) fn of_tensor(tensor: &Tensor) -> Result<Self, NativeError> {
+        let mut memory = Self::nothing();
+        memory.become_tensor(tensor)?;
+        Ok(memory)
+    }
+
+    /// Becomes what [`of_tensor`](Self::of_tensor) says, in its place: every call does this with each of its inputs.
+    pub(crate) fn become_tensor(&mut self, tensor: &Tensor) -> Result<(), NativeError> {
         if let Ok(bytes) = tensor.as_bytes()
             && !bytes.is_empty()
             && is_aligned(bytes.as_ptr().addr(), tensor.dtype().size_in_bytes())
         {
-            return Ok(Self {
-                start: NonNull::from(bytes).cast(),
-                bytes: bytes.len(),
-                readers: AtomicUsize::new(0),
-                owner: Owner::Tensor(tensor.share()),
-            });
+            self.become_nothing();
+            self.start = NonNull::from(bytes).cast();
+            self.bytes = bytes.len();
+            self.owner = Owner::Tensor(tensor.share());
+            return Ok(());
         }
         let tensor = tensor.contiguous()?;
         let bytes = tensor.as_bytes()?;
         let mut memory = AlignedBytes::zeroed(bytes.len())?;
         memory.as_mut_slice().copy_from_slice(bytes);
-        Ok(Self::own(memory))
+        *self = Self::own(memory);
+        Ok(())
+    }
+
+    /// Lets go of what it was.
+    pub(crate) fn become_nothing(&mut self) {
+        match self.owner {
+            Owner::Tensor(_) => {
+                self.start = AlignedBytes::empty().pointer();
+                self.bytes = 0;
+                self.owner = Owner::Nobody;
+            }
+            Owner::Nobody => {}
+            Owner::Own(..) | Owner::Lent(_) => *self = Self::nothing(),
+        }
     }
 
     /// The memory of a tensor, to be written; the tensor where that is not its own alone, is not aligned for its type, or is
@@ -117,9 +144,9 @@ impl HostMemory {
             return None;
         }
         let mut lent = std::mem::replace(self, Self::nothing());
-        match std::mem::replace(&mut lent.owner, Owner::Own(AlignedBytes::empty(), None)) {
+        match std::mem::replace(&mut lent.owner, Owner::Nobody) {
             Owner::Lent(memory) => Some(memory),
-            Owner::Own(..) | Owner::Tensor(_) => None,
+            Owner::Own(..) | Owner::Tensor(_) | Owner::Nobody => None,
         }
     }
 
@@ -137,7 +164,7 @@ impl HostMemory {
 
     /// Whether nobody minds writes.
     fn is_writable(&self) -> bool {
-        matches!(self.owner, Owner::Own(..) | Owner::Lent(_))
+        matches!(self.owner, Owner::Own(..) | Owner::Lent(_) | Owner::Nobody)
             && self.readers.load(Ordering::Acquire) == 0
     }
 }

@@ -96,11 +96,19 @@ impl KernelExecutor for NativeExecutor {
     }
 
     fn reupload(&self, tensor: Option<&Tensor>, memory: &mut Memory) -> Result<(), ExecuteError> {
-        let host = match tensor {
-            Some(tensor) => HostMemory::of_tensor(tensor)?,
-            None => HostMemory::nothing(),
-        };
-        replace(memory, host);
+        match (tensor, memory.parts_mut::<HostMemory>()) {
+            (Some(tensor), Some((host, bytes))) => {
+                host.become_tensor(tensor)?;
+                *bytes = host.bytes();
+            }
+            (None, Some((host, bytes))) => {
+                host.become_nothing();
+                *bytes = 0;
+            }
+            // Others have it too.
+            (Some(tensor), None) => *memory = self.upload(tensor)?,
+            (None, None) => *memory = self::memory(HostMemory::nothing()),
+        }
         Ok(())
     }
 
@@ -111,7 +119,13 @@ impl KernelExecutor for NativeExecutor {
     fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
         match HostMemory::lent(tensor) {
             Ok(host) => {
-                replace(memory, host);
+                match memory.parts_mut::<HostMemory>() {
+                    Some((before, bytes)) => {
+                        *bytes = host.bytes();
+                        *before = host;
+                    }
+                    None => *memory = self::memory(host),
+                }
                 None
             }
             Err(tensor) => Some(tensor),
@@ -154,17 +168,6 @@ impl KernelExecutor for NativeExecutor {
 
     fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution> {
         Box::new(NativeExecution::new(pool))
-    }
-}
-
-/// Makes a memory another one; without an allocation where nobody else has it.
-fn replace(memory: &mut Memory, host: HostMemory) {
-    match memory.parts_mut::<HostMemory>() {
-        Some((kept, bytes)) => {
-            *bytes = host.bytes();
-            *kept = host;
-        }
-        None => *memory = self::memory(host),
     }
 }
 
