@@ -20,7 +20,8 @@ const TURNS: Turns = Turns {
     least: 20,
     most: 200,
     time: Duration::from_secs(2),
-    turn: Duration::from_millis(2),
+    // Several calls of the longest, so that one finds its threads awake that slept during the others' turns.
+    turn: Duration::from_millis(10),
 };
 
 /// Percent, of whichever limit it is.
