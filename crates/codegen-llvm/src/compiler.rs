@@ -246,6 +246,10 @@ fn failed(
 fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
     let one = Quantity::constant(1);
     let (copies, bytes) = copies(kernel, regime.copies);
+    let bytes = match &regime.winograd {
+        Some(winograd) => winograd.shared_bytes(kernel),
+        None => bytes,
+    };
     let columns_first = schedule::columns_first(kernel, &regime.tile, &regime.packs);
     let mut packs = regime.packs;
     let blocked = copies.iter().filter(|copy| copy.is_blocked());
@@ -283,6 +287,7 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
         },
         packs,
         copies,
+        winograd: regime.winograd,
         when: regime.when,
     };
     let rows = tile.rows.map_or(one.clone(), |(axis, count)| {

@@ -23,10 +23,11 @@ use support::graphs::{self, Tally};
 /// What finds mistakes, quickest first: a name, and what it does. An error or a panic is a find.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 5] = [
+const CHECKS: [Check; 6] = [
     ("graphs", corpus_graphs),
     ("kernels", corpus_kernels),
     ("examples", examples),
+    ("windows", windows),
     ("random graphs", random_graphs),
     ("random kernels", random_kernels),
 ];
@@ -53,6 +54,18 @@ fn examples() -> Result<(), String> {
         support::try_text(&text, elements, 3000.0)?;
     }
     Ok(())
+}
+
+fn windows() -> Result<(), String> {
+    let kernel = support::kernel(
+        "kernel @window(%x: in f32[4, 5, 16], %w: const f32[16, 16, 3, 3], %y: out f32[4, 5, 16]) {
+          outer i < 4, j < 5, k < 16
+          s = reduce add[p < 3, q < 3, c < 16] (%x[i + p - 1, j + q - 1, c] if inside else 0.0) * %w[k, c, p, q]
+          store %y[i, j, k] = s
+        }",
+    );
+    let variants = support::compiled_with_fewer_products(&kernel);
+    support::try_at(&kernel, &variants, &[], support::SMOOTH, 1).map(|_| ())
 }
 
 fn random_kernels() -> Result<(), String> {

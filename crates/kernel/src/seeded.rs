@@ -24,6 +24,8 @@ pub enum Fault {
     SkippedRows,
     /// A tile of more rows than are left repeats the last but one.
     LostLastRow,
+    /// Where windows are summed with fewer products, the second of two sums leaves one out.
+    LostPlane,
     /// The two copies of what a block carries do not change roles.
     UnswappedCopies,
     /// A block that runs backwards runs forwards.
@@ -70,7 +72,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every one.
-    pub const ALL: [Fault; 29] = [
+    pub const ALL: [Fault; 30] = [
         Fault::TailOffByOne,
         Fault::WideMask,
         Fault::WrongIdentity,
@@ -79,6 +81,7 @@ impl Fault {
         Fault::MissingRowOffset,
         Fault::SkippedRows,
         Fault::LostLastRow,
+        Fault::LostPlane,
         Fault::UnswappedCopies,
         Fault::ForwardCarry,
         Fault::NarrowAccumulator,

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use kiln_kernel::{AxisId, Extent};
+use kiln_kernel::{AxisId, Extent, VerifiedKernel};
 use kiln_symbolic_shape::Predicate;
 
 use super::context::Lowering;
@@ -132,14 +132,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     /// Whether an axis always has a multiple of so many points.
     pub(super) fn is_multiple(&self, axis: AxisId, of: u32) -> bool {
-        let Extent::Size(dim) = self.kernel.axis(axis).extent else {
-            return false;
-        };
-        let divisor = i64::from(of);
-        self.kernel
-            .dims()
-            .prove(&Predicate::Divides { divisor, dim })
-            .is_proved()
+        is_multiple(self.kernel, axis, of)
     }
 
     /// The largest multiple of a power of two that is not above a length, which is not negative.
@@ -151,4 +144,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let of = emit.i64(i64::from(of));
         emit.imul(emit.udiv(length, of), of)
     }
+}
+
+/// Whether an axis of a kernel always has a multiple of so many points.
+pub(super) fn is_multiple(kernel: &VerifiedKernel, axis: AxisId, of: u32) -> bool {
+    let Extent::Size(dim) = kernel.axis(axis).extent else {
+        return false;
+    };
+    let divisor = i64::from(of);
+    let divides = Predicate::Divides { divisor, dim };
+    kernel.dims().prove(&divides).is_proved()
 }

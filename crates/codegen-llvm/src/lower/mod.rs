@@ -42,6 +42,7 @@ mod square;
 mod stream;
 mod tile;
 mod vectors;
+mod winograd;
 
 pub(crate) use context::strides_of;
 pub(crate) use copy::placed as copies;
@@ -53,3 +54,4 @@ pub(crate) use parts::Cut;
 pub(crate) use slide::Slide;
 pub(crate) use split::Split;
 pub(crate) use tile::{Tail, Tile, VectorAxis};
+pub(crate) use winograd::Winograd;

@@ -16,6 +16,7 @@ use super::parts::Cut;
 use super::prefetch::Prefetch;
 use super::scope::{Repeats, Rows, Scope};
 use super::tile::{Tile, VectorAxis};
+use super::winograd::{Winograd, emit_winograd};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
@@ -40,6 +41,8 @@ pub(crate) struct Nest {
     pub(crate) packs: Vec<PackSpec>,
     /// Operands that are laid out anew by phases before.
     pub(crate) copies: Vec<Copy>,
+    /// The sums of windows that are done with fewer products.
+    pub(crate) winograd: Option<Winograd>,
     /// 1 at the sizes it is for, else 0.
     pub(crate) when: Quantity,
 }
@@ -51,6 +54,9 @@ pub(crate) fn emit_nest(
     nest: &Nest,
     launch: &LaunchBuilder,
 ) -> Result<(), LlvmError> {
+    if let Some(winograd) = &nest.winograd {
+        return emit_winograd(module, kernel, (nest, winograd), launch);
+    }
     for copy in &nest.copies {
         emit_copy(module, kernel, nest, copy, launch)?;
     }

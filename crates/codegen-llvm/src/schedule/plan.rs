@@ -24,8 +24,21 @@ pub(crate) struct Plan {
     pub(crate) second_rows: Option<AxisId>,
     /// A single row, or fewer products to a sum than so many, are done row by row, in many vectors; 0 for never.
     pub(crate) flat: u32,
+    /// How windows of three by three are summed with fewer products, if they are.
+    pub(crate) winograd: Option<WinogradTile>,
     /// Vectors side by side where there are several rows and yet too few for the tile; 0 to leave them to it.
     pub(crate) few: u32,
+}
+
+/// The register tile of Winograd's products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WinogradTile {
+    /// Points that an image has at the least.
+    pub(crate) from: u32,
+    /// Tiles of sums that are multiplied together.
+    pub(crate) rows: u32,
+    /// Vectors of features.
+    pub(crate) vectors: u32,
 }
 
 impl Plan {
@@ -80,6 +93,12 @@ impl Plan {
         ];
         for (name, value) in numbers.into_iter().filter(|&(_, value)| value > 0) {
             schedule = schedule.with(name, i64::from(value));
+        }
+        if let Some(winograd) = self.winograd {
+            schedule = schedule
+                .with("winograd", i64::from(winograd.from))
+                .with("winograd_rows", i64::from(winograd.rows))
+                .with("winograd_vectors", i64::from(winograd.vectors));
         }
         schedule
     }
@@ -145,12 +164,21 @@ impl Plan {
             copy: threshold("copy")?,
             narrow: threshold("narrow")?,
             second_rows: axis("second_row_axis")?,
-            halved: match number("halved", lanes, lanes)? {
-                halved if halved < lanes && halved.is_power_of_two() => halved,
-                _ if schedule.get("halved").is_none() => 0,
-                _ => return Err(refused()),
+            halved: match schedule.get("halved") {
+                None => 0,
+                Some(_) => Some(number("halved", 1, lanes / 2)?)
+                    .filter(|halved| halved.is_power_of_two())
+                    .ok_or_else(refused)?,
             },
             flat: threshold("flat")?,
+            winograd: match threshold("winograd")? {
+                0 => None,
+                from => Some(WinogradTile {
+                    from,
+                    rows: number("winograd_rows", 1, 32)?,
+                    vectors: number("winograd_vectors", 1, 8)?,
+                }),
+            },
             few: match schedule.get("few") {
                 None => 0,
                 Some(_) => number("few", 1, 8)?,

@@ -8,7 +8,7 @@ use kiln_kernel::{AxisId, PackSpec, Quantity, VerifiedKernel};
 
 use super::pack;
 use super::plan::Plan;
-use crate::lower::{Tile, VectorAxis};
+use crate::lower::{Tile, VectorAxis, Winograd};
 
 /// Rows that are reduced together where vectors run along what is reduced.
 const NARROW_ROWS: u32 = 4;
@@ -36,6 +36,8 @@ pub(crate) struct Regime {
     pub(crate) packs: Vec<PackSpec>,
     /// How operands given at the call are laid out anew, by a phase before.
     pub(crate) copies: Vec<PackSpec>,
+    /// The sums of windows that are done with fewer products.
+    pub(crate) winograd: Option<Winograd>,
     /// 1 at the sizes it is for, else 0.
     pub(crate) when: Quantity,
 }
@@ -46,12 +48,13 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     let packs = plan.packs(kernel);
     let mut rest = Quantity::constant(1);
     let mut regimes = Vec::new();
-    let mut add = |when: Quantity, tile: Tile, chunk: u32, copies: Vec<PackSpec>| {
+    let mut put = |when: Quantity, tile: Tile, chunk: u32, copies: Vec<PackSpec>, winograd| {
         let regime = Regime {
             tile,
             chunk,
             packs: packs.clone(),
             copies,
+            winograd,
             when: rest.clone() * when.clone(),
         };
         rest = rest.clone() * not(when);
@@ -59,6 +62,24 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
             regimes.push(regime);
         }
     };
+    if let Some(fewer) = plan.winograd
+        && let Some(winograd) = Winograd::of(kernel, &plan.tile)
+    {
+        let tile = Tile {
+            rows: plan.tile.rows.map(|(axis, _)| (axis, fewer.rows)),
+            vectors: fewer.vectors,
+            ..plan.tile
+        };
+        let [lines, columns] = winograd.image().map(size);
+        let many = at_least(lines.clone() * columns.clone(), fewer.from);
+        let whole = at_least(lines, 2) * at_least(columns, 2);
+        // What does not stay in the second cache takes longer to bring than its products save.
+        let bytes = winograd.near_bytes(kernel, &tile);
+        let near = Quantity::cache(2).floor_div(bytes.max(Quantity::constant(1)));
+        let when = many * whole * near.min(Quantity::constant(1));
+        put(when, tile, plan.chunk, Vec::new(), Some(winograd));
+    }
+    let mut add = |when, tile, chunk, copies| put(when, tile, chunk, copies, None);
     let Some((rows, _)) = plan.tile.rows else {
         add(Quantity::constant(1), plan.tile, plan.chunk, Vec::new());
         return regimes;

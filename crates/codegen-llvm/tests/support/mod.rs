@@ -70,6 +70,21 @@ pub(crate) fn compiled_as(
     targets().iter().map(variant).collect()
 }
 
+/// A kernel with windows of three by three at every level that this machine runs, summed with fewer products from the
+/// smallest images on.
+pub(crate) fn compiled_with_fewer_products(kernel: &VerifiedKernel) -> Vec<Variant> {
+    let variants = compiled_as(kernel, |schedule| match schedule.get("winograd") {
+        Some(_) => schedule.with("winograd", 1),
+        None => schedule,
+    });
+    for Variant { artifact, .. } in &variants {
+        let level: IsaLevel = artifact.target.level.parse().unwrap();
+        let has_it = artifact.schedule.get("winograd").is_some();
+        assert_eq!(has_it, level.has_fma(), "{level}");
+    }
+    variants
+}
+
 /// Compares a kernel with its meaning at the given sizes of its symbols, with ordinary numbers: all calls agree.
 pub(crate) fn check_sizes<const N: usize>(text: &str, names: [&str; N], sizes: &[[i64; N]]) {
     let kernel = kernel(text);
@@ -144,7 +159,7 @@ fn try_compiled(kernel: &VerifiedKernel) -> Result<Vec<Variant>, String> {
         .map_err(|finding| format!("{finding}\n{}", kiln_kernel::text::print(kernel)))
 }
 
-fn try_at(
+pub(crate) fn try_at(
     kernel: &VerifiedKernel,
     variants: &[Variant],
     symbols: &[i64],

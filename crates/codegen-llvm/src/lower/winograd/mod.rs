@@ -1,0 +1,95 @@
+//! Windows of three by three with fewer products: Winograd's F(2x2, 3x3).
+//!
+//! Two by two neighbouring sums of nine products each are 36 products for every channel. From sixteen differences of the
+//! sixteen elements that the four windows cover, and as many sums of the nine weights, it takes sixteen (Lavin, Gray:
+//! "Fast algorithms for convolutional neural networks", 2015): for each *plane*, one of the sixteen, a product of matrices.
+//! One phase makes the sums of weights, the next goes through the image in *strips* of such tiles.
+//!
+//! Where an axis has an odd number of points, its last tile begins one point earlier, and gives the last point alone. What
+//! is not finite spreads no further than its windows reach, but infinities become NaNs.
+//!
+//! - `pattern`: which kernels these are. `strips`: sizes, and where things lie.
+//! - `weights`: the first phase. `image`, `planes`: the second.
+
+mod image;
+mod pattern;
+mod planes;
+mod strips;
+mod weights;
+
+use kiln_kernel::{Phase, Quantity, VerifiedKernel};
+use kiln_tensor::DType;
+
+use super::context::Lowering;
+use super::depend::Dependence;
+use super::launch::LaunchBuilder;
+use super::nest::Nest;
+use crate::error::LlvmError;
+use crate::module::ModuleBuilder;
+use strips::Strips;
+
+pub(crate) use pattern::Winograd;
+
+/// Taps along an axis of the window.
+const TAPS: usize = 3;
+
+/// Elements along an axis that a tile reads.
+const SIDE: usize = 4;
+
+/// Products of a tile for each channel.
+const PLANES: usize = SIDE * SIDE;
+
+/// Sums along an axis of a tile.
+const SUMS: u32 = 2;
+
+/// Tiles in a strip, at the least: with as many a plane's weights are not read too often, and its elements still lie in the
+/// nearest cache beside them.
+const STRIP: u32 = 16;
+
+/// Sums of weights that are worth a task.
+const TASK_WEIGHTS: i64 = 64;
+
+const ELEMENT: DType = DType::F32;
+
+/// Tiles in a strip: whole register tiles.
+fn strip_length(rows: u32) -> u32 {
+    STRIP.next_multiple_of(rows)
+}
+
+/// Writes the functions of the phases that do all of a kernel.
+pub(super) fn emit_winograd(
+    module: &ModuleBuilder<'_>,
+    kernel: &VerifiedKernel,
+    (nest, winograd): (&Nest, &Winograd),
+    launch: &LaunchBuilder,
+) -> Result<(), LlvmError> {
+    let dependence = Dependence::of(kernel);
+    for is_image in [false, true] {
+        let entry = launch.next_entry();
+        let (emit, parameters) = module.phase(&entry);
+        let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
+        let lowering = Lowering::new(kernel, &dependence, launch, laid_out, emit, parameters);
+        let strips = Strips::of(&lowering, nest, *winograd);
+        let (units, per_task) = match is_image {
+            true => (strips.units(), Quantity::constant(1)),
+            false => (strips.n_weights(), weights_per_task(strips.n_weights())),
+        };
+        lowering.in_tasks(&units, &per_task, &mut |unit| match is_image {
+            true => strips.image(unit),
+            false => strips.weights(unit),
+        })?;
+        lowering.emit.return_none();
+        launch.phase(Phase {
+            entry,
+            tasks: nest.when.clone() * units.ceil_div(per_task),
+            scratch: lowering.scratch_bytes(),
+        });
+    }
+    Ok(())
+}
+
+fn weights_per_task(all: Quantity) -> Quantity {
+    let fair = all.ceil_div(Quantity::threads() * Quantity::constant(4));
+    fair.min(Quantity::constant(TASK_WEIGHTS))
+        .max(Quantity::constant(1))
+}

@@ -1,0 +1,187 @@
+//! Which kernels sum windows of three by three.
+
+use std::collections::BTreeSet;
+
+use kiln_kernel::{
+    AxisId, Extent, Item, Node, NodeId, Quantity, Reduction, Role, StageId, StageOperation,
+    VerifiedKernel,
+};
+use kiln_scalar::ScalarOp;
+
+use super::{ELEMENT, PLANES, TAPS, strip_length};
+use crate::lower::depend::Dependence;
+use crate::lower::loops::is_multiple;
+use crate::lower::tile::{Tile, VectorAxis};
+
+/// An axis of the image, and that of the window along it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Along {
+    pub(super) image: AxisId,
+    pub(super) taps: AxisId,
+}
+
+/// The sum that a kernel begins with, over a window of three by three and channels, for each feature.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Winograd {
+    pub(super) stage: StageId,
+    /// What is summed: this element of an image,
+    pub(super) element: NodeId,
+    /// times this constant.
+    pub(super) weight: NodeId,
+    pub(super) lines: Along,
+    pub(super) columns: Along,
+    pub(super) channels: AxisId,
+    pub(super) features: AxisId,
+}
+
+impl Winograd {
+    /// Of a kernel with a tile whose rows are along the image, and whose vectors are along the features. Channels and
+    /// features are whole vectors.
+    pub(crate) fn of(kernel: &VerifiedKernel, tile: &Tile) -> Option<Self> {
+        let (VectorAxis::Outer(features), Some((columns, _)), false) =
+            (tile.vector, tile.rows, tile.spread)
+        else {
+            return None;
+        };
+        let Some(&Item::Stage(stage)) = kernel.items().first() else {
+            return None;
+        };
+        let (axes, factors) = products_of(kernel, stage)?;
+        let dependence = Dependence::of(kernel);
+        let is_weight = |node: NodeId| match kernel.node(node) {
+            Node::Load(load) => {
+                let mut outer = kernel.outer().iter();
+                let is_of_feature =
+                    |&axis: &AxisId| dependence.depends(node, axis) == (axis == features);
+                kernel.buffer(load.buffer).role == Role::Const && outer.all(is_of_feature)
+            }
+            _ => false,
+        };
+        let (element, weight) = match factors.map(is_weight) {
+            [false, true] => (factors[0], factors[1]),
+            [true, false] => (factors[1], factors[0]),
+            _ => return None,
+        };
+        let along = |image: AxisId| {
+            let mut taps = axes.iter().copied().filter(|&axis| {
+                size(kernel, axis) == Some(TAPS as i64) && dependence.depends(element, axis)
+            });
+            taps.find(|&taps| moves_alike(kernel, &dependence, element, [image, taps]))
+                .map(|taps| Along { image, taps })
+        };
+        let columns = along(columns)?;
+        let mut others = kernel.outer().iter().copied();
+        let lines = others.find_map(|axis| {
+            along(axis).filter(|lines| axis != columns.image && lines.taps != columns.taps)
+        })?;
+        let mut rest = axes.iter().copied();
+        let channels = rest.find(|&axis| axis != lines.taps && axis != columns.taps)?;
+        let is_shared = !dependence.depends(element, features);
+        let is_whole = [channels, features].map(|axis| is_multiple(kernel, axis, tile.lanes));
+        (is_shared && is_whole == [true; 2]).then_some(Self {
+            stage,
+            element,
+            weight,
+            lines,
+            columns,
+            channels,
+            features,
+        })
+    }
+
+    /// What vectors of results run along.
+    pub(crate) fn features(&self) -> AxisId {
+        self.features
+    }
+
+    /// The axes of the image.
+    pub(crate) fn image(&self) -> [AxisId; 2] {
+        [self.lines.image, self.columns.image]
+    }
+
+    /// Bytes of the sums of weights, which all tasks share.
+    pub(crate) fn shared_bytes(&self, kernel: &VerifiedKernel) -> Quantity {
+        let of_plane = bound(kernel, self.channels) * bound(kernel, self.features);
+        of_plane * Quantity::constant((PLANES * ELEMENT.size_in_bytes()) as i64)
+    }
+
+    /// Bytes that a strip reads again and again: its differences, and the weights of a tile's features.
+    pub(crate) fn near_bytes(&self, kernel: &VerifiedKernel, tile: &Tile) -> Quantity {
+        let rows = tile.rows.map_or(1, |(_, rows)| rows);
+        let of_channel = strip_length(rows) + tile.lanes * tile.vectors;
+        let bytes = PLANES as i64 * ELEMENT.size_in_bytes() as i64 * i64::from(of_channel);
+        bound(kernel, self.channels) * Quantity::constant(bytes)
+    }
+}
+
+/// The axes of a sum of products over three of them, and the factors.
+fn products_of(kernel: &VerifiedKernel, stage: StageId) -> Option<(&[AxisId], [NodeId; 2])> {
+    let stage = kernel.stage(stage);
+    let (
+        StageOperation::Reduce {
+            reduction: Reduction::Add,
+            axes,
+            accumulator: ELEMENT,
+        },
+        Node::Apply {
+            op: ScalarOp::Mul,
+            operands,
+        },
+    ) = (&stage.operation, kernel.node(stage.value))
+    else {
+        return None;
+    };
+    let factors = <[NodeId; 2]>::try_from(operands.as_slice()).ok()?;
+    let is_plain = stage.axes.is_empty() && kernel.dtype(stage.value) == ELEMENT;
+    (is_plain && axes.len() == TAPS).then_some((axes.as_slice(), factors))
+}
+
+/// Whether a value is the same at one more point of an axis as at one more of another.
+fn moves_alike(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    value: NodeId,
+    axes: [AxisId; 2],
+) -> bool {
+    let mut pending = vec![value];
+    let mut seen = BTreeSet::new();
+    while let Some(node) = pending.pop() {
+        let depends = axes.map(|axis| dependence.depends(node, axis));
+        if depends == [false; 2] || !seen.insert(node) {
+            continue;
+        }
+        match kernel.node(node) {
+            Node::Load(load) => {
+                let is_choosy = load
+                    .guard
+                    .as_ref()
+                    .is_some_and(|guard| guard.when.is_some());
+                let mut indices = load.indices.iter();
+                let is_alike = indices.all(|&index| {
+                    let [one, other] = axes.map(|axis| dependence.step_along(kernel, index, axis));
+                    one.is_some() && one == other
+                });
+                if is_choosy || !is_alike {
+                    return false;
+                }
+            }
+            Node::Apply { operands, .. } | Node::Call { operands, .. } => {
+                pending.extend(operands.iter().copied());
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// The points of an axis, where they are known.
+fn size(kernel: &VerifiedKernel, axis: AxisId) -> Option<i64> {
+    match kernel.axis(axis).extent {
+        Extent::Size(size) => kernel.dims().as_constant(size),
+        Extent::Clamped { .. } => None,
+    }
+}
+
+fn bound(kernel: &VerifiedKernel, axis: AxisId) -> Quantity {
+    Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound())
+}

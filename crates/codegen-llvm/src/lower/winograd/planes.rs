@@ -1,0 +1,217 @@
+//! What a strip goes through: differences of elements, products by plane, and sums.
+
+use kiln_kernel::seeded::{Fault, is_on};
+use kiln_scalar::ScalarValue;
+
+use super::pattern::Along;
+use super::strips::{Strip, Strips};
+use super::{ELEMENT, PLANES, SIDE, SUMS, TAPS, Winograd};
+use crate::emit::Value;
+use crate::error::LlvmError;
+use crate::lower::scope::{Coordinate, Form, Scope};
+
+impl<'ctx> Strips<'_, '_, '_, 'ctx> {
+    /// Differences of the elements of each tile, vectors along the channels.
+    pub(super) fn differences(&self, strip: &Strip<'ctx>) -> Result<(), LlvmError> {
+        let (lowering, emit) = (self.lowering, &self.lowering.emit);
+        let Winograd {
+            lines,
+            columns,
+            channels,
+            element,
+            ..
+        } = self.winograd;
+        let (zero, one) = (emit.i64(0), emit.i64(1));
+        let n_channels = lowering.quantity(&self.bound(channels));
+        // A tile's last line and column are those of the last tap of its second sums.
+        let bind = |scope: &Scope<'ctx>, along: Along, from: Value<'ctx>, place: usize| {
+            let tap = place.min(TAPS - 1);
+            let image = emit.iadd(from, emit.i64((place - tap) as i64));
+            let scope = scope.with_axis(along.image, image);
+            scope.with_axis(along.taps, emit.i64(tap as i64))
+        };
+        lowering.counted(zero, strip.tiles, one, &[], |tile, _| {
+            let from = self.first_column(strip, tile);
+            let step = self.number(self.tile.lanes);
+            lowering.counted(zero, n_channels, step, &[], |channel, _| {
+                let scope = strip.scope.with_vectors(self.vectors(channels, channel, 1));
+                let mut elements = Vec::with_capacity(SIDE);
+                for line in 0..SIDE {
+                    let scope = bind(&scope, lines, strip.from_line, line);
+                    let mut of_line = Vec::with_capacity(SIDE);
+                    for column in 0..SIDE {
+                        let scope = bind(&scope, columns, from, column);
+                        let at = Coordinate::default();
+                        let value = lowering.value(&scope, element, at, Form::Lanes)?;
+                        of_line.push(lowering.widened(&scope, value));
+                    }
+                    let &[a, b, c, d] = of_line.as_slice() else {
+                        unreachable!("a tile has four columns")
+                    };
+                    elements.push(self.of_elements([a, b, c, d]));
+                }
+                for column in 0..SIDE {
+                    let &[a, b, c, d] = elements.as_slice() else {
+                        unreachable!("a tile has four lines")
+                    };
+                    let of_column = [a[column], b[column], c[column], d[column]];
+                    for (line, value) in self.of_elements(of_column).into_iter().enumerate() {
+                        let plane = (line * SIDE + column) as u32 * self.length();
+                        let row = emit.iadd(tile, self.number(plane));
+                        let place = self.index(row, n_channels, channel);
+                        emit.store_dtype(ELEMENT, self.at(strip.differences, place), value);
+                    }
+                }
+                Ok(Vec::new())
+            })
+        })?;
+        Ok(())
+    }
+
+    /// Sixteen products of matrices: tiles by channels, channels by a set of features.
+    pub(super) fn products(
+        &self,
+        strip: &Strip<'ctx>,
+        set: (Value<'ctx>, u32),
+    ) -> Result<(), LlvmError> {
+        let (lowering, emit) = (self.lowering, &self.lowering.emit);
+        let (zero, one) = (emit.i64(0), emit.i64(1));
+        let (block, half) = (self.block, self.block / 2);
+        // Up to half a block that is left over is done as one.
+        let spare = block - (half + 1).min(block);
+        let blocks = emit.udiv(
+            emit.iadd(strip.tiles, self.number(spare)),
+            self.number(block),
+        );
+        let whole = emit.imul(blocks, self.number(block));
+        lowering.counted(zero, self.number(PLANES as u32), one, &[], |plane, _| {
+            lowering.counted(zero, whole, self.number(block), &[], |tile, _| {
+                self.block_of_products(strip, set, (plane, tile), block)?;
+                Ok(Vec::new())
+            })?;
+            if half > 0 {
+                lowering.counted(whole, strip.tiles, self.number(half), &[], |tile, _| {
+                    self.block_of_products(strip, set, (plane, tile), half)?;
+                    Ok(Vec::new())
+                })?;
+            }
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+
+    /// The products of so many tiles from one on, in registers.
+    fn block_of_products(
+        &self,
+        strip: &Strip<'ctx>,
+        (first, vectors): (Value<'ctx>, u32),
+        (plane, tile): (Value<'ctx>, Value<'ctx>),
+        tiles: u32,
+    ) -> Result<(), LlvmError> {
+        let (lowering, emit) = (self.lowering, &self.lowering.emit);
+        let lanes = self.tile.lanes;
+        let n_channels = lowering.quantity(&self.bound(self.winograd.channels));
+        let row = self.index(plane, self.number(self.length()), tile);
+        let row_of = |tile| emit.iadd(row, self.number(tile));
+        let rows: Vec<_> = (0..tiles)
+            .map(|tile| self.at(strip.differences, emit.imul(row_of(tile), n_channels)))
+            .collect();
+        let nothing = emit.splat(lowering.literal(ScalarValue::F32(0.0)), lanes);
+        let initial = vec![nothing; (tiles * vectors) as usize];
+        let (zero, one) = (emit.i64(0), emit.i64(1));
+        let sums = lowering.counted(zero, n_channels, one, &initial, |channel, sums| {
+            let weights: Vec<_> = (0..vectors)
+                .map(|vector| {
+                    let vector = emit.iadd(first, self.number(vector));
+                    emit.load_dtype(ELEMENT, lanes, self.weight_at(vector, plane, channel))
+                })
+                .collect();
+            let mut next = Vec::with_capacity(sums.len());
+            for (row, sums) in rows.iter().zip(sums.chunks(vectors as usize)) {
+                let element = emit.load_dtype(ELEMENT, 1, self.at(*row, channel));
+                let element = emit.splat(element, lanes);
+                for (&weight, &sum) in weights.iter().zip(sums) {
+                    next.push(emit.fma(element, weight, sum));
+                }
+            }
+            Ok(next)
+        })?;
+        for (tile, sums) in (0..tiles).zip(sums.chunks(vectors as usize)) {
+            let row = emit.imul(row_of(tile), self.number(self.set()));
+            let place = self.at(strip.products, row);
+            for (vector, &sum) in (0..vectors).zip(sums) {
+                let place = self.at(place, self.number(vector * lanes));
+                emit.store_dtype(ELEMENT, place, sum);
+            }
+        }
+        Ok(())
+    }
+
+    /// The sums of each tile.
+    pub(super) fn sums(&self, strip: &Strip<'ctx>, vectors: u32) -> Result<(), LlvmError> {
+        let (lowering, emit) = (self.lowering, &self.lowering.emit);
+        let (zero, one) = (emit.i64(0), emit.i64(1));
+        let lanes = self.tile.lanes;
+        lowering.counted(zero, strip.tiles, one, &[], |tile, _| {
+            let from = emit.isub(self.first_column(strip, tile), strip.column);
+            for vector in 0..vectors {
+                let first = self.number(vector * lanes);
+                let product = |line: usize, column: usize| {
+                    let plane = (line * SIDE + column) as u32 * self.length();
+                    let row = emit.iadd(tile, self.number(plane));
+                    let place = self.index(row, self.number(self.set()), first);
+                    emit.load_dtype(ELEMENT, lanes, self.at(strip.products, place))
+                };
+                let of_lines: [_; SIDE] = std::array::from_fn(|line| {
+                    self.of_products(std::array::from_fn(|column| product(line, column)))
+                });
+                for column in 0..SUMS as usize {
+                    let of_column = self.of_products(of_lines.map(|line| line[column]));
+                    for (line, sum) in (0..SUMS).zip(of_column) {
+                        let column = emit.iadd(from, self.number(column as u32));
+                        let place = self.sum_at(strip, self.number(line), column);
+                        emit.store_dtype(ELEMENT, self.at(place, first), sum);
+                    }
+                }
+            }
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+
+    /// Where a tile begins: no later than two columns from the end.
+    fn first_column(&self, strip: &Strip<'ctx>, tile: Value<'ctx>) -> Value<'ctx> {
+        let emit = &self.lowering.emit;
+        let column = self.index(tile, self.number(SUMS), strip.column);
+        let n_columns = self
+            .lowering
+            .quantity(&self.bound(self.winograd.columns.image));
+        emit.smin(column, emit.isub(n_columns, self.number(SUMS)))
+    }
+
+    /// Four elements in a row as differences.
+    fn of_elements(&self, elements: [Value<'ctx>; SIDE]) -> [Value<'ctx>; SIDE] {
+        let emit = &self.lowering.emit;
+        let [first, second, third, fourth] = elements;
+        [
+            emit.fsub(first, third),
+            emit.fadd(second, third),
+            emit.fsub(third, second),
+            emit.fsub(second, fourth),
+        ]
+    }
+
+    /// Four products in a row as two sums.
+    fn of_products(&self, products: [Value<'ctx>; SIDE]) -> [Value<'ctx>; SUMS as usize] {
+        let emit = &self.lowering.emit;
+        let [first, second, third, fourth] = products;
+        let inner = emit.fsub(second, third);
+        [
+            emit.fadd(emit.fadd(first, second), third),
+            match is_on(Fault::LostPlane) {
+                true => inner,
+                false => emit.fsub(inner, fourth),
+            },
+        ]
+    }
+}

@@ -1,0 +1,123 @@
+//! Windows of three by three that are summed with fewer products: around the ends of tiles and strips, with and without
+//! borders, and with what comes before and after the sums.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on panics"
+)]
+
+mod support;
+
+use kiln_kernel::LaunchContext;
+use support::{check_variants, compiled_as, compiled_with_fewer_products, kernel, symbols};
+
+/// Lines and columns of images: one tile, ends of tiles, more than a strip, and what has no tile.
+const IMAGES: [[i64; 2]; 9] = [
+    [2, 2],
+    [2, 3],
+    [3, 2],
+    [5, 4],
+    [2, 33],
+    [3, 50],
+    [1, 5],
+    [4, 1],
+    [0, 5],
+];
+
+/// Compares with the meaning at images of all sizes, each with other numbers of images, channels and features.
+fn check(text: &str) {
+    let kernel = kernel(text);
+    let dims = kernel.dims();
+    let names: Vec<&str> = dims
+        .symbols()
+        .map(|symbol| dims.symbol_name(symbol))
+        .collect();
+    let variants = compiled_with_fewer_products(&kernel);
+    for (seed, [lines, columns]) in (0..).zip(IMAGES) {
+        let all = [
+            ("N", 1 + i64::from(lines * columns < 9)),
+            ("H", lines),
+            ("W", columns),
+            ("C", 16 * (1 + seed % 2)),
+            ("K", 16 * (1 + seed % 3)),
+        ];
+        let sizes: Vec<i64> = names
+            .iter()
+            .map(|name| all.iter().find(|(known, _)| known == name).unwrap().1)
+            .collect();
+        match (names.as_slice(), sizes.as_slice()) {
+            (&[a, b, c, d], &[e, f, g, h]) => {
+                check_variants(&kernel, &variants, [a, b, c, d], &[[e, f, g, h]]);
+            }
+            (&[a, b, c, d, e], &[f, g, h, i, j]) => {
+                check_variants(&kernel, &variants, [a, b, c, d, e], &[[f, g, h, i, j]]);
+            }
+            _ => panic!("a kernel of four symbols, or of five"),
+        }
+    }
+}
+
+const WITH_A_BORDER: &str = "kernel @conv(%x: in f32[N, H, W, C], %w: const f32[24, C, 3, 3], %b: const f32[24],
+      %r: in f32[N, H, W, 24], %o: out f32[N, H, W, 24]) where C % 16 == 0 {
+      outer n < N, i < H, j < W, k < 24
+      s = reduce add[p < 3, q < 3, c < C] (%x[n, i + p - 1, j + q - 1, c] if inside else 0.0) * %w[k, c, p, q]
+      store %o[n, i, j, k] = relu(s + %b[k]) + %r[n, i, j, k]
+    }";
+
+#[test]
+fn windows_over_a_border_with_an_epilogue() {
+    check(WITH_A_BORDER);
+}
+
+#[test]
+fn windows_inside_with_features_that_fill_no_set() {
+    check(
+        "kernel @conv(%x: in f32[N, H + 2, W + 2, C], %w: const f32[K, C, 3, 3], %o: out f32[N, H, W, K])
+           where C % 16 == 0, K % 16 == 0 {
+           outer n < N, i < H, j < W, k < K
+           s = reduce add[c < C, p < 3, q < 3] %x[n, i + p, j + q, c] * %w[k, c, p, q]
+           store %o[n, i, j, k] = s
+         }",
+    );
+}
+
+/// The window's first axis runs along the columns, and what is summed is computed first.
+#[test]
+fn windows_of_what_is_computed() {
+    check(
+        "kernel @conv(%x: in f32[N, H, W, C], %g: in f32[N, C], %w: const f32[3, 3, C, 16], %o: out f32[N, H, W, 16])
+           where C % 16 == 0 {
+           outer n < N, i < H, j < W, k < 16
+           s = reduce add[q < 3, p < 3, c < C] %w[p, q, c, k]
+             * (relu(%x[n, i + p - 1, j + q - 1, c] if inside else 0.0) * %g[n, c])
+           store %o[n, i, j, k] = s
+         }",
+    );
+}
+
+/// Small images, and those with so many channels that a strip does not stay near, are summed as they were.
+#[test]
+fn sizes_decide_which_way() {
+    let kernel = kernel(WITH_A_BORDER);
+    let variants = compiled_as(&kernel, |schedule| schedule);
+    let variant = variants.last().unwrap();
+    let tasks = |h, w, c| {
+        let sizes = symbols(&kernel, &[("N", 1), ("H", h), ("W", w), ("C", c)]);
+        let phases = variant.artifact.phases.iter();
+        let context = LaunchContext {
+            symbols: &sizes,
+            threads: 2,
+            caches: [32 << 10, 1 << 20, 32 << 20],
+        };
+        let tasks = phases.map(|phase| phase.tasks.evaluate(&context).unwrap() > 0);
+        tasks.collect::<Vec<bool>>()
+    };
+    if variant.artifact.schedule.get("winograd").is_none() {
+        return;
+    }
+    assert_eq!(tasks(14, 14, 96), [true, true, false]);
+    assert_eq!(tasks(7, 7, 96), [false, false, true]);
+    assert_eq!(tasks(200, 1, 96), [false, false, true]);
+    assert_eq!(tasks(14, 14, 4096), [false, false, true]);
+}
