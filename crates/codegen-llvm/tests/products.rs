@@ -59,6 +59,13 @@ const SIZES: [[i64; 3]; 42] = [
     [41, 13, 4],
 ];
 
+/// Two factors as they come.
+const PRODUCT: &str = "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
+  outer m < M, n < N
+  s = reduce add[k < K] %x[m, k] * %y[k, n]
+  store %o[m, n] = s
+}";
+
 /// Compares at all sizes; of sentences and heads there are two each.
 fn check(text: &str) {
     let sizes = SIZES.map(|[m, k, n]| [m, k, n, 2]);
@@ -67,25 +74,13 @@ fn check(text: &str) {
 
 #[test]
 fn as_they_come() {
-    check(
-        "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
-          outer m < M, n < N
-          s = reduce add[k < K] %x[m, k] * %y[k, n]
-          store %o[m, n] = s
-        }",
-    );
+    check(PRODUCT);
 }
 
 /// As a machine would do it whose halves of vectors are as fast as whole ones.
 #[test]
 fn few_columns_in_halves_of_vectors() {
-    let kernel = kernel(
-        "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
-          outer m < M, n < N
-          s = reduce add[k < K] %x[m, k] * %y[k, n]
-          store %o[m, n] = s
-        }",
-    );
+    let kernel = kernel(PRODUCT);
     let variants = compiled_as(&kernel, |schedule| {
         let lanes = schedule.get("lanes").unwrap();
         schedule.with("halved", lanes / 2)
@@ -200,13 +195,7 @@ fn scores_that_are_read_again_or_elsewhere() {
 /// A tile of more sums than there are registers is not what comes out.
 #[test]
 fn tiles_that_do_not_fit_the_registers_give_way() {
-    let kernel = kernel(
-        "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
-          outer m < M, n < N
-          s = reduce add[k < K] %x[m, k] * %y[k, n]
-          store %o[m, n] = s
-        }",
-    );
+    let kernel = kernel(PRODUCT);
     let compiler = LlvmCompiler::new();
     let target = LlvmCompiler::target(IsaLevel::Avx2Fma);
     let asked = compiler
