@@ -46,6 +46,11 @@ impl Winograd {
         let Some(&Item::Stage(stage)) = kernel.items().first() else {
             return None;
         };
+        let mut stores = kernel.info().stores.iter();
+        if stores.any(|store| !store.serial.is_empty()) {
+            // Strips are done in any order.
+            return None;
+        }
         let (axes, factors) = products_of(kernel, stage)?;
         let dependence = Dependence::of(kernel);
         let is_weight = |node: NodeId| match kernel.node(node) {
