@@ -28,9 +28,13 @@ pub(crate) fn of_weights(k: usize, n: usize, options: Options) -> Model {
         .expect("the graph is right")
 }
 
-/// Compiled, on so many threads.
+/// Compiled, on so many threads; for the level that `KILN_BENCH_TARGET` names, or for this machine.
 pub(crate) fn options(threads: usize) -> Options {
-    Options::new().backend(Backend::Llvm).threads(threads)
+    let options = Options::new().backend(Backend::Llvm).threads(threads);
+    match std::env::var("KILN_BENCH_TARGET") {
+        Ok(level) => options.target(level),
+        Err(_) => options,
+    }
 }
 
 /// Numbers between -0.5 and 0.5, in memory of the tensor's own.

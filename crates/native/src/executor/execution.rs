@@ -87,7 +87,6 @@ impl NativeExecution {
                 });
                 continue;
             }
-            self.job.reserve(threads, phase.scratch)?;
             let running = RunningPhase {
                 code: &raw const *kernel.code,
                 entry,
@@ -96,11 +95,14 @@ impl NativeExecution {
             };
             let share_out = || self.pool.run(&self.shared_job, phase.tasks);
             // SAFETY: `check` found every buffer as large as the launch says and aligned, and those
-            // written writable; scratch was just reserved; the code lives in `kernel`; the fault word and all arguments live
+            // written writable; the code lives in `kernel`; the fault word and all arguments live
             // in `self` and `launch` until this returns, and phases run one after another. That the
             // launch's numbers are the artifact's, and that buffers overlap only where the kernel
             // allows it, the launch's maker answers for.
-            unsafe { self.job.run_phase(running, share_out) };
+            unsafe {
+                let reserved = (threads, phase.scratch);
+                self.job.run_phase(running, reserved, share_out)?;
+            }
         }
         Ok(())
     }

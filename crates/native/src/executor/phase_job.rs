@@ -67,36 +67,26 @@ impl PhaseJob {
         }
     }
 
-    /// Makes scratch of so many bytes ready for so many workers.
-    pub(crate) fn reserve(&self, workers: usize, bytes: usize) -> Result<(), NativeError> {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let State {
-            scratch,
-            scratch_bytes,
-            ..
-        } = &mut *state;
-        if scratch.len() < workers || *scratch_bytes < bytes {
-            let bytes = bytes.max(*scratch_bytes);
-            let workers = workers.max(scratch.len());
-            scratch.resize_with(workers, || Mutex::new(AlignedBytes::empty()));
-            for memory in scratch {
-                let memory = memory.get_mut().unwrap_or_else(PoisonError::into_inner);
-                memory.grow(bytes)?;
-            }
-            *scratch_bytes = bytes;
-        }
-        Ok(())
-    }
-
-    /// Lets `share_out` run the phase's tasks through this job, and returns when it does.
+    /// Lets `share_out` run the phase's tasks through this job, by so many workers with so many bytes of scratch each, and
+    /// returns when it does.
     ///
     /// # Safety
-    /// Until then the code lives, and the arguments fit it as [`LoadedCode::call`] asks, with scratch
-    /// as reserved.
-    pub(crate) unsafe fn run_phase(&self, phase: RunningPhase, share_out: impl FnOnce()) {
-        self.set(Some(phase));
+    /// Until then the code lives, and the arguments fit it as [`LoadedCode::call`] asks, with that scratch.
+    pub(crate) unsafe fn run_phase(
+        &self,
+        phase: RunningPhase,
+        (workers, scratch): (usize, usize),
+        share_out: impl FnOnce(),
+    ) -> Result<(), NativeError> {
+        {
+            // Waits until no call is under way.
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            state.reserve(workers, scratch)?;
+            state.phase = Some(phase);
+        }
         let _over = Over(self);
         share_out();
+        Ok(())
     }
 
     /// Where the code writes its first fault.
@@ -118,10 +108,29 @@ impl PhaseJob {
         state.stop = signal;
     }
 
-    /// Waits until no call is under way, then says what further calls run.
-    fn set(&self, phase: Option<RunningPhase>) {
+    /// Waits until no call is under way; further ones run nothing.
+    fn clear(&self) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        state.phase = phase;
+        state.phase = None;
+    }
+}
+
+impl State {
+    /// Makes scratch of so many bytes ready for so many workers.
+    fn reserve(&mut self, workers: usize, bytes: usize) -> Result<(), NativeError> {
+        if self.scratch.len() >= workers && self.scratch_bytes >= bytes {
+            return Ok(());
+        }
+        let bytes = bytes.max(self.scratch_bytes);
+        let workers = workers.max(self.scratch.len());
+        self.scratch
+            .resize_with(workers, || Mutex::new(AlignedBytes::empty()));
+        for memory in &mut self.scratch {
+            let memory = memory.get_mut().unwrap_or_else(PoisonError::into_inner);
+            memory.grow(bytes)?;
+        }
+        self.scratch_bytes = bytes;
+        Ok(())
     }
 }
 
@@ -150,7 +159,7 @@ struct Over<'a>(&'a PhaseJob);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        self.0.set(None);
+        self.0.clear();
     }
 }
 
