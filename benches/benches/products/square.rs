@@ -12,7 +12,8 @@ const TURNS: Turns = Turns {
     least: 20,
     most: 60,
     time: Duration::from_secs(3),
-    turn: Duration::from_millis(5),
+    // Several calls, so that one finds its threads awake that slept during the others' turns.
+    turn: Duration::from_millis(50),
 };
 
 /// Percent of the peak, on one thread and on all.
