@@ -84,3 +84,15 @@ fn weights_that_differ_along_the_row() {
         }",
     );
 }
+
+/// Beyond the border is what each window's own column says, which its neighbours do not share.
+#[test]
+fn borders_that_differ_from_window_to_window() {
+    check(
+        "kernel @depthwise(%x: in f32[H, W, C], %w: const f32[C, 5, 5], %y: out f32[H, W, C]) {
+          outer h < H, w < W, c < C
+          s = reduce add[p < 5, q < 5] (%x[h + p - 2, w + q - 2, c] if inside else f32(w)) * %w[c, p, q]
+          store %y[h, w, c] = s
+        }",
+    );
+}

@@ -96,6 +96,22 @@ fn windows_of_what_is_computed() {
     );
 }
 
+/// Beyond the border is what the window's own place says, which neighbours do not share.
+#[test]
+fn borders_of_other_numbers_are_summed_as_they_were() {
+    let text = WITH_A_BORDER.replace("else 0.0", "else %b[min(i, 23)]");
+    let kernel = kernel(&text);
+    let variants = compiled_as(&kernel, |schedule| schedule);
+    let schedules = variants.iter().map(|variant| &variant.artifact.schedule);
+    assert!(
+        schedules
+            .clone()
+            .all(|schedule| schedule.get("winograd").is_none())
+    );
+    let sizes = [[1, 14, 14, 16], [2, 3, 5, 32]];
+    check_variants(&kernel, &variants, ["N", "H", "W", "C"], &sizes);
+}
+
 /// Small images, and those with so many channels that a strip does not stay near, are summed as they were.
 #[test]
 fn sizes_decide_which_way() {

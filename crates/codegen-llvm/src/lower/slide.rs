@@ -62,6 +62,14 @@ impl Slide {
             return None;
         };
         let when = of.guard.as_ref().and_then(|guard| guard.when);
+        // What is there instead, outside of the picture, is taken for the same at all places too.
+        let moves_outside = of.guard.as_ref().is_some_and(|guard| {
+            let depends = |axis| dependence.depends(guard.otherwise, axis);
+            depends(rows) || depends(taps)
+        });
+        if moves_outside {
+            return None;
+        }
         let moves = |&(_, &index): &(usize, &NodeId)| {
             dependence.depends(index, rows) || dependence.depends(index, taps)
         };

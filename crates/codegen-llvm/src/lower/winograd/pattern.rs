@@ -157,6 +157,8 @@ fn moves_alike(
         }
         match kernel.node(node) {
             Node::Load(load) => {
+                // What is there instead, outside of the image, must move as the image does.
+                pending.extend(load.guard.as_ref().map(|guard| guard.otherwise));
                 let is_choosy = load
                     .guard
                     .as_ref()
