@@ -167,7 +167,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         if let (Address::Consecutive(pointer), None) = (&address, mask) {
             self.fetch_next_rows(scope, node, load, *pointer, at);
-            self.fetch_further_blocks(scope, load, *pointer, at);
+            self.fetch_further_blocks(scope, load, *pointer, at)?;
         }
         Ok(match (address, mask) {
             (Address::Same(pointer), None) => {

@@ -68,6 +68,7 @@ pub(crate) fn emit_nest(
     if nest.tile.vector == VectorAxis::Inner {
         lowering.prefetch = Prefetch::of(kernel, &dependence, &nest.tile);
     }
+    lowering.prefetch.columns_first = Some(nest.columns_first.clone());
     let units = lowering.nest(nest)?;
     lowering.finish_streams();
     lowering.emit.return_none();

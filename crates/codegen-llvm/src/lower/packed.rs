@@ -44,6 +44,16 @@ pub(crate) fn packed_strides(
     (strides, product)
 }
 
+/// Where an element of a packed array lies.
+pub(super) struct Place<'ctx> {
+    /// In elements.
+    pub(super) element: Value<'ctx>,
+    /// How much further, by what is known of the tile.
+    pub(super) fixed: i64,
+    /// Whether lanes are next to each other, where the element has lanes.
+    is_consecutive: bool,
+}
+
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The address of an element of a packed operand. Lanes are consecutive if the vectors' axis is the innermost of
     /// the packed array, whose block is a multiple of the lanes.
@@ -57,8 +67,37 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         form: Form,
     ) -> Result<Address<'ctx>, LlvmError> {
         let emit = &self.emit;
-        let data = self.kernel.buffer(buffer);
+        let dtype = self.kernel.buffer(buffer).dtype;
         let (strides, _) = packed_strides(self.kernel, pack);
+        let place = self.packed_place(scope, (pack, &strides), indices, at)?;
+        let mut pointer = emit.element(self.base(buffer), dtype, place.element);
+        if place.fixed != 0 {
+            pointer = emit.element(pointer, dtype, emit.i64(place.fixed));
+        }
+        let wide = form == Form::Lanes && indices.iter().any(|&index| self.varies(scope, index));
+        Ok(match (wide, place.is_consecutive) {
+            (false, _) => Address::Same(pointer),
+            (true, true) => Address::Consecutive(pointer),
+            (true, false) => {
+                return Err(LlvmError::Unsupported {
+                    what: format!(
+                        "a packed layout of %{} that vectors cut across",
+                        self.kernel.buffer(buffer).name
+                    ),
+                });
+            }
+        })
+    }
+
+    /// Where an element of a packed operand lies, with such distances from one index to the next.
+    pub(super) fn packed_place(
+        &self,
+        scope: &Scope<'ctx>,
+        (pack, strides): (&PackSpec, &[Quantity]),
+        indices: &[NodeId],
+        at: Coordinate,
+    ) -> Result<Place<'ctx>, LlvmError> {
+        let emit = &self.emit;
         let mut parts = Vec::new();
         let mut fixed = 0_i64;
         let mut consecutive = false;
@@ -90,7 +129,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         self.value(scope, split.group, at, Form::First)?,
                     ),
                 };
-                parts.push((part, emit.imul(index, self.quantity(&stride))));
+                parts.push((part, emit.imul(index, self.quantity(stride))));
                 continue;
             }
             let known = self.known_block(scope, node, at);
@@ -113,21 +152,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     emit.urem(index, emit.i64(block as i64))
                 }
             };
-            parts.push((node, emit.imul(index, self.quantity(&stride))));
+            parts.push((node, emit.imul(index, self.quantity(stride))));
         }
-        let mut pointer = emit.element(self.base(buffer), data.dtype, self.summed(parts));
-        if fixed != 0 {
-            pointer = emit.element(pointer, data.dtype, emit.i64(fixed));
-        }
-        let wide = form == Form::Lanes && indices.iter().any(|&index| self.varies(scope, index));
-        Ok(match (wide, consecutive) {
-            (false, _) => Address::Same(pointer),
-            (true, true) => Address::Consecutive(pointer),
-            (true, false) => {
-                return Err(LlvmError::Unsupported {
-                    what: format!("a packed layout of %{} that vectors cut across", data.name),
-                });
-            }
+        Ok(Place {
+            element: self.summed(parts),
+            fixed,
+            is_consecutive: consecutive,
         })
     }
 

@@ -15,13 +15,19 @@ use super::access::Address;
 use super::context::Lowering;
 use super::depend::Dependence;
 use super::packed::packed_strides;
-use super::scope::{Coordinate, Form, Scope, Vectors};
+use super::scope::{Coordinate, Form, Rows, Scope, Vectors};
 use super::tile::Tile;
 use crate::emit::{Intent, Value};
 use crate::error::LlvmError;
 
 /// How many bytes ahead packed operands are asked for: what a tile uses while memory answers.
 const AHEAD: i64 = 8192;
+
+/// A tile of so many rows takes less time with a line than memory takes to bring it.
+const WAITING_ROWS: u32 = 4;
+
+/// Of more tiles that read the same block, the first does not count.
+const FEW_TILES: i64 = 8;
 
 /// Bytes that a fetch brings.
 const LINE: u32 = 64;
@@ -37,6 +43,8 @@ pub(crate) struct Prefetch {
     stores: Option<(AxisId, Vec<(usize, AxisId)>)>,
     /// How far the rows of the next tile are from those of this one.
     next: u32,
+    /// Whether the next tile is of other columns, as a quantity.
+    pub(super) columns_first: Option<Quantity>,
 }
 
 impl Prefetch {
@@ -78,6 +86,18 @@ impl Prefetch {
             }
         }
         prefetch
+    }
+
+    /// 1 where a few tiles one after the other, of some of all rows each, read the same block, else 0.
+    fn is_shared(&self, all: &Quantity, mine: &Quantity) -> Quantity {
+        let one = Quantity::constant(1);
+        let others = (all.clone() - mine.clone()).max(Quantity::constant(0));
+        let few = (mine.clone() * Quantity::constant(FEW_TILES)).floor_div(all.clone());
+        let rows_first = match &self.columns_first {
+            Some(columns_first) => one.clone() - columns_first.clone(),
+            None => one.clone(),
+        };
+        others.min(one.clone()) * few.min(one) * rows_first
     }
 }
 
@@ -134,25 +154,71 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         load: &Load,
         pointer: Value<'ctx>,
         at: Coordinate,
-    ) {
-        let (Some(rows), Some(vectors)) = (scope.rows, scope.vectors) else {
-            return;
+    ) -> Result<(), LlvmError> {
+        let (Some(rows), Some(vectors), Some(pack)) =
+            (scope.rows, scope.vectors, self.pack(load.buffer))
+        else {
+            return Ok(());
         };
-        let bytes = self.kernel.buffer(load.buffer).dtype.size_in_bytes() as u32 * vectors.lanes;
-        let is_new_line = (at.vector * bytes).is_multiple_of(LINE);
-        let block = self.pack(load.buffer).and_then(|pack| {
-            let (strides, _) = packed_strides(self.kernel, pack);
-            strides.into_iter().next()
-        });
+        let dtype = self.kernel.buffer(load.buffer).dtype;
+        let (strides, _) = packed_strides(self.kernel, pack);
         // What is needed of a short block is there soon enough.
-        let is_long = block.is_some_and(|block| {
-            let elements = AHEAD / self.kernel.buffer(load.buffer).dtype.size_in_bytes() as i64;
+        let is_long = strides.first().is_some_and(|block| {
+            let elements = AHEAD / dtype.size_in_bytes() as i64;
             block.as_constant().is_none_or(|block| block > elements)
         });
-        if rows.count >= 4 && is_new_line && is_long {
-            let ahead = self.emit.offset(pointer, self.emit.i64(AHEAD));
-            self.emit.prefetch(ahead, Intent::ReadLater);
+        if !is_long || !starts_line(&vectors, dtype.size_in_bytes(), at) {
+            return Ok(());
         }
+        match rows.count {
+            ..2 => {}
+            2..=WAITING_ROWS => self.fetch_share_of_next_block(scope, &rows, load, at)?,
+            _ => {
+                let ahead = self.emit.offset(pointer, self.emit.i64(AHEAD));
+                self.emit.prefetch(ahead, Intent::ReadLater);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for what a tile of a few rows, or the one after it, will read.
+    ///
+    /// Where few such tiles read a block, one after the other, the first would wait for memory, and memory for the others.
+    /// So each of them asks for a share of the next block, as large as its share of the rows.
+    fn fetch_share_of_next_block(
+        &self,
+        scope: &Scope<'ctx>,
+        rows: &Rows<'ctx>,
+        load: &Load,
+        at: Coordinate,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let Some(pack) = self.pack(load.buffer) else {
+            return Ok(());
+        };
+        let (mut strides, _) = packed_strides(self.kernel, pack);
+        let [block, inner @ .., _] = strides.as_mut_slice() else {
+            return Ok(());
+        };
+        let dtype = self.kernel.buffer(load.buffer).dtype;
+        let all = self.bound(rows.axis).max(Quantity::constant(1));
+        let mine = Quantity::constant(i64::from(rows.count));
+        let shared = self.prefetch.is_shared(&all, &mine);
+        let alone = Quantity::constant(1) - shared.clone();
+        for stride in inner {
+            let share = (stride.clone() * mine.clone()).floor_div(all.clone());
+            *stride = alone.clone() * stride.clone() + shared.clone() * share;
+        }
+        let ahead = Quantity::constant(AHEAD / dtype.size_in_bytes() as i64);
+        let ahead = alone * ahead + shared.clone() * block.clone();
+        let per_row = shared * block.clone().floor_div(all);
+        let place = self.packed_place(scope, (pack, &strides), &load.indices, at)?;
+        let ahead = emit.iadd(self.quantity(&ahead), emit.i64(place.fixed));
+        let ahead = emit.iadd(ahead, emit.imul(rows.base, self.quantity(&per_row)));
+        let element = emit.iadd(place.element, ahead);
+        let pointer = emit.element(self.base(load.buffer), dtype, element);
+        emit.prefetch(pointer, Intent::ReadLater);
+        Ok(())
     }
 
     /// Asks for what a load reads in the next rows, if it is one that does.
