@@ -8,7 +8,7 @@ mod sync {
 
     pub(crate) use shuttle::hint::spin_loop;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock};
     pub(crate) use shuttle::thread;
 
     /// Enough for a worker to come too late, and to come in time.

@@ -3,25 +3,31 @@
 //! One job at a time: a caller that finds the pool busy (another thread's launch, or its own from within a task) runs
 //! its tasks alone, so everybody makes progress. Tasks are claimed in chunks from a counter.
 //!
-//! Why this is right: a worker may touch a job only after it has counted itself in (`active`) under the lock of the
-//! slot the job lies in, and the caller empties that slot, then waits until nobody is counted in. So when `run`
-//! returns no worker is in the job, every task that was claimed is done, and the counters are free for the next one. A
-//! model checker runs this file in every interleaving.
+//! Why this is right: a worker touches a job only while it holds the lock of the slot the job lies in for reading, and the
+//! caller does not return before it held that lock for writing and emptied the slot. Then no worker is in the job, every
+//! task that was claimed is done, and the counter is free for the next one. A model checker runs this file in every
+//! interleaving.
+//!
+//! Why this is fast: a launch of a microsecond is bound by how often a line of memory goes from one core to another. The
+//! caller has what it writes when it publishes from when it took the last job back, and a worker gets all it needs in one
+//! line, beside the one it watches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
+use crossbeam_utils::CachePadded;
 use kiln_kernel::{Job, TaskPool};
 
 use super::sync::thread::{self, JoinHandle};
 use super::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, spin_loop, spins,
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, RwLock, spin_loop,
+    spins,
 };
 
 /// How often a worker looks for a job before it parks: some tens of microseconds.
 const SPINS: u32 = spins(3000);
 
-/// How often the caller looks whether the workers are done before it lets others run in between.
+/// How often the caller looks whether the workers are done before it lets others run between two looks.
 const CALLER_SPINS: u32 = spins(10_000);
 
 /// Chunks per thread: small enough that threads end together, large enough that claiming is rare.
@@ -29,7 +35,8 @@ const CHUNKS: u64 = 8;
 
 /// A pool of threads that lives until it is dropped.
 ///
-/// In a process forked off from the one that made it there are no workers; the caller then runs every task.
+/// In a process forked off from the one that made it there are no workers; the caller then runs every task. A launch does not
+/// ask which process it is in: that is a system call, which takes as long as all else that a launch does.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,21 +66,32 @@ pub struct SpinPool {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Counts published jobs: what workers watch.
-    published: AtomicU64,
-    slot: Mutex<Slot>,
-    /// The first task that nobody has claimed.
-    next: AtomicU64,
-    /// Workers that may touch the job.
-    active: AtomicUsize,
+    watched: CachePadded<Watched>,
+    offered: CachePadded<Offered>,
     /// Whether a caller has the pool.
     busy: AtomicBool,
-    /// Whether a task panicked on a worker.
-    panicked: AtomicBool,
-    stopped: AtomicBool,
-    parked: AtomicUsize,
     parking: Mutex<()>,
     wake: Condvar,
+}
+
+/// What waiting workers look at: nothing that changes often, for each change takes the line away from all of them, and
+/// each look takes it back.
+#[derive(Debug, Default)]
+struct Watched {
+    /// Counts published jobs.
+    published: AtomicU64,
+    parked: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+/// What a worker needs that joins a job, in one line.
+#[derive(Debug, Default)]
+struct Offered {
+    slot: RwLock<Slot>,
+    /// The first task that nobody has claimed.
+    next: AtomicU64,
+    /// Whether a task panicked on a worker.
+    panicked: AtomicBool,
 }
 
 /// The job that workers may join.
@@ -118,11 +136,7 @@ impl SpinPool {
     /// How many workers are parked.
     #[cfg(test)]
     pub(super) fn parked(&self) -> usize {
-        self.shared.parked.load(Ordering::SeqCst)
-    }
-
-    fn is_alone(&self) -> bool {
-        self.workers.is_empty() || std::process::id() != self.process
+        self.shared.watched.parked.load(Ordering::SeqCst)
     }
 }
 
@@ -144,25 +158,26 @@ impl TaskPool for SpinPool {
                 .compare_exchange(false, true, free, busy)
                 .is_ok()
         };
-        if tasks == 1 || self.is_alone() || !is_free() {
+        if tasks == 1 || self.workers.is_empty() || !is_free() {
             job.run(0, 0, tasks);
             return;
         }
         let chunk = (tasks / (CHUNKS * (self.workers.len() as u64 + 1))).max(1);
-        shared.next.store(0, Ordering::Relaxed);
-        {
-            let mut slot = lock(&shared.slot);
-            *slot = Slot {
-                job: Some(Arc::clone(job)),
-                tasks,
-                chunk,
-            };
+        let slot = Slot {
+            job: Some(Arc::clone(job)),
+            tasks,
+            chunk,
+        };
+        // A worker that came too late for the job before is about to leave; in a child it never does.
+        if !shared.offer(slot, SPINS) {
+            shared.busy.store(false, Ordering::Release);
+            job.run(0, 0, tasks);
+            return;
         }
         // Sequentially consistent, as is `parked`: either this sees a worker that parks, or that worker sees the job.
-        shared.published.fetch_add(1, Ordering::SeqCst);
-        if shared.parked.load(Ordering::SeqCst) > 0 {
-            let _parking = lock(&shared.parking);
-            shared.wake.notify_all();
+        shared.watched.published.fetch_add(1, Ordering::SeqCst);
+        if shared.watched.parked.load(Ordering::SeqCst) > 0 {
+            shared.wake();
         }
         let closing = Closing(shared);
         shared.claim(&**job, 0, tasks, chunk);
@@ -172,8 +187,8 @@ impl TaskPool for SpinPool {
 
 impl Drop for SpinPool {
     fn drop(&mut self) {
-        self.shared.stopped.store(true, Ordering::SeqCst);
-        self.shared.published.fetch_add(1, Ordering::SeqCst);
+        self.shared.watched.stopped.store(true, Ordering::SeqCst);
+        self.shared.watched.published.fetch_add(1, Ordering::SeqCst);
         if std::process::id() != self.process {
             return;
         }
@@ -199,17 +214,12 @@ struct Closing<'a>(&'a Shared);
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         let shared = self.0;
-        lock(&shared.slot).job = None;
-        let mut spins = 0u32;
-        while shared.active.load(Ordering::Acquire) > 0 {
-            spins = spins.saturating_add(1);
-            if spins < CALLER_SPINS {
-                spin_loop()
-            } else {
-                thread::yield_now()
-            }
+        let mut looks = CALLER_SPINS;
+        while !shared.offer(Slot::default(), looks) {
+            thread::yield_now();
+            looks = 1;
         }
-        let panicked = shared.panicked.swap(false, Ordering::Relaxed);
+        let panicked = shared.offered.panicked.swap(false, Ordering::Relaxed);
         shared.busy.store(false, Ordering::Release);
         assert!(
             !panicked || thread::panicking(),
@@ -224,40 +234,67 @@ impl Shared {
         let mut seen = 0;
         loop {
             seen = self.wait(seen);
-            if self.stopped.load(Ordering::SeqCst) {
+            if self.watched.stopped.load(Ordering::SeqCst) {
                 return;
             }
-            let (job, tasks, chunk) = {
-                let slot = lock(&self.slot);
-                let Some(job) = slot.job.clone() else {
-                    continue;
-                };
-                self.active.fetch_add(1, Ordering::Relaxed);
-                (job, slot.tasks, slot.chunk)
-            };
-            let run = AssertUnwindSafe(|| self.claim(&*job, worker, tasks, chunk));
-            if catch_unwind(run).is_err() {
-                self.panicked.store(true, Ordering::Relaxed);
+            let slot = self.offered.slot.read();
+            let slot = slot.unwrap_or_else(PoisonError::into_inner);
+            if let Some(job) = &slot.job {
+                let run = || self.claim(&**job, worker, slot.tasks, slot.chunk);
+                if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                    self.offered.panicked.store(true, Ordering::Relaxed);
+                }
             }
-            // Before it is counted out: the caller keeps the job alive until then, so it never dies here.
-            drop(job);
-            self.active.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Puts something else into the slot, if no worker is in what is there at one of so many looks.
+    fn offer(&self, offered: Slot, looks: u32) -> bool {
+        for _ in 0..looks {
+            let mut slot = match self.offered.slot.try_write() {
+                Ok(slot) => slot,
+                Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    spin_loop();
+                    continue;
+                }
+            };
+            self.offered.next.store(0, Ordering::Relaxed);
+            *slot = offered;
+            return true;
+        }
+        false
+    }
+
+    /// Wakes the workers that are parked.
+    ///
+    /// One that is about to park holds the lock but a moment; in a child it may be held forever by a thread that is not
+    /// there. A worker that is not woken is at the next launch.
+    fn wake(&self) {
+        for _ in 0..SPINS {
+            match self.parking.try_lock() {
+                Err(TryLockError::WouldBlock) => spin_loop(),
+                Ok(_) | Err(TryLockError::Poisoned(_)) => {
+                    self.wake.notify_all();
+                    return;
+                }
+            }
         }
     }
 
     /// Waits until something is published that was not seen.
     fn wait(&self, seen: u64) -> u64 {
         for _ in 0..SPINS {
-            let published = self.published.load(Ordering::Acquire);
+            let published = self.watched.published.load(Ordering::Acquire);
             if published != seen {
                 return published;
             }
             spin_loop();
         }
         let mut parking = lock(&self.parking);
-        self.parked.fetch_add(1, Ordering::SeqCst);
+        self.watched.parked.fetch_add(1, Ordering::SeqCst);
         let published = loop {
-            let published = self.published.load(Ordering::SeqCst);
+            let published = self.watched.published.load(Ordering::SeqCst);
             if published != seen {
                 break published;
             }
@@ -266,14 +303,14 @@ impl Shared {
                 .wait(parking)
                 .unwrap_or_else(PoisonError::into_inner);
         };
-        self.parked.fetch_sub(1, Ordering::SeqCst);
+        self.watched.parked.fetch_sub(1, Ordering::SeqCst);
         published
     }
 
     /// Runs chunk after chunk until all are claimed.
     fn claim(&self, job: &dyn Job, worker: usize, tasks: u64, chunk: u64) {
         loop {
-            let first = self.next.fetch_add(chunk, Ordering::Relaxed);
+            let first = self.offered.next.fetch_add(chunk, Ordering::Relaxed);
             if first >= tasks {
                 return;
             }
