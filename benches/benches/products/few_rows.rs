@@ -1,8 +1,8 @@
 //! One row, and eight, times constant weights: as fast as the weights can be read.
 //!
 //! The figure is the bytes of the weights per second of a call, over the rate at which a loop that does nothing else
-//! reads as many bytes on as many threads. Where the product's arithmetic at the peak alone takes longer than the bar
-//! allows, the bar cannot be asked for; then the row says how near the peak it is.
+//! reads as many bytes on as many threads. Where the product's arithmetic takes longer at the peak than the reading, that is
+//! the machine's limit, and the bar is asked of it.
 
 use super::peak::Peak;
 use super::read::{Reader, STREAMS};
@@ -91,11 +91,9 @@ fn row(name: String, [rows, k, n]: [usize; 3], threads: usize) -> Row {
         }),
         _ => None,
     };
-    let is_reachable = limit
-        .as_ref()
-        .is_none_or(|limit| read / limit.least * 100.0 >= BAR);
+    let is_bound_by_reads = limit.as_ref().is_none_or(|limit| limit.least <= read);
     let of_peak = limit.as_ref().map_or_else(String::new, |limit| {
-        let allows = if is_reachable {
+        let allows = if is_bound_by_reads {
             String::new()
         } else {
             format!(", which allows {:.0} % here", read / limit.least * 100.0)
@@ -109,7 +107,7 @@ fn row(name: String, [rows, k, n]: [usize; 3], threads: usize) -> Row {
         bar: BAR,
         unit: "%",
         at_least: true,
-        is_compute_bound: !is_reachable
+        is_compute_bound: !is_bound_by_reads
             && limit.is_some_and(|limit| limit.least / call * 100.0 >= BAR),
         detail: format!(
             "{:.1} us of a call: {:.1} GB/s of weights, {:.1} within, beside reads at {:.1} ({streams} streams a thread){of_peak}",
