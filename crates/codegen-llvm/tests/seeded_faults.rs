@@ -64,7 +64,7 @@ fn windows() -> Result<(), String> {
           store %y[i, j, k] = s
         }",
     );
-    let variants = support::compiled_with_fewer_products(&kernel);
+    let variants = support::compiled_with_fewer_products(&kernel, 2);
     support::try_at(&kernel, &variants, &[], support::SMOOTH, 1).map(|_| ())
 }
 

@@ -9,20 +9,29 @@
 
 mod support;
 
-use kiln_kernel::LaunchContext;
+use kiln_codegen_llvm::LlvmCompiler;
+use kiln_kernel::{KernelCompiler, LaunchContext, Unobserved, VerifiedKernel};
+use kiln_testkit::kernels::Variant;
 use support::{check_variants, compiled_as, compiled_with_fewer_products, kernel, symbols};
 
-/// Lines and columns of images: one tile, ends of tiles, more than a strip, and what has no tile.
-const IMAGES: [[i64; 2]; 9] = [
-    [2, 2],
-    [2, 3],
-    [3, 2],
-    [5, 4],
-    [2, 33],
-    [3, 50],
-    [1, 5],
-    [4, 1],
-    [0, 5],
+/// Lines and columns of images for tiles of two sums and of four: one tile, ends of tiles, more than a strip, and what has
+/// no tile.
+const IMAGES: [(i64, &[[i64; 2]]); 2] = [
+    (
+        2,
+        &[
+            [2, 2],
+            [2, 3],
+            [3, 2],
+            [5, 4],
+            [2, 33],
+            [3, 50],
+            [1, 5],
+            [4, 1],
+            [0, 5],
+        ],
+    ),
+    (4, &[[4, 4], [4, 7], [7, 5], [6, 10], [4, 98], [3, 5]]),
 ];
 
 /// Compares with the meaning at images of all sizes, each with other numbers of images, channels and features.
@@ -33,8 +42,19 @@ fn check(text: &str) {
         .symbols()
         .map(|symbol| dims.symbol_name(symbol))
         .collect();
-    let variants = compiled_with_fewer_products(&kernel);
-    for (seed, [lines, columns]) in (0..).zip(IMAGES) {
+    for (sums, images) in IMAGES {
+        let variants = compiled_with_fewer_products(&kernel, sums);
+        check_compiled(&kernel, &names, &variants, images);
+    }
+}
+
+fn check_compiled(
+    kernel: &VerifiedKernel,
+    names: &[&str],
+    variants: &[Variant],
+    images: &[[i64; 2]],
+) {
+    for (seed, &[lines, columns]) in (0..).zip(images) {
         let all = [
             ("N", 1 + i64::from(lines * columns < 9)),
             ("H", lines),
@@ -46,12 +66,12 @@ fn check(text: &str) {
             .iter()
             .map(|name| all.iter().find(|(known, _)| known == name).unwrap().1)
             .collect();
-        match (names.as_slice(), sizes.as_slice()) {
+        match (names, sizes.as_slice()) {
             (&[a, b, c, d], &[e, f, g, h]) => {
-                check_variants(&kernel, &variants, [a, b, c, d], &[[e, f, g, h]]);
+                check_variants(kernel, variants, [a, b, c, d], &[[e, f, g, h]]);
             }
             (&[a, b, c, d, e], &[f, g, h, i, j]) => {
-                check_variants(&kernel, &variants, [a, b, c, d, e], &[[f, g, h, i, j]]);
+                check_variants(kernel, variants, [a, b, c, d, e], &[[f, g, h, i, j]]);
             }
             _ => panic!("a kernel of four symbols, or of five"),
         }
@@ -136,4 +156,39 @@ fn sizes_decide_which_way() {
     assert_eq!(tasks(7, 7, 96), [false, false, true]);
     assert_eq!(tasks(200, 1, 96), [false, false, true]);
     assert_eq!(tasks(14, 14, 4096), [false, false, true]);
+}
+
+/// Those who ask for tiles of four get tiles of two where four do not stay near, or are large for the image.
+#[test]
+fn tiles_of_four_are_for_those_who_ask() {
+    let kernel = kernel(WITH_A_BORDER);
+    let compiler = LlvmCompiler::new().with_fewer_products(true);
+    let target = compiler.host();
+    let schedule = compiler.schedules(&kernel, &target).remove(0).schedule;
+    let usual = LlvmCompiler::new().schedules(&kernel, &target).remove(0);
+    let of_usual = usual.schedule.get("winograd_sums");
+    assert_eq!(of_usual, schedule.get("winograd_sums").map(|_| 2));
+    let Some(sums) = schedule.get("winograd_sums") else {
+        return;
+    };
+    assert_eq!(sums, 4);
+    let artifact = compiler.compile(&kernel, &target, &schedule, &mut Unobserved);
+    let phases = artifact.unwrap().phases;
+    let used = |h, w, c| {
+        let sizes = symbols(&kernel, &[("N", 1), ("H", h), ("W", w), ("C", c)]);
+        let context = LaunchContext {
+            symbols: &sizes,
+            threads: 2,
+            caches: [32 << 10, 1 << 20, 32 << 20],
+        };
+        let tasks = phases
+            .iter()
+            .map(|phase| phase.tasks.evaluate(&context).unwrap());
+        tasks.map(|tasks| tasks > 0).collect::<Vec<bool>>()
+    };
+    assert_eq!(used(28, 28, 96), [true, true, false, false, false]);
+    assert_eq!(used(14, 14, 96), [false, false, true, true, false]);
+    assert_eq!(used(3, 400, 96), [false, false, true, true, false]);
+    assert_eq!(used(28, 28, 192), [false, false, true, true, false]);
+    assert_eq!(used(14, 14, 4096), [false, false, false, false, true]);
 }

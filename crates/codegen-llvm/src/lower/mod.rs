@@ -54,4 +54,4 @@ pub(crate) use parts::Cut;
 pub(crate) use slide::Slide;
 pub(crate) use split::Split;
 pub(crate) use tile::{Tail, Tile, VectorAxis};
-pub(crate) use winograd::Winograd;
+pub(crate) use winograd::{Transform, Winograd};

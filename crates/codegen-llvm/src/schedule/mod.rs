@@ -24,16 +24,22 @@ pub(crate) use plan::Plan;
 pub(crate) use regime::{FEW_TOGETHER, Regime, of_plan as regimes};
 
 use crate::error::LlvmError;
+use crate::lower::Transform;
 use crate::target::IsaLevel;
 
-/// The schedules for a kernel, best first; the last one is the fallback.
-pub(crate) fn candidates(kernel: &VerifiedKernel, level: IsaLevel) -> Vec<Candidate> {
+/// The schedules for a kernel, best first; the last one is the fallback. Windows of three by three have tiles of as many
+/// sums as the transform has.
+pub(crate) fn candidates(
+    kernel: &VerifiedKernel,
+    level: IsaLevel,
+    transform: Transform,
+) -> Vec<Candidate> {
     let mut plans = Vec::new();
     let class = kernel.classification().class;
     match class {
         Class::Scan => plans.push(scan::plan(kernel, level)),
         _ if scan::is_serial(kernel) => plans.push(scan::plan(kernel, level)),
-        _ => plans.extend(tiled::plan(kernel, level)),
+        _ => plans.extend(tiled::plan(kernel, level, transform)),
     }
     let mut candidates: Vec<Candidate> = plans
         .into_iter()

@@ -56,6 +56,7 @@ mod tests {
     use kiln_kernel::LaunchContext;
 
     use super::*;
+    use crate::lower::Transform;
     use crate::schedule::{candidates, plan_of};
     use crate::target::IsaLevel;
 
@@ -69,7 +70,7 @@ mod tests {
              }}"
         );
         let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
-        let first = candidates(&kernel, IsaLevel::Avx2Fma).remove(0);
+        let first = candidates(&kernel, IsaLevel::Avx2Fma, Transform::default()).remove(0);
         let plan = plan_of(&kernel, &first.schedule).unwrap();
         let order = columns_first(&kernel, &plan.tile, &plan.packs(&kernel));
         let context = LaunchContext {

@@ -4,7 +4,7 @@ use kiln_kernel::{AxisId, PackSpec, Schedule, VerifiedKernel};
 
 use super::pack;
 use crate::error::LlvmError;
-use crate::lower::{Tail, Tile, VectorAxis};
+use crate::lower::{Tail, Tile, Transform, VectorAxis};
 
 /// A tile, how points are shared out, and how constants are packed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,8 +33,10 @@ pub(crate) struct Plan {
 /// The register tile of Winograd's products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WinogradTile {
-    /// Points that an image has at the least.
+    /// Points that an image has at the least, for tiles of two by two sums.
     pub(crate) from: u32,
+    /// How many sums a tile has, at the most.
+    pub(crate) transform: Transform,
     /// Tiles of sums that are multiplied together.
     pub(crate) rows: u32,
     /// Vectors of features.
@@ -97,6 +99,7 @@ impl Plan {
         if let Some(winograd) = self.winograd {
             schedule = schedule
                 .with("winograd", i64::from(winograd.from))
+                .with("winograd_sums", i64::from(winograd.transform.sums()))
                 .with("winograd_rows", i64::from(winograd.rows))
                 .with("winograd_vectors", i64::from(winograd.vectors));
         }
@@ -175,6 +178,8 @@ impl Plan {
                 0 => None,
                 from => Some(WinogradTile {
                     from,
+                    transform: Transform::of_sums(number("winograd_sums", 1, 8)?)
+                        .ok_or_else(refused)?,
                     rows: number("winograd_rows", 1, 32)?,
                     vectors: number("winograd_vectors", 1, 8)?,
                 }),

@@ -8,7 +8,7 @@ use kiln_kernel::{AxisId, PackSpec, Quantity, VerifiedKernel};
 
 use super::pack;
 use super::plan::Plan;
-use crate::lower::{Tile, VectorAxis, Winograd};
+use crate::lower::{Tile, Transform, VectorAxis, Winograd};
 
 /// Rows that are reduced together where vectors run along what is reduced.
 const NARROW_ROWS: u32 = 4;
@@ -62,17 +62,25 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
             regimes.push(regime);
         }
     };
-    if let Some(fewer) = plan.winograd
-        && let Some(winograd) = Winograd::of(kernel, &plan.tile)
-    {
+    for (fewer, transform) in plan.winograd.iter().flat_map(|fewer| {
+        // Where tiles of many sums do not stay near, those of fewer may.
+        let transforms = fewer.transform.and_smaller();
+        transforms.map(move |transform| (fewer, transform))
+    }) {
+        let Some(winograd) = Winograd::of(kernel, &plan.tile, transform) else {
+            continue;
+        };
         let tile = Tile {
             rows: plan.tile.rows.map(|(axis, _)| (axis, fewer.rows)),
             vectors: fewer.vectors,
             ..plan.tile
         };
         let [lines, columns] = winograd.image().map(size);
-        let many = at_least(lines.clone() * columns.clone(), fewer.from);
-        let whole = at_least(lines, 2) * at_least(columns, 2);
+        // Larger tiles fill their part of larger images.
+        let sums = transform.sums();
+        let larger = sums * sums / Transform::default().sums().pow(2);
+        let many = at_least(lines.clone() * columns.clone(), fewer.from * larger);
+        let whole = at_least(lines, sums) * at_least(columns, sums);
         // What does not stay in the second cache takes longer to bring than its products save.
         let bytes = winograd.near_bytes(kernel, &tile);
         let near = Quantity::cache(2).floor_div(bytes.max(Quantity::constant(1)));
@@ -219,7 +227,9 @@ mod tests {
             right.trim_matches(['[', ']']).to_lowercase(),
         );
         let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
-        let first = candidates(&kernel, IsaLevel::Avx2Fma).remove(0).schedule;
+        let first = candidates(&kernel, IsaLevel::Avx2Fma, Transform::default())
+            .remove(0)
+            .schedule;
         let with = |schedule: kiln_kernel::Schedule, &(name, number)| schedule.with(name, number);
         let schedule = numbers.iter().fold(first, with);
         of_plan(&plan_of(&kernel, &schedule).unwrap(), &kernel)
@@ -313,7 +323,7 @@ mod tests {
            store %o[b, a, n] = s
          }";
         let kernel = kiln_kernel::verify(kiln_kernel::text::read(text).unwrap()).unwrap();
-        let first = candidates(&kernel, IsaLevel::Avx2Fma).remove(0);
+        let first = candidates(&kernel, IsaLevel::Avx2Fma, Transform::default()).remove(0);
         let regimes = of_plan(&plan_of(&kernel, &first.schedule).unwrap(), &kernel);
         let rows = |a, b| {
             let found = meant(&regimes, &[a, b, 64, 64]);

@@ -11,7 +11,7 @@ use super::pack;
 use super::plan::{Plan, WinogradTile};
 use super::rows::{contraction_shape, few_vectors, fitting, lanes, row_axis, tail};
 use super::tiles::Work;
-use crate::lower::{Cut, Dependence, Slide, Tile, VectorAxis, Winograd};
+use crate::lower::{Cut, Dependence, Slide, Tile, Transform, VectorAxis, Winograd};
 use crate::target::IsaLevel;
 
 /// Elements of an outer vector axis that one unit of a kernel without reductions covers.
@@ -59,10 +59,10 @@ const WINOGRAD_POINTS: u32 = 192;
 /// Of so many lanes, one that is no longer idle is worth vectors of half the width.
 const IDLE: u64 = 10;
 
-pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Option<Plan> {
-    let whole = plan_in(kernel, level, lanes(kernel, level))?;
+pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel, transform: Transform) -> Option<Plan> {
+    let whole = plan_in(kernel, level, transform, lanes(kernel, level))?;
     let halves = has_idle_lanes(kernel, &whole.tile) && level.halves_are_as_fast();
-    let halved = halves.then(|| plan_in(kernel, level, whole.tile.lanes / 2));
+    let halved = halves.then(|| plan_in(kernel, level, transform, whole.tile.lanes / 2));
     let halved = halved.flatten();
     Some(
         halved
@@ -89,7 +89,12 @@ fn has_idle_lanes(kernel: &VerifiedKernel, tile: &Tile) -> bool {
 }
 
 /// The plan with vectors of so many lanes.
-fn plan_in(kernel: &VerifiedKernel, level: IsaLevel, lanes: u32) -> Option<Plan> {
+fn plan_in(
+    kernel: &VerifiedKernel,
+    level: IsaLevel,
+    transform: Transform,
+    lanes: u32,
+) -> Option<Plan> {
     let dependence = Dependence::of(kernel);
     let accesses = accesses(kernel, &dependence);
     if lanes < 2 {
@@ -198,7 +203,7 @@ fn plan_in(kernel: &VerifiedKernel, level: IsaLevel, lanes: u32) -> Option<Plan>
         ..Plan::default()
     };
     plan.pack = !plan.packs(kernel).is_empty();
-    plan.winograd = winograd(kernel, &plan.tile, level);
+    plan.winograd = winograd(kernel, &plan.tile, level, transform);
     plan.second_rows = second_rows.filter(|&second| {
         let rows = plan.tile.rows.map(|(_, count)| (second, count));
         let tile = Tile { rows, ..plan.tile };
@@ -242,13 +247,19 @@ fn plan_in(kernel: &VerifiedKernel, level: IsaLevel, lanes: u32) -> Option<Plan>
 }
 
 /// How windows of three by three are summed with fewer products.
-fn winograd(kernel: &VerifiedKernel, tile: &Tile, level: IsaLevel) -> Option<WinogradTile> {
-    let winograd = Winograd::of(kernel, tile).filter(|_| level.has_fma())?;
+fn winograd(
+    kernel: &VerifiedKernel,
+    tile: &Tile,
+    level: IsaLevel,
+    transform: Transform,
+) -> Option<WinogradTile> {
+    let winograd = Winograd::of(kernel, tile, transform).filter(|_| level.has_fma())?;
     let features = kernel.axis(winograd.features()).extent.bound();
     let size = kernel.dims().as_constant(features);
     let (rows, vectors) = contraction_shape(level, Work::Window, size, tile.lanes);
     Some(WinogradTile {
         from: WINOGRAD_POINTS,
+        transform,
         rows,
         vectors,
     })
@@ -438,7 +449,7 @@ mod tests {
     }
 
     fn vector(columns: &str) -> VectorAxis {
-        plan(&product(columns), IsaLevel::Avx2Fma)
+        plan(&product(columns), IsaLevel::Avx2Fma, Transform::default())
             .unwrap()
             .tile
             .vector
@@ -458,7 +469,7 @@ mod tests {
     fn halves_of_vectors_are_for_columns_that_leave_much_of_whole_ones_idle() {
         let has_idle_lanes = |columns: &str| {
             let kernel = product(columns);
-            let plan = plan_in(&kernel, IsaLevel::Avx512, 16).unwrap();
+            let plan = plan_in(&kernel, IsaLevel::Avx512, Transform::default(), 16).unwrap();
             has_idle_lanes(&kernel, &plan.tile)
         };
         let idle = ["24", "40", "72", "8"].map(has_idle_lanes);

@@ -71,10 +71,10 @@ pub(crate) fn compiled_as(
 }
 
 /// A kernel with windows of three by three at every level that this machine runs, summed with fewer products from the
-/// smallest images on.
-pub(crate) fn compiled_with_fewer_products(kernel: &VerifiedKernel) -> Vec<Variant> {
+/// smallest images on, in tiles of up to so many sums along an axis.
+pub(crate) fn compiled_with_fewer_products(kernel: &VerifiedKernel, sums: i64) -> Vec<Variant> {
     let variants = compiled_as(kernel, |schedule| match schedule.get("winograd") {
-        Some(_) => schedule.with("winograd", 1),
+        Some(_) => schedule.with("winograd", 1).with("winograd_sums", sums),
         None => schedule,
     });
     for Variant { artifact, .. } in &variants {

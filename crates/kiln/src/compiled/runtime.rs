@@ -138,7 +138,13 @@ pub(super) fn key_of(options: &Options, target: Target) -> Result<Key, Error> {
 #[cfg(feature = "llvm")]
 fn build(key: &Key) -> SharedRuntime {
     let disk = key.cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
-    assemble(key, LlvmCompiler::new(), disk.into_iter().collect())
+    assemble(key, compiler_of(key), disk.into_iter().collect())
+}
+
+/// The compiler that the options ask for.
+#[cfg(feature = "llvm")]
+pub(super) fn compiler_of(key: &Key) -> LlvmCompiler {
+    LlvmCompiler::new().with_fewer_products(key.compiling.fewer_products)
 }
 
 /// A runtime of a compiler and stores.
@@ -161,6 +167,8 @@ pub(super) fn assemble(
         threads,
         variants,
         deterministic,
+        // What compiles knows.
+        fewer_products: _,
         kernels,
         launch_plans,
     } = key.compiling;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use kiln_kernel::Quantity;
 
 use super::strips::{Strip, Strips};
-use super::{ELEMENT, PLANES, SUMS, Winograd};
+use super::{ELEMENT, Winograd};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::lower::scope::{Coordinate, Moment, Place, Scope};
@@ -29,27 +29,30 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
             index
         };
         let column = emit.imul(split(self.strips()), self.number(self.width()));
-        let line = emit.imul(split(self.lines()), self.number(SUMS));
+        let line = emit.imul(split(self.lines()), self.number(self.sums_of_tile()));
         let mut scope = Scope::default();
         for axis in self.others().into_iter().rev() {
             scope = scope.with_axis(axis, split(self.bound(axis)));
         }
         let n_columns = lowering.quantity(&self.bound(columns.image));
         let n_lines = lowering.quantity(&self.bound(lines.image));
-        let two = self.number(SUMS);
+        let sums = self.number(self.sums_of_tile());
         let left = emit.isub(n_columns, column);
-        let tiles = emit.udiv(emit.iadd(left, emit.i64(1)), two);
+        let tiles = emit.udiv(emit.iadd(left, self.number(self.lead())), sums);
         let elements = |count: u32| Quantity::constant(count.into());
-        let of_tiles = elements(PLANES as u32 * self.length());
+        let of_tiles = elements(self.winograd.transform.planes() * self.length());
         let strip = Strip {
             scope,
             line,
             column,
-            from_line: emit.smin(line, emit.isub(n_lines, two)),
+            from_line: emit.smin(line, emit.isub(n_lines, sums)),
             tiles: emit.smin(tiles, self.number(self.length())),
             differences: lowering.scratch(&(of_tiles.clone() * self.bound(channels)), ELEMENT),
             products: lowering.scratch(&(of_tiles * elements(self.set())), ELEMENT),
-            sums: lowering.scratch(&elements(SUMS * (self.width() + 1) * self.set()), ELEMENT),
+            sums: lowering.scratch(
+                &elements(self.sums_of_tile() * self.stored_width() * self.set()),
+                ELEMENT,
+            ),
         };
         self.differences(&strip)?;
         let n_vectors = lowering.quantity(&self.n_vectors());
@@ -96,26 +99,32 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
             self.number(self.width()),
         );
         let begin = emit.isub(strip.line, strip.from_line);
-        lowering.counted(begin, self.number(SUMS), one, &[], |line, _| {
-            lowering.counted(zero, width, one, &[], |column, _| {
-                let place = self.sum_at(strip, line, column);
-                let mut scope = strip
-                    .scope
-                    .with_axis(lines.image, emit.iadd(strip.from_line, line))
-                    .with_axis(columns.image, emit.iadd(strip.column, column))
-                    .with_vectors(self.vectors(features, base, vectors));
-                let sums: HashMap<_, _> = (0..vectors)
-                    .map(|vector| {
-                        let place = self.at(place, self.number(vector * lanes));
-                        let at = Coordinate { row: 0, vector };
-                        (at, emit.load_dtype(ELEMENT, lanes, place))
-                    })
-                    .collect();
-                scope.place(stage, Moment::Now, Place::Registers(sums));
-                lowering.items(&mut scope, &self.tile, items)?;
-                Ok(Vec::new())
-            })
-        })?;
+        lowering.counted(
+            begin,
+            self.number(self.sums_of_tile()),
+            one,
+            &[],
+            |line, _| {
+                lowering.counted(zero, width, one, &[], |column, _| {
+                    let place = self.sum_at(strip, line, column);
+                    let mut scope = strip
+                        .scope
+                        .with_axis(lines.image, emit.iadd(strip.from_line, line))
+                        .with_axis(columns.image, emit.iadd(strip.column, column))
+                        .with_vectors(self.vectors(features, base, vectors));
+                    let sums: HashMap<_, _> = (0..vectors)
+                        .map(|vector| {
+                            let place = self.at(place, self.number(vector * lanes));
+                            let at = Coordinate { row: 0, vector };
+                            (at, emit.load_dtype(ELEMENT, lanes, place))
+                        })
+                        .collect();
+                    scope.place(stage, Moment::Now, Place::Registers(sums));
+                    lowering.items(&mut scope, &self.tile, items)?;
+                    Ok(Vec::new())
+                })
+            },
+        )?;
         Ok(())
     }
 }

@@ -1,20 +1,21 @@
-//! Windows of three by three with fewer products: Winograd's F(2x2, 3x3).
+//! Windows of three by three with fewer products: Winograd's F(2x2, 3x3), and F(4x4, 3x3) for those who ask for it.
 //!
 //! Two by two neighbouring sums of nine products each are 36 products for every channel. From sixteen differences of the
 //! sixteen elements that the four windows cover, and as many sums of the nine weights, it takes sixteen (Lavin, Gray:
 //! "Fast algorithms for convolutional neural networks", 2015): for each *plane*, one of the sixteen, a product of matrices.
 //! One phase makes the sums of weights, the next goes through the image in *strips* of such tiles.
 //!
-//! Where an axis has an odd number of points, its last tile begins one point earlier, and gives the last point alone. What
-//! is not finite spreads no further than its windows reach, but infinities become NaNs.
+//! Where an axis has points left over, its last tile begins earlier, and gives those points alone. What is
+//! not finite spreads no further than its windows reach, but infinities become NaNs.
 //!
-//! - `pattern`: which kernels these are. `strips`: sizes, and where things lie.
+//! - `pattern`: which kernels these are. `strips`: sizes, and where things lie. `transform`: differences and sums.
 //! - `weights`: the first phase. `image`, `planes`: the second.
 
 mod image;
 mod pattern;
 mod planes;
 mod strips;
+mod transform;
 mod weights;
 
 use kiln_kernel::{Phase, Quantity, VerifiedKernel};
@@ -29,18 +30,10 @@ use crate::module::ModuleBuilder;
 use strips::Strips;
 
 pub(crate) use pattern::Winograd;
+pub(crate) use transform::Transform;
 
 /// Taps along an axis of the window.
 const TAPS: usize = 3;
-
-/// Elements along an axis that a tile reads.
-const SIDE: usize = 4;
-
-/// Products of a tile for each channel.
-const PLANES: usize = SIDE * SIDE;
-
-/// Sums along an axis of a tile.
-const SUMS: u32 = 2;
 
 /// Tiles in a strip, at the least: with as many a plane's weights are not read too often, and its elements still lie in the
 /// nearest cache beside them.

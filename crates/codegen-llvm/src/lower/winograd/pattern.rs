@@ -8,7 +8,7 @@ use kiln_kernel::{
 };
 use kiln_scalar::ScalarOp;
 
-use super::{ELEMENT, PLANES, TAPS, strip_length};
+use super::{ELEMENT, TAPS, Transform, strip_length};
 use crate::lower::depend::Dependence;
 use crate::lower::loops::is_multiple;
 use crate::lower::tile::{Tile, VectorAxis};
@@ -32,12 +32,13 @@ pub(crate) struct Winograd {
     pub(super) columns: Along,
     pub(super) channels: AxisId,
     pub(super) features: AxisId,
+    pub(super) transform: Transform,
 }
 
 impl Winograd {
     /// Of a kernel with a tile whose rows are along the image, and whose vectors are along the features. Channels and
     /// features are whole vectors.
-    pub(crate) fn of(kernel: &VerifiedKernel, tile: &Tile) -> Option<Self> {
+    pub(crate) fn of(kernel: &VerifiedKernel, tile: &Tile, transform: Transform) -> Option<Self> {
         let (VectorAxis::Outer(features), Some((columns, _)), false) =
             (tile.vector, tile.rows, tile.spread)
         else {
@@ -91,6 +92,7 @@ impl Winograd {
             columns,
             channels,
             features,
+            transform,
         })
     }
 
@@ -107,14 +109,19 @@ impl Winograd {
     /// Bytes of the sums of weights, which all tasks share.
     pub(crate) fn shared_bytes(&self, kernel: &VerifiedKernel) -> Quantity {
         let of_plane = bound(kernel, self.channels) * bound(kernel, self.features);
-        of_plane * Quantity::constant((PLANES * ELEMENT.size_in_bytes()) as i64)
+        of_plane * Quantity::constant(self.plane_elements_bytes())
+    }
+
+    /// Bytes of one element in each plane.
+    fn plane_elements_bytes(&self) -> i64 {
+        i64::from(self.transform.planes()) * ELEMENT.size_in_bytes() as i64
     }
 
     /// Bytes that a strip reads again and again: its differences, and the weights of a tile's features.
     pub(crate) fn near_bytes(&self, kernel: &VerifiedKernel, tile: &Tile) -> Quantity {
         let rows = tile.rows.map_or(1, |(_, rows)| rows);
         let of_channel = strip_length(rows) + tile.lanes * tile.vectors;
-        let bytes = PLANES as i64 * ELEMENT.size_in_bytes() as i64 * i64::from(of_channel);
+        let bytes = self.plane_elements_bytes() * i64::from(of_channel);
         bound(kernel, self.channels) * Quantity::constant(bytes)
     }
 }

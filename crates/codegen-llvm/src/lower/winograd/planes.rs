@@ -1,11 +1,10 @@
 //! What a strip goes through: differences of elements, products by plane, and sums.
 
-use kiln_kernel::seeded::{Fault, is_on};
 use kiln_scalar::ScalarValue;
 
 use super::pattern::Along;
 use super::strips::{Strip, Strips};
-use super::{ELEMENT, PLANES, SIDE, SUMS, TAPS, Winograd};
+use super::{ELEMENT, TAPS, Winograd};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::lower::scope::{Coordinate, Form, Scope};
@@ -19,44 +18,40 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
             columns,
             channels,
             element,
+            transform,
             ..
         } = self.winograd;
         let (zero, one) = (emit.i64(0), emit.i64(1));
         let n_channels = lowering.quantity(&self.bound(channels));
-        // A tile's last line and column are those of the last tap of its second sums.
-        let bind = |scope: &Scope<'ctx>, along: Along, from: Value<'ctx>, place: usize| {
-            let tap = place.min(TAPS - 1);
-            let image = emit.iadd(from, emit.i64((place - tap) as i64));
+        // A tile's last lines and columns are those of the last tap.
+        let bind = |scope: &Scope<'ctx>, along: Along, from: Value<'ctx>, place: u32| {
+            let tap = place.min(TAPS as u32 - 1);
+            let image = emit.iadd(from, self.number(place - tap));
             let scope = scope.with_axis(along.image, image);
-            scope.with_axis(along.taps, emit.i64(tap as i64))
+            scope.with_axis(along.taps, self.number(tap))
         };
         lowering.counted(zero, strip.tiles, one, &[], |tile, _| {
             let from = self.first_column(strip, tile);
             let step = self.number(self.tile.lanes);
             lowering.counted(zero, n_channels, step, &[], |channel, _| {
                 let scope = strip.scope.with_vectors(self.vectors(channels, channel, 1));
-                let mut elements = Vec::with_capacity(SIDE);
-                for line in 0..SIDE {
+                let mut elements = Vec::new();
+                for line in 0..transform.side() {
                     let scope = bind(&scope, lines, strip.from_line, line);
-                    let mut of_line = Vec::with_capacity(SIDE);
-                    for column in 0..SIDE {
+                    let mut of_line = Vec::new();
+                    for column in 0..transform.side() {
                         let scope = bind(&scope, columns, from, column);
                         let at = Coordinate::default();
                         let value = lowering.value(&scope, element, at, Form::Lanes)?;
                         of_line.push(lowering.widened(&scope, value));
                     }
-                    let &[a, b, c, d] = of_line.as_slice() else {
-                        unreachable!("a tile has four columns")
-                    };
-                    elements.push(self.of_elements([a, b, c, d]));
+                    elements.push(transform.of_elements(lowering, &of_line));
                 }
-                for column in 0..SIDE {
-                    let &[a, b, c, d] = elements.as_slice() else {
-                        unreachable!("a tile has four lines")
-                    };
-                    let of_column = [a[column], b[column], c[column], d[column]];
-                    for (line, value) in self.of_elements(of_column).into_iter().enumerate() {
-                        let plane = (line * SIDE + column) as u32 * self.length();
+                for column in 0..transform.side() {
+                    let of_column: Vec<_> =
+                        elements.iter().map(|line| line[column as usize]).collect();
+                    for (line, value) in (0..).zip(transform.of_elements(lowering, &of_column)) {
+                        let plane = (line * transform.side() + column) * self.length();
                         let row = emit.iadd(tile, self.number(plane));
                         let place = self.index(row, n_channels, channel);
                         emit.store_dtype(ELEMENT, self.at(strip.differences, place), value);
@@ -68,7 +63,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Sixteen products of matrices: tiles by channels, channels by a set of features.
+    /// A product of matrices for each plane: tiles by channels, channels by a set of features.
     pub(super) fn products(
         &self,
         strip: &Strip<'ctx>,
@@ -84,7 +79,8 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
             self.number(block),
         );
         let whole = emit.imul(blocks, self.number(block));
-        lowering.counted(zero, self.number(PLANES as u32), one, &[], |plane, _| {
+        let planes = self.number(self.winograd.transform.planes());
+        lowering.counted(zero, planes, one, &[], |plane, _| {
             lowering.counted(zero, whole, self.number(block), &[], |tile, _| {
                 self.block_of_products(strip, set, (plane, tile), block)?;
                 Ok(Vec::new())
@@ -151,24 +147,29 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
     pub(super) fn sums(&self, strip: &Strip<'ctx>, vectors: u32) -> Result<(), LlvmError> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let (zero, one) = (emit.i64(0), emit.i64(1));
-        let lanes = self.tile.lanes;
+        let (lanes, transform) = (self.tile.lanes, self.winograd.transform);
         lowering.counted(zero, strip.tiles, one, &[], |tile, _| {
             let from = emit.isub(self.first_column(strip, tile), strip.column);
             for vector in 0..vectors {
                 let first = self.number(vector * lanes);
-                let product = |line: usize, column: usize| {
-                    let plane = (line * SIDE + column) as u32 * self.length();
+                let product = |line: u32, column: u32| {
+                    let plane = (line * transform.side() + column) * self.length();
                     let row = emit.iadd(tile, self.number(plane));
                     let place = self.index(row, self.number(self.set()), first);
                     emit.load_dtype(ELEMENT, lanes, self.at(strip.products, place))
                 };
-                let of_lines: [_; SIDE] = std::array::from_fn(|line| {
-                    self.of_products(std::array::from_fn(|column| product(line, column)))
-                });
-                for column in 0..SUMS as usize {
-                    let of_column = self.of_products(of_lines.map(|line| line[column]));
-                    for (line, sum) in (0..SUMS).zip(of_column) {
-                        let column = emit.iadd(from, self.number(column as u32));
+                let of_line = |line| {
+                    let products: Vec<_> = (0..transform.side())
+                        .map(|column| product(line, column))
+                        .collect();
+                    transform.of_products(lowering, &products)
+                };
+                let of_lines: Vec<_> = (0..transform.side()).map(of_line).collect();
+                for column in 0..transform.sums() {
+                    let of_column: Vec<_> =
+                        of_lines.iter().map(|line| line[column as usize]).collect();
+                    for (line, sum) in (0..).zip(transform.of_products(lowering, &of_column)) {
+                        let column = emit.iadd(from, self.number(column));
                         let place = self.sum_at(strip, self.number(line), column);
                         emit.store_dtype(ELEMENT, self.at(place, first), sum);
                     }
@@ -179,39 +180,16 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Where a tile begins: no later than two columns from the end.
+    /// Where a tile begins: no later than its columns before the end.
     fn first_column(&self, strip: &Strip<'ctx>, tile: Value<'ctx>) -> Value<'ctx> {
         let emit = &self.lowering.emit;
-        let column = self.index(tile, self.number(SUMS), strip.column);
+        let column = self.index(tile, self.number(self.sums_of_tile()), strip.column);
         let n_columns = self
             .lowering
             .quantity(&self.bound(self.winograd.columns.image));
-        emit.smin(column, emit.isub(n_columns, self.number(SUMS)))
-    }
-
-    /// Four elements in a row as differences.
-    fn of_elements(&self, elements: [Value<'ctx>; SIDE]) -> [Value<'ctx>; SIDE] {
-        let emit = &self.lowering.emit;
-        let [first, second, third, fourth] = elements;
-        [
-            emit.fsub(first, third),
-            emit.fadd(second, third),
-            emit.fsub(third, second),
-            emit.fsub(second, fourth),
-        ]
-    }
-
-    /// Four products in a row as two sums.
-    fn of_products(&self, products: [Value<'ctx>; SIDE]) -> [Value<'ctx>; SUMS as usize] {
-        let emit = &self.lowering.emit;
-        let [first, second, third, fourth] = products;
-        let inner = emit.fsub(second, third);
-        [
-            emit.fadd(emit.fadd(first, second), third),
-            match is_on(Fault::LostPlane) {
-                true => inner,
-                false => emit.fsub(inner, fourth),
-            },
-        ]
+        emit.smin(
+            column,
+            emit.isub(n_columns, self.number(self.sums_of_tile())),
+        )
     }
 }

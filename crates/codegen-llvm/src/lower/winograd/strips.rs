@@ -2,7 +2,7 @@
 
 use kiln_kernel::{AxisId, Quantity};
 
-use super::{ELEMENT, PLANES, SUMS, Winograd, strip_length};
+use super::{ELEMENT, Winograd, strip_length};
 use crate::emit::Value;
 use crate::lower::context::Lowering;
 use crate::lower::nest::Nest;
@@ -27,7 +27,7 @@ pub(super) struct Strip<'ctx> {
     pub(super) line: Value<'ctx>,
     /// Its first column.
     pub(super) column: Value<'ctx>,
-    /// The line where its tiles begin: one before where only one is left.
+    /// The line where its tiles begin: earlier where fewer are left than a tile has.
     pub(super) from_line: Value<'ctx>,
     /// How many tiles it has.
     pub(super) tiles: Value<'ctx>,
@@ -66,9 +66,24 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
         strip_length(self.block)
     }
 
+    /// Sums along an axis of a tile.
+    pub(super) fn sums_of_tile(&self) -> u32 {
+        self.winograd.transform.sums()
+    }
+
     /// Columns of the image in a strip.
     pub(super) fn width(&self) -> u32 {
-        SUMS * self.length()
+        self.sums_of_tile() * self.length()
+    }
+
+    /// Columns before a strip's first that a tile may begin at, where it is the image's last.
+    pub(super) fn lead(&self) -> u32 {
+        self.sums_of_tile() - 1
+    }
+
+    /// Columns of sums that are kept of a strip.
+    pub(super) fn stored_width(&self) -> u32 {
+        self.width() + self.lead()
     }
 
     /// Elements in a set of vectors.
@@ -95,7 +110,7 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
         channel: Value<'ctx>,
     ) -> Value<'ctx> {
         let n_channels = self.lowering.quantity(&self.bound(self.winograd.channels));
-        let plane = self.index(vector, self.number(PLANES as u32), plane);
+        let plane = self.index(vector, self.number(self.winograd.transform.planes()), plane);
         let row = self.index(plane, n_channels, channel);
         let place = self.lowering.emit.imul(row, self.number(self.tile.lanes));
         self.at(self.shared, place)
@@ -107,7 +122,7 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
     }
 
     pub(super) fn lines(&self) -> Quantity {
-        let lines = Quantity::constant(SUMS.into());
+        let lines = Quantity::constant(self.sums_of_tile().into());
         self.bound(self.winograd.lines.image).ceil_div(lines)
     }
 
@@ -149,7 +164,7 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
         }
     }
 
-    /// Where a sum lies, by its line among the tiles' and its column beside the strip's first; that before is there too.
+    /// Where a sum lies, by its line among the tiles' and its column beside the strip's first; those that lead there are there too.
     pub(super) fn sum_at(
         &self,
         strip: &Strip<'ctx>,
@@ -157,8 +172,8 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
         column: Value<'ctx>,
     ) -> Value<'ctx> {
         let emit = &self.lowering.emit;
-        let row = self.index(line, self.number(self.width() + 1), column);
-        let row = emit.iadd(row, emit.i64(1));
+        let row = self.index(line, self.number(self.stored_width()), column);
+        let row = emit.iadd(row, self.number(self.lead()));
         self.at(strip.sums, emit.imul(row, self.number(self.set())))
     }
 }

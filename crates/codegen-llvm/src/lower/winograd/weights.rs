@@ -1,9 +1,7 @@
-//! The first phase: what nine weights are beside sixteen differences.
-
-use kiln_scalar::ScalarValue;
+//! The first phase: what nine weights are beside a tile's differences.
 
 use super::strips::Strips;
-use super::{ELEMENT, SIDE, TAPS, Winograd};
+use super::{ELEMENT, TAPS, Winograd};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::lower::scope::{Coordinate, Form, Scope};
@@ -18,6 +16,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
             lines,
             columns,
             weight,
+            transform,
             ..
         } = self.winograd;
         let n_channels = lowering.quantity(&self.bound(channels));
@@ -37,36 +36,16 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
                 let value = lowering.value(&scope, weight, Coordinate::default(), Form::Lanes)?;
                 of_line.push(lowering.widened(&scope, value));
             }
-            weights.push(self.of_weights(&of_line));
+            weights.push(transform.of_weights(lowering, &of_line));
         }
-        for column in 0..SIDE {
-            let of_column: Vec<_> = weights.iter().map(|line| line[column]).collect();
-            for (line, value) in self.of_weights(&of_column).into_iter().enumerate() {
-                let plane = self.number((line * SIDE + column) as u32);
+        for column in 0..transform.side() {
+            let of_column: Vec<_> = weights.iter().map(|line| line[column as usize]).collect();
+            for (line, value) in (0..).zip(transform.of_weights(lowering, &of_column)) {
+                let plane = self.number(line * transform.side() + column);
                 let place = self.weight_at(vector, plane, channel);
                 emit.store_dtype(ELEMENT, place, value);
             }
         }
         Ok(())
-    }
-
-    /// Three weights in a row as what four differences are multiplied with.
-    fn of_weights(&self, weights: &[Value<'ctx>]) -> [Value<'ctx>; SIDE] {
-        let emit = &self.lowering.emit;
-        let &[first, second, third] = weights else {
-            unreachable!("a window has three taps along each axis")
-        };
-        let half = emit.splat(
-            self.lowering.literal(ScalarValue::F32(0.5)),
-            self.tile.lanes,
-        );
-        let ends = emit.fadd(first, third);
-        let halved = |sum| emit.fmul(half, sum);
-        [
-            first,
-            halved(emit.fadd(ends, second)),
-            halved(emit.fsub(ends, second)),
-            third,
-        ]
     }
 }

@@ -1,10 +1,9 @@
 //! Making a bundle: the program is compiled once more, through the cache, by a runtime that collects all it stores.
 
 use super::{BundledCandidate, BundledConstant, Manifest, constant_key, kernel_digest};
-use crate::compiled::runtime::{SharedRuntime, VERSION, assemble, key_of};
+use crate::compiled::runtime::{SharedRuntime, VERSION, assemble, compiler_of, key_of};
 use crate::error::{Error, Failure};
 use crate::options::Options;
-use kiln_codegen_llvm::LlvmCompiler;
 use kiln_ir::BlobMap;
 use kiln_kernel::{
     Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
@@ -53,7 +52,7 @@ pub(crate) fn save(
             .open()
             .map(|disk| Arc::new(disk) as Arc<dyn Tier>),
     );
-    let compiler = Noting::new(LlvmCompiler::new());
+    let compiler = Noting::new(compiler_of(&key));
     let (version, features) = (compiler.version(), compiler.features(&target));
     let noted = Arc::clone(&compiler.noted);
     let runtime = assemble(&key, compiler, tiers).runtime;

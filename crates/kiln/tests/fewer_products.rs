@@ -1,0 +1,77 @@
+//! `Options::fewer_products`: windows of three by three in fewer products, for the models that ask for it and no other.
+
+#![cfg(feature = "llvm")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use kiln::codegen_llvm::IsaLevel;
+use kiln::{Backend, Cache, Model, Options, Tensor};
+use kiln_testkit::oracle::{Tolerance, compare_all};
+
+const CHANNELS: usize = 16;
+const SIDE: usize = 29;
+
+fn model(options: Options) -> Model {
+    let weights = |taps: usize| {
+        let weights = (0..CHANNELS * CHANNELS * taps * taps)
+            .map(|place| format!("{:?}", ((place * 31) % 97) as f32 / 97.0 - 0.5));
+        let weights: Vec<String> = weights.collect();
+        let weights = weights.join(", ");
+        format!("f32[{CHANNELS}, {CHANNELS}, {taps}, {taps}] = constant [{weights}]")
+    };
+    let window = |border: usize| {
+        let border = format!("low = [{border}, {border}], high = [{border}, {border}]");
+        format!("{{strides = [1, 1], dilations = [1, 1], {border}, groups = 1}}")
+    };
+    // What is between two convolutions may lie as they like.
+    let (point, three) = (weights(1), weights(3));
+    let text = format!(
+        "graph @main(%x: f32[N, {CHANNELS}, H, W]) -> f32[N, {CHANNELS}, H, W] {{
+          %v: {point}
+          %w: {three}
+          %a = conv %x, %v {of_point}
+          %b = conv %a, %w {of_three}
+          %y = conv %b, %v {of_point}
+          return %y
+        }}",
+        of_point = window(0),
+        of_three = window(1),
+    );
+    let options = options.threads(2).cache(Cache::off()).variants(None);
+    Model::from_text_with(&text, options).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn run(model: &Model) -> Vec<Tensor> {
+    let elements: Vec<f32> = (0..CHANNELS * SIDE * SIDE)
+        .map(|place| ((place * 37) % 101) as f32 / 101.0 - 0.5)
+        .collect();
+    let x = Tensor::from_vec(&[1, CHANNELS, SIDE, SIDE], elements).unwrap();
+    vec![model.run([("x", &x)]).unwrap()[0].clone()]
+}
+
+/// The sums along an axis of a tile, by the schedule of the window; none where nothing has fewer products.
+fn sums(model: &Model) -> Option<i64> {
+    let shape = [1, CHANNELS, SIDE, SIDE];
+    let x = Tensor::full(&shape, 1.0_f32).unwrap();
+    let (_, steps) = model.run_profiled([("x", &x)]).unwrap();
+    let mut variants = steps.iter().filter_map(|step| step.variant.as_ref());
+    variants.find_map(|variant| {
+        let (_, sums) = variant.split_once("winograd_sums=")?;
+        sums.split([',', ')']).next()?.parse().ok()
+    })
+}
+
+#[test]
+fn those_who_ask_get_other_code_and_nearly_the_same_numbers() {
+    let compiled = || Options::new().backend(Backend::Llvm);
+    let (usual, fewer) = (model(compiled()), model(compiled().fewer_products(true)));
+    let expected = run(&model(Options::new().backend(Backend::Interpreter)));
+    let (by_usual, by_fewer) = (run(&usual), run(&fewer));
+    for found in [&by_usual, &by_fewer] {
+        compare_all(&expected, found, Tolerance::OfLargest(1e-5)).unwrap();
+    }
+    // A machine without multiply-adds has neither.
+    let has_fma = IsaLevel::host().is_some_and(IsaLevel::has_fma);
+    assert_eq!(sums(&usual), has_fma.then_some(2));
+    assert_eq!(sums(&fewer), has_fma.then_some(4));
+    assert_eq!(by_usual[0].bit_equal(&by_fewer[0]), !has_fma);
+}
