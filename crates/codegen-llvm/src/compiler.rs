@@ -290,8 +290,8 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
             // Beside many rows a few single ones are no matter, and each size is code to compile.
             Some((_, count)) if count == EVENED_ROWS && copies.is_empty() => vec![4, 3, 1],
             Some((_, FEW_TOGETHER)) if copies.is_empty() => vec![2, 1],
-            // Weights are read again for each tile: eight rows, of a batch say, are better done as one.
-            Some((_, count)) if count > 8 && copies.is_empty() => vec![8, 4, 1],
+            // Weights are read again for each tile: six to eight rows, of a batch say, are better done as one.
+            Some((_, count)) if count >= 8 && copies.is_empty() => vec![8, 4, 1],
             Some((_, count)) if count > 4 && copies.is_empty() => vec![4, 1],
             // An attention's rows are as few as a text has words.
             Some((_, count)) if count > 4 && class == Class::Attention => vec![2, 1],
