@@ -107,16 +107,13 @@ impl IsaLevel {
     /// Widths of rows, in vectors, that tiles are measured at: from 1 on, so many. The tiles' own divide it.
     pub const TILED_VECTORS: u32 = 12;
 
-    /// Rows and vectors of the register tiles that products are made of. Their sums, the vectors and one broadcast fit the
-    /// registers, and leave some for what becomes of the sums.
-    ///
-    /// First those with up to eight rows, most rows first: rows whose distance is a multiple of 4 KiB, as those of 1024
-    /// floats, share a set of the nearest cache, which has eight places on many cores. Twelve such rows take a tenth longer.
+    /// Rows and vectors of the register tiles that products are made of, most rows first. Their sums, the vectors and one
+    /// broadcast fit the registers, and leave some for what becomes of the sums.
     pub const fn contraction_tiles(self) -> &'static [(u32, u32)] {
         match self {
             IsaLevel::Portable => &[(4, 2), (3, 3), (2, 4)],
             IsaLevel::Avx2Fma => &[(6, 2), (3, 3), (2, 4)],
-            IsaLevel::Avx512 => &[(8, 3), (6, 4), (12, 2)],
+            IsaLevel::Avx512 => &[(12, 2), (8, 3), (6, 4)],
             IsaLevel::Neon => &[(8, 2), (6, 3), (5, 4)],
         }
     }

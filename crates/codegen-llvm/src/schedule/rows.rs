@@ -38,7 +38,7 @@ pub(super) fn tail(kernel: &VerifiedKernel, level: IsaLevel) -> Tail {
 /// Rows and vectors of a contraction's tile: one of the level's.
 ///
 /// With vectors along an axis of `size` elements, the one that takes least time for a row of them, as far as it was
-/// measured; where the size is not known, or it makes no difference, the level's first.
+/// measured; where the size is not known, or it makes no difference, the one that suits the work.
 pub(super) fn contraction_shape(
     level: IsaLevel,
     work: Work,

@@ -256,7 +256,7 @@ fn winograd(
     let winograd = Winograd::of(kernel, tile, transform).filter(|_| level.has_fma())?;
     let features = kernel.axis(winograd.features()).extent.bound();
     let size = kernel.dims().as_constant(features);
-    let (rows, vectors) = contraction_shape(level, Work::Window, size, tile.lanes);
+    let (rows, vectors) = contraction_shape(level, Work::Product, size, tile.lanes);
     Some(WinogradTile {
         from: WINOGRAD_POINTS,
         transform,
