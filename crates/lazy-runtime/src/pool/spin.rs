@@ -7,10 +7,6 @@
 //! caller does not return before it held that lock for writing and emptied the slot. Then no worker is in the job, every
 //! task that was claimed is done, and the counter is free for the next one. A model checker runs this file in every
 //! interleaving.
-//!
-//! Why this is fast: a launch of a microsecond is bound by how often a line of memory goes from one core to another. The
-//! caller has what it writes when it publishes from when it took the last job back, and a worker gets all it needs in one
-//! line, beside the one it watches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, TryLockError};
@@ -74,8 +70,7 @@ struct Shared {
     wake: Condvar,
 }
 
-/// What waiting workers look at: nothing that changes often, for each change takes the line away from all of them, and
-/// each look takes it back.
+/// What waiting workers look at: nothing that changes during a job.
 #[derive(Debug, Default)]
 struct Watched {
     /// Counts published jobs.
