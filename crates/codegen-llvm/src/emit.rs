@@ -18,6 +18,8 @@ mod order;
 mod rounding;
 mod twofold;
 
+use std::cell::Cell;
+
 use inkwell::AddressSpace;
 use inkwell::builder::{Builder, BuilderError};
 use inkwell::context::Context;
@@ -90,6 +92,10 @@ pub(crate) struct Emitter<'m, 'ctx> {
     module: &'m ModuleBuilder<'ctx>,
     builder: Builder<'ctx>,
     function: FunctionValue<'ctx>,
+    /// How many loops were written.
+    loops: Cell<u32>,
+    /// Whether innermost loops hide that they count.
+    hides_counters: Cell<bool>,
 }
 
 impl<'m, 'ctx> Emitter<'m, 'ctx> {
@@ -105,6 +111,8 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
             module,
             builder,
             function,
+            loops: Cell::new(0),
+            hides_counters: Cell::new(false),
         }
     }
 

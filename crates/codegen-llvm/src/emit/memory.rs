@@ -7,7 +7,7 @@
 use inkwell::AtomicOrdering;
 use inkwell::IntPredicate;
 use inkwell::llvm_sys::core::LLVMBuildGEP2;
-use inkwell::types::{AsTypeRef as _, BasicTypeEnum};
+use inkwell::types::{AsTypeRef as _, BasicType as _, BasicTypeEnum};
 use inkwell::values::{AsValueRef as _, BasicValue as _};
 
 use kiln_tensor::DType;
@@ -294,9 +294,10 @@ impl<'ctx> Emitter<'_, 'ctx> {
         pointer.into()
     }
 
-    /// The same pointer, of which LLVM knows nothing: a load through it stays a load.
-    pub(crate) fn opaque(&self, pointer: Value<'ctx>) -> Value<'ctx> {
-        let ty = self.ty(Elem::Pointer, 1).into_pointer_type();
+    /// The same pointer or integer, of which LLVM knows nothing: a load through it stays a load, and what counts may as well
+    /// not.
+    pub(crate) fn opaque(&self, value: Value<'ctx>) -> Value<'ctx> {
+        let ty = value.get_type();
         let function = ty.fn_type(&[ty.into()], false);
         let nothing = self.context().create_inline_asm(
             function,
@@ -309,7 +310,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         );
         built(
             self.builder
-                .build_indirect_call(function, nothing, &[pointer.into()], ""),
+                .build_indirect_call(function, nothing, &[value.into()], ""),
         )
         .try_as_basic_value()
         .basic()

@@ -4,8 +4,10 @@ use inkwell::IntPredicate;
 
 use kiln_tensor::DType;
 
-use super::Elem;
-use crate::testing::{Lanes, host_levels};
+use super::{Elem, Emitter, Value};
+use crate::session::{Output, compile_module};
+use crate::target::IsaLevel;
+use crate::testing::{Lanes, host_levels, request};
 
 fn f32s(bytes: &[u8]) -> Vec<f32> {
     bytes
@@ -170,5 +172,64 @@ fn multiply_adds_are_contracted_only_where_allowed() {
         assert_eq!(compute(level, false), [0.0], "{level}");
         let expected = if level.has_fma() { 2f32.powi(-24) } else { 0.0 };
         assert_eq!(compute(level, true), [expected], "{level}");
+    }
+}
+
+/// How often a module hides a value from LLVM.
+fn hidden(write: impl Fn(&Emitter<'_, '_>)) -> usize {
+    let request = request(IsaLevel::Portable, Output::Ir);
+    let text = compile_module(request, &mut |_| {}, |module| {
+        let (e, _) = module.phase("phase");
+        write(&e);
+        e.return_none();
+        Ok(())
+    });
+    let text = String::from_utf8(text.unwrap()).unwrap();
+    text.matches(" asm ").count()
+}
+
+fn count_to_three<'ctx>(e: &Emitter<'_, 'ctx>, body: impl FnOnce(Value<'ctx>)) {
+    e.for_range(e.i64(0), e.i64(3), e.i64(1), &[], |counter, _| {
+        body(counter);
+        Vec::new()
+    });
+}
+
+#[test]
+fn loops_around_loops_hide_that_they_count() {
+    fn innermost(e: &Emitter<'_, '_>) {
+        count_to_three(e, |counter| {
+            e.iadd(counter, counter);
+        });
+    }
+    let around = |e: &Emitter<'_, '_>| count_to_three(e, |_| innermost(e));
+    assert_eq!([hidden(innermost), hidden(around)], [0, 1]);
+    let all = hidden(|e| {
+        e.hide_counters();
+        around(e);
+    });
+    assert_eq!(all, 2);
+}
+
+#[test]
+fn a_hidden_counter_counts() {
+    for level in host_levels() {
+        let compiled = Lanes::new(level, 1, &[DType::I64], &[DType::I64], |e, values| {
+            e.hide_counters();
+            let (zero, one) = (e.i64(0), e.i64(1));
+            // The sum of outer * 10 + inner over 0..x each, where x is what is given.
+            let sum = e.for_range(zero, values[0], one, &[zero], |outer, carried| {
+                e.for_range(zero, values[0], one, carried, |inner, carried| {
+                    let both = e.iadd(e.imul(outer, e.i64(10)), inner);
+                    vec![e.iadd(carried[0], both)]
+                })
+            });
+            vec![sum[0]]
+        });
+        for (x, sum) in [(0i64, 0i64), (1, 0), (2, 22), (5, 550)] {
+            let bytes = x.to_le_bytes();
+            let got = compiled.run(&[&bytes]);
+            assert_eq!(got[0], sum.to_le_bytes(), "{level} {x}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use cranelift_entity::SecondaryMap;
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, BufferId, PackAxis, PackSpec, Quantity, VerifiedKernel};
+use kiln_kernel::{AxisId, BufferId, Class, PackAxis, PackSpec, Quantity, VerifiedKernel};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
@@ -66,6 +66,10 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
                     *place = stride;
                 }
             }
+        }
+        // The addresses of windows and of maps over all kinds of indices are worth being made step by step.
+        if !matches!(kernel.classification().class, Class::Map | Class::Window) {
+            emit.hide_counters();
         }
         Self {
             kernel,

@@ -45,7 +45,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let n_sums = carried.len();
         let ways = (BUSY / n_sums.max(1)).max(1);
         let extent = self.extent(scope, axis)?;
-        // What fills no set comes first: LLVM would make more of a counter that is a multiple than helps addresses.
+        // What fills no set comes first, so that the loop over sets ends where the axis does.
         let rest = emit.isub(extent, self.multiple_below(extent, ways as u32));
         let one = emit.i64(1);
         let first = self.counted(emit.i64(0), rest, one, carried, |index, carried| {
