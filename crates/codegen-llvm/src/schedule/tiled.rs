@@ -123,8 +123,12 @@ fn plan_in(
         _ => None,
     };
     let size = |axis: AxisId| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
-    let (row_limit, vectors) =
-        contraction_shape(level, Work::of(kernel), vector_axis.and_then(size), lanes);
+    let (row_limit, vectors) = contraction_shape(
+        level,
+        Work::of(kernel, vector),
+        vector_axis.and_then(size),
+        lanes,
+    );
     let mut spread = false;
     let mut second_rows = None;
     let rows = if has_reduction {

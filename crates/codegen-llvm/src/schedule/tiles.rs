@@ -7,32 +7,36 @@
 use kiln_kernel::{StageOperation, VerifiedKernel};
 
 use super::tile_costs::COSTS;
+use crate::lower::VectorAxis;
 use crate::target::IsaLevel;
 
 /// What the rows of a product's tile are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Rows of an array.
+    /// Rows of an array, with vectors of sums.
     Product,
+    /// Rows of an array, with vectors of products that are summed up in the end.
+    Dots,
     /// Places of a window, each with several taps.
     Window,
 }
 
 impl Work {
     /// The work of a kernel: of its first contraction.
-    pub(super) fn of(kernel: &VerifiedKernel) -> Self {
+    pub(super) fn of(kernel: &VerifiedKernel, vector: VectorAxis) -> Self {
         let contraction = kernel.classification().contractions.first();
         let operation = contraction.map(|first| &kernel.stage(first.stage).operation);
         match operation {
             Some(StageOperation::Reduce { axes, .. }) if axes.len() > 1 => Work::Window,
-            _ => Work::Product,
+            _ if matches!(vector, VectorAxis::Outer(_)) => Work::Product,
+            _ => Work::Dots,
         }
     }
 
     /// As the table says it.
     fn name(self) -> &'static str {
         match self {
-            Work::Product => "product",
+            Work::Product | Work::Dots => "product",
             Work::Window => "window",
         }
     }
@@ -48,7 +52,8 @@ const NOISE: u64 = 3;
 const WAYS: u32 = 8;
 
 /// The tile that takes least for a row of so many vectors. Of equal ones, and if that is not known, that with most rows,
-/// which reads what they share least often; of the rows of an array no more than fit a set of the nearest cache.
+/// which reads what they share least often; of the rows of an array no more than fit a set of the nearest cache, unless each
+/// is read a vector at a time.
 pub(super) fn cheapest(
     level: IsaLevel,
     work: Work,
@@ -153,9 +158,12 @@ mod tests {
                 if reduced.is_empty() { "0" } else { "t" },
             );
             let kernel = kiln_kernel::text::read(&text).unwrap();
-            Work::of(&kiln_kernel::verify(kernel).unwrap())
+            let kernel = kiln_kernel::verify(kernel).unwrap();
+            let columns = kernel.outer()[1];
+            let along = [VectorAxis::Outer(columns), VectorAxis::Inner];
+            along.map(|vector| Work::of(&kernel, vector))
         };
-        assert_eq!(work("", "w"), Work::Product);
-        assert_eq!(work("t < 3, ", "w + t"), Work::Window);
+        assert_eq!(work("", "w"), [Work::Product, Work::Dots]);
+        assert_eq!(work("t < 3, ", "w + t"), [Work::Window; 2]);
     }
 }
