@@ -1,7 +1,7 @@
 //! The backend as the rest of Kiln sees it: verified kernels in, artifacts out.
 
 use kiln_kernel::{
-    Artifact, ArtifactBuffer, Candidate, Class, CompileError, CompileObserver, CompilePhase, Item,
+    Artifact, ArtifactBuffer, Candidate, CompileError, CompileObserver, CompilePhase,
     KernelCompiler, Listing, Quantity, Schedule, Target, VerifiedKernel,
 };
 
@@ -9,7 +9,7 @@ use crate::error::LlvmError;
 use crate::lower::{
     LaunchBuilder, Nest, Transform, copies, emit_nest, packed_strides, strides_of, units,
 };
-use crate::schedule::{self, FEW_TOGETHER, Plan, Regime, work};
+use crate::schedule::{self, Plan, Regime, work};
 use crate::session::{Effort, Output, Request, Stage, compile_module};
 use crate::spills::hot_loop;
 use crate::target::IsaLevel;
@@ -19,9 +19,6 @@ pub const BACKEND: &str = "llvm";
 
 /// Scalar operations that are worth a task.
 const TASK_WORK: i64 = 1 << 16;
-
-/// Rows of a tile of which, with what is left over, two tiles of three or four are made.
-const EVENED_ROWS: u32 = 6;
 
 /// Compiles kernels for CPUs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -273,36 +270,12 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
     let blocked = copies.iter().filter(|copy| copy.is_blocked());
     packs.extend(blocked.map(|copy| copy.spec.clone()));
     let tile = regime.tile;
-    let class = kernel.classification().class;
-    let contractions = &kernel.classification().contractions;
-    let known = |axis| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
-    let left = |axis, count: u32| u32::try_from(known(axis)? % i64::from(count)).ok();
     let mut nest = Nest {
         tile,
         chunk: regime.chunk,
         columns_first,
         units_per_task: one.clone(),
-        edge_rows: match tile.rows {
-            Some((axis, count)) if let Some(left) = left(axis, count) => vec![left.max(1)],
-            Some(_) if class == Class::Map => vec![1],
-            // A row must not be added twice.
-            Some(_) if combines(kernel) => vec![1],
-            // Beside many rows a few single ones are no matter, and each size is code to compile.
-            Some((_, count)) if count == EVENED_ROWS && copies.is_empty() => vec![4, 3, 1],
-            Some((_, FEW_TOGETHER)) if copies.is_empty() => vec![2, 1],
-            // Weights are read again for each tile: six to eight rows, of a batch say, are better done as one.
-            Some((_, count)) if count >= 8 && copies.is_empty() => vec![8, 4, 1],
-            Some((_, count)) if count > 4 && copies.is_empty() => vec![4, 1],
-            // An attention's rows are as few as a text has words.
-            Some((_, count)) if count > 4 && class == Class::Attention => vec![2, 1],
-            // Four rows take as long as one.
-            Some((_, count)) if count > 4 && !contractions.is_empty() => vec![4],
-            _ => vec![1],
-        },
-        evened_below: match tile.rows {
-            Some((axis, EVENED_ROWS)) if copies.is_empty() && known(axis).is_none() => 3,
-            _ => 0,
-        },
+        edges: schedule::edges(kernel, &tile, &packs, copies.is_empty()),
         packs,
         copies,
         winograd: regime.winograd,
@@ -321,15 +294,6 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
     let fair = units(kernel, &nest).ceil_div(Quantity::threads());
     nest.units_per_task = worth.min(fair).max(one);
     (nest, bytes)
-}
-
-/// Whether results are added to what is there already, or combined with it in another way.
-fn combines(kernel: &VerifiedKernel) -> bool {
-    kernel
-        .items()
-        .iter()
-        .flat_map(Item::parts)
-        .any(|item| matches!(item, Item::Store(store) if store.combine.is_some()))
 }
 
 /// What a launch must give for each buffer.

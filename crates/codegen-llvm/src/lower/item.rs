@@ -402,7 +402,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 None => body(scope)?,
                 Some(axis) => {
                     let extent = self.extent(scope, axis)?;
-                    let range = (self.emit.i64(0), extent);
+                    let range = (self.emit.i64(0), extent, None);
                     let block = self.column_block(tile);
                     self.in_vectors(scope, axis, tile, range, block, body)?;
                 }

@@ -11,10 +11,11 @@ use kiln_kernel::{AxisId, Item, PackSpec, Phase, Quantity, VerifiedKernel};
 use super::context::Lowering;
 use super::copy::{Copy, emit_copy};
 use super::depend::Dependence;
+use super::edges::Edges;
 use super::launch::LaunchBuilder;
 use super::parts::Cut;
 use super::prefetch::Prefetch;
-use super::scope::{Repeats, Rows, Scope};
+use super::scope::Scope;
 use super::tile::{Tile, VectorAxis};
 use super::winograd::{Winograd, emit_winograd};
 use crate::emit::Value;
@@ -31,12 +32,8 @@ pub(crate) struct Nest {
     pub(crate) columns_first: Quantity,
     /// Units per task.
     pub(crate) units_per_task: Quantity,
-    /// Row counts for what is left over of the rows, largest first. Where the next one is too few for what is left, the
-    /// last row is repeated until there are as many as these.
-    pub(crate) edge_rows: Vec<u32>,
-    /// Of fewer rows left over than so many, and the last full tile, are made two tiles of about the same size; 0 to leave
-    /// them as they are.
-    pub(crate) evened_below: u32,
+    /// How rows that fill no tile are done.
+    pub(crate) edges: Edges,
     /// How constants, and copies of other operands, are laid out in blocks.
     pub(crate) packs: Vec<PackSpec>,
     /// Operands that are laid out anew by phases before.
@@ -207,126 +204,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// The rows of a unit: a full tile, or what is left over in smaller ones.
-    fn rows(
-        &self,
-        nest: &Nest,
-        scope: &Scope<'ctx>,
-        row_tile: Option<Value<'ctx>>,
-        column: Option<(AxisId, Value<'ctx>)>,
-    ) -> Result<(), LlvmError> {
-        let emit = &self.emit;
-        let (Some((axis, count)), Some(row_tile)) = (nest.tile.rows, row_tile) else {
-            return self.columns(nest, scope, column);
-        };
-        let (base, stop) = self.evened(nest, axis, count, row_tile);
-        let end = emit.iadd(base, emit.i64(i64::from(count)));
-        let rows = |base, count, block| Rows {
-            axis,
-            count,
-            base,
-            spread: false,
-            offset: emit.i64(0),
-            repeats: None,
-            block,
-        };
-        let tile = if nest.tile.spread {
-            // The first of them counts the tiles, each of the others is in a part of the axis of its own.
-            Rows {
-                spread: true,
-                ..rows(row_tile, count, None)
-            }
-        } else {
-            rows(base, count, Some((row_tile, count)))
-        };
-        if self.is_multiple(axis, count) {
-            return self.columns(nest, &self.with_rows(scope, tile), column);
-        }
-        let (mut full, mut edge) = (Ok(()), Ok(()));
-        emit.branch(
-            emit.icmp(IntPredicate::SLE, end, stop),
-            || {
-                full = self.columns(nest, &self.with_rows(scope, tile), column);
-                Vec::new()
-            },
-            || {
-                edge = (|| {
-                    // What is left over of a size that is known is as many as it takes.
-                    let is_known = self.bound(axis).as_constant().is_some();
-                    let mut begin = base;
-                    for (place, &count) in nest.edge_rows.iter().enumerate() {
-                        if is_on(Fault::SkippedRows) && place + 1 == nest.edge_rows.len() {
-                            continue;
-                        }
-                        // What the next size does in one tile, or nearly, is better left to it.
-                        let least = match nest.edge_rows.get(place + 1) {
-                            Some(next) => next + (count / 4).max(1),
-                            None if is_known => count,
-                            None => 1,
-                        };
-                        let left = emit.isub(stop, begin);
-                        let spare = emit.i64(i64::from(count - least.min(count)));
-                        let middle =
-                            emit.iadd(begin, self.multiple_below(emit.iadd(left, spare), count));
-                        let step = emit.i64(i64::from(count));
-                        self.counted(begin, middle, step, &[], |base, _| {
-                            let beside = 1 + i64::from(is_on(Fault::LostLastRow));
-                            let last = emit.isub(emit.isub(stop, base), emit.i64(beside));
-                            let repeats = (least < count).then_some(Repeats { from: least, last });
-                            let rows = Rows {
-                                repeats,
-                                ..rows(base, count, None)
-                            };
-                            self.columns(nest, &self.with_rows(scope, rows), column)?;
-                            Ok(Vec::new())
-                        })?;
-                        begin = emit.smin(middle, stop);
-                    }
-                    Ok(())
-                })();
-                Vec::new()
-            },
-        );
-        full.and(edge)
-    }
-
-    /// Where a tile of rows begins, and where it ends at the latest.
-    ///
-    /// A tile of a single row takes as long as one of four: each sum waits for the addition before it. Seven rows are
-    /// therefore better done as four and three than as six and one.
-    fn evened(
-        &self,
-        nest: &Nest,
-        axis: AxisId,
-        count: u32,
-        row_tile: Value<'ctx>,
-    ) -> (Value<'ctx>, Value<'ctx>) {
-        let emit = &self.emit;
-        let number = |number: u32| emit.i64(i64::from(number));
-        let size = self.quantity(&self.bound(axis));
-        let base = emit.imul(row_tile, number(count));
-        if nest.evened_below == 0 {
-            return (base, size);
-        }
-        let whole = self.multiple_below(size, count);
-        let left = emit.isub(size, whole);
-        let is_few = emit.and(
-            emit.icmp(IntPredicate::SGT, left, number(0)),
-            emit.icmp(IntPredicate::SLT, left, number(nest.evened_below)),
-        );
-        let is_few = emit.and(is_few, emit.icmp(IntPredicate::SGT, whole, number(0)));
-        // The last full tile ends early, and what is left over begins there.
-        let half = number((count + nest.evened_below - 1).div_ceil(2));
-        let middle = emit.iadd(emit.isub(whole, number(count)), half);
-        let is_last_full = emit.icmp(IntPredicate::EQ, emit.iadd(base, number(count)), whole);
-        let is_left_over = emit.icmp(IntPredicate::EQ, base, whole);
-        let begin = emit.select(emit.and(is_few, is_left_over), middle, base);
-        let stop = emit.select(emit.and(is_few, is_last_full), middle, size);
-        (begin, stop)
-    }
-
     /// The columns of a unit.
-    fn columns(
+    pub(super) fn columns(
         &self,
         nest: &Nest,
         scope: &Scope<'ctx>,
@@ -357,7 +236,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let cuts = Cut::all(self.kernel, self.dependence, axis);
         let from = (axis, begin);
         self.streaming_or_not(scope, &stores, from, nest.tile.lanes, &mut |scope| {
-            self.in_vectors(scope, axis, &nest.tile, (begin, end), block, &mut |scope| {
+            let range = (begin, end, Some(nest.chunk));
+            self.in_vectors(scope, axis, &nest.tile, range, block, &mut |scope| {
                 self.in_parts(scope, axis, &cuts, &mut |scope| {
                     self.inside_or_not(scope, axis, &mut |scope| {
                         self.items(&mut scope.clone(), &nest.tile, items)

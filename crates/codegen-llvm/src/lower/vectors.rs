@@ -1,8 +1,8 @@
 //! An axis in vectors: full sets of them, and what is left over of it, with lanes masked off or one by one.
 
 use inkwell::IntPredicate;
-use kiln_kernel::AxisId;
 use kiln_kernel::seeded::{Fault, is_on};
+use kiln_kernel::{AxisId, Class};
 
 use super::context::Lowering;
 use super::scope::{Coordinate, Left, Scope, Vectors};
@@ -22,19 +22,21 @@ struct Along<'a, 'ctx> {
     axis: AxisId,
     tile: &'a Tile,
     end: Value<'ctx>,
+    /// Whether what is gone through is one set of the tile's vectors at the most.
+    is_one_set: bool,
     /// The block that constants are packed in.
     block: Option<u32>,
 }
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Runs the body for the indices `begin..end` of an axis in vectors of a tile: full sets of vectors, and what is left.
-    /// `begin` is a multiple of the lanes.
+    /// `begin` is a multiple of the lanes, and there are so many indices at the most, where that is known.
     pub(super) fn in_vectors(
         &self,
         scope: &Scope<'ctx>,
         axis: AxisId,
         tile: &Tile,
-        (begin, end): (Value<'ctx>, Value<'ctx>),
+        (begin, end, most): (Value<'ctx>, Value<'ctx>, Option<u32>),
         block: Option<u32>,
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
@@ -44,8 +46,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             axis,
             tile,
             end,
+            is_one_set: most == Some(set),
             block,
         };
+        let is_masked = tile.tail == Tail::Masked;
+        let is_product = self.kernel.classification().class == Class::Contraction;
+        let is_open = self.bound(axis).as_constant().is_none();
+        let is_free = is_masked && !self.level().has_slow_masked_stores();
+        if is_product && is_open && is_free && self.has_free_masks(&along) {
+            return self.in_open_sets(&along, begin, body);
+        }
         let mut begin = begin;
         // Where the axis is known to be full sets of vectors nothing is left over, and no code is made for it.
         let is_full = self.is_multiple(axis, set);
@@ -56,7 +66,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return Ok(());
         }
         let is_whole = self.is_multiple(axis, tile.lanes);
-        if tile.tail == Tail::Masked && !is_whole {
+        if is_masked && !is_whole {
             return self.in_masked(&along, begin, body);
         }
         let begin = self.in_whole(&along, begin, 1, body)?;
@@ -70,6 +80,44 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             Ok(Vec::new())
         })?;
         Ok(())
+    }
+
+    /// Whether masks take no time beside what is computed with them: not of as many vectors as there are registers for masks,
+    /// nor for a single row.
+    fn has_free_masks(&self, along: &Along<'_, 'ctx>) -> bool {
+        let rows = along.scope.rows.map_or(1, |rows| rows.count);
+        let full_rows = along.tile.rows.map_or(1, |(_, count)| count);
+        along.tile.vectors < WIDE || (rows > 1 && rows < full_rows)
+    }
+
+    /// All of a product's columns, where masks take no time: sets whose last vector need not be full, and single vectors.
+    ///
+    /// What is computed outweighs the masks of a set, and a body for sets that are known to be full is code to compile.
+    fn in_open_sets(
+        &self,
+        along: &Along<'_, 'ctx>,
+        begin: Value<'ctx>,
+        body: Body<'_, 'ctx>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let Tile { lanes, vectors, .. } = *along.tile;
+        let rows = along.scope.rows.map_or(1, |rows| rows.count);
+        let full_rows = along.tile.rows.map_or(1, |(_, count)| count);
+        // At an edge of the rows there is little to save.
+        if vectors == 1 || rows < full_rows {
+            let count = if vectors < WIDE { vectors } else { vectors / 2 };
+            return self.in_sets(along, begin, (count, 0), body);
+        }
+        let length = emit.isub(along.end, begin);
+        let spare = emit.i64(i64::from(lanes - 1));
+        let whole = self.multiple_below(emit.iadd(length, spare), lanes * vectors);
+        let middle = emit.iadd(begin, whole);
+        let sets = Along {
+            end: emit.smin(middle, along.end),
+            ..*along
+        };
+        self.in_sets(&sets, begin, (vectors, vectors - 1), body)?;
+        self.in_sets(along, middle, (1, 0), body)
     }
 
     /// What is left over of full sets, where lanes can be masked off.
@@ -102,26 +150,24 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if vectors == 1 || (!is_wide && !is_slow && rows < full_rows) {
             return self.in_sets(along, begin, (vectors, 0), body);
         }
-        let left = emit.isub(along.end, begin);
-        let is_more = |count: u32| {
-            let elements = emit.i64(i64::from(lanes * count));
-            emit.icmp(IntPredicate::SGT, left, elements)
-        };
-        let mut sets = |is_meant, (count, full)| {
-            let begin = emit.select(is_meant, begin, along.end);
-            self.in_sets(along, begin, (count, full), body)
-        };
-        if is_wide {
-            // Few rows wait for each sum, however many vectors they have: what is left takes one set.
-            let half = vectors / 2;
-            sets(is_more(half), (vectors, half))?;
-            let is_half = emit.and(is_more(1), emit.not(is_more(half)));
-            sets(is_half, (half, 1))?;
-            return sets(emit.not(is_more(1)), (1, 0));
+        // Half as many of several rows are sums enough.
+        if is_wide && rows > 1 {
+            return self.in_sets(along, begin, (vectors / 2, 0), body);
         }
-        // What shares its operands with other rows is done in one set if it takes that many vectors.
-        sets(is_more(vectors - 1), (vectors, vectors - 1))?;
-        sets(emit.not(is_more(vectors - 1)), (1, 0))
+        // A single vector is done alone; what shares its operands with other rows, where it takes no whole set.
+        let (count, full, limit) = match is_wide {
+            true => (vectors / 2, 0, 1),
+            false => (vectors, vectors - 1, vectors - 1),
+        };
+        let left = emit.isub(along.end, begin);
+        let elements = emit.i64(i64::from(lanes * limit));
+        let is_more = emit.icmp(IntPredicate::SGT, left, elements);
+        let mut sets = |is_meant, set| {
+            let begin = emit.select(is_meant, begin, along.end);
+            self.in_sets(along, begin, set, body)
+        };
+        sets(is_more, (count, full))?;
+        sets(emit.not(is_more), (1, 0))
     }
 
     /// Sets of so many vectors with every lane in range; answers with the first index behind them.
@@ -136,11 +182,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let elements = along.tile.lanes * count;
         let whole = self.multiple_below(emit.isub(along.end, begin), elements);
         let end = emit.iadd(begin, whole);
-        let step = emit.i64(i64::from(elements));
-        self.counted(begin, end, step, &[], |base, _| {
+        self.each_set(along, (begin, end), count, &mut |base| {
             let vectors = self.set_of(along, base, count, None);
-            body(&along.scope.with_vectors(vectors))?;
-            Ok(Vec::new())
+            body(&along.scope.with_vectors(vectors))
         })?;
         Ok(end)
     }
@@ -153,12 +197,31 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         (count, full): (u32, u32),
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
-        let emit = &self.emit;
-        let step = emit.i64(i64::from(along.tile.lanes * count));
-        self.counted(begin, along.end, step, &[], |base, _| {
-            let elements = emit.isub(along.end, base);
+        self.each_set(along, (begin, along.end), count, &mut |base| {
+            let elements = self.emit.isub(along.end, base);
             let vectors = self.set_of(along, base, count, Some(Left { elements, full }));
-            body(&along.scope.with_vectors(vectors))?;
+            body(&along.scope.with_vectors(vectors))
+        })
+    }
+
+    /// Runs the body for the first index of each set of so many vectors: without a loop where there is one at the most.
+    fn each_set(
+        &self,
+        along: &Along<'_, 'ctx>,
+        (begin, end): (Value<'ctx>, Value<'ctx>),
+        count: u32,
+        body: &mut dyn FnMut(Value<'ctx>) -> Result<(), LlvmError>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        if along.is_one_set && count == along.tile.vectors {
+            let mut done = Ok(());
+            let is_any = emit.icmp(IntPredicate::SLT, begin, end);
+            emit.when(is_any, || done = body(begin));
+            return done;
+        }
+        let step = emit.i64(i64::from(along.tile.lanes * count));
+        self.counted(begin, end, step, &[], |base, _| {
+            body(base)?;
             Ok(Vec::new())
         })?;
         Ok(())

@@ -4,6 +4,7 @@
 //! what a schedule's text says is what was compiled. Axes are named by their position among the outer axes.
 
 mod cost;
+mod edges;
 mod fallback;
 mod layout;
 mod order;
@@ -19,9 +20,10 @@ pub(crate) mod work;
 
 use kiln_kernel::{Candidate, Class, FALLBACK_SCHEDULE, Schedule, VerifiedKernel};
 
+pub(crate) use edges::edges;
 pub(crate) use order::columns_first;
 pub(crate) use plan::Plan;
-pub(crate) use regime::{FEW_TOGETHER, Regime, of_plan as regimes};
+pub(crate) use regime::{Regime, of_plan as regimes};
 
 use crate::error::LlvmError;
 use crate::lower::Transform;

@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     pub(crate) halved: u32,
     /// An axis that is as good for rows as the tile's: for where that has too few points.
     pub(crate) second_rows: Option<AxisId>,
-    /// A single row, or fewer products to a sum than so many, are done row by row, in many vectors; 0 for never.
+    /// A single row, or fewer products to a sum than so many, are done in many vectors of one or a few rows; 0 for never.
     pub(crate) flat: u32,
     /// How windows of three by three are summed with fewer products, if they are.
     pub(crate) winograd: Option<WinogradTile>,

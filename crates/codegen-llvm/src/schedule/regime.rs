@@ -17,7 +17,7 @@ const NARROW_ROWS: u32 = 4;
 const FEW_ROWS: u32 = 4;
 
 /// Several rows that are yet too few for a tile, at the most: those that are done together.
-pub(crate) const FEW_TOGETHER: u32 = 3;
+pub(super) const FEW_TOGETHER: u32 = 3;
 
 /// So many products to a sum for each column, at the least, where vectors run along what is reduced although columns could
 /// be read as they lie: adding up the lanes of a sum takes as long as a few products of a whole row.
@@ -134,23 +134,28 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         let several = at_least(size(rows), FEW_TOGETHER + 1);
         add(few * several, tile, plan.halved, Vec::new());
     }
-    if plan.flat > 0 {
+    // Where hardly anything is summed it counts how results are written: in long pieces.
+    let is_written = |pieces: u32| {
+        let shallow = pack::reduced(kernel).map_or(Quantity::constant(0), |axis| {
+            not(at_least(size(axis), plan.flat))
+        });
+        let wide = match plan.tile.vector {
+            VectorAxis::Outer(columns) => at_least(size(columns), pieces),
+            _ => Quantity::constant(0),
+        };
+        shallow * wide
+    };
+    // A tile for a few rows that is as wide does single ones as well.
+    if plan.flat > 0 && plan.few < FLAT_VECTORS {
         let tile = Tile {
             rows: None,
             vectors: FLAT_VECTORS,
             ..plan.tile
         };
-        // Where hardly anything is summed it counts how results are written: in long pieces.
-        let shallow = pack::reduced(kernel).map_or(Quantity::constant(0), |axis| {
-            not(at_least(size(axis), plan.flat))
-        });
-        let written = match plan.tile.vector {
-            VectorAxis::Outer(columns) => at_least(size(columns), tile.lanes * tile.vectors),
-            _ => Quantity::constant(0),
-        };
-        let several = at_least(size(rows), 2);
-        let one_by_one = not(several * not(shallow * written));
-        add(one_by_one, tile, tile.lanes * tile.vectors, Vec::new());
+        let piece = tile.lanes * tile.vectors;
+        let single = not(at_least(size(rows), 2));
+        let one_by_one = either(single, is_written(piece));
+        add(one_by_one, tile, piece, Vec::new());
     }
     if plan.few > 0 {
         let tile = Tile {
@@ -158,8 +163,13 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
             vectors: plan.few,
             ..plan.tile
         };
+        let piece = tile.lanes * tile.vectors;
         let few = not(at_least(size(rows), FEW_TOGETHER + 1));
-        add(few, tile, tile.lanes * tile.vectors, Vec::new());
+        let few = match plan.flat > 0 && plan.few >= FLAT_VECTORS {
+            true => either(few, is_written(piece)),
+            false => few,
+        };
+        add(few, tile, piece, Vec::new());
     }
     let copies = pack::copies(kernel, &plan.tile);
     if plan.copy > 0 {
@@ -195,6 +205,11 @@ fn is_deep(reduced: Quantity, columns: Quantity) -> Quantity {
 pub(super) fn at_least(size: Quantity, limit: u32) -> Quantity {
     let limit = Quantity::constant(i64::from(limit));
     size.floor_div(limit).min(Quantity::constant(1))
+}
+
+/// 1 if one of two is 1, else 0.
+fn either(first: Quantity, second: Quantity) -> Quantity {
+    not(not(first) * not(second))
 }
 
 /// 1 for 0, 0 for 1.
@@ -255,6 +270,7 @@ mod tests {
             (regimes("[K, N]"), 5),
             (regimes("[N, K]"), 3),
             (regimes_with("[K, N]", &halved), 6),
+            (regimes_with("[K, N]", &[("few", 8)]), 4),
         ] {
             assert_eq!(regimes.len(), count);
             let mut seen = std::collections::BTreeSet::new();
@@ -281,6 +297,15 @@ mod tests {
         assert_eq!(rows([1, 64, 64]), None);
         assert_eq!([2, 3].map(|m| rows([m, 64, 64])), [Some(FEW_TOGETHER); 2]);
         assert_eq!(rows([4, 64, 64]), Some(6));
+    }
+
+    #[test]
+    fn tiles_of_a_few_wide_rows_do_single_ones() {
+        for (few, one) in [(2, None), (8, Some(FEW_TOGETHER))] {
+            let regimes = regimes_with("[K, N]", &[("few", few)]);
+            let tile = &regimes[meant(&regimes, &[1, 64, 64])[0]].tile;
+            assert_eq!(tile.rows.map(|(_, count)| count), one, "{few}");
+        }
     }
 
     #[test]

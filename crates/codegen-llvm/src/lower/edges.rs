@@ -1,0 +1,190 @@
+//! The rows of a unit of work: a full tile, or what is left over in smaller ones.
+
+use inkwell::IntPredicate;
+use kiln_kernel::AxisId;
+use kiln_kernel::seeded::{Fault, is_on};
+
+use super::context::Lowering;
+use super::nest::Nest;
+use super::scope::{Repeats, Rows, Scope};
+use crate::emit::Value;
+use crate::error::LlvmError;
+
+/// How the rows that fill no tile are done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Edges {
+    /// The fewest rows that the tile itself does: its last one again for those that are missing.
+    pub(crate) least: u32,
+    /// Row counts for what is left over then, largest first. Where the next one is too few for what is left, the last row is
+    /// repeated until there are as many as these.
+    pub(crate) rows: Vec<u32>,
+    /// Of fewer rows left over than so many, and the last full tile, are made two tiles of about the same size; 0 to leave
+    /// them as they are.
+    pub(crate) evened_below: u32,
+}
+
+/// The fewest rows that are done as so many: what the next smaller number does in one tile, or nearly, is better left to it.
+pub(crate) fn least_rows(count: u32, next: Option<u32>) -> u32 {
+    next.map_or(1, |next| (next + (count / 4).max(1)).min(count))
+}
+
+impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// The rows of a unit: a full tile, or what is left over in smaller ones.
+    pub(super) fn rows(
+        &self,
+        nest: &Nest,
+        scope: &Scope<'ctx>,
+        row_tile: Option<Value<'ctx>>,
+        column: Option<(AxisId, Value<'ctx>)>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        let (Some((axis, count)), Some(row_tile)) = (nest.tile.rows, row_tile) else {
+            return self.columns(nest, scope, column);
+        };
+        let (base, stop) = self.evened(nest, axis, count, row_tile);
+        let least = nest.edges.least;
+        let tile = if nest.tile.spread {
+            // The first of them counts the tiles, each of the others is in a part of the axis of its own.
+            Rows {
+                spread: true,
+                ..self.tile_rows(axis, count, row_tile, None)
+            }
+        } else {
+            let repeats = (least < count).then(|| self.repeats(base, stop, least));
+            Rows {
+                block: repeats.is_none().then_some((row_tile, count)),
+                ..self.tile_rows(axis, count, base, repeats)
+            }
+        };
+        if self.is_multiple(axis, count) {
+            return self.columns(nest, &self.with_rows(scope, tile), column);
+        }
+        let end = emit.iadd(base, emit.i64(i64::from(least)));
+        let (mut full, mut edge) = (Ok(()), Ok(()));
+        emit.branch(
+            emit.icmp(IntPredicate::SLE, end, stop),
+            || {
+                full = self.columns(nest, &self.with_rows(scope, tile), column);
+                Vec::new()
+            },
+            || {
+                edge = self.left_over(nest, scope, axis, (base, stop), column);
+                Vec::new()
+            },
+        );
+        full.and(edge)
+    }
+
+    /// What is left over of the rows, too few for a tile.
+    fn left_over(
+        &self,
+        nest: &Nest,
+        scope: &Scope<'ctx>,
+        axis: AxisId,
+        (mut begin, stop): (Value<'ctx>, Value<'ctx>),
+        column: Option<(AxisId, Value<'ctx>)>,
+    ) -> Result<(), LlvmError> {
+        let emit = &self.emit;
+        // What is left over of a size that is known is as many as it takes.
+        let is_known = self.bound(axis).as_constant().is_some();
+        let mut most = match nest.edges.rows.as_slice() {
+            &[left] if is_known => left,
+            _ => nest.edges.least.saturating_sub(1),
+        };
+        for (place, &count) in nest.edges.rows.iter().enumerate() {
+            let next = nest.edges.rows.get(place + 1).copied();
+            if is_on(Fault::SkippedRows) && next.is_none() {
+                continue;
+            }
+            let least = match next {
+                None if is_known => count,
+                next => least_rows(count, next),
+            };
+            let left = emit.isub(stop, begin);
+            let spare = emit.i64(i64::from(count - least));
+            let middle = emit.iadd(begin, self.multiple_below(emit.iadd(left, spare), count));
+            let tile = |base| {
+                let repeats = (least < count).then(|| self.repeats(base, stop, least));
+                let rows = self.tile_rows(axis, count, base, repeats);
+                self.columns(nest, &self.with_rows(scope, rows), column)
+            };
+            if most + count - least < 2 * count {
+                let mut done = Ok(());
+                let is_any = emit.icmp(IntPredicate::SLT, begin, middle);
+                emit.when(is_any, || done = tile(begin));
+                done?;
+            } else {
+                let step = emit.i64(i64::from(count));
+                self.counted(begin, middle, step, &[], |base, _| {
+                    tile(base)?;
+                    Ok(Vec::new())
+                })?;
+            }
+            begin = emit.smin(middle, stop);
+            most = least - 1;
+        }
+        Ok(())
+    }
+
+    /// So many rows that lie next to each other.
+    fn tile_rows(
+        &self,
+        axis: AxisId,
+        count: u32,
+        base: Value<'ctx>,
+        repeats: Option<Repeats<'ctx>>,
+    ) -> Rows<'ctx> {
+        Rows {
+            axis,
+            count,
+            base,
+            spread: false,
+            offset: self.emit.i64(0),
+            repeats,
+            block: None,
+        }
+    }
+
+    /// The last row again for those of a tile that are not below the end; there are so many at the least.
+    fn repeats(&self, base: Value<'ctx>, stop: Value<'ctx>, from: u32) -> Repeats<'ctx> {
+        let emit = &self.emit;
+        let beside = emit.i64(1 + i64::from(is_on(Fault::LostLastRow)));
+        let last = emit.isub(emit.isub(stop, base), beside);
+        Repeats { from, last }
+    }
+
+    /// Where a tile of rows begins, and where it ends at the latest.
+    ///
+    /// A tile of a single row takes as long as one of four: each sum waits for the addition before it. Seven rows are
+    /// therefore better done as four and three than as six and one.
+    fn evened(
+        &self,
+        nest: &Nest,
+        axis: AxisId,
+        count: u32,
+        row_tile: Value<'ctx>,
+    ) -> (Value<'ctx>, Value<'ctx>) {
+        let emit = &self.emit;
+        let number = |number: u32| emit.i64(i64::from(number));
+        let size = self.quantity(&self.bound(axis));
+        let base = emit.imul(row_tile, number(count));
+        if nest.edges.evened_below == 0 {
+            return (base, size);
+        }
+        let whole = self.multiple_below(size, count);
+        let left = emit.isub(size, whole);
+        let is_few = emit.and(
+            emit.icmp(IntPredicate::SGT, left, number(0)),
+            emit.icmp(IntPredicate::SLT, left, number(nest.edges.evened_below)),
+        );
+        let is_few = emit.and(is_few, emit.icmp(IntPredicate::SGT, whole, number(0)));
+        // The last full tile ends early, and what is left over begins there.
+        let half = number((count + nest.edges.evened_below - 1).div_ceil(2));
+        let middle = emit.iadd(emit.isub(whole, number(count)), half);
+        let is_last_full = emit.icmp(IntPredicate::EQ, emit.iadd(base, number(count)), whole);
+        let is_left_over = emit.icmp(IntPredicate::EQ, base, whole);
+        let begin = emit.select(emit.and(is_few, is_left_over), middle, base);
+        let stop = emit.select(emit.and(is_few, is_last_full), middle, size);
+        (begin, stop)
+    }
+}
