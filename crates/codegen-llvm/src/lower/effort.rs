@@ -1,6 +1,6 @@
 //! How much a value takes to compute, where a choice depends on it.
 
-use kiln_kernel::{Node, NodeId};
+use kiln_kernel::{Node, NodeId, VerifiedKernel};
 use kiln_scalar::{Node as FunctionNode, ScalarOp};
 use kiln_tensor::DType;
 
@@ -27,29 +27,8 @@ impl Lowering<'_, '_, '_> {
             .sum()
     }
 
-    /// About how many instructions a node takes when its operands are there; `None` if they are not counted.
     fn instructions(&self, node: NodeId) -> Option<usize> {
-        let is_index = self.kernel.dtype(node) == DType::I64;
-        match self.kernel.node(node) {
-            Node::Apply { op, .. } if is_arithmetic(*op) => Some(usize::from(!is_index)),
-            Node::Apply { .. } => None,
-            Node::Call {
-                function,
-                parameters,
-                ..
-            } => {
-                let expression = function.expression(parameters).ok()?;
-                expression
-                    .nodes()
-                    .iter()
-                    .map(|node| match node {
-                        FunctionNode::Apply { op, .. } => is_arithmetic(*op).then_some(1),
-                        _ => Some(0),
-                    })
-                    .sum()
-            }
-            _ => Some(0),
-        }
+        instructions(self.kernel, node)
     }
 
     /// A value and what it is computed from, each node once.
@@ -65,6 +44,31 @@ impl Lowering<'_, '_, '_> {
             });
         }
         nodes
+    }
+}
+
+/// About how many instructions a node takes when its operands are there; `None` if they are not counted.
+pub(crate) fn instructions(kernel: &VerifiedKernel, node: NodeId) -> Option<usize> {
+    let is_index = kernel.dtype(node) == DType::I64;
+    match kernel.node(node) {
+        Node::Apply { op, .. } if is_arithmetic(*op) => Some(usize::from(!is_index)),
+        Node::Apply { .. } => None,
+        Node::Call {
+            function,
+            parameters,
+            ..
+        } => {
+            let expression = function.expression(parameters).ok()?;
+            expression
+                .nodes()
+                .iter()
+                .map(|node| match node {
+                    FunctionNode::Apply { op, .. } => is_arithmetic(*op).then_some(1),
+                    _ => Some(0),
+                })
+                .sum()
+        }
+        _ => Some(0),
     }
 }
 

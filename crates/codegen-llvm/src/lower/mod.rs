@@ -49,6 +49,7 @@ pub(crate) use context::strides_of;
 pub(crate) use copy::placed as copies;
 pub(crate) use depend::Dependence;
 pub(crate) use edges::{Edges, least_rows};
+pub(crate) use effort::instructions;
 pub(crate) use launch::LaunchBuilder;
 pub(crate) use nest::{Nest, emit_nest, units};
 pub(crate) use packed::packed_strides;

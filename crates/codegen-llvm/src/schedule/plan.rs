@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) second_rows: Option<AxisId>,
     /// A single row, or fewer products to a sum than so many, are done in many vectors of one or a few rows; 0 for never.
     pub(crate) flat: u32,
+    /// Whether rows go one by one where the arrays that are written do not fit the second cache.
+    pub(crate) singly: bool,
     /// How windows of three by three are summed with fewer products, if they are.
     pub(crate) winograd: Option<WinogradTile>,
     /// Vectors side by side where there are several rows and yet too few for the tile; 0 to leave them to it.
@@ -92,6 +94,7 @@ impl Plan {
             ("halved", self.halved),
             ("flat", self.flat),
             ("few", self.few),
+            ("singly", u32::from(self.singly)),
         ];
         for (name, value) in numbers.into_iter().filter(|&(_, value)| value > 0) {
             schedule = schedule.with(name, i64::from(value));
@@ -174,6 +177,7 @@ impl Plan {
                     .ok_or_else(refused)?,
             },
             flat: threshold("flat")?,
+            singly: schedule.get("singly") == Some(1),
             winograd: match threshold("winograd")? {
                 0 => None,
                 from => Some(WinogradTile {

@@ -92,6 +92,16 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         add(Quantity::constant(1), plan.tile, plan.chunk, Vec::new());
         return regimes;
     };
+    if plan.singly {
+        let tile = Tile {
+            rows: None,
+            spread: false,
+            ..plan.tile
+        };
+        let one = Quantity::constant(1);
+        let fits = Quantity::cache(2).floor_div(written_bytes(kernel).max(one.clone()));
+        add(not(fits.min(one)), tile, plan.chunk, Vec::new());
+    }
     if let Some(second) = plan.second_rows {
         let tile = Tile {
             rows: plan.tile.rows.map(|(_, count)| (second, count)),
@@ -192,6 +202,22 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         _ => add(always, plan.tile, plan.chunk, Vec::new()),
     }
     regimes
+}
+
+/// The bytes of all that a kernel writes.
+fn written_bytes(kernel: &VerifiedKernel) -> Quantity {
+    let written = kernel.buffers().values();
+    let bytes = written
+        .filter(|buffer| buffer.role.is_written())
+        .map(|buffer| {
+            let size = Quantity::constant(buffer.dtype.size_in_bytes() as i64);
+            let sizes = buffer
+                .shape
+                .iter()
+                .map(|&dim| Quantity::of(kernel.dims(), dim));
+            sizes.fold(size, |product, size| product * size)
+        });
+    bytes.fold(Quantity::constant(0), |sum, bytes| sum + bytes)
 }
 
 /// 1 if so much is reduced for each column that adding up the lanes of a sum is no matter, else 0.
@@ -358,6 +384,41 @@ mod tests {
         };
         assert_eq!([rows(50, 50), rows(50, 4), rows(50, 1)], ["a", "a", "a"]);
         assert_eq!([rows(1, 50), rows(3, 4), rows(3, 3)], ["b", "b", "a"]);
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_the_second_cache_go_one_by_one() {
+        let of_value = |value: &str| {
+            let text = format!(
+                "kernel @rows(%x: in f32[M, N], %o: out f32[M, N]) {{
+                   outer m < M
+                   s = reduce add[n < N] %x[m, n]
+                   store[i < N] %o[m, i] = {value}
+                 }}"
+            );
+            let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
+            let first = candidates(&kernel, IsaLevel::Avx512, Transform::default()).remove(0);
+            of_plan(&plan_of(&kernel, &first.schedule).unwrap(), &kernel)
+        };
+        let regimes = of_value("%x[m, i] - s");
+        let rows = |m| {
+            let context = LaunchContext {
+                symbols: &[m, 1024],
+                threads: 2,
+                caches: [32 << 10, 1 << 20, 32 << 20],
+            };
+            let is_meant = |regime: &&Regime| regime.when.evaluate(&context) == Ok(1);
+            let mut found = regimes.iter().filter(is_meant);
+            let tile = found.next().unwrap().tile;
+            assert!(found.next().is_none(), "{m}");
+            tile.rows.map(|(_, count)| count)
+        };
+        assert_eq!(
+            [0, 1, 256, 257].map(rows),
+            [Some(2), Some(2), Some(2), None]
+        );
+        // What computes much does not wait for memory.
+        assert_eq!(of_value("exp(%x[m, i] - s)").len(), 1);
     }
 
     #[test]
