@@ -1,14 +1,16 @@
 //! Element-wise chain, row sum, softmax and layer norm over large arrays, against copies of the same bytes.
 //!
 //! The figure is the bytes per second that an operation moves at the least (each array once) over the bytes per second
-//! of the better copy. All are measured in turns, and each counts with its best turn, so that a busy machine is as
-//! hard on one as on the other.
+//! of the better copy, or of a loop that reads as many bytes and does nothing else, where an operation only reads and that
+//! loop is slower than a copy: there are cores that write faster than they read. All are measured in turns, and each
+//! counts with its best turn, so that a busy machine is as hard on one as on the other.
 //!
 //! An operation may be slower than a copy for its arithmetic. The proof: the same kernel is timed on arrays of two sizes
 //! that both lie in the level-2 caches, and what the longer ones take more is arithmetic alone. Where that rate is below
 //! the bar, and the large arrays run at nearly that rate, no memory would be fast enough.
 
 use super::copy::{Copier, Stores};
+use super::read::{Reader, STREAMS};
 use super::{Row, Table};
 use kiln::{Backend, Model, Options, Tensor};
 use std::time::{Duration, Instant};
@@ -134,7 +136,9 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
     };
 
     let copier = Copier::new(count, threads);
-    let mut best = [Duration::MAX; 3];
+    let only_reads = operation.arrays < 2.0;
+    let reader = only_reads.then(|| Reader::new(count, threads));
+    let (mut best, mut reading) = ([Duration::MAX; 3], Duration::MAX);
     let (mut kernel, mut in_cache) = (Duration::MAX, [Duration::MAX; 2]);
     for _ in 0..TURNS {
         let start = Instant::now();
@@ -148,6 +152,13 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         ];
         for (best, time) in best.iter_mut().zip(turn) {
             *best = (*best).min(time);
+        }
+        for way in 0..STREAMS.len() {
+            if let Some(reader) = &reader {
+                let start = Instant::now();
+                reader.run(way);
+                reading = reading.min(start.elapsed());
+            }
         }
         kernel = kernel.min(within(&large));
         for _ in 0..CACHED_TURNS {
@@ -163,6 +174,9 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
     let [call, plain, streaming] = best;
     let (plain, streaming) = (rate(2.0, plain), rate(2.0, streaming));
     let copy = plain.max(streaming);
+    let reading = reader.map(|_| rate(1.0, reading));
+    let limit = reading.map_or(copy, |reading| reading.min(copy));
+    let reads = reading.map_or(String::new(), |rate| format!(", reads at {rate:.2} GB/s"));
     let kernel_rate = rate(operation.arrays, kernel);
     let cached_rate = rate_of(
         cached_counts[1] - cached_counts[0],
@@ -172,14 +186,14 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
     let steps = model.explain().expect("it has a plan").count("kernel");
     Row {
         name,
-        measured: rate(operation.arrays, call) / copy * 100.0,
+        measured: rate(operation.arrays, call) / limit * 100.0,
         bar: operation.bar,
         unit: "%",
         at_least: true,
-        is_compute_bound: cached_rate < operation.bar / 100.0 * copy
+        is_compute_bound: cached_rate < operation.bar / 100.0 * limit
             && kernel_rate >= NEARLY * cached_rate,
         detail: format!(
-            "{:.2} GB/s in {steps} kernel(s), {kernel_rate:.2} GB/s within ({cached_rate:.2} in cache), beside copies at {plain:.2} (plain) and {streaming:.2} GB/s (streaming)",
+            "{:.2} GB/s in {steps} kernel(s), {kernel_rate:.2} GB/s within ({cached_rate:.2} in cache), beside copies at {plain:.2} (plain) and {streaming:.2} GB/s (streaming){reads}",
             rate(operation.arrays, call),
         ),
     }
