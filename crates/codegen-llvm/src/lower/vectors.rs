@@ -28,6 +28,14 @@ struct Along<'a, 'ctx> {
     block: Option<u32>,
 }
 
+impl Along<'_, '_> {
+    /// The rows that are computed together, and how many a full tile has.
+    fn rows(&self) -> (u32, u32) {
+        let rows = self.scope.rows.map_or(1, |rows| rows.count);
+        (rows, self.tile.rows.map_or(1, |(_, count)| count))
+    }
+}
+
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Runs the body for the indices `begin..end` of an axis in vectors of a tile: full sets of vectors, and what is left.
     /// `begin` is a multiple of the lanes, and there are so many indices at the most, where that is known.
@@ -85,8 +93,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Whether masks take no time beside what is computed with them: not of as many vectors as there are registers for masks,
     /// nor for a single row.
     fn has_free_masks(&self, along: &Along<'_, 'ctx>) -> bool {
-        let rows = along.scope.rows.map_or(1, |rows| rows.count);
-        let full_rows = along.tile.rows.map_or(1, |(_, count)| count);
+        let (rows, full_rows) = along.rows();
         along.tile.vectors < WIDE || (rows > 1 && rows < full_rows)
     }
 
@@ -101,8 +108,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
         let Tile { lanes, vectors, .. } = *along.tile;
-        let rows = along.scope.rows.map_or(1, |rows| rows.count);
-        let full_rows = along.tile.rows.map_or(1, |(_, count)| count);
+        let (rows, full_rows) = along.rows();
         // At an edge of the rows there is little to save.
         if vectors == 1 || rows < full_rows {
             let count = if vectors < WIDE { vectors } else { vectors / 2 };
@@ -129,7 +135,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
         let Tile { lanes, vectors, .. } = *along.tile;
-        let rows = along.scope.rows.map_or(1, |rows| rows.count);
+        let (rows, full_rows) = along.rows();
         let is_slow = self.level().has_slow_masked_stores();
         let is_wide = vectors >= WIDE;
         let masks_one = match is_wide {
@@ -146,7 +152,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return self.in_sets(along, begin, (1, 0), body);
         }
         // At an edge of the rows there is little to save, and each number of vectors is code to compile.
-        let full_rows = along.tile.rows.map_or(1, |(_, count)| count);
         if vectors == 1 || (!is_wide && !is_slow && rows < full_rows) {
             return self.in_sets(along, begin, (vectors, 0), body);
         }
