@@ -16,19 +16,18 @@ impl Lowering<'_, '_, '_> {
     /// Whether a value is made of a few operations of an instruction or two.
     pub(super) fn is_plain(&self, value: NodeId) -> bool {
         let nodes = self.below(value);
-        nodes.len() <= PLAIN_LIMIT && nodes.iter().all(|&node| self.instructions(node).is_some())
+        nodes.len() <= PLAIN_LIMIT
+            && nodes
+                .iter()
+                .all(|&node| instructions(self.kernel, node).is_some())
     }
 
     /// How many operations a value takes, those on indices not counted.
     pub(super) fn operations(&self, value: NodeId) -> usize {
         let nodes = self.below(value).into_iter();
         nodes
-            .map(|node| self.instructions(node).unwrap_or(MANY))
+            .map(|node| instructions(self.kernel, node).unwrap_or(MANY))
             .sum()
-    }
-
-    fn instructions(&self, node: NodeId) -> Option<usize> {
-        instructions(self.kernel, node)
     }
 
     /// A value and what it is computed from, each node once.

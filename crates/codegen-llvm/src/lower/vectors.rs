@@ -57,11 +57,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             is_one_set: most == Some(set),
             block,
         };
-        let is_masked = tile.tail == Tail::Masked;
-        let is_product = self.kernel.classification().class == Class::Contraction;
-        let is_open = self.bound(axis).as_constant().is_none();
-        let is_free = is_masked && !self.level().has_slow_masked_stores();
-        if is_product && is_open && is_free && self.has_free_masks(&along) {
+        if self.is_open_product(&along) {
             return self.in_open_sets(&along, begin, body);
         }
         let mut begin = begin;
@@ -74,7 +70,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return Ok(());
         }
         let is_whole = self.is_multiple(axis, tile.lanes);
-        if is_masked && !is_whole {
+        if tile.tail == Tail::Masked && !is_whole {
             return self.in_masked(&along, begin, body);
         }
         let begin = self.in_whole(&along, begin, 1, body)?;
@@ -90,11 +86,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Whether masks take no time beside what is computed with them: not of as many vectors as there are registers for masks,
-    /// nor for a single row.
-    fn has_free_masks(&self, along: &Along<'_, 'ctx>) -> bool {
+    /// Whether these are a product's columns, nobody knows how many, and masks take no time beside what is computed with
+    /// them: not of as many vectors as there are registers for masks, nor for a single row.
+    fn is_open_product(&self, along: &Along<'_, 'ctx>) -> bool {
         let (rows, full_rows) = along.rows();
-        along.tile.vectors < WIDE || (rows > 1 && rows < full_rows)
+        let has_masks = along.tile.tail == Tail::Masked && !self.level().has_slow_masked_stores();
+        self.kernel.classification().class == Class::Contraction
+            && self.bound(along.axis).as_constant().is_none()
+            && has_masks
+            && (along.tile.vectors < WIDE || (rows > 1 && rows < full_rows))
     }
 
     /// All of a product's columns, where masks take no time: sets whose last vector need not be full, and single vectors.
