@@ -5,7 +5,7 @@
 use kiln::timing::{Category, Filter, Report, SystemClock, Timing, TimingOptions, Verbosity};
 use kiln::{Backend, Cache, Model, Options, Tensor, Var};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const MLP: &str = "graph @mlp(%x: f32[B, 8], %w: f32[8, 4]) -> (f32[B, 4], f32[B]) {
   %y = matmul %x, %w
@@ -39,6 +39,8 @@ fn a_verbose_report_has_each_kernel_and_a_second_run_adds_none() {
     let options = options().timing(Verbosity::Verbose);
     let model = Model::from_text_with(MLP, options).unwrap();
     run(&model, 3);
+    // A call goes on as soon as its code is there, before the threads that compiled are done with what they store.
+    assert!(model.wait_for_compiles(Duration::from_secs(60)));
     let report = model.timing().report();
     let kernels = model.compile_records().len();
     assert!(kernels > 0);
