@@ -12,6 +12,7 @@
 //! [`Emitter::contracted`] says so for one value.
 
 mod arithmetic;
+mod avx512;
 mod control;
 mod memory;
 mod order;

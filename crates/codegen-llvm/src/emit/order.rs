@@ -24,6 +24,10 @@ impl<'ctx> Emitter<'_, 'ctx> {
             (Some(limit), _) if !limit.is_nan() => return self.limited(side, b, a, limit),
             _ => {}
         }
+        if let Some(chosen) = self.extreme_of_numbers(side.is_larger(), a, b) {
+            let is_nan = self.fcmp(FloatPredicate::UNO, a, b);
+            return self.select(is_nan, self.fadd(a, b), chosen);
+        }
         let beyond = self.fcmp(side.strictly(), a, b);
         let chosen = self.select(beyond, a, b);
         // Equal values differ at most in the sign of zero.
@@ -62,6 +66,10 @@ enum Side {
 }
 
 impl Side {
+    fn is_larger(self) -> bool {
+        matches!(self, Side::Larger)
+    }
+
     fn strictly(self) -> FloatPredicate {
         match self {
             Side::Smaller => FloatPredicate::OLT,

@@ -122,6 +122,9 @@ fn exponents(n: Rounded<'_>) -> (i64, i64, i64) {
 
 /// `x * 2^n` with one rounding, for `x` near 1 and `n` as [`power_factors`] takes it.
 pub(super) fn scale<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>, n: Rounded<'ctx>) -> Value<'ctx> {
+    if let Some(scaled) = e.scaled_by_power(x, n.float) {
+        return scaled;
+    }
     let (first, second) = power_factors(e, n);
     e.fmul(e.fmul(x, first), second)
 }

@@ -70,18 +70,13 @@ const EXP2_SHORT: [f64; 5] = [
 
 /// `e^x`.
 pub(crate) fn exp<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
-    let Mantissa { n, r, slope } = mantissa(e, within_limits(e, x));
-    // (1 + r slope) 2^n, the product not waiting for the slope.
-    let (first, second) = power_factors(e, n);
-    e.fmul(e.fma(slope, e.fmul(r, first), first), second)
+    mantissa(e, within_limits(e, x)).scaled(e, power_factors)
 }
 
 /// `e^x` for `x` that is at most 0, or NaN: the same bits with fewer instructions.
 pub(crate) fn exp_of_never_positive<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     let x = e.fmax_loose(e.float(x, lowest(x)), x);
-    let Mantissa { n, r, slope } = mantissa(e, x);
-    let (first, second) = power_factors_down(e, n);
-    e.fmul(e.fma(slope, e.fmul(r, first), first), second)
+    mantissa(e, x).scaled(e, power_factors_down)
 }
 
 /// `e^x` as a power of two and a factor between 0.7 and 1.5; beyond what floats hold, as if at
@@ -90,8 +85,8 @@ pub(super) fn exp_parts<'ctx>(
     e: &Emitter<'_, 'ctx>,
     x: Value<'ctx>,
 ) -> (Rounded<'ctx>, Value<'ctx>) {
-    let Mantissa { n, r, slope } = mantissa(e, within_limits(e, x));
-    (n, e.fma(slope, r, e.float(x, 1.0)))
+    let mantissa = mantissa(e, within_limits(e, x));
+    (mantissa.n, mantissa.value(e))
 }
 
 /// `e^x = 2^n (1 + r slope)`.
@@ -99,6 +94,26 @@ struct Mantissa<'ctx> {
     n: Rounded<'ctx>,
     r: Value<'ctx>,
     slope: Value<'ctx>,
+}
+
+impl<'ctx> Mantissa<'ctx> {
+    fn value(&self, e: &Emitter<'_, 'ctx>) -> Value<'ctx> {
+        e.fma(self.slope, self.r, e.float(self.r, 1.0))
+    }
+
+    /// `e^x`, rounded once more where it is subnormal; `factors` gives `2^n` as two.
+    fn scaled(
+        &self,
+        e: &Emitter<'_, 'ctx>,
+        factors: impl FnOnce(&Emitter<'_, 'ctx>, Rounded<'ctx>) -> (Value<'ctx>, Value<'ctx>),
+    ) -> Value<'ctx> {
+        if e.scales_by_powers(self.r) {
+            return scale(e, self.value(e), self.n);
+        }
+        // The product does not wait for the slope.
+        let (first, second) = factors(e, self.n);
+        e.fmul(e.fma(self.slope, e.fmul(self.r, first), first), second)
+    }
 }
 
 /// Where `e^x` is 0, in floats.
@@ -117,7 +132,7 @@ fn mantissa<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Mantissa<'ctx> {
     let Reduced { n, r, low } = reduce(e, x);
     let r = e.fnma(n.float, low, r);
     let q = if is_f32(x) {
-        polynomial_in_pairs(e, r, &EXP_F32)
+        polynomial(e, r, &EXP_F32)
     } else {
         polynomial_in_pairs(e, r, &EXP_F64)
     };
@@ -198,7 +213,7 @@ pub(crate) fn expm1<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> 
 /// `1 / (1 + e^-x)`.
 pub(crate) fn sigmoid<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> Value<'ctx> {
     // The exponential is only ever of a number that is not above zero, so it cannot overflow.
-    let small = exp(e, e.fneg(e.fabs(x)));
+    let small = exp_of_never_positive(e, e.fneg(e.fabs(x)));
     let one = e.float(x, 1.0);
     let negative = e.fcmp(FloatPredicate::OLT, x, e.float(x, 0.0));
     e.fdiv(e.select(negative, small, one), e.fadd(one, small))

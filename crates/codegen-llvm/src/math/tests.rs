@@ -187,19 +187,24 @@ fn functions_of_two_floats_keep_their_budget() {
 
 #[test]
 fn the_number_of_lanes_changes_nothing() {
-    let inputs: Vec<f32> = edges().iter().map(|&x| x as f32).collect();
+    let wide = edges();
+    let narrow: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
     for level in host_levels() {
         for budget in unary() {
-            let bits = |lanes| -> Vec<u32> {
-                compile(level, lanes, budget.op, DType::F32)
-                    .run_f32(&[&inputs])
-                    .iter()
-                    .map(|x| if x.is_nan() { 1 } else { x.to_bits() })
-                    .collect()
+            let narrow = |lanes| -> Vec<u32> {
+                let results = compile(level, lanes, budget.op, DType::F32).run_f32(&[&narrow]);
+                let bits = |x: &f32| if x.is_nan() { 1 } else { x.to_bits() };
+                results.iter().map(bits).collect()
             };
-            let scalar = bits(1);
-            for lanes in [2, 16] {
-                assert_eq!(bits(lanes), scalar, "{level} {:?} {lanes} lanes", budget.op);
+            let wide = |lanes| -> Vec<u64> {
+                let results = compile(level, lanes, budget.op, DType::F64).run_f64(&[&wide]);
+                let bits = |x: &f64| if x.is_nan() { 1 } else { x.to_bits() };
+                results.iter().map(bits).collect()
+            };
+            let of_one = (narrow(1), wide(1));
+            for lanes in [2, 4, 8, 16] {
+                let of_many = (narrow(lanes), wide(lanes));
+                assert_eq!(of_many, of_one, "{level} {:?} {lanes} lanes", budget.op);
             }
         }
     }

@@ -90,6 +90,18 @@ fn the_number_of_lanes_changes_nothing() {
 }
 
 #[test]
+fn extremes_are_the_same_at_every_width() {
+    for level in host_levels() {
+        for lanes in [2, 8, 16] {
+            for dtype in [DType::F32, DType::F64] {
+                check(level, lanes, ScalarOp::Min, &[dtype, dtype]);
+                check(level, lanes, ScalarOp::Max, &[dtype, dtype]);
+            }
+        }
+    }
+}
+
+#[test]
 fn every_16_bit_float_converts_as_defined() {
     let bits: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     for level in host_levels() {
