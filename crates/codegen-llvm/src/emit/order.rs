@@ -26,6 +26,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
         if let Some(chosen) = self.extreme_of_numbers(side.is_larger(), a, b) {
             let is_nan = self.fcmp(FloatPredicate::UNO, a, b);
+            // The sum is NaN where either is.
             return self.select(is_nan, self.fadd(a, b), chosen);
         }
         let beyond = self.fcmp(side.strictly(), a, b);
