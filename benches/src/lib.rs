@@ -1,11 +1,12 @@
-//! Benchmarks of Kiln, one file per promise, under `benches/`; here is what they share: models, and the
-//! table of promises that are measured against a yardstick.
+//! Benchmarks of Kiln, one file per promise, under `benches/`; here is what they share: models, a
+//! yardstick, and the table of promises that are measured against one.
 //!
 //! The real ones are in the folder that `KILN_MODELS` names, each as `NAME/model.onnx`; where that
 //! is not set, an encoder made here stands in for them.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod read;
 pub mod table;
 pub mod turns;
 pub mod wanted;

@@ -10,9 +10,9 @@
 //! the bar, and the large arrays run at nearly that rate, no memory would be fast enough.
 
 use super::copy::{Copier, Stores};
-use super::read::{Reader, STREAMS};
 use super::{Row, Table};
 use kiln::{Backend, Model, Options, Tensor};
+use kiln_benches::read::{Reader, STREAMS};
 use std::time::{Duration, Instant};
 
 const TURNS: usize = 40;
@@ -153,8 +153,8 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         for (best, time) in best.iter_mut().zip(turn) {
             *best = (*best).min(time);
         }
-        for way in 0..STREAMS.len() {
-            if let Some(reader) = &reader {
+        if let Some(reader) = &reader {
+            for way in 0..STREAMS.len() {
                 let start = Instant::now();
                 reader.run(way);
                 reading = reading.min(start.elapsed());

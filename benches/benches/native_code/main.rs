@@ -15,8 +15,6 @@ mod bandwidth;
 mod common_ops;
 mod copy;
 mod models;
-#[path = "../products/read.rs"]
-mod read;
 
 use kiln_benches::table::{Row, Table};
 

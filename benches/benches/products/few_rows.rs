@@ -5,8 +5,8 @@
 //! the machine's limit, and the bar is asked of it.
 
 use super::peak::Peak;
-use super::read::{Reader, STREAMS};
 use super::{Row, Table, graphs, thread_counts};
+use kiln_benches::read::{Reader, STREAMS};
 use kiln_benches::turns::{Contender, Turns, in_turns, timed};
 use std::time::Duration;
 

@@ -18,7 +18,6 @@ mod graphs;
 mod numpy;
 mod odd_shapes;
 mod peak;
-mod read;
 mod square;
 
 use kiln_benches::table::{Row, Table};

@@ -3,6 +3,12 @@
 //! A thread reads its part in order, or in several streams that lie far apart; which is faster depends on the machine,
 //! so both are measured and the better one counts.
 
+#![allow(unsafe_code, reason = "what a processor has is asked for at run time")]
+#![allow(
+    clippy::expect_used,
+    reason = "a benchmark stops when its set-up is wrong"
+)]
+
 use kiln::Tensor;
 use kiln::kernel::{Job, TaskPool};
 use kiln::lazy_runtime::SpinPool;
@@ -10,13 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Into how many streams a thread's part may fall.
-pub(crate) const STREAMS: [usize; 3] = [1, 4, 8];
+pub const STREAMS: [usize; 3] = [1, 4, 8];
 
 /// Words that are added at once, each to a sum of its own: more chains than one addition takes cycles.
 const LANES: usize = 32;
 
 /// An array, and threads to read it.
-pub(crate) struct Reader {
+pub struct Reader {
     pool: SpinPool,
     /// One for each of `STREAMS`.
     jobs: [Arc<dyn Job>; 3],
@@ -32,7 +38,7 @@ struct Reading {
 
 impl Reader {
     /// An array of `count` elements, in memory as Kiln's own arrays have it.
-    pub(crate) fn new(count: usize, threads: usize) -> Self {
+    pub fn new(count: usize, threads: usize) -> Self {
         let from = Arc::new(Tensor::full(&[count], 1.0_f32).expect("memory"));
         let jobs = STREAMS.map(|streams| -> Arc<dyn Job> {
             Arc::new(Reading {
@@ -50,7 +56,7 @@ impl Reader {
     }
 
     /// Reads all of it once, in one of the ways of `STREAMS`, by its place there.
-    pub(crate) fn run(&self, way: usize) {
+    pub fn run(&self, way: usize) {
         self.pool.run(&self.jobs[way], self.threads as u64);
     }
 }
