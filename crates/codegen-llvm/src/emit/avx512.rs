@@ -3,6 +3,7 @@
 //! Each is there for vectors of 128, 256 and 512 bits. Who asks for another number of lanes, or at another level, gets
 //! none and does without.
 
+use super::order::Side;
 use super::{Elem, Emitter, Value, elem, lanes};
 use crate::target::IsaLevel;
 
@@ -22,15 +23,19 @@ impl<'ctx> Emitter<'_, 'ctx> {
     }
 
     /// The smaller or the larger one, -0 being less than +0; where one is NaN, either.
-    pub(crate) fn extreme_of_numbers(
+    pub(super) fn extreme_of_numbers(
         &self,
-        is_larger: bool,
+        side: Side,
         a: Value<'ctx>,
         b: Value<'ctx>,
     ) -> Option<Value<'ctx>> {
         let form = Form::of(self, a)?;
-        // The lowest bit chooses which; above, that the sign is the chosen one's.
-        let choice = self.int_of(Elem::I32, 1, 0b0100 | i64::from(is_larger));
+        // The lowest bit is set for the larger one; above, that the sign is the chosen one's.
+        let choice = match side {
+            Side::Smaller => 0b0100,
+            Side::Larger => 0b0101,
+        };
+        let choice = self.int_of(Elem::I32, 1, choice);
         form.call(self, "range", vec![a, b, choice])
     }
 }

@@ -89,10 +89,8 @@ fn may_repeat(kernel: &VerifiedKernel, rows: u32, packs: &[PackSpec]) -> bool {
 
 /// Whether results are added to what is there already, or combined with it in another way.
 fn combines(kernel: &VerifiedKernel) -> bool {
-    let items = kernel.items().iter().flat_map(Item::parts);
-    items
-        .into_iter()
-        .any(|item| matches!(item, Item::Store(store) if store.combine.is_some()))
+    let mut items = kernel.items().iter().flat_map(Item::parts);
+    items.any(|item| matches!(item, Item::Store(store) if store.combine.is_some()))
 }
 
 #[cfg(test)]
