@@ -3,7 +3,8 @@
 //! The figure is the bytes per second that an operation moves at the least (each array once) over the bytes per second
 //! of the better copy, or of a loop that reads as many bytes and does nothing else, where an operation only reads and that
 //! loop is slower than a copy: there are cores that write faster than they read. All are measured in turns, and each
-//! counts with its best turn, so that a busy machine is as hard on one as on the other.
+//! counts with its best turn, so that a busy machine is as hard on one as on the other. Beside it stands the median of the
+//! turns' own figures: where neighbours share the memory, a bandwidth that is there for one turn alone counts once there.
 //!
 //! An operation may be slower than a copy for its arithmetic. The proof: the same kernel is timed on arrays of two sizes
 //! that both lie in the level-2 caches, and what the longer ones take more is arithmetic alone. Where that rate is below
@@ -139,6 +140,7 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
     let only_reads = operation.arrays < 2.0;
     let reader = only_reads.then(|| Reader::new(count, threads));
     let (mut best, mut reading) = ([Duration::MAX; 3], Duration::MAX);
+    let mut figures = Vec::with_capacity(TURNS);
     let (mut kernel, mut in_cache) = (Duration::MAX, [Duration::MAX; 2]);
     for _ in 0..TURNS {
         let start = Instant::now();
@@ -153,13 +155,18 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         for (best, time) in best.iter_mut().zip(turn) {
             *best = (*best).min(time);
         }
-        if let Some(reader) = &reader {
-            for way in 0..STREAMS.len() {
+        let read = reader.as_ref().map_or(Duration::ZERO, |reader| {
+            let ways = (0..STREAMS.len()).map(|way| {
                 let start = Instant::now();
                 reader.run(way);
-                reading = reading.min(start.elapsed());
-            }
-        }
+                start.elapsed()
+            });
+            ways.min().unwrap_or_default()
+        });
+        reading = reading.min(read);
+        // The time for as many bytes: a copy moves two arrays.
+        let copied = turn[1].min(turn[2]).mul_f64(operation.arrays / 2.0);
+        figures.push(copied.max(read).as_secs_f64() / call.as_secs_f64() * 100.0);
         kernel = kernel.min(within(&large));
         for _ in 0..CACHED_TURNS {
             for (best, x) in in_cache.iter_mut().zip(&cached) {
@@ -183,6 +190,7 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         operation.arrays,
         in_cache[1].saturating_sub(in_cache[0]),
     );
+    figures.sort_by(f64::total_cmp);
     let steps = model.explain().expect("it has a plan").count("kernel");
     Row {
         name,
@@ -193,8 +201,9 @@ fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) ->
         is_compute_bound: cached_rate < operation.bar / 100.0 * limit
             && kernel_rate >= NEARLY * cached_rate,
         detail: format!(
-            "{:.2} GB/s in {steps} kernel(s), {kernel_rate:.2} GB/s within ({cached_rate:.2} in cache), beside copies at {plain:.2} (plain) and {streaming:.2} GB/s (streaming){reads}",
+            "{:.2} GB/s in {steps} kernel(s), {kernel_rate:.2} GB/s within ({cached_rate:.2} in cache), beside copies at {plain:.2} (plain) and {streaming:.2} GB/s (streaming){reads}; {:.1} % in the median turn",
             rate(operation.arrays, call),
+            figures[TURNS / 2],
         ),
     }
 }
