@@ -2,6 +2,7 @@
 //!
 //! A file is named after its tensor; a `/` in the name becomes `_`.
 
+use crate::interrupts::interruptible;
 use anyhow::{Context, Error, bail};
 use kiln::tensor::{read_npy, write_npy};
 use kiln::{Model, Outputs, Tensor};
@@ -76,9 +77,10 @@ pub(crate) fn write(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Calls the model.
+/// Calls the model; Ctrl-C ends the call.
 pub(crate) fn call(model: &Model, inputs: &[(String, Tensor)]) -> Result<Outputs, kiln::Error> {
-    model.run(inputs.iter().map(|(name, tensor)| (name, tensor)))
+    let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
+    interruptible(|options| model.run_with(inputs, options))
 }
 
 fn file_name(tensor: &str) -> String {

@@ -2,7 +2,7 @@
 //! machine.
 //!
 //! Results go to standard output, news and errors to standard error. The exit status is 0 when all
-//! went well, 1 when something failed, 2 when the arguments make no sense.
+//! went well, 1 when something failed, 2 when the arguments make no sense, 130 when Ctrl-C ended a call.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod explain;
 mod importing;
 mod inputs;
 mod inspect;
+mod interrupts;
 mod logging;
 mod model;
 mod profile;
@@ -92,7 +93,10 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(failures) if failures.is_empty() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => report::failed(&error),
+        Ok(_) => interrupts::exit_code().unwrap_or(ExitCode::FAILURE),
+        Err(error) => {
+            let code = report::failed(&error);
+            interrupts::exit_code().unwrap_or(code)
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! The kernel ABI, as seen from inside a phase.
 //!
 //! A phase is `extern "C" fn(args, scratch, first, last)`: it performs tasks `first..last`.
-//! `args` points to four words: the buffers' base addresses, the sizes (the artifact's evaluated
-//! arguments), the scratch memory shared by all tasks, and the fault word. None of these tables
-//! changes during a launch. The fault word keeps the first fault: `site << 8 | cause`.
+//! `args` points to five words: the buffers' base addresses, the sizes (the artifact's evaluated
+//! arguments), the scratch memory shared by all tasks, the fault word, and the stop word. None of these
+//! tables changes during a launch. The stop word is 0 while the launch goes on; code that finds another value returns. The fault word keeps the first fault: `site << 8 | cause`.
 
 use inkwell::values::BasicValue as _;
 
@@ -14,6 +14,7 @@ const BUFFERS: i64 = 0;
 const SIZES: i64 = 8;
 const SHARED: i64 = 16;
 const FAULT: i64 = 24;
+const STOP: i64 = 32;
 
 /// Why a kernel faults; the low byte of the fault word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,11 @@ impl<'ctx> Launch<'ctx> {
     /// The scratch that all tasks share.
     pub(crate) fn shared(self, e: &Emitter<'_, 'ctx>) -> Value<'ctx> {
         self.word(e, SHARED)
+    }
+
+    /// Lets the loops that are written from here on return once the launch is to end.
+    pub(crate) fn poll(self, e: &Emitter<'_, 'ctx>) {
+        e.poll_at(self.word(e, STOP));
     }
 
     /// Records a fault of a site (its number is below 2^24) where the i1 is true.
@@ -116,7 +122,7 @@ mod tests {
             })
             .unwrap();
             let phase = load_phase(&object);
-            let (mut out, mut fault) = (0i64, 0u32);
+            let (mut out, mut fault, stop) = (0i64, 0u32, 0u32);
             let buffers = [std::ptr::null_mut(), (&raw mut out).cast::<u8>()];
             let sizes = [1i64, 2, 30];
             let arguments = LaunchArguments {
@@ -124,6 +130,7 @@ mod tests {
                 sizes: sizes.as_ptr(),
                 shared: std::ptr::null_mut(),
                 fault: &raw mut fault,
+                stop: &raw const stop,
             };
             // SAFETY: all that the phase above reads and writes is there.
             unsafe { phase.call(&arguments, 4, 6) };

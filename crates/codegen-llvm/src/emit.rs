@@ -16,12 +16,14 @@ mod avx512;
 mod control;
 mod memory;
 mod order;
+mod poll;
 mod rounding;
 mod twofold;
 
 use std::cell::Cell;
 
 use inkwell::AddressSpace;
+use inkwell::basic_block::BasicBlock;
 use inkwell::builder::{Builder, BuilderError};
 use inkwell::context::Context;
 use inkwell::intrinsics::Intrinsic;
@@ -97,6 +99,14 @@ pub(crate) struct Emitter<'m, 'ctx> {
     loops: Cell<u32>,
     /// Whether innermost loops hide that they count.
     hides_counters: Cell<bool>,
+    /// The word that loops poll, if they do.
+    polled: Cell<Option<Value<'ctx>>>,
+    /// What a poll that ends the function jumps to.
+    stopped: Cell<Option<BasicBlock<'ctx>>>,
+    /// Rounds of innermost loops since the last poll, at the most, in the loop body that is being written.
+    unpolled: Cell<u64>,
+    /// Whether stores are to be fenced off before the function returns.
+    has_fences: Cell<bool>,
 }
 
 impl<'m, 'ctx> Emitter<'m, 'ctx> {
@@ -114,6 +124,10 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
             function,
             loops: Cell::new(0),
             hides_counters: Cell::new(false),
+            polled: Cell::new(None),
+            stopped: Cell::new(None),
+            unpolled: Cell::new(1),
+            has_fences: Cell::new(false),
         }
     }
 

@@ -4,7 +4,7 @@
 //! multiply-adds that goes through the stack for a vector runs at half its speed, and a smaller tile does not. Reads x86-64
 //! code; of other machines nothing is known.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, SectionKind};
 
@@ -56,6 +56,10 @@ fn loops(code: &[u8]) -> Vec<HotLoop> {
         }
         let target = jump.near_branch_target();
         let begin = instructions.partition_point(|instruction| instruction.ip() < target);
+        // What a poll that ends the function jumps to may lie before it, and is no loop.
+        if leaves(instructions.get(begin..end).unwrap_or_default()) {
+            continue;
+        }
         if begin >= last_end {
             let body = instructions.get(begin..end).unwrap_or_default();
             let count = |is: fn(&Instruction) -> bool| {
@@ -69,6 +73,13 @@ fn loops(code: &[u8]) -> Vec<HotLoop> {
         last_end = end;
     }
     found
+}
+
+/// Whether code returns before it jumps anywhere.
+fn leaves(code: &[Instruction]) -> bool {
+    let flows = code.iter().map(Instruction::flow_control);
+    let mut ends = flows.filter(|flow| *flow != FlowControl::Next);
+    ends.next() == Some(FlowControl::Return)
 }
 
 fn is_multiply_add(instruction: &Instruction) -> bool {

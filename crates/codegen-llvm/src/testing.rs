@@ -61,18 +61,27 @@ pub(crate) fn build_lanes<'ctx>(
         .map(|position| launch.buffer(&e, inputs.len() + position))
         .collect();
     let step = e.i64(i64::from(lanes));
-    e.for_range(parameters.first, parameters.last, step, &[], |index, _| {
-        let values: Vec<_> = sources
-            .iter()
-            .zip(inputs)
-            .map(|(&source, &dtype)| e.load_dtype(dtype, lanes, e.element(source, dtype, index)))
-            .collect();
-        let results = body(&e, &values);
-        for ((&target, &dtype), result) in targets.iter().zip(outputs).zip(results) {
-            e.store_dtype(dtype, e.element(target, dtype, index), result);
-        }
-        Vec::new()
-    });
+    e.for_range(
+        parameters.first,
+        parameters.last,
+        step,
+        None,
+        &[],
+        |index, _| {
+            let values: Vec<_> = sources
+                .iter()
+                .zip(inputs)
+                .map(|(&source, &dtype)| {
+                    e.load_dtype(dtype, lanes, e.element(source, dtype, index))
+                })
+                .collect();
+            let results = body(&e, &values);
+            for ((&target, &dtype), result) in targets.iter().zip(outputs).zip(results) {
+                e.store_dtype(dtype, e.element(target, dtype, index), result);
+            }
+            Vec::new()
+        },
+    );
     e.return_none();
 }
 
@@ -129,6 +138,7 @@ impl Lanes {
             sizes: ptr::null(),
             shared: ptr::null_mut(),
             fault: ptr::null_mut(),
+            stop: &0,
         };
         // SAFETY: the arrays are as many as the function was built for, and each as long as the
         // number of tasks in elements of its dtype; nothing else is read.

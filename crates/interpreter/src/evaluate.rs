@@ -3,16 +3,17 @@
 //! Every op but control flow and `bind`, which need the graph around them. Each family of ops has
 //! a file under `ops`; what they all get is an [`EvaluateContext`].
 
-use crate::buffer::{collect, dense};
 use crate::element::Number;
 use crate::fault::{OpFault, Operand};
+use crate::interrupt::Interrupt;
 use crate::ops;
 use crate::options::CustomOps;
 use kiln_ir::{Dims, Op};
 use kiln_scalar::{Mode, ScalarValue};
 use kiln_symbolic_shape::{Binding, DimId, DimTable};
-use kiln_tensor::{DType, Tensor, TensorError, match_dtype};
+use kiln_tensor::{DType, Tensor, match_dtype};
 use smallvec::SmallVec;
+use std::cell::Cell;
 
 /// The sizes of a tensor.
 pub(crate) type Shape = SmallVec<[usize; 6]>;
@@ -25,6 +26,8 @@ pub struct EvaluateContext<'a> {
     mode: Mode,
     custom_ops: Option<&'a CustomOps>,
     operand_name: Option<&'a dyn Fn(usize) -> String>,
+    cancelled: Option<&'a dyn Fn() -> bool>,
+    interrupt: Interrupt<'a>,
 }
 
 impl<'a> EvaluateContext<'a> {
@@ -36,6 +39,8 @@ impl<'a> EvaluateContext<'a> {
             mode: Mode::Declared,
             custom_ops: None,
             operand_name: None,
+            cancelled: None,
+            interrupt: Interrupt::default(),
         }
     }
 
@@ -47,6 +52,27 @@ impl<'a> EvaluateContext<'a> {
     /// With custom ops.
     pub fn with_custom_ops(self, custom_ops: Option<&'a CustomOps>) -> Self {
         Self { custom_ops, ..self }
+    }
+
+    /// With a question that is asked after every few ten thousand elements: whether to stop, with [`OpFault::Stopped`].
+    pub fn with_cancelled(self, cancelled: Option<&'a dyn Fn() -> bool>) -> Self {
+        Self { cancelled, ..self }
+    }
+
+    /// Notes that work on so many elements comes next; a fault if the caller wants to stop.
+    #[inline]
+    pub(crate) fn work(&self, elements: usize) -> Result<(), OpFault> {
+        self.interrupt.work(elements)
+    }
+
+    /// What counts an op's work and asks whether to stop.
+    pub(crate) fn interrupt(&self) -> Interrupt<'a> {
+        self.interrupt
+    }
+
+    /// The tensor itself, or a copy of it whose elements lie in row-major order, aligned.
+    pub(crate) fn dense(&self, tensor: &Tensor) -> Result<Tensor, OpFault> {
+        self.interrupt.dense(tensor)
     }
 
     /// With a way to name operands in messages.
@@ -106,6 +132,11 @@ pub fn evaluate_op(
     op: &Op,
     operands: &[Tensor],
 ) -> Result<Vec<Tensor>, OpFault> {
+    let done = Cell::new(0);
+    let ctx = &EvaluateContext {
+        interrupt: Interrupt::new(ctx.cancelled, &done),
+        ..*ctx
+    };
     let one = |index: usize| {
         operands.get(index).ok_or_else(|| {
             let found = operands.len();
@@ -125,7 +156,7 @@ pub fn evaluate_op(
             parameters,
         } => ops::elementwise::map(ctx, *function, parameters, operands)?,
         Op::Cast { to } => ops::elementwise::cast(ctx, one(0)?, *to)?,
-        Op::Reshape { dims } => one(0)?.reshape(&ctx.sizes("a size", dims)?)?,
+        Op::Reshape { dims } => reshape(ctx, one(0)?, dims)?,
         Op::Broadcast { dims } => one(0)?.broadcast_to(&ctx.sizes("a size", dims)?)?,
         Op::Transpose { permutation } => one(0)?.transpose(permutation)?,
         Op::Slice {
@@ -135,7 +166,7 @@ pub fn evaluate_op(
         } => ops::movement::slice(ctx, one(0)?, starts, sizes, steps)?,
         Op::Pad { low, high, mode } => ops::pad::pad(ctx, one(0)?, one(1)?, low, high, *mode)?,
         Op::Concat { axis } => ops::movement::concat(ctx, operands, *axis)?,
-        Op::Gather { axis } => ops::gather::gather(one(0)?, one(1)?, *axis)?,
+        Op::Gather { axis } => ops::gather::gather(ctx, one(0)?, one(1)?, *axis)?,
         Op::GatherElements { axis } => ops::gather::gather_elements(ctx, one(0)?, one(1)?, *axis)?,
         Op::GatherNd { batch_axes } => ops::gather::gather_nd(ctx, one(0)?, one(1)?, *batch_axes)?,
         Op::ScatterElements { axis, combine } => {
@@ -166,7 +197,7 @@ pub fn evaluate_op(
             function,
             axes,
             keep_dims,
-        } => ops::reduce::reduce(one(0)?, *function, axes, *keep_dims)?,
+        } => ops::reduce::reduce(ctx, one(0)?, *function, axes, *keep_dims)?,
         Op::ArgReduce {
             extremum,
             axis,
@@ -178,14 +209,14 @@ pub fn evaluate_op(
             axis,
             exclusive,
             reverse,
-        } => ops::cumulate::cumulate(one(0)?, *function, *axis, *exclusive, *reverse)?,
+        } => ops::cumulate::cumulate(ctx, one(0)?, *function, *axis, *exclusive, *reverse)?,
         Op::Pool {
             function,
             size,
             window,
         } => ops::pool::pool(ctx, one(0)?, *function, size, window)?,
         Op::Resize(resize) => ops::resize::resize(ctx, one(0)?, resize)?,
-        Op::NonZero => return ops::non_zero::non_zero(one(0)?),
+        Op::NonZero => return ops::non_zero::non_zero(ctx, one(0)?),
         Op::TopK { k, axis, extremum } => {
             return ops::top_k::top_k(ctx, one(0)?, *k, *axis, *extremum);
         }
@@ -200,39 +231,57 @@ pub fn evaluate_op(
     Ok(vec![result])
 }
 
+/// A view where the strides allow it, else a copy.
+fn reshape(ctx: &EvaluateContext<'_>, x: &Tensor, dims: &Dims) -> Result<Tensor, OpFault> {
+    let shape = ctx.sizes("a size", dims)?;
+    // Too few or too many elements are refused before anything is copied.
+    let is_view = x.is_contiguous() || x.len() != shape.iter().product::<usize>();
+    let x = if is_view { x.clone() } else { ctx.dense(x)? };
+    Ok(x.reshape(&shape)?)
+}
+
 /// A tensor as this mode has it: floats widened in [`Mode::Promoted`].
-pub(crate) fn promote(ctx: &EvaluateContext<'_>, tensor: &Tensor) -> Result<Tensor, TensorError> {
-    convert(tensor, ctx.dtype(tensor.dtype()))
+pub(crate) fn promote(ctx: &EvaluateContext<'_>, tensor: &Tensor) -> Result<Tensor, OpFault> {
+    convert(ctx.interrupt, tensor, ctx.dtype(tensor.dtype()))
 }
 
 /// A float tensor in another float dtype, each element rounded once; any other as it is.
-pub(crate) fn convert(tensor: &Tensor, to: DType) -> Result<Tensor, TensorError> {
+pub(crate) fn convert(
+    interrupt: Interrupt<'_>,
+    tensor: &Tensor,
+    to: DType,
+) -> Result<Tensor, OpFault> {
     if tensor.dtype() == to || !tensor.dtype().is_float() || !to.is_float() {
         return Ok(tensor.clone());
     }
-    let wide = widened_floats(tensor)?;
+    let wide = widened_floats(interrupt, tensor)?;
     match to {
-        DType::F64 => Tensor::from_vec(tensor.shape(), wide),
-        DType::F32 => narrowed::<f32>(tensor.shape(), &wide),
-        DType::F16 => narrowed::<kiln_tensor::f16>(tensor.shape(), &wide),
-        _ => narrowed::<kiln_tensor::bf16>(tensor.shape(), &wide),
+        DType::F64 => Ok(Tensor::from_vec(tensor.shape(), wide)?),
+        DType::F32 => narrowed::<f32>(interrupt, tensor.shape(), &wide),
+        DType::F16 => narrowed::<kiln_tensor::f16>(interrupt, tensor.shape(), &wide),
+        _ => narrowed::<kiln_tensor::bf16>(interrupt, tensor.shape(), &wide),
     }
 }
 
 /// The elements of a tensor of floats; of other dtypes, their number, `true` being 1.
-pub(crate) fn widened_floats(tensor: &Tensor) -> Result<Vec<f64>, TensorError> {
-    let tensor = dense(tensor)?;
+pub(crate) fn widened_floats(
+    interrupt: Interrupt<'_>,
+    tensor: &Tensor,
+) -> Result<Vec<f64>, OpFault> {
+    let tensor = interrupt.dense(tensor)?;
     match_dtype!(tensor.dtype(), T => {
         let elements = tensor.as_slice::<T>()?;
-        collect(elements.len(), elements.iter().map(|&x| ScalarValue::from(x).to_f64()))
+        interrupt.collect(elements.len(), elements.iter().map(|&x| ScalarValue::from(x).to_f64()))
     })
 }
 
-fn narrowed<T: Number<Wide = f64>>(shape: &[usize], wide: &[f64]) -> Result<Tensor, TensorError> {
+fn narrowed<T: Number<Wide = f64>>(
+    interrupt: Interrupt<'_>,
+    shape: &[usize],
+    wide: &[f64],
+) -> Result<Tensor, OpFault> {
     let mut result = Tensor::zeros(T::DTYPE, shape)?;
-    for (to, &from) in result.as_mut_slice::<T>()?.iter_mut().zip(wide) {
-        *to = T::narrow(from);
-    }
+    interrupt.narrow(result.as_mut_slice::<T>()?, wide)?;
     Ok(result)
 }
 

@@ -106,6 +106,10 @@ pub enum OpFault {
         problem: String,
     },
 
+    /// E0835: the caller wanted to stop.
+    #[error("the run was cancelled")]
+    Stopped,
+
     /// E0830: no op is registered under this name.
     #[error("expected custom op {} to be registered in the options, found none", .name.escape_debug())]
     UnknownCustomOp {
@@ -141,6 +145,7 @@ impl OpFault {
             Self::Tensor(error) => error.code(),
             Self::ResultMismatch { .. } => "E0828",
             Self::Malformed { .. } => "E0829",
+            Self::Stopped => "E0835",
             Self::UnknownCustomOp { .. } => "E0830",
             Self::CustomOp { .. } => "E0831",
         }

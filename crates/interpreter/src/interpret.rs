@@ -12,6 +12,8 @@ use crate::evaluate::{EvaluateContext, convert, evaluate_op, promote};
 use crate::fault::OpFault;
 use crate::liveness::Liveness;
 use crate::options::{InterpretOptions, TraceEvent};
+use crate::temporaries::temporary_bytes;
+use crate::windows::check_window_elements;
 use kiln_ir::{Graph, Op, OpData, OpId, REGION_DEPTH_LIMIT, RegionId, TensorType, Type, ValueId};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::Tensor;
@@ -40,13 +42,13 @@ pub fn interpret(
         depth: 0,
     };
     let mut binding = Binding::new();
-    let arguments = inputs::accept(graph, inputs, options.mode)?;
+    let arguments = inputs::accept(graph, inputs, options)?;
     machine.contract.bind_inputs(
         &mut binding,
         &arguments.iter().map(Tensor::shape).collect::<Vec<_>>(),
     )?;
     let outputs = machine.run_region(graph.body(), arguments, &mut binding)?;
-    inputs::deliver(graph, outputs, options.limits.live_bytes)
+    inputs::deliver(graph, outputs, options)
 }
 
 /// The state of one run.
@@ -122,7 +124,10 @@ impl<'g> Machine<'g, '_> {
             let operands: Option<Vec<Tensor>> = operands.collect();
             let operands = operands
                 .ok_or_else(|| self.fault(id, OpFault::malformed("an operand has no value")))?;
-            self.reserve(id, binding)?;
+            let window_limit = self.options.limits.window_elements;
+            check_window_elements(self.graph, id, binding, window_limit)
+                .map_err(|fault| self.fault(id, fault))?;
+            self.reserve(id, &operands, binding)?;
             match &op.op {
                 Op::If => self.run_if(id, &operands, binding)?,
                 Op::Loop { carried } => self.run_loop(id, *carried, &operands, binding)?,
@@ -169,6 +174,7 @@ impl<'g> Machine<'g, '_> {
         let ctx = EvaluateContext::new(self.graph.dims(), binding)
             .with_mode(self.options.mode)
             .with_custom_ops(self.options.custom_ops)
+            .with_cancelled(self.options.cancelled)
             .with_operand_names(&operand_name);
         let results = if matches!(op.op, Op::Custom { .. }) {
             self.evaluate_custom(&ctx, op, operands)
@@ -190,13 +196,10 @@ impl<'g> Machine<'g, '_> {
                 .graph
                 .tensor_ty(value)
                 .map_or(tensor.dtype(), |ty| ty.dtype);
-            convert(tensor, dtype)
+            convert(ctx.interrupt(), tensor, dtype)
         });
         let results = evaluate_op(ctx, &op.op, &declared.collect::<Result<Vec<_>, _>>()?)?;
-        Ok(results
-            .iter()
-            .map(|result| promote(ctx, result))
-            .collect::<Result<Vec<_>, _>>()?)
+        results.iter().map(|result| promote(ctx, result)).collect()
     }
 
     /// Gives values to the symbols that an op defines as sizes of its results.
@@ -291,7 +294,12 @@ impl<'g> Machine<'g, '_> {
     }
 
     /// Refuses results that would exceed the limit before memory is asked for.
-    fn reserve(&self, id: OpId, binding: &Binding) -> Result<(), InterpretError> {
+    fn reserve(
+        &self,
+        id: OpId,
+        operands: &[Tensor],
+        binding: &Binding,
+    ) -> Result<(), InterpretError> {
         let op = self.graph.op(id);
         let shares = matches!(
             op.op,
@@ -308,7 +316,7 @@ impl<'g> Machine<'g, '_> {
         if shares {
             return Ok(());
         }
-        let mut bytes = 0u64;
+        let (mut bytes, mut elements) = (0u64, 0u64);
         for ty in op
             .results
             .iter()
@@ -323,8 +331,10 @@ impl<'g> Machine<'g, '_> {
             let product = sizes.map(|size| size.map_or(0, |size| u64::try_from(size).unwrap_or(0)));
             let product = product.fold(1u64, u64::saturating_mul);
             bytes = bytes.saturating_add(product.saturating_mul(dtype.size_in_bytes() as u64));
+            elements = elements.saturating_add(product);
         }
-        self.check_live(id, bytes)
+        let temporary = temporary_bytes(&op.op, operands, elements);
+        self.check_live(id, bytes.saturating_add(temporary))
     }
 
     /// Counts bytes as live.
@@ -375,6 +385,9 @@ impl<'g> Machine<'g, '_> {
     }
 
     fn fault(&self, id: OpId, fault: OpFault) -> InterpretError {
+        if matches!(fault, OpFault::Stopped) {
+            return InterpretError::Cancelled;
+        }
         InterpretError::Op {
             at: site_of(self.graph, id),
             fault: Box::new(fault),

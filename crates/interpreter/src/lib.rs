@@ -36,9 +36,12 @@ mod options;
 mod bind;
 mod evaluate;
 mod interpret;
+mod interrupt;
 
 mod liveness;
 mod ops;
+mod temporaries;
+mod windows;
 
 mod buffer;
 mod element;
@@ -49,3 +52,4 @@ pub use evaluate::{EvaluateContext, evaluate_op};
 pub use fault::{OpFault, Operand};
 pub use interpret::interpret;
 pub use options::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, TraceEvent};
+pub use windows::check_window_elements;

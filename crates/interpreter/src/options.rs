@@ -16,7 +16,7 @@ pub struct InterpretOptions<'a> {
     pub limits: InterpretLimits,
     /// Called with every intermediate, in order of execution; an op in a loop, once per iteration.
     pub trace: Option<&'a dyn Fn(TraceEvent<'_>)>,
-    /// Asked before every op whether to stop.
+    /// Asked before every op whether to stop, and inside ops after every few ten thousand elements.
     pub cancelled: Option<&'a dyn Fn() -> bool>,
     /// What custom ops compute.
     pub custom_ops: Option<&'a CustomOps>,
@@ -50,18 +50,21 @@ impl fmt::Debug for InterpretOptions<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterpretLimits {
     /// Bytes of the values alive at once, inputs and constants not counted. A view counts as if it
-    /// were a copy, a broadcast as what it repeats. An op may need as much again while it runs.
+    /// were a copy, a broadcast as what it repeats; while an op runs, about what it takes for itself counts too.
     pub live_bytes: u64,
     /// Iterations of all loops together.
     pub iterations: u64,
+    /// Elements that a window of a pooling or a convolution has, at the most.
+    pub window_elements: u64,
 }
 
 impl Default for InterpretLimits {
-    /// 64 GiB, and 2^32 iterations.
+    /// 64 GiB, 2^32 iterations, and 2^24 elements of a window.
     fn default() -> Self {
         Self {
             live_bytes: 64 << 30,
             iterations: 1 << 32,
+            window_elements: 1 << 24,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use kiln_tensor::{DType, Tensor};
 
@@ -257,6 +258,10 @@ pub trait KernelExecutor: Send + Sync {
 pub trait StopSignal: Send + Sync {
     /// Whether to end.
     fn is_stopped(&self) -> bool;
+
+    /// The stop word, which compiled code reads while it runs: 0 until the run is to end. Whoever implements this sees to it
+    /// that the word is set soon after there is a reason to, also while no one asks [`is_stopped`](Self::is_stopped).
+    fn word(&self) -> &AtomicU32;
 }
 
 /// One run of a program on a device: launches in order, and the first fault.

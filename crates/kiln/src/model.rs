@@ -235,8 +235,8 @@ impl Model {
     }
 
     /// [`run`](Self::run), for a call that may be ended early: when it is cancelled from another thread, or takes longer
-    /// than it may. It ends between two steps, two rounds of a loop or two parts of a large step, and does not wait for a
-    /// compiler any longer.
+    /// than it may. It ends within milliseconds wherever it is, also in the middle of a step, and does not wait for a compiler
+    /// any longer.
     ///
     /// # Errors
     /// As [`run`](Self::run); of kind [`Cancelled`](crate::ErrorKind::Cancelled) when it was cancelled, `E0894` of kind

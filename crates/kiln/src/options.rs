@@ -379,9 +379,9 @@ impl Options {
         }
     }
 
-    /// Asks `should_stop` again and again while a call of the model runs, on any thread that works for it: between steps,
-    /// rounds of loops and parts of launches, and while it waits for code. Once it answers yes, the call ends with an
-    /// error of kind [`Cancelled`](crate::ErrorKind::Cancelled). To end one call of many, see
+    /// Asks `should_stop` again and again while a call of the model runs, on any thread that works for it and on one that
+    /// watches over all calls of a runtime, so it should return at once. Once it answers yes, the call ends with an error of
+    /// kind [`Cancelled`](crate::ErrorKind::Cancelled). To end one call of many, see
     /// [`Model::run_with`](crate::Model::run_with).
     #[must_use]
     pub fn cancel_when(self, should_stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {

@@ -1,11 +1,12 @@
 //! What one call may take, and who may end it: [`CallOptions`], [`Cancellation`], [`CallControl`].
 //!
-//! A call that is to end does so between two steps, two rounds of a loop, or two parts of a launch, and while it waits
-//! for code; what it had is given back as at the end of any call. A call that nobody may end is asked nothing.
+//! A call that is to end does so between two steps or two rounds of a loop, in the middle of a launch or of an interpreted
+//! op, and while it waits for code; what it had is given back as at the end of any call. Code that runs reads the call's stop
+//! word now and then; [`Watch`](crate::watch::Watch) sets it. A call that nothing can end has no word of its own.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use kiln_interpreter::InterpretError;
@@ -70,7 +71,8 @@ impl CallOptions {
         self
     }
 
-    /// Ending once the answer is yes, with `E0835`. It is asked often, and on any thread that works for the call.
+    /// Ending once the answer is yes, with `E0835`. It is asked often, on any thread that works for the call and on one that
+    /// watches over all calls of a runtime, so it should return at once.
     #[must_use]
     pub fn with_should_stop(mut self, should_stop: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
         self.should_stop = Some(should_stop);
@@ -96,7 +98,7 @@ impl CallOptions {
             options: self.clone(),
             until,
             clock,
-            stopped: AtomicU8::new(GOES_ON),
+            stopped: AtomicU32::new(GOES_ON),
         })
     }
 }
@@ -111,16 +113,17 @@ impl fmt::Debug for CallOptions {
     }
 }
 
-const GOES_ON: u8 = 0;
-const CANCELLED: u8 = 1;
-const LATE: u8 = 2;
+const GOES_ON: u32 = 0;
+const CANCELLED: u32 = 1;
+const LATE: u32 = 2;
 
 /// Watches over one call. Once it is to end, it stays so.
 pub struct CallControl {
     options: CallOptions,
     until: Option<Duration>,
     clock: Arc<dyn Clock>,
-    stopped: AtomicU8,
+    /// The stop word that compiled code reads.
+    stopped: AtomicU32,
 }
 
 impl CallControl {
@@ -138,12 +141,20 @@ impl CallControl {
         }
     }
 
+    /// Ends the call as if it had been cancelled, if nothing ended it before.
+    pub(crate) fn cancel(&self) {
+        let relaxed = Ordering::Relaxed;
+        let _ended_before = self
+            .stopped
+            .compare_exchange(GOES_ON, CANCELLED, relaxed, relaxed);
+    }
+
     /// When the call ends by itself.
     pub(crate) fn until(&self) -> Option<Duration> {
         self.until
     }
 
-    fn look(&self) -> u8 {
+    fn look(&self) -> u32 {
         let known = self.stopped.load(Ordering::Relaxed);
         if known != GOES_ON {
             return known;
@@ -181,6 +192,10 @@ impl CallControl {
 impl StopSignal for CallControl {
     fn is_stopped(&self) -> bool {
         self.look() != GOES_ON
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        &self.stopped
     }
 }
 

@@ -41,6 +41,7 @@ mod run;
 mod runtime;
 mod sync;
 mod variants;
+mod watch;
 
 pub use ahead::{CallMemory, ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
 pub use call::{CallControl, CallOptions, Cancellation};

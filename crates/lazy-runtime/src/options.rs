@@ -47,6 +47,8 @@ pub struct RuntimeOptions {
     pub loop_iterations: u64,
     /// Most bytes that the values of one run may take, inputs and constants not counted.
     pub live_bytes: u64,
+    /// Elements of a window of a pooling or a convolution, at the most.
+    pub window_elements: u64,
 }
 
 /// When kernels are compiled. Whatever the policy, what a store has is loaded and not compiled.
@@ -88,6 +90,7 @@ impl Default for RuntimeOptions {
             custom_ops: CustomOps::new(),
             loop_iterations: 1 << 32,
             live_bytes: 64 << 30,
+            window_elements: 1 << 24,
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::parts::Parts;
 use crate::recorder::Recorder;
 use crate::run::States;
 use crate::variants::{Making, Variant, VariantRecord, Variants};
+use crate::watch::Watch;
 
 /// At most so many bytes of an arena are had beyond those that a call needs.
 const MOST_AHEAD: usize = 128 << 20;
@@ -49,6 +50,7 @@ pub struct Runtime {
     variants: Arc<Variants>,
     /// What programs hold for later runs.
     states: ForkLock<Vec<Weak<States>>>,
+    watch: Watch,
 }
 
 impl fmt::Debug for Runtime {
@@ -99,6 +101,7 @@ impl Runtime {
             workers,
             constants: ConstantStore::new(packed),
             states: ForkLock::default(),
+            watch: Watch::default(),
             parts,
             options,
         }
@@ -167,6 +170,11 @@ impl Runtime {
     /// The options.
     pub fn options(&self) -> &RuntimeOptions {
         &self.options
+    }
+
+    /// What ends calls that are at work.
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// The clock.

@@ -13,6 +13,8 @@ pub struct LaunchArguments {
     pub shared: *mut u8,
     /// The fault word: 0, or `site << 8 | cause` of the first fault.
     pub fault: *mut u32,
+    /// The stop word: 0 while the launch goes on. Code that finds another value returns, and what it writes is not defined.
+    pub stop: *const u32,
 }
 
 /// A phase of a kernel: performs the tasks `first..last` with this worker's scratch.
@@ -20,6 +22,6 @@ pub(crate) type Phase =
     unsafe extern "C" fn(args: *const LaunchArguments, scratch: *mut u8, first: u64, last: u64);
 
 const _: () = assert!(
-    size_of::<LaunchArguments>() == 32 && align_of::<LaunchArguments>() == 8,
-    "compiled code reads four fields of 8 bytes"
+    size_of::<LaunchArguments>() == 40 && align_of::<LaunchArguments>() == 8,
+    "compiled code reads five fields of 8 bytes"
 );

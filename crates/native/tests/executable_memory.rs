@@ -27,6 +27,7 @@ fn call(code: &LoadedCode) {
         sizes: std::ptr::null(),
         shared: std::ptr::null_mut(),
         fault: &mut fault,
+        stop: &0,
     };
     // SAFETY: the entry reads and writes the first four elements of two buffers of floats, and
     // nothing else.

@@ -3,9 +3,22 @@
 use crate::error::excerpt;
 use crate::{Tensor, TensorError, element_count};
 
+/// Bytes that are copied between two questions whether to go on.
+const ASKED: usize = 1 << 20;
+
 impl Tensor {
     /// The operands one after another along `axis`; dtypes and all other dims must agree.
     pub fn concat(operands: &[&Tensor], axis: usize) -> Result<Tensor, TensorError> {
+        Tensor::concat_while(operands, axis, &mut |_| true)
+    }
+
+    /// As [`concat`](Tensor::concat), but asks before each piece that is copied, giving its bytes, at most a MiB, whether to
+    /// go on. Where the answer is no, the rest of the result is zeros.
+    pub fn concat_while(
+        operands: &[&Tensor],
+        axis: usize,
+        goes_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Tensor, TensorError> {
         let Some((first, _)) = operands.split_first() else {
             return Err(TensorError::NothingToConcat);
         };
@@ -62,7 +75,13 @@ impl Tensor {
             for piece in &pieces {
                 let size = piece.byte_len() / n_pieces;
                 let (to, rest) = std::mem::take(&mut out).split_at_mut(size);
-                to.copy_from_slice(&piece.as_bytes()?[index * size..(index + 1) * size]);
+                let from = &piece.as_bytes()?[index * size..(index + 1) * size];
+                for (to, from) in to.chunks_mut(ASKED).zip(from.chunks(ASKED)) {
+                    if !goes_on(from.len()) {
+                        return Ok(joined);
+                    }
+                    to.copy_from_slice(from);
+                }
                 out = rest;
             }
         }

@@ -1,10 +1,8 @@
 //! Loops, branches and returns, with values carried instead of memory.
 
-use std::cell::Cell;
-
 use inkwell::IntPredicate;
 use inkwell::basic_block::BasicBlock;
-use inkwell::values::{BasicValue, BasicValueEnum, InstructionValue};
+use inkwell::values::{BasicValue, BasicValueEnum, InstructionValue, PhiValue};
 
 use super::{Emitter, Value, built};
 
@@ -12,6 +10,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     /// Ends the function without a value.
     pub(crate) fn return_none(&self) {
         built(self.builder.build_return(None));
+        self.finish_polls();
     }
 
     /// Ends the function with a value.
@@ -34,10 +33,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         let after = self.new_block("after");
         built(self.builder.build_unconditional_branch(head));
         self.builder.position_at_end(head);
-        let phis: Vec<_> = initial
-            .iter()
-            .map(|value| built(self.builder.build_phi(value.get_type(), "")))
-            .collect();
+        let phis = self.phis_of(initial);
         let carried: Vec<Value<'ctx>> = phis.iter().map(|phi| phi.as_basic_value()).collect();
         let go_on = condition(&carried).into_int_value();
         built(self.builder.build_conditional_branch(go_on, inside, after));
@@ -54,43 +50,103 @@ impl<'ctx> Emitter<'_, 'ctx> {
 
     /// Counts an i64 from `begin` up to but not including `end`, by `step`, which is above zero.
     ///
-    /// That it counts is hidden from LLVM in loops with loops inside, and in all after [`Emitter::hide_counters`].
+    /// That it counts is hidden from LLVM in loops with loops inside, and in all after [`Emitter::hide_counters`]. Where the
+    /// function [polls](Emitter::poll_at), the loop does so as often as its body asks for (see [`super::poll`]); `most` is a
+    /// bound of its rounds, where one is known.
     pub(crate) fn for_range(
         &self,
         begin: Value<'ctx>,
         end: Value<'ctx>,
         step: Value<'ctx>,
+        most: Option<u64>,
         initial: &[Value<'ctx>],
         body: impl FnOnce(Value<'ctx>, &[Value<'ctx>]) -> Vec<Value<'ctx>>,
     ) -> Vec<Value<'ctx>> {
-        let mut carried = vec![begin];
-        carried.extend_from_slice(initial);
-        let comparison = Cell::new(None);
-        let mut done = self.while_loop(
-            &carried,
-            |values| match values {
-                [counter, ..] => {
-                    let goes_on = self.icmp(IntPredicate::SLT, *counter, end);
-                    comparison.set(goes_on.as_instruction_value());
-                    goes_on
-                }
-                [] => unreachable!("the counter is carried"),
-            },
-            |values| match values {
-                [counter, rest @ ..] => {
-                    let (inside, loops) = (self.block(), self.loops.get());
-                    let mut next = body(*counter, rest);
-                    if self.hides_counters.get() || self.loops.get() > loops {
-                        self.hide(*counter, inside, comparison.get());
-                    }
-                    next.insert(0, self.iadd(*counter, step));
-                    next
-                }
-                [] => unreachable!("the counter is carried"),
-            },
+        let most = most.or_else(|| rounds(begin, end, step));
+        let mut started = vec![begin];
+        started.extend_from_slice(initial);
+        let before = self.block();
+        // A chunk of rounds runs from `chunk` on; where the loop is not chunked, this block does nothing.
+        let chunk = self.new_block("chunk");
+        let head = self.new_block("head");
+        let inside = self.new_block("body");
+        let after = self.new_block("after");
+        built(self.builder.build_unconditional_branch(chunk));
+        self.builder.position_at_end(chunk);
+        built(self.builder.build_unconditional_branch(head));
+        self.builder.position_at_end(head);
+        let phis = self.phis_of(&started);
+        let carried: Vec<Value<'ctx>> = phis.iter().map(|phi| phi.as_basic_value()).collect();
+        let [counter, rest @ ..] = carried.as_slice() else {
+            unreachable!("the counter is carried")
+        };
+        let goes_on = self.icmp(IntPredicate::SLT, *counter, end);
+        let comparison = goes_on.as_instruction_value();
+        built(
+            self.builder
+                .build_conditional_branch(goes_on.into_int_value(), inside, after),
         );
-        done.remove(0);
-        done
+        self.builder.position_at_end(inside);
+        let (loops, outer) = (self.loops.get(), self.unpolled.replace(1));
+        self.loops.set(loops + 1);
+        let mut next = body(*counter, rest);
+        if self.hides_counters.get() || self.loops.get() > loops + 1 {
+            self.hide(*counter, inside, comparison);
+        }
+        next.insert(0, self.iadd(*counter, step));
+        let polling = self.polling(most);
+        self.unpolled.set(outer.saturating_add(polling.left));
+        if polling.every == Some(1) {
+            self.poll();
+        }
+        let end_of_body = self.block();
+        built(self.builder.build_unconditional_branch(head));
+        for (phi, next) in phis.iter().zip(&next) {
+            phi.add_incoming(&[(next, end_of_body)]);
+        }
+        let chunked = polling.every.filter(|&every| every > 1);
+        let Some((every, comparison)) = chunked.zip(comparison) else {
+            for (phi, initial) in phis.iter().zip(&started) {
+                phi.add_incoming(&[(initial, chunk)]);
+            }
+            self.builder.position_at_end(after);
+            return rest.to_vec();
+        };
+        // The chunk's first values, and where it ends.
+        let Some(jump) = chunk.get_terminator() else {
+            unreachable!("the block ends in a jump to the head")
+        };
+        self.builder.position_before(&jump);
+        let firsts = self.phis_of(&started);
+        for ((phi, first), initial) in phis.iter().zip(&firsts).zip(&started) {
+            phi.add_incoming(&[(&first.as_basic_value(), chunk)]);
+            first.add_incoming(&[(initial, before)]);
+        }
+        let Some(first) = firsts.first() else {
+            unreachable!("the counter is carried")
+        };
+        let length = self.imul(step, self.i64(every));
+        let until = self.iadd(first.as_basic_value(), length);
+        let until = self.smin(until, end);
+        comparison.set_operand(1, until);
+        // At its end: on to the next, or out.
+        self.builder.position_at_end(after);
+        let more = self.icmp(IntPredicate::SLT, *counter, end);
+        let again = self.new_block("again");
+        let over = self.new_block("over");
+        built(
+            self.builder
+                .build_conditional_branch(more.into_int_value(), again, over),
+        );
+        self.builder.position_at_end(again);
+        self.poll();
+        let polled = self.block();
+        built(self.builder.build_unconditional_branch(chunk));
+        for (first, value) in firsts.iter().zip(&carried) {
+            first.add_incoming(&[(value, polled)]);
+        }
+        self.builder.position_at_end(over);
+        rest.to_vec()
     }
 
     /// Hides from LLVM that the innermost loops written from here on count, too.
@@ -226,13 +282,29 @@ impl<'ctx> Emitter<'_, 'ctx> {
         written
     }
 
-    fn block(&self) -> BasicBlock<'ctx> {
+    fn phis_of(&self, values: &[Value<'ctx>]) -> Vec<PhiValue<'ctx>> {
+        values
+            .iter()
+            .map(|value| built(self.builder.build_phi(value.get_type(), "")))
+            .collect()
+    }
+
+    pub(super) fn block(&self) -> BasicBlock<'ctx> {
         self.builder
             .get_insert_block()
             .unwrap_or_else(|| unreachable!("the emitter has a position"))
     }
 
-    fn new_block(&self, name: &str) -> BasicBlock<'ctx> {
+    pub(super) fn new_block(&self, name: &str) -> BasicBlock<'ctx> {
         self.context().append_basic_block(self.function, name)
     }
+}
+
+/// How many rounds a loop between constants has.
+fn rounds(begin: Value<'_>, end: Value<'_>, step: Value<'_>) -> Option<u64> {
+    let number = |value: Value<'_>| value.into_int_value().get_sign_extended_constant();
+    let length = number(end)?.saturating_sub(number(begin)?).max(0);
+    u64::try_from(length)
+        .ok()
+        .map(|length| length.div_ceil(number(step).map_or(1, |step| step.max(1).unsigned_abs())))
 }

@@ -111,6 +111,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     /// Makes all streamed stores visible before any later store; x86 alone.
     pub(crate) fn store_fence(&self) {
         self.intrinsic("llvm.x86.sse.sfence", &[], &[]);
+        self.has_fences.set(true);
     }
 
     /// Whether an address is a multiple of a power of two.

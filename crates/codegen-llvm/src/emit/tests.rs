@@ -131,7 +131,7 @@ fn loops_and_branches_carry_values() {
                 negative,
                 || vec![e.i64(-1)],
                 || {
-                    e.for_range(e.i64(1), n, e.i64(2), &[e.i64(0)], |i, sum| {
+                    e.for_range(e.i64(1), n, e.i64(2), None, &[e.i64(0)], |i, sum| {
                         vec![e.iadd(sum[0], i)]
                     })
                 },
@@ -189,7 +189,7 @@ fn hidden(write: impl Fn(&Emitter<'_, '_>)) -> usize {
 }
 
 fn count_to_three<'ctx>(e: &Emitter<'_, 'ctx>, body: impl FnOnce(Value<'ctx>)) {
-    e.for_range(e.i64(0), e.i64(3), e.i64(1), &[], |counter, _| {
+    e.for_range(e.i64(0), e.i64(3), e.i64(1), None, &[], |counter, _| {
         body(counter);
         Vec::new()
     });
@@ -218,8 +218,8 @@ fn a_hidden_counter_counts() {
             e.hide_counters();
             let (zero, one) = (e.i64(0), e.i64(1));
             // The sum of outer * 10 + inner over 0..x each, where x is what is given.
-            let sum = e.for_range(zero, values[0], one, &[zero], |outer, carried| {
-                e.for_range(zero, values[0], one, carried, |inner, carried| {
+            let sum = e.for_range(zero, values[0], one, None, &[zero], |outer, carried| {
+                e.for_range(zero, values[0], one, None, carried, |inner, carried| {
                     let both = e.iadd(e.imul(outer, e.i64(10)), inner);
                     vec![e.iadd(carried[0], both)]
                 })

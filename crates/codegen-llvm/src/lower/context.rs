@@ -71,13 +71,15 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         if !matches!(kernel.classification().class, Class::Map | Class::Window) {
             emit.hide_counters();
         }
+        let abi = Launch::new(parameters);
+        abi.poll(&emit);
         Self {
             kernel,
             dependence,
             launch,
             emit,
             parameters,
-            abi: Launch::new(parameters),
+            abi,
             packs,
             copies,
             prefetch: Prefetch::default(),

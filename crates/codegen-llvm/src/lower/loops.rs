@@ -43,10 +43,21 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         initial: &[Value<'ctx>],
         body: impl FnOnce(Value<'ctx>, &[Value<'ctx>]) -> Result<Vec<Value<'ctx>>, LlvmError>,
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        self.counted_up_to(None, (begin, end, step), initial, body)
+    }
+
+    /// Counts from `begin` to `end` by `step`, in so many rounds at the most if that is known, carrying values.
+    pub(super) fn counted_up_to(
+        &self,
+        most: Option<u64>,
+        (begin, end, step): (Value<'ctx>, Value<'ctx>, Value<'ctx>),
+        initial: &[Value<'ctx>],
+        body: impl FnOnce(Value<'ctx>, &[Value<'ctx>]) -> Result<Vec<Value<'ctx>>, LlvmError>,
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
         let mut failed = None;
         let results = self
             .emit
-            .for_range(begin, end, step, initial, |counter, carried| {
+            .for_range(begin, end, step, most, initial, |counter, carried| {
                 body(counter, carried).unwrap_or_else(|error| {
                     failed = Some(error);
                     carried.to_vec()

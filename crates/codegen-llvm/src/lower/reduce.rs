@@ -113,15 +113,18 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             // With masks one body does what fills a vector and what does not.
             let masked = tile.tail == Tail::Masked;
             let until = if masked { extent } else { middle };
-            let singles =
-                self.counted(begin, until, step, &first_of(&carried), |base, carried| {
-                    let left = masked.then(|| Left {
-                        elements: emit.isub(extent, base),
-                        full: 0,
-                    });
-                    let inner = scope.with_vectors(vectors(base, 1, left));
-                    self.accumulate(&inner, reduce, &firsts, carried)
-                })?;
+            // Behind whole sets less than one set is left.
+            let most = (tile.vectors > 1).then_some(u64::from(tile.vectors));
+            let range = (begin, until, step);
+            let firsts_before = first_of(&carried);
+            let singles = self.counted_up_to(most, range, &firsts_before, |base, carried| {
+                let left = masked.then(|| Left {
+                    elements: emit.isub(extent, base),
+                    full: 0,
+                });
+                let inner = scope.with_vectors(vectors(base, 1, left));
+                self.accumulate(&inner, reduce, &firsts, carried)
+            })?;
             put_back(&mut carried, singles);
             Ok(carried)
         })?;
@@ -135,7 +138,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 } else {
                     self.multiple_below(extent, tile.lanes)
                 };
-                self.counted(begin, extent, emit.i64(1), carried, |index, carried| {
+                let most = Some(u64::from(tile.lanes));
+                let range = (begin, extent, emit.i64(1));
+                self.counted_up_to(most, range, carried, |index, carried| {
                     let inner = scope.with_axis(vector_axis, index);
                     self.accumulate(&inner, reduce, points, carried)
                 })

@@ -24,6 +24,8 @@ struct Along<'a, 'ctx> {
     end: Value<'ctx>,
     /// Whether what is gone through is one set of the tile's vectors at the most.
     is_one_set: bool,
+    /// How many indices there are at the most, where that is known.
+    most: Option<u32>,
     /// The block that constants are packed in.
     block: Option<u32>,
 }
@@ -55,6 +57,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             tile,
             end,
             is_one_set: most == Some(set),
+            most,
             block,
         };
         if self.is_open_product(&along) {
@@ -79,7 +82,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
         let emit = &self.emit;
         let left = emit.iadd(begin, emit.i64(i64::from(is_on(Fault::TailOffByOne))));
-        self.counted(left, end, emit.i64(1), &[], |index, _| {
+        let most = Some(u64::from(tile.lanes));
+        self.counted_up_to(most, (left, end, emit.i64(1)), &[], |index, _| {
             body(&scope.with_axis(axis, index))?;
             Ok(Vec::new())
         })?;
@@ -224,8 +228,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             emit.when(is_any, || done = body(begin));
             return done;
         }
-        let step = emit.i64(i64::from(along.tile.lanes * count));
-        self.counted(begin, end, step, &[], |base, _| {
+        let elements = along.tile.lanes * count;
+        let step = emit.i64(i64::from(elements));
+        let most = along.most.map(|most| u64::from(most.div_ceil(elements)));
+        self.counted_up_to(most, (begin, end, step), &[], |base, _| {
             body(base)?;
             Ok(Vec::new())
         })?;

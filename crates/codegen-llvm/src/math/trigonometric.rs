@@ -232,7 +232,7 @@ fn reduce_large<'ctx>(e: &Emitter<'_, 'ctx>, x: Value<'ctx>) -> [Value<'ctx>; 3]
 fn reduce_array<'ctx>(e: &Emitter<'_, 'ctx>, arrays: Value<'ctx>, count: Value<'ctx>) {
     let size = e.i64(8);
     let stride = e.imul(count, size);
-    e.for_range(e.i64(0), count, e.i64(1), &[], |index, _| {
+    e.for_range(e.i64(0), count, e.i64(1), None, &[], |index, _| {
         let first = e.offset(arrays, e.imul(index, size));
         let second = e.offset(first, stride);
         let third = e.offset(second, stride);

@@ -6,10 +6,13 @@
 use super::{Machine, bytes_of, site_of};
 use crate::error::InterpretError;
 use crate::fault::OpFault;
+use crate::interrupt::Interrupt;
 use crate::ops::gather::integers;
+use crate::ops::movement::join;
 use kiln_ir::{OpId, RegionId};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{DType, Tensor, TensorError};
+use std::cell::Cell;
 
 impl Machine<'_, '_> {
     /// The region that the condition picks, on the captures.
@@ -102,11 +105,14 @@ impl Machine<'_, '_> {
         let mut results = carried;
         for (index, stack) in stacks.into_iter().enumerate() {
             let stacked = if stack.is_empty() {
-                self.no_iterations(id, n_carried + index, binding)
+                let none = self.no_iterations(id, n_carried + index, binding);
+                none.map_err(|error| self.fault(id, error.into()))
             } else {
-                stacked(&stack)
+                let done = Cell::new(0);
+                let interrupt = Interrupt::new(self.options.cancelled, &done);
+                stacked(interrupt, &stack).map_err(|fault| self.fault(id, fault))
             };
-            results.push(stacked.map_err(|error| self.fault(id, error.into()))?);
+            results.push(stacked?);
         }
         Ok(results)
     }
@@ -123,7 +129,7 @@ impl Machine<'_, '_> {
         let Some(data) = operands.first() else {
             return Err(self.fault(id, OpFault::malformed("expected an operand")));
         };
-        let values = integers(data).map_err(|fault| self.fault(id, fault))?;
+        let values = integers(Interrupt::default(), data).map_err(|fault| self.fault(id, fault))?;
         if values.len() != op.symbols.len() {
             let problem = format!(
                 "expected {} elements, found {}",
@@ -217,10 +223,10 @@ impl Machine<'_, '_> {
 }
 
 /// Tensors of one shape under a new outermost axis.
-fn stacked(stack: &[Tensor]) -> Result<Tensor, TensorError> {
+fn stacked(interrupt: Interrupt<'_>, stack: &[Tensor]) -> Result<Tensor, OpFault> {
     let layers = stack
         .iter()
         .map(|tensor| tensor.unsqueeze(0))
         .collect::<Result<Vec<Tensor>, _>>()?;
-    Tensor::concat(&layers.iter().collect::<Vec<_>>(), 0)
+    join(interrupt, &layers, 0)
 }

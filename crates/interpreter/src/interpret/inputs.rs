@@ -1,18 +1,20 @@
 //! The edge of a run: inputs taken in, outputs handed out.
 
-use crate::buffer::dense;
 use crate::error::{InterpretError, OpSite};
 use crate::evaluate::convert;
+use crate::fault::OpFault;
+use crate::interrupt::Interrupt;
+use crate::options::InterpretOptions;
 use kiln_ir::Graph;
-use kiln_scalar::Mode;
 use kiln_tensor::Tensor;
+use std::cell::Cell;
 
 /// The inputs as the run computes with them: of the declared dtypes, then as the mode stores them.
 /// In [`Mode::Promoted`] an input may be `f64` already.
 pub(super) fn accept(
     graph: &Graph,
     inputs: &[Tensor],
-    mode: Mode,
+    options: &InterpretOptions<'_>,
 ) -> Result<Vec<Tensor>, InterpretError> {
     if inputs.len() != graph.inputs().len() {
         return Err(InterpretError::InputCount {
@@ -20,6 +22,8 @@ pub(super) fn accept(
             found: inputs.len(),
         });
     }
+    let done = Cell::new(0);
+    let interrupt = Interrupt::new(options.cancelled, &done);
     let accepted = graph.inputs().iter().zip(inputs).map(|(&value, tensor)| {
         let name = || graph.input_name(value);
         let ty = || graph.ty(value).display(graph.dims()).to_string();
@@ -29,7 +33,7 @@ pub(super) fn accept(
                 ty: ty(),
             });
         };
-        let stored = mode.stored(declared.dtype);
+        let stored = options.mode.stored(declared.dtype);
         if tensor.dtype() != declared.dtype && tensor.dtype() != stored {
             return Err(InterpretError::InputDType {
                 input: name(),
@@ -37,21 +41,38 @@ pub(super) fn accept(
                 found: tensor.dtype(),
             });
         }
-        let tensor = dense(tensor).and_then(|tensor| convert(&tensor, stored));
-        tensor.map_err(|error| InterpretError::Tensor {
-            value: format!("input {}", name()),
-            error,
-        })
+        let tensor = interrupt
+            .dense(tensor)
+            .and_then(|tensor| convert(interrupt, &tensor, stored));
+        tensor.map_err(|fault| at_the_edge(format!("input {}", name()), fault))
     });
     accepted.collect()
 }
 
-/// The outputs, contiguous; copies of views together take at most `limit` bytes.
+/// What a fault at the edge of a run is to the caller.
+fn at_the_edge(value: String, fault: OpFault) -> InterpretError {
+    match fault {
+        OpFault::Stopped => InterpretError::Cancelled,
+        OpFault::Tensor(error) => InterpretError::Tensor { value, error },
+        fault => InterpretError::Op {
+            at: OpSite {
+                op: "copy",
+                origin: value,
+            },
+            fault: Box::new(fault),
+        },
+    }
+}
+
+/// The outputs, contiguous; copies of views together take at most as many bytes as may be live.
 pub(super) fn deliver(
     graph: &Graph,
     outputs: Vec<Tensor>,
-    limit: u64,
+    options: &InterpretOptions<'_>,
 ) -> Result<Vec<Tensor>, InterpretError> {
+    let limit = options.limits.live_bytes;
+    let done = Cell::new(0);
+    let interrupt = Interrupt::new(options.cancelled, &done);
     let mut copied = 0u64;
     let delivered = outputs.iter().enumerate().map(|(index, tensor)| {
         let name = graph.output_names().get(index);
@@ -64,10 +85,8 @@ pub(super) fn deliver(
             let at = OpSite { op, origin };
             return Err(InterpretError::LiveBytes { at, given, limit });
         }
-        dense(tensor).map_err(|error| InterpretError::Tensor {
-            value: format!("output {}", name()),
-            error,
-        })
+        let delivered = interrupt.dense(tensor);
+        delivered.map_err(|fault| at_the_edge(format!("output {}", name()), fault))
     });
     delivered.collect()
 }

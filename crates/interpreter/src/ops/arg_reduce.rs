@@ -17,7 +17,7 @@ pub(crate) fn arg_reduce(
     keep_dims: bool,
     last: bool,
 ) -> Result<Tensor, OpFault> {
-    let lanes = lanes_along(x, axis)?;
+    let lanes = lanes_along(ctx, x, axis)?;
     let size = x.shape()[axis];
     let mut shape = lanes.shape().to_vec();
     shape[x.rank() - 1] = 1;
@@ -31,7 +31,7 @@ pub(crate) fn arg_reduce(
     match_dtype!(x.dtype(), T => {
         let indices = result.as_mut_slice::<i64>()?;
         for (lane, index) in lanes.as_slice::<T>()?.chunks_exact(size.max(1)).zip(indices) {
-            *index = index_of_extremum(lane, extremum, last) as i64;
+            *index = index_of_extremum(ctx, lane, extremum, last)? as i64;
         }
     });
     let result = from_lanes(&result, axis)?;
@@ -43,15 +43,21 @@ pub(crate) fn arg_reduce(
     Ok(result.reshape(&shape)?)
 }
 
-fn index_of_extremum<T: Number>(lane: &[T], extremum: Extremum, last: bool) -> usize {
+fn index_of_extremum<T: Number>(
+    ctx: &EvaluateContext<'_>,
+    lane: &[T],
+    extremum: Extremum,
+    last: bool,
+) -> Result<usize, OpFault> {
     let mut best = 0;
     for (index, &element) in lane.iter().enumerate().skip(1) {
+        ctx.work(1)?;
         let order = rank_order(element, lane[best], extremum);
         if order == Ordering::Less || (last && order == Ordering::Equal) {
             best = index;
         }
     }
-    best
+    Ok(best)
 }
 
 /// Less when `left` comes before `right`: NaN first, then the extremum's end. Zeros are equal.

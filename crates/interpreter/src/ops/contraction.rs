@@ -1,6 +1,9 @@
 //! The product of two matrices of accumulators, which matmul and both convolutions come down to.
 
+use crate::buffer::filled;
 use crate::element::Accumulator;
+use crate::fault::OpFault;
+use crate::interrupt::{Interrupt, PIECE};
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2};
 
@@ -10,6 +13,79 @@ pub(crate) struct Product {
     pub(crate) m: usize,
     pub(crate) k: usize,
     pub(crate) n: usize,
+}
+
+/// Multiplications between two questions whether to stop.
+const ASKED: usize = 1 << 22;
+
+/// Columns of a block of the result, and indices of a block of what is summed over, at the most.
+const BLOCK: usize = 1 << 12;
+
+/// Writes `left * right` over `result`, all row-major, in blocks of rows and columns, and of what is summed over where that
+/// is much; asks between two blocks whether to stop.
+pub(crate) fn product<A: Accumulator>(
+    interrupt: Interrupt<'_>,
+    Product { m, k, n }: Product,
+    left: &[A],
+    right: &[A],
+    result: &mut [A],
+) -> Result<(), OpFault> {
+    let whole = m.saturating_mul(k).saturating_mul(n);
+    if whole <= ASKED {
+        interrupt.work(whole >> 6)?;
+        A::product(Product { m, k, n }, left, right, result);
+        return Ok(());
+    }
+    // Of many rows some at a time. The right factor is cut only where one row of it all is too much.
+    let (depth, width) = match k.saturating_mul(n) <= ASKED {
+        true => (k, n),
+        false => (k.min(BLOCK), n.min(ASKED / k.min(BLOCK)).max(1)),
+    };
+    let rows = (ASKED / depth.saturating_mul(width).max(1)).clamp(1, m);
+    let is_cut = depth < k || width < n;
+    let mut part = filled(if is_cut { rows * width } else { 0 }, A::ZERO)?;
+    let mut left_block = filled(if is_cut { rows * depth } else { 0 }, A::ZERO)?;
+    let mut right_block = filled(if is_cut { depth * width } else { 0 }, A::ZERO)?;
+    for (left, result) in left[..m * k]
+        .chunks(rows * k)
+        .zip(result.chunks_mut(rows * n))
+    {
+        let rows = left.len() / k;
+        if !is_cut {
+            interrupt.work(PIECE)?;
+            A::product(Product { m: rows, k, n }, left, right, result);
+            continue;
+        }
+        for column in (0..n).step_by(width) {
+            let columns = column..n.min(column + width);
+            for first in (0..k).step_by(depth) {
+                interrupt.work(PIECE)?;
+                let summed = first..k.min(first + depth);
+                let size = Product {
+                    m: rows,
+                    k: summed.len(),
+                    n: columns.len(),
+                };
+                let lefts = left.chunks_exact(k);
+                for (to, from) in left_block.chunks_exact_mut(size.k).zip(lefts) {
+                    to.copy_from_slice(&from[summed.clone()]);
+                }
+                let rights = right[summed.start * n..summed.end * n].chunks_exact(n);
+                for (to, from) in right_block.chunks_exact_mut(size.n).zip(rights) {
+                    to.copy_from_slice(&from[columns.clone()]);
+                }
+                A::product(size, &left_block, &right_block, &mut part);
+                let parts = part.chunks_exact(size.n).take(rows);
+                for (result, part) in result.chunks_exact_mut(n).zip(parts) {
+                    let result = &mut result[columns.clone()];
+                    for (sum, &part) in result.iter_mut().zip(part) {
+                        *sum = if first == 0 { part } else { sum.plus(part) };
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes `left * right` over `result`, all row-major, by loops; integers wrap.
@@ -53,6 +129,24 @@ pub(crate) fn float_product(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_product_in_blocks_is_the_product() {
+        for (m, k, n) in [
+            (3, 3 * BLOCK + 7, 401),
+            (1, 2, ASKED),
+            (5000, 40, 33),
+            (2, ASKED, 1),
+        ] {
+            let left: Vec<i64> = (0..m * k).map(|i| (i % 7) as i64 - 3).collect();
+            let right: Vec<i64> = (0..k * n).map(|i| (i % 5) as i64 - 2).collect();
+            let (mut whole, mut blocks) = (vec![7; m * n], vec![9; m * n]);
+            exact_product(Product { m, k, n }, &left, &right, &mut whole);
+            let size = Product { m, k, n };
+            product(Interrupt::default(), size, &left, &right, &mut blocks).unwrap();
+            assert!(whole == blocks, "{m} {k} {n}");
+        }
+    }
 
     #[test]
     fn both_ways_agree_and_overwrite() {

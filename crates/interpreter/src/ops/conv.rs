@@ -6,11 +6,11 @@
 //! ("im2col"), made for a bounded number of positions at a time. A group with one input channel
 //! (a depthwise convolution) is summed tap by tap instead.
 
-use super::contraction::Product;
+use super::contraction::{self, Product};
 use super::elementwise::cast;
 use super::geometry::{Geometry, check_window};
 use super::matmul::widened;
-use crate::buffer::{dense, filled};
+use crate::buffer::filled;
 use crate::element::{Accumulator, Number};
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
@@ -59,13 +59,16 @@ pub(crate) fn conv(
     if result.is_empty() || w.is_empty() {
         return Ok(result);
     }
-    let (x, w) = (dense(&cast(ctx, x, out)?)?, dense(&cast(ctx, w, out)?)?);
+    let (x, w) = (
+        ctx.dense(&cast(ctx, x, out)?)?,
+        ctx.dense(&cast(ctx, w, out)?)?,
+    );
     let sizes = Group {
         channels: *group_channels,
         out_channels: out_channels / groups,
     };
     match_dtype!(result.dtype(), T => {
-        let w = widened(w.as_slice::<T>()?)?;
+        let w = widened(ctx.interrupt(), w.as_slice::<T>()?)?;
         // Of no elements where all is padding.
         let length = sizes.channels * geometry.n_inputs();
         let x = x.as_slice::<T>()?;
@@ -74,9 +77,9 @@ pub(crate) fn conv(
         let weights = w.chunks_exact(sizes.out_channels * sizes.channels * geometry.n_taps()).cycle();
         for ((x, w), y) in inputs.zip(weights).zip(outputs) {
             if sizes.channels == 1 {
-                convolve_channel::<T>(&geometry, x, w, y)?;
+                convolve_channel::<T>(ctx, &geometry, x, w, y)?;
             } else {
-                convolve_group::<T>(&geometry, sizes, x, w, y)?;
+                convolve_group::<T>(ctx, &geometry, sizes, x, w, y)?;
             }
         }
     });
@@ -106,6 +109,7 @@ struct Group {
 
 /// One group of one image, as products with tiles of columns.
 fn convolve_group<T: Number>(
+    ctx: &EvaluateContext<'_>,
     geometry: &Geometry,
     group: Group,
     x: &[T],
@@ -124,12 +128,13 @@ fn convolve_group<T: Number>(
             k: depth,
             n: range.len(),
         };
-        fill_columns(geometry, x, range.clone(), &mut columns);
-        T::Wide::product(product, w, &columns, &mut sums);
+        fill_columns(ctx, geometry, x, range.clone(), &mut columns)?;
+        contraction::product(ctx.interrupt(), product, w, &columns, &mut sums)?;
         for (y, sums) in y
             .chunks_exact_mut(positions)
             .zip(sums.chunks_exact(product.n))
         {
+            ctx.work(product.n)?;
             for (element, &sum) in y[range.clone()].iter_mut().zip(sums) {
                 *element = T::narrow(sum);
             }
@@ -140,16 +145,18 @@ fn convolve_group<T: Number>(
 
 /// Row `channel * taps + tap` of the columns: what the output positions of a range read there.
 fn fill_columns<T: Number>(
+    ctx: &EvaluateContext<'_>,
     geometry: &Geometry,
     x: &[T],
     range: Range<usize>,
     columns: &mut [T::Wide],
-) {
+) -> Result<(), OpFault> {
     let taps = geometry.n_taps();
     let width = range.len();
     columns.fill(T::Wide::ZERO);
     for (channel, x) in x.chunks_exact(geometry.n_inputs().max(1)).enumerate() {
         for tap in 0..taps {
+            ctx.work(width)?;
             let line = (channel * taps + tap) * width;
             let line = &mut columns[line..line + width];
             for (row, cut, at) in rows_of(geometry, range.clone()) {
@@ -166,6 +173,7 @@ fn fill_columns<T: Number>(
             }
         }
     }
+    Ok(())
 }
 
 /// The rows that a range of flat positions touches: the row, its columns, where they start in the range.
@@ -188,6 +196,7 @@ pub(crate) fn rows_of(
 
 /// All output channels of a group with one input channel, tap by tap.
 fn convolve_channel<T: Number>(
+    ctx: &EvaluateContext<'_>,
     geometry: &Geometry,
     x: &[T],
     w: &[T::Wide],
@@ -199,6 +208,7 @@ fn convolve_channel<T: Number>(
         for (row, y) in y.chunks_exact_mut(geometry.n_columns()).enumerate() {
             sums.fill(T::Wide::ZERO);
             for (tap, &weight) in weights.iter().enumerate() {
+                ctx.work(geometry.n_columns())?;
                 let outside = weight.times(T::Wide::ZERO);
                 let columns = 0..geometry.n_columns();
                 let Some(reads) = geometry.reads(row, columns, tap) else {

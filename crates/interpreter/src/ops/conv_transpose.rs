@@ -3,11 +3,11 @@
 //! Each group: the product of its transposed weights with the operand gives, per tap, what each
 //! operand position adds to the result; a bounded number of positions at a time.
 
-use super::contraction::Product;
+use super::contraction::{self, Product};
 use super::conv::{check_groups, rows_of};
 use super::geometry::{Geometry, check_window};
-use super::matmul::{widen_into, widened};
-use crate::buffer::{dense, filled};
+use super::matmul::widened;
+use crate::buffer::filled;
 use crate::element::{Accumulator, Number};
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
@@ -68,18 +68,19 @@ pub(crate) fn conv_transpose(
     let group_in = channels / groups;
     // Per group `[O / groups * taps, C / groups]`, so that a product sums over the input channels.
     let group_taps = group_out * geometry.n_taps();
-    let w = dense(
-        &w.reshape(&[groups, group_in, group_taps])?
+    let w = ctx.dense(
+        &ctx.dense(w)?
+            .reshape(&[groups, group_in, group_taps])?
             .transpose(&[0, 2, 1])?,
     )?;
-    let x = dense(x)?;
+    let x = ctx.dense(x)?;
     match_dtype!(x.dtype(), T => {
-        let w = widened(w.as_slice::<T>()?)?;
+        let w = widened(ctx.interrupt(), w.as_slice::<T>()?)?;
         let inputs = x.as_slice::<T>()?.chunks_exact(group_in * geometry.n_outputs());
         let outputs = result.as_mut_slice::<T>()?.chunks_exact_mut(group_out * geometry.n_inputs());
         let weights = w.chunks_exact(group_taps * group_in).cycle();
         for ((x, w), y) in inputs.zip(weights).zip(outputs) {
-            scatter_group::<T>(&geometry, group_in, x, w, y)?;
+            scatter_group::<T>(ctx, &geometry, group_in, x, w, y)?;
         }
     });
     Ok(result)
@@ -87,6 +88,7 @@ pub(crate) fn conv_transpose(
 
 /// One group of one image.
 fn scatter_group<T: Number>(
+    ctx: &EvaluateContext<'_>,
     geometry: &Geometry,
     group_in: usize,
     x: &[T],
@@ -112,11 +114,12 @@ fn scatter_group<T: Number>(
             .chunks_exact_mut(product.n)
             .zip(x.chunks_exact(positions))
         {
-            widen_into(to, &from[range.clone()]);
+            ctx.interrupt().widen(to, &from[range.clone()])?;
         }
-        T::Wide::product(product, w, &operand, &mut parts);
+        contraction::product(ctx.interrupt(), product, w, &operand, &mut parts)?;
         let taps = geometry.n_taps();
         for (line, part) in parts.chunks_exact(product.n).take(group_taps).enumerate() {
+            ctx.work(product.n)?;
             let sums = &mut sums[line / taps * geometry.n_inputs()..];
             for (row, cut, at) in rows_of(geometry, range.clone()) {
                 let Some(reads) = geometry.reads(row, cut, line % taps) else {
@@ -129,8 +132,5 @@ fn scatter_group<T: Number>(
             }
         }
     }
-    for (element, &sum) in y.iter_mut().zip(&sums) {
-        *element = T::narrow(sum);
-    }
-    Ok(())
+    ctx.interrupt().narrow(y, &sums)
 }

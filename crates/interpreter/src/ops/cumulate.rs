@@ -2,19 +2,21 @@
 
 use super::lanes::{from_lanes, lanes_along};
 use crate::element::{Accumulator, Join, Number};
+use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::CumulateFunction;
 use kiln_tensor::{Tensor, match_dtype};
 
 /// A running reduction, like the operand.
 pub(crate) fn cumulate(
+    ctx: &EvaluateContext<'_>,
     x: &Tensor,
     function: CumulateFunction,
     axis: usize,
     exclusive: bool,
     reverse: bool,
 ) -> Result<Tensor, OpFault> {
-    let lanes = lanes_along(x, axis)?;
+    let lanes = lanes_along(ctx, x, axis)?;
     let size = x.shape()[axis].max(1);
     let mut result = Tensor::zeros(x.dtype(), lanes.shape())?;
     match_dtype!(x.dtype(), T => {
@@ -22,9 +24,9 @@ pub(crate) fn cumulate(
         for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
             let pairs = from.iter().zip(to);
             if reverse {
-                run(pairs.rev(), function, exclusive);
+                run(ctx, pairs.rev(), function, exclusive)?;
             } else {
-                run(pairs, function, exclusive);
+                run(ctx, pairs, function, exclusive)?;
             }
         }
     });
@@ -32,10 +34,11 @@ pub(crate) fn cumulate(
 }
 
 fn run<'a, T: Number>(
+    ctx: &EvaluateContext<'_>,
     pairs: impl Iterator<Item = (&'a T, &'a mut T)>,
     function: CumulateFunction,
     exclusive: bool,
-) {
+) -> Result<(), OpFault> {
     let (mut acc, join): (T::Wide, Join<T::Wide>) = match function {
         CumulateFunction::Sum => (T::Wide::ZERO, Accumulator::plus),
         CumulateFunction::Product => (T::Wide::ONE, Accumulator::times),
@@ -43,10 +46,12 @@ fn run<'a, T: Number>(
         CumulateFunction::Min => (T::Wide::HIGHEST, Accumulator::smaller),
     };
     for (from, to) in pairs {
+        ctx.work(1)?;
         let next = join(acc, from.to_wide());
         *to = T::narrow(if exclusive { acc } else { next });
         acc = next;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! An operand with the result's shape, or with one element, is read where it lies; any other is
 //! repeated to the result's shape first.
 
-use crate::buffer::dense;
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
 use kiln_scalar::{Block, BlockEvaluator, BlockMut, Expr, ExprBuilder, Function};
@@ -39,16 +38,25 @@ fn apply(ctx: &EvaluateContext<'_>, expr: &Expr, operands: &[Tensor]) -> Result<
         return Ok(result);
     }
     let repeated = operands.iter().map(|operand| match operand.len() {
-        1 => dense(operand),
-        _ => dense(&operand.broadcast_to(&shape)?),
+        1 => ctx.dense(operand),
+        _ => ctx.dense(&operand.broadcast_to(&shape)?),
     });
     let repeated = repeated.collect::<Result<Vec<Tensor>, _>>()?;
     let blocks = repeated
         .iter()
         .map(Block::of_tensor)
         .collect::<Result<Vec<_>, _>>()?;
-    evaluator.run(&blocks, BlockMut::of_tensor(&mut result)?)?;
-    Ok(result)
+    let mut stopped = Ok(());
+    let steps = expr.nodes().len().max(1);
+    evaluator.run_while(
+        &blocks,
+        BlockMut::of_tensor(&mut result)?,
+        &mut |elements| {
+            stopped = ctx.work(elements.saturating_mul(steps));
+            stopped.is_ok()
+        },
+    )?;
+    stopped.map(|()| result)
 }
 
 /// The shape that all operands broadcast to.

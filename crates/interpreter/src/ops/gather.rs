@@ -3,13 +3,19 @@
 //! An index counts from the end when negative. It is checked when an element is read through it:
 //! a result without elements checks none.
 
-use crate::buffer::{collect, dense, filled};
+use crate::buffer::filled;
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
+use crate::interrupt::Interrupt;
 use kiln_tensor::{DType, Element, Offsets, Tensor, match_dtype, row_major_strides};
 
 /// `x: [a.., n, b..], indices: [i..] -> [a.., i.., b..]`.
-pub(crate) fn gather(x: &Tensor, indices: &Tensor, axis: usize) -> Result<Tensor, OpFault> {
+pub(crate) fn gather(
+    ctx: &EvaluateContext<'_>,
+    x: &Tensor,
+    indices: &Tensor,
+    axis: usize,
+) -> Result<Tensor, OpFault> {
     let size = axis_size(x, axis)?;
     let (outer, inner) = (&x.shape()[..axis], &x.shape()[axis + 1..]);
     let shape: Shape = outer
@@ -22,15 +28,16 @@ pub(crate) fn gather(x: &Tensor, indices: &Tensor, axis: usize) -> Result<Tensor
     if result.is_empty() {
         return Ok(result);
     }
-    let at = positions(&integers(indices)?, size)?;
+    let at = positions(ctx, &integers(ctx.interrupt(), indices)?, size)?;
     let inner: usize = inner.iter().product();
     match_dtype!(x.dtype(), T => {
-        let x = dense(x)?;
+        let x = ctx.dense(x)?;
         let x = x.as_slice::<T>()?;
         let blocks = x.chunks_exact(size * inner);
         for (block, out) in blocks.zip(result.as_mut_slice::<T>()?.chunks_exact_mut(at.len() * inner)) {
             for (&index, out) in at.iter().zip(out.chunks_exact_mut(inner)) {
-                out.copy_from_slice(&block[index * inner..(index + 1) * inner]);
+                ctx.work(1)?;
+                ctx.interrupt().copy(out, &block[index * inner..(index + 1) * inner])?;
             }
         }
     });
@@ -50,9 +57,10 @@ pub(crate) fn gather_elements(
     }
     let offsets = element_offsets(ctx, x, indices, axis)?;
     match_dtype!(x.dtype(), T => {
-        let x = dense(x)?;
+        let x = ctx.dense(x)?;
         let x = x.as_slice::<T>()?;
         for (element, &offset) in result.as_mut_slice::<T>()?.iter_mut().zip(&offsets) {
+            ctx.work(1)?;
             *element = x[offset];
         }
     });
@@ -77,13 +85,14 @@ pub(crate) fn gather_nd(
     if result.is_empty() {
         return Ok(result);
     }
-    let starts = address.starts(x, indices)?;
+    let starts = address.starts(ctx, x, indices)?;
     let inner = address.inner;
     match_dtype!(x.dtype(), T => {
-        let x = dense(x)?;
+        let x = ctx.dense(x)?;
         let x = x.as_slice::<T>()?;
         for (out, &start) in result.as_mut_slice::<T>()?.chunks_exact_mut(inner).zip(&starts) {
-            out.copy_from_slice(&x[start..start + inner]);
+            ctx.work(1)?;
+            ctx.interrupt().copy(out, &x[start..start + inner])?;
         }
     });
     Ok(result)
@@ -141,18 +150,22 @@ impl Address {
     }
 
     /// Where each addressed block starts in `x`, row-major.
-    pub(crate) fn starts(&self, x: &Tensor, indices: &Tensor) -> Result<Vec<usize>, OpFault> {
+    pub(crate) fn starts(
+        &self,
+        ctx: &EvaluateContext<'_>,
+        x: &Tensor,
+        indices: &Tensor,
+    ) -> Result<Vec<usize>, OpFault> {
         let strides = row_major_strides(x.shape());
         let batches: usize = x.shape()[..self.batch_axes].iter().product();
         let tuples: usize = indices.shape()[..indices.rank() - 1].iter().product();
         let batch_stride: usize = x.shape()[self.batch_axes..].iter().product();
-        let indices = integers(indices)?;
+        let indices = integers(ctx.interrupt(), indices)?;
         let per_batch = (tuples / batches.max(1)).max(1);
-        let mut starts = collect(
-            tuples,
-            (0..tuples).map(|tuple| tuple / per_batch * batch_stride),
-        )?;
+        let batches = (0..tuples).map(|tuple| tuple / per_batch * batch_stride);
+        let mut starts = ctx.interrupt().collect(tuples, batches)?;
         for (at, start) in starts.iter_mut().enumerate() {
+            ctx.work(self.depth)?;
             for axis in 0..self.depth {
                 let position = at * self.depth + axis;
                 let size = x.shape()[self.batch_axes + axis];
@@ -193,38 +206,38 @@ pub(crate) fn element_offsets(
     let mut strides = row_major_strides(x.shape());
     let along = strides[axis].unsigned_abs();
     strides[axis] = 0;
-    let index_values = integers(indices)?;
-    let mut offsets = collect(
-        index_values.len(),
-        Offsets::new(indices.shape(), &strides, 0),
-    )?;
+    let index_values = integers(ctx.interrupt(), indices)?;
+    let rows = Offsets::new(indices.shape(), &strides, 0);
+    let mut offsets = ctx.interrupt().collect(index_values.len(), rows)?;
     for (position, (offset, &index)) in offsets.iter_mut().zip(&index_values).enumerate() {
+        ctx.work(1)?;
         *offset += in_range(index, position, size)? * along;
     }
     Ok(offsets)
 }
 
 /// The elements of an integer tensor. A `u64` too large becomes the largest `i64`, which no axis has.
-pub(crate) fn integers(indices: &Tensor) -> Result<Vec<i64>, OpFault> {
-    fn widened<T: Element + TryInto<i64>>(indices: &Tensor) -> Result<Vec<i64>, OpFault> {
-        let indices = dense(indices)?;
+pub(crate) fn integers(interrupt: Interrupt<'_>, indices: &Tensor) -> Result<Vec<i64>, OpFault> {
+    fn widened<T: Element + TryInto<i64>>(
+        interrupt: Interrupt<'_>,
+        indices: &Tensor,
+    ) -> Result<Vec<i64>, OpFault> {
+        let indices = interrupt.dense(indices)?;
         let elements = indices.as_slice::<T>()?;
-        Ok(collect(
-            elements.len(),
-            elements
-                .iter()
-                .map(|&index| index.try_into().unwrap_or(i64::MAX)),
-        )?)
+        let widened = elements
+            .iter()
+            .map(|&index| index.try_into().unwrap_or(i64::MAX));
+        interrupt.collect(elements.len(), widened)
     }
     match indices.dtype() {
-        DType::I64 => widened::<i64>(indices),
-        DType::I32 => widened::<i32>(indices),
-        DType::I16 => widened::<i16>(indices),
-        DType::I8 => widened::<i8>(indices),
-        DType::U64 => widened::<u64>(indices),
-        DType::U32 => widened::<u32>(indices),
-        DType::U16 => widened::<u16>(indices),
-        DType::U8 => widened::<u8>(indices),
+        DType::I64 => widened::<i64>(interrupt, indices),
+        DType::I32 => widened::<i32>(interrupt, indices),
+        DType::I16 => widened::<i16>(interrupt, indices),
+        DType::I8 => widened::<i8>(interrupt, indices),
+        DType::U64 => widened::<u64>(interrupt, indices),
+        DType::U32 => widened::<u32>(interrupt, indices),
+        DType::U16 => widened::<u16>(interrupt, indices),
+        DType::U8 => widened::<u8>(interrupt, indices),
         other => Err(OpFault::malformed(format!(
             "expected integers, found {other}"
         ))),
@@ -249,9 +262,14 @@ fn in_range(index: i64, position: usize, size: usize) -> Result<usize, OpFault> 
 }
 
 /// All indices counted from the start.
-fn positions(indices: &[i64], size: usize) -> Result<Vec<usize>, OpFault> {
+fn positions(
+    ctx: &EvaluateContext<'_>,
+    indices: &[i64],
+    size: usize,
+) -> Result<Vec<usize>, OpFault> {
     let mut positions = filled(indices.len(), 0)?;
     for (at, (&index, position)) in indices.iter().zip(&mut positions).enumerate() {
+        ctx.work(1)?;
         *position = in_range(index, at, size)?;
     }
     Ok(positions)

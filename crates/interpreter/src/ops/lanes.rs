@@ -1,11 +1,15 @@
 //! Walking along one axis: every other axis aside, the axis itself as a contiguous lane.
 
-use crate::buffer::dense;
+use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_tensor::{Tensor, TensorError};
 
 /// A tensor with `axis` moved to the end, its elements in row-major order.
-pub(crate) fn lanes_along(x: &Tensor, axis: usize) -> Result<Tensor, OpFault> {
+pub(crate) fn lanes_along(
+    ctx: &EvaluateContext<'_>,
+    x: &Tensor,
+    axis: usize,
+) -> Result<Tensor, OpFault> {
     if axis >= x.rank() {
         return Err(OpFault::malformed(format!(
             "axis {axis} of a tensor of rank {}",
@@ -16,7 +20,7 @@ pub(crate) fn lanes_along(x: &Tensor, axis: usize) -> Result<Tensor, OpFault> {
         .filter(|&at| at != axis)
         .chain([axis])
         .collect();
-    Ok(dense(&x.transpose(&permutation)?)?)
+    ctx.dense(&x.transpose(&permutation)?)
 }
 
 /// The tensor whose lanes these are: the last axis moved back to `axis`.
@@ -29,16 +33,18 @@ pub(crate) fn from_lanes(lanes: &Tensor, axis: usize) -> Result<Tensor, TensorEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::counting;
+    use crate::ops::testing::{Sizes, counting};
 
     #[test]
     fn lanes_go_there_and_back() {
         let x = counting(&[2, 3, 4, 5]);
+        let sizes = Sizes::new();
+        let ctx = sizes.ctx();
         for axis in 0..4 {
-            let lanes = lanes_along(&x, axis).unwrap();
+            let lanes = lanes_along(&ctx, &x, axis).unwrap();
             assert_eq!(lanes.shape()[3], x.shape()[axis]);
             assert!(from_lanes(&lanes, axis).unwrap().bit_equal(&x));
         }
-        assert_eq!(lanes_along(&x, 4).unwrap_err().code(), "E0829");
+        assert_eq!(lanes_along(&ctx, &x, 4).unwrap_err().code(), "E0829");
     }
 }

@@ -1,11 +1,12 @@
 //! Matrix products: floats in `f64`, rounded once; integers exactly, wrapping in the result's dtype.
 
-use super::contraction::Product;
+use super::contraction::{self, Product};
 use super::elementwise::cast;
-use crate::buffer::{collect, dense, filled};
+use crate::buffer::filled;
 use crate::element::{Accumulator, Number};
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
+use crate::interrupt::Interrupt;
 use kiln_tensor::{DType, Offsets, Tensor, match_dtype, row_major_strides};
 
 /// How many rows of the left operand are widened at a time.
@@ -54,18 +55,19 @@ pub(crate) fn matmul(
     let left_starts = Offsets::new(&batch, &batch_strides(&batch, left.shape()), 0);
     let right_starts = Offsets::new(&batch, &batch_strides(&batch, right.shape()), 0);
     let (left, right) = (
-        dense(&cast(ctx, left, out)?)?,
-        dense(&cast(ctx, right, out)?)?,
+        ctx.dense(&cast(ctx, left, out)?)?,
+        ctx.dense(&cast(ctx, right, out)?)?,
     );
     match_dtype!(result.dtype(), T => {
         let pairs = left_starts.zip(right_starts);
-        multiply_pairs::<T>(product, left.as_slice::<T>()?, right.as_slice::<T>()?, pairs, result.as_mut_slice::<T>()?)?;
+        multiply_pairs::<T>(ctx.interrupt(), product, left.as_slice::<T>()?, right.as_slice::<T>()?, pairs, result.as_mut_slice::<T>()?)?;
     });
     Ok(result)
 }
 
 /// The product of each pair of matrices, given by where they start.
 fn multiply_pairs<T: Number>(
+    interrupt: Interrupt<'_>,
     Product { m, k, n }: Product,
     left: &[T],
     right: &[T],
@@ -77,37 +79,37 @@ fn multiply_pairs<T: Number>(
     let mut wide_right = filled(k * n, T::Wide::ZERO)?;
     let mut wide_result = filled(rows * n, T::Wide::ZERO)?;
     for ((left_start, right_start), result) in pairs.zip(result.chunks_exact_mut(m * n)) {
-        widen_into(&mut wide_right, &right[right_start..]);
+        interrupt.widen(&mut wide_right, &right[right_start..])?;
         let left = left[left_start..left_start + m * k].chunks(rows * k);
         for (left, result) in left.zip(result.chunks_mut(rows * n)) {
-            widen_into(&mut wide_left, left);
+            interrupt.widen(&mut wide_left, left)?;
             let product = Product {
                 m: result.len() / n,
                 k,
                 n,
             };
-            T::Wide::product(product, &wide_left, &wide_right, &mut wide_result);
-            for (element, &wide) in result.iter_mut().zip(&wide_result) {
-                *element = T::narrow(wide);
-            }
+            contraction::product(
+                interrupt,
+                product,
+                &wide_left,
+                &wide_right,
+                &mut wide_result,
+            )?;
+            interrupt.narrow(result, &wide_result)?;
         }
     }
     Ok(())
 }
 
-/// Widens elements to as much of a buffer as there are elements for.
-pub(crate) fn widen_into<T: Number>(wide: &mut [T::Wide], elements: &[T]) {
-    for (wide, element) in wide.iter_mut().zip(elements) {
-        *wide = element.to_wide();
-    }
-}
-
 /// All elements, widened.
-pub(crate) fn widened<T: Number>(elements: &[T]) -> Result<Vec<T::Wide>, OpFault> {
-    Ok(collect(
+pub(crate) fn widened<T: Number>(
+    interrupt: Interrupt<'_>,
+    elements: &[T],
+) -> Result<Vec<T::Wide>, OpFault> {
+    interrupt.collect(
         elements.len(),
         elements.iter().map(|element| element.to_wide()),
-    )?)
+    )
 }
 
 fn broadcast_batch(left: &[usize], right: &[usize]) -> Option<Shape> {

@@ -2,6 +2,7 @@
 
 use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
+use crate::interrupt::Interrupt;
 use kiln_ir::{Dims, Integers};
 use kiln_tensor::{AxisSlice, Tensor, TensorError};
 
@@ -89,7 +90,25 @@ pub(crate) fn concat(
             }
         }
     }
-    Ok(Tensor::concat(&operands.iter().collect::<Vec<_>>(), axis)?)
+    join(ctx.interrupt(), operands, axis)
+}
+
+/// Tensors that fit one after another.
+pub(crate) fn join(
+    interrupt: Interrupt<'_>,
+    operands: &[Tensor],
+    axis: usize,
+) -> Result<Tensor, OpFault> {
+    let operands: Vec<Tensor> = operands
+        .iter()
+        .map(|operand| interrupt.dense(operand))
+        .collect::<Result<_, _>>()?;
+    let mut stopped = Ok(());
+    let joined = Tensor::concat_while(&operands.iter().collect::<Vec<_>>(), axis, &mut |bytes| {
+        stopped = interrupt.work(bytes / 16);
+        stopped.is_ok()
+    })?;
+    stopped.map(|()| joined)
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
 //! The places of elements that are not zero, in row-major order. NaN is not zero; -0 is.
 
-use crate::buffer::dense;
 use crate::element::{Accumulator, Number};
+use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_tensor::{DType, Tensor, match_dtype, row_major_strides};
 
 /// `[dims] -> i64[rank, number of elements], i64[]`: the first count columns hold the indices, the
 /// rest 0.
-pub(crate) fn non_zero(x: &Tensor) -> Result<Vec<Tensor>, OpFault> {
-    let x = dense(x)?;
+pub(crate) fn non_zero(ctx: &EvaluateContext<'_>, x: &Tensor) -> Result<Vec<Tensor>, OpFault> {
+    let x = ctx.dense(x)?;
     let mut indices = Tensor::zeros(DType::I64, &[x.rank(), x.len()])?;
     let places = indices.as_mut_slice::<i64>()?;
     let strides = row_major_strides(x.shape());
     let mut count = 0usize;
     match_dtype!(x.dtype(), T => {
         for (at, &element) in x.as_slice::<T>()?.iter().enumerate() {
+            ctx.work(1)?;
             if element.to_wide() == <T as Number>::Wide::ZERO {
                 continue;
             }
@@ -30,12 +31,12 @@ pub(crate) fn non_zero(x: &Tensor) -> Result<Vec<Tensor>, OpFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::tensor;
+    use crate::ops::testing::{Sizes, tensor};
 
     #[test]
     fn columns_are_indices() {
         let x = tensor(&[2, 3], &[0.0f32, 1.0, -0.0, f32::NAN, 0.0, 2.0]);
-        let results = non_zero(&x).unwrap();
+        let results = non_zero(&Sizes::new().ctx(), &x).unwrap();
         assert_eq!(results[0].shape(), [2, 6]);
         assert_eq!(
             results[0].to_vec::<i64>().unwrap(),
@@ -46,12 +47,12 @@ mod tests {
 
     #[test]
     fn scalars_and_nothing() {
-        let results = non_zero(&Tensor::scalar(true)).unwrap();
+        let results = non_zero(&Sizes::new().ctx(), &Tensor::scalar(true)).unwrap();
         assert_eq!(
             (results[0].shape(), results[1].item::<i64>().unwrap()),
             (&[0, 1][..], 1)
         );
-        let results = non_zero(&tensor::<i32>(&[2, 0], &[])).unwrap();
+        let results = non_zero(&Sizes::new().ctx(), &tensor::<i32>(&[2, 0], &[])).unwrap();
         assert_eq!(
             (results[0].shape(), results[1].item::<i64>().unwrap()),
             (&[2, 0][..], 0)

@@ -1,6 +1,5 @@
 //! Borders: each axis has a map from result index to operand index, or to the border.
 
-use crate::buffer::{collect, dense};
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
 use kiln_ir::{Dims, PadMode};
@@ -43,15 +42,13 @@ pub(crate) fn pad(
                 operand: ctx.describe(0, x),
             });
         }
-        maps.push(collect(
-            padded,
-            (0..padded).map(|at| source_of(at, low, size, mode)),
-        )?);
+        let sources = (0..padded).map(|at| source_of(at, low, size, mode));
+        maps.push(ctx.interrupt().collect(padded, sources)?);
     }
     match_dtype!(x.dtype(), T => {
         let border = if mode == PadMode::Constant { value.item::<T>()? } else { T::default() };
-        let x = dense(x)?;
-        copy_mapped::<T>(x.as_slice::<T>()?, x.strides(), &maps, border, result.as_mut_slice::<T>()?);
+        let x = ctx.dense(x)?;
+        copy_mapped::<T>(ctx, (x.as_slice::<T>()?, x.strides()), &maps, border, result.as_mut_slice::<T>()?)?;
     });
     Ok(result)
 }
@@ -77,15 +74,15 @@ fn source_of(at: usize, low: usize, size: usize, mode: PadMode) -> Option<usize>
 
 /// Writes every result element: rows of the last axis, under an odometer over the others.
 fn copy_mapped<T: Element>(
-    x: &[T],
-    strides: &[isize],
+    ctx: &EvaluateContext<'_>,
+    (x, strides): (&[T], &[isize]),
     maps: &[Vec<Option<usize>>],
     border: T,
     result: &mut [T],
-) {
+) -> Result<(), OpFault> {
     let Some((columns, outer)) = maps.split_last() else {
         result.copy_from_slice(x);
-        return;
+        return Ok(());
     };
     let mut index = vec![0usize; outer.len()];
     for row in result.chunks_exact_mut(columns.len()) {
@@ -97,6 +94,7 @@ fn copy_mapped<T: Element>(
                 Some(offset + map[at]? * stride.unsigned_abs())
             });
         for (element, column) in row.iter_mut().zip(columns) {
+            ctx.work(1)?;
             *element = match (offset, column) {
                 (Some(offset), Some(column)) => x[offset + column],
                 _ => border,
@@ -110,6 +108,7 @@ fn copy_mapped<T: Element>(
             *at = 0;
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

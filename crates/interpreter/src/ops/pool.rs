@@ -2,7 +2,7 @@
 //! their means are truncated.
 
 use super::geometry::{Geometry, check_window};
-use crate::buffer::{dense, filled};
+use crate::buffer::filled;
 use crate::element::{Accumulator, Number};
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
@@ -57,17 +57,18 @@ pub(crate) fn pool(
     if result.is_empty() {
         return Ok(result);
     }
-    let x = dense(x)?;
+    let x = ctx.dense(x)?;
     match_dtype!(x.dtype(), T => {
         let (x, inputs) = (x.as_slice::<T>()?, geometry.n_inputs());
         for (at, y) in result.as_mut_slice::<T>()?.chunks_exact_mut(geometry.n_outputs()).enumerate() {
-            pool_channel::<T>(&geometry, function, &x[at * inputs..(at + 1) * inputs], y)?;
+            pool_channel::<T>(ctx, &geometry, function, &x[at * inputs..(at + 1) * inputs], y)?;
         }
     });
     Ok(result)
 }
 
 fn pool_channel<T: Number>(
+    ctx: &EvaluateContext<'_>,
     geometry: &Geometry,
     function: PoolFunction,
     x: &[T],
@@ -84,6 +85,7 @@ fn pool_channel<T: Number>(
         acc.fill(start);
         counts.fill(0);
         for tap in 0..geometry.n_taps() {
+            ctx.work(geometry.n_columns())?;
             let Some(reads) = geometry.reads(row, 0..geometry.n_columns(), tap) else {
                 continue;
             };

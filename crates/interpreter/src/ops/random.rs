@@ -28,6 +28,7 @@ pub(crate) fn random_bits(
     };
     let mut bits = Tensor::zeros(DType::U32, &ctx.sizes("a size", dims)?)?;
     for (block, four) in bits.as_mut_slice::<u32>()?.chunks_mut(4).enumerate() {
+        ctx.work(4)?;
         let counter = words(block as u64);
         let random = philox_4x32_10([counter[0], counter[1], stream[0], stream[1]], key);
         four.copy_from_slice(&random[..four.len()]);

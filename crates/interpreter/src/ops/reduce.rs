@@ -2,14 +2,15 @@
 //!
 //! Accumulated from the first element to the last in [`Number::Wide`], rounded once.
 
-use crate::buffer::dense;
 use crate::element::{Accumulator, Join, Number};
+use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::{Indices, ReduceFunction};
 use kiln_tensor::{Tensor, match_dtype};
 
 /// A reduction over `axes`.
 pub(crate) fn reduce(
+    ctx: &EvaluateContext<'_>,
     x: &Tensor,
     function: ReduceFunction,
     axes: &Indices,
@@ -23,7 +24,7 @@ pub(crate) fn reduce(
     }
     let kept = (0..x.rank()).filter(|axis| !axes.contains(axis));
     let permutation: Vec<usize> = kept.clone().chain(axes.iter().copied()).collect();
-    let runs = dense(&x.transpose(&permutation)?)?;
+    let runs = ctx.dense(&x.transpose(&permutation)?)?;
     let run: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
     let shape: Vec<usize> = if keep_dims {
         (0..x.rank())
@@ -39,11 +40,12 @@ pub(crate) fn reduce(
         kept.map(|axis| x.shape()[axis]).collect()
     };
     let mut result = Tensor::zeros(x.dtype(), &shape)?;
-    match_dtype!(x.dtype(), T => reduce_runs::<T>(runs.as_slice::<T>()?, run, function, result.as_mut_slice::<T>()?)?);
+    match_dtype!(x.dtype(), T => reduce_runs::<T>(ctx, runs.as_slice::<T>()?, run, function, result.as_mut_slice::<T>()?)?);
     Ok(result)
 }
 
 fn reduce_runs<T: Number>(
+    ctx: &EvaluateContext<'_>,
     x: &[T],
     run: usize,
     function: ReduceFunction,
@@ -51,9 +53,12 @@ fn reduce_runs<T: Number>(
 ) -> Result<(), OpFault> {
     let (start, join) = fold_of::<T::Wide>(function);
     for (at, element) in result.iter_mut().enumerate() {
-        let folded = x[at * run..(at + 1) * run]
-            .iter()
-            .fold(start, |acc, element| join(acc, element.to_wide()));
+        ctx.work(1)?;
+        let mut folded = start;
+        for piece in ctx.interrupt().pieces(&x[at * run..(at + 1) * run]) {
+            let join = |acc, element: &T| join(acc, element.to_wide());
+            folded = piece?.iter().fold(folded, join);
+        }
         let folded = match function {
             ReduceFunction::Mean => folded
                 .over(run)

@@ -6,7 +6,6 @@
 mod taps;
 
 use crate::buffer::filled;
-use crate::element::Number;
 use crate::evaluate::{EvaluateContext, widened_floats};
 use crate::fault::OpFault;
 use kiln_ir::Resize;
@@ -45,18 +44,24 @@ pub(crate) fn resize(
             operand: ctx.describe(0, x),
         });
     }
-    let mut values = widened_floats(x)?;
+    let mut values = widened_floats(ctx.interrupt(), x)?;
     let mut shape = x.shape().to_vec();
     for ((&axis, &size), &scale) in resize.axes.iter().zip(&sizes).zip(&resize.scales) {
-        let taps = taps_of(resize, shape[axis], size, scale)?;
-        values = resample(&values, &shape, axis, &taps)?;
+        let taps = taps_of(ctx, resize, shape[axis], size, scale)?;
+        values = resample(ctx, &values, &shape, axis, &taps)?;
         shape[axis] = size;
     }
     match result.dtype() {
         DType::F64 => result.as_mut_slice::<f64>()?.copy_from_slice(&values),
-        DType::F32 => narrow_all(result.as_mut_slice::<f32>()?, &values),
-        DType::F16 => narrow_all(result.as_mut_slice::<f16>()?, &values),
-        DType::BF16 => narrow_all(result.as_mut_slice::<bf16>()?, &values),
+        DType::F32 => ctx
+            .interrupt()
+            .narrow(result.as_mut_slice::<f32>()?, &values)?,
+        DType::F16 => ctx
+            .interrupt()
+            .narrow(result.as_mut_slice::<f16>()?, &values)?,
+        DType::BF16 => ctx
+            .interrupt()
+            .narrow(result.as_mut_slice::<bf16>()?, &values)?,
         other => {
             return Err(OpFault::malformed(format!(
                 "expected floats, found {other}"
@@ -68,6 +73,7 @@ pub(crate) fn resize(
 
 /// One axis: for each output index the sum of its taps, over lines of the inner axes.
 fn resample(
+    ctx: &EvaluateContext<'_>,
     x: &[f64],
     shape: &[usize],
     axis: usize,
@@ -80,6 +86,7 @@ fn resample(
     for (block, out) in blocks.zip(result.chunks_exact_mut(taps.len() * inner)) {
         for (taps, line) in taps.iter().zip(out.chunks_exact_mut(inner)) {
             for tap in taps {
+                ctx.work(inner)?;
                 let from = &block[tap.index * inner..(tap.index + 1) * inner];
                 for (sum, &element) in line.iter_mut().zip(from) {
                     *sum += tap.weight * element;
@@ -88,12 +95,6 @@ fn resample(
         }
     }
     Ok(result)
-}
-
-fn narrow_all<T: Number<Wide = f64>>(elements: &mut [T], values: &[f64]) {
-    for (element, &value) in elements.iter_mut().zip(values) {
-        *element = T::narrow(value);
-    }
 }
 
 #[cfg(test)]

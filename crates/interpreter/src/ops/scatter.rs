@@ -4,7 +4,6 @@
 //! A combining scatter accumulates as reductions do: wide, and rounded once at the end.
 
 use super::gather::{Address, element_offsets};
-use crate::buffer::{collect, dense};
 use crate::element::{Accumulator, Number};
 use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
@@ -25,7 +24,7 @@ pub(crate) fn scatter_elements(
         return Ok(x.clone());
     }
     let offsets = element_offsets(ctx, x, indices, axis)?;
-    scatter(x, updates, &offsets, 1, combine)
+    scatter(ctx, x, updates, &offsets, 1, combine)
 }
 
 /// `x, indices: [i.., k], updates: [i.., rest of x] -> like x`.
@@ -44,28 +43,30 @@ pub(crate) fn scatter_nd(
     if updates.is_empty() {
         return Ok(x.clone());
     }
-    let starts = address.starts(x, indices)?;
-    scatter(x, updates, &starts, address.inner, combine)
+    let starts = address.starts(ctx, x, indices)?;
+    scatter(ctx, x, updates, &starts, address.inner, combine)
 }
 
 /// Joins blocks of `inner` updates to the blocks of `x` that start at `starts`.
 fn scatter(
+    ctx: &EvaluateContext<'_>,
     x: &Tensor,
     updates: &Tensor,
     starts: &[usize],
     inner: usize,
     combine: Combine,
 ) -> Result<Tensor, OpFault> {
-    let updates = dense(updates)?;
+    let updates = ctx.dense(updates)?;
     match_dtype!(x.dtype(), T => {
         let updates = updates.as_slice::<T>()?;
         let blocks = starts.iter().zip(updates.chunks_exact(inner));
-        let mut result = x.copied()?;
+        let mut result = ctx.interrupt().copied(x)?;
         let elements = result.as_mut_slice::<T>()?;
         let join = match combine {
             Combine::Set => {
                 for (&start, block) in blocks {
-                    elements[start..start + inner].copy_from_slice(block);
+                    ctx.work(1)?;
+                    ctx.interrupt().copy(&mut elements[start..start + inner], block)?;
                 }
                 return Ok(result);
             }
@@ -74,15 +75,15 @@ fn scatter(
             Combine::Min => Accumulator::smaller,
             Combine::Max => Accumulator::larger,
         };
-        let mut wide = collect(elements.len(), elements.iter().map(|&element| element.to_wide()))?;
+        let widened = elements.iter().map(|&element| element.to_wide());
+        let mut wide = ctx.interrupt().collect(elements.len(), widened)?;
         for (&start, block) in blocks {
             for (element, &update) in wide[start..start + inner].iter_mut().zip(block) {
+                ctx.work(1)?;
                 *element = join(*element, update.to_wide());
             }
         }
-        for (element, wide) in elements.iter_mut().zip(wide) {
-            *element = <T as Number>::narrow(wide);
-        }
+        ctx.interrupt().narrow::<T>(elements, &wide)?;
         Ok(result)
     })
 }

@@ -27,6 +27,7 @@ pub(crate) fn iota(
     let mut line = Tensor::zeros(ctx.dtype(dtype), &line_shape)?;
     match_dtype!(line.dtype(), T => {
         for (index, element) in line.as_mut_slice::<T>()?.iter_mut().enumerate() {
+            ctx.work(1)?;
             *element = T::of_index(index);
         }
     });

@@ -3,7 +3,6 @@
 
 use super::arg_reduce::rank_order;
 use super::lanes::{from_lanes, lanes_along};
-use crate::buffer::collect;
 use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::Extremum;
@@ -18,7 +17,7 @@ pub(crate) fn top_k(
     axis: usize,
     extremum: Extremum,
 ) -> Result<Vec<Tensor>, OpFault> {
-    let lanes = lanes_along(x, axis)?;
+    let lanes = lanes_along(ctx, x, axis)?;
     let size = x.shape()[axis];
     let k = ctx.size("the number of elements to find", k)?;
     if k > size {
@@ -37,8 +36,8 @@ pub(crate) fn top_k(
             let values = values.as_mut_slice::<T>()?.chunks_exact_mut(k);
             let indices = indices.as_mut_slice::<i64>()?.chunks_exact_mut(k);
             for ((lane, values), indices) in lanes.as_slice::<T>()?.chunks_exact(size).zip(values).zip(indices) {
-                let mut order = collect(size, 0..size)?;
-                order.sort_by(|&left, &right| rank_order(lane[left], lane[right], extremum));
+                let mut order = ctx.interrupt().collect(size, 0..size)?;
+                ctx.interrupt().sort(&mut order, |&left, &right| rank_order(lane[left], lane[right], extremum))?;
                 for ((&from, value), index) in order.iter().zip(values).zip(indices) {
                     *value = lane[from];
                     *index = from as i64;

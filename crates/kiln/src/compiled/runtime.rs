@@ -57,6 +57,7 @@ pub(super) struct Key {
     memory: MemoryLimits,
     loop_iterations: u64,
     live_bytes: u64,
+    window_elements: u64,
 }
 
 #[cfg(feature = "llvm")]
@@ -132,6 +133,7 @@ pub(super) fn key_of(options: &Options, target: Target) -> Result<Key, Error> {
         memory: options.memory,
         loop_iterations: options.limits.run.iterations,
         live_bytes: options.limits.run.live_bytes,
+        window_elements: options.limits.run.window_elements,
     })
 }
 
@@ -158,6 +160,7 @@ pub(super) fn assemble(
     let mut options = RuntimeOptions::new().with_target(key.target.clone());
     options.loop_iterations = key.loop_iterations;
     options.live_bytes = key.live_bytes;
+    options.window_elements = key.window_elements;
     VERSION.clone_into(&mut options.version);
     let Compiling {
         policy,

@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use kiln_interpreter::{InterpretError, OpSite};
+use kiln_interpreter::{InterpretError, OpSite, check_window_elements};
 use kiln_kernel::Memory;
-use kiln_program::{Action, BlockId, BufferId, KernelLaunch, Place, Program, SizeId};
+use kiln_program::{Action, BlockId, BufferId, KernelLaunch, Place, Program, SizeId, Step};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{TensorError, element_count};
 use smallvec::SmallVec;
@@ -24,6 +24,7 @@ use super::{
 };
 use crate::compile::Patience;
 use crate::error::RuntimeError;
+use crate::run::fault_of;
 use crate::runtime::Runtime;
 use crate::variants::Stale;
 
@@ -44,6 +45,7 @@ pub(crate) fn make_plan(
     let data = program.block(block);
     let of_segment = &data.segments[segment];
     facts::check(program, of_segment, &binding)?;
+    check_windows(runtime, program, &of_segment.steps, &binding)?;
     let mut maker = Maker::new(runtime, prepared, block, segment, earlier);
     maker.evaluate(&of_segment.sizes, &binding)?;
     let arena = maker.place_buffers()?;
@@ -105,6 +107,20 @@ pub(crate) fn make_plan(
         heat,
         stale,
         is_hot: AtomicBool::new(false),
+    })
+}
+
+/// Refuses windows of more elements than the limit.
+fn check_windows(
+    runtime: &Runtime,
+    program: &Program,
+    steps: &[Step],
+    binding: &Binding,
+) -> Result<(), RuntimeError> {
+    let (graph, limit) = (program.graph(), runtime.options().window_elements);
+    steps.iter().flat_map(|step| &step.ops).try_for_each(|&op| {
+        let checked = check_window_elements(graph, op, binding, limit);
+        checked.map_err(|fault| fault_of(graph, op, fault))
     })
 }
 

@@ -56,6 +56,7 @@ pub(crate) fn run_program(
         made,
     };
     run.state.iterations = 0;
+    let _watched = call.control.map(|control| runtime.watch().over(control));
     if let Some(control) = call.control {
         let signal = Arc::clone(control) as Arc<dyn StopSignal>;
         run.state.execution.stop_when(Some(signal));

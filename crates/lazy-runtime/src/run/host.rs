@@ -2,6 +2,7 @@
 
 use kiln_interpreter::{EvaluateContext, InterpretError, OpFault, evaluate_op};
 use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
+use kiln_kernel::StopSignal as _;
 use kiln_kernel::{Builtin, BuiltinOperand, Role};
 use kiln_program::{Action, BlockId, BufferId, Step};
 use kiln_symbolic_shape::Binding;
@@ -175,8 +176,11 @@ impl Run<'_> {
         binding: &Binding,
     ) -> Result<HashMap<ValueId, Tensor>, RuntimeError> {
         let graph = self.program.graph();
+        let is_stopped = self.control.map(|control| move || control.is_stopped());
+        let is_stopped = is_stopped.as_ref().map(|asked| asked as &dyn Fn() -> bool);
         let ctx = EvaluateContext::new(graph.dims(), binding)
-            .with_custom_ops(Some(&self.runtime.options().custom_ops));
+            .with_custom_ops(Some(&self.runtime.options().custom_ops))
+            .with_cancelled(is_stopped);
         for &id in &step.ops {
             self.check_control()?;
             let op = graph.op(id);
@@ -193,8 +197,12 @@ impl Run<'_> {
                 .iter()
                 .map(operand)
                 .collect::<Result<Vec<_>, _>>()?;
-            let results =
-                evaluate_op(&ctx, &op.op, &operands).map_err(|fault| fault_of(graph, id, fault))?;
+            let results = evaluate_op(&ctx, &op.op, &operands);
+            // What ended the call says why.
+            if matches!(results, Err(OpFault::Stopped)) {
+                self.check_control()?;
+            }
+            let results = results.map_err(|fault| fault_of(graph, id, fault))?;
             values.extend(op.results.iter().copied().zip(results));
         }
         Ok(values)
@@ -343,7 +351,7 @@ pub(super) fn step_site(graph: &Graph, step: &Step) -> String {
     }
 }
 
-pub(super) fn fault_of(graph: &Graph, op: OpId, fault: OpFault) -> RuntimeError {
+pub(crate) fn fault_of(graph: &Graph, op: OpId, fault: OpFault) -> RuntimeError {
     let (at, fault) = (site_of(graph, op), Box::new(fault));
     RuntimeError::Interpret(InterpretError::Op { at, fault })
 }

@@ -17,6 +17,7 @@ mod turns;
 mod walk;
 
 pub(crate) use body::{Call, run_program};
+pub(crate) use host::fault_of;
 pub(crate) use states::States;
 pub(crate) use walk::Run;
 

@@ -4,6 +4,7 @@
 //! aligned, and what is written overlaps nothing else. The operations then work on plain slices.
 #![allow(unsafe_code, reason = "slices over device memory are vouched for here")]
 
+mod interrupt;
 mod non_zero;
 mod order;
 mod random_bits;
@@ -11,7 +12,8 @@ mod top_k;
 
 use crate::error::NativeError;
 use crate::executor::place_of;
-use kiln_kernel::{Builtin, BuiltinOperand, MemorySlice};
+use interrupt::Interrupt;
+use kiln_kernel::{Builtin, BuiltinOperand, MemorySlice, StopSignal};
 use kiln_tensor::{DType, element_count, match_dtype};
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -32,12 +34,14 @@ macro_rules! for_each_element {
 /// An operand or a result: where it is, and what.
 type Given<'a> = (MemorySlice<'a>, BuiltinOperand<'a>);
 
-/// Runs a builtin; the sizes it found.
+/// Runs a builtin; the sizes it found. Once the signal says so it returns before its work is done.
 pub(crate) fn run(
     builtin: &Builtin,
     inputs: &[Given<'_>],
     outputs: &[Given<'_>],
+    stop: Option<&dyn StopSignal>,
 ) -> Result<Vec<i64>, NativeError> {
+    let interrupt = Interrupt(stop);
     match builtin {
         Builtin::TopK { axis, largest } => {
             let ([x], [values, indices]) = counted("top-k", inputs, outputs)?;
@@ -51,7 +55,7 @@ pub(crate) fn run(
             for_each_element!(x.1.dtype, T => {
                 // SAFETY: as above, and both have this dtype.
                 let (x, values) = unsafe { (elements.as_slice::<T>(), values.as_mut_slice::<T>()) };
-                top_k.run(x, values, indices)?;
+                top_k.run(x, values, indices, interrupt)?;
             });
             Ok(Vec::new())
         }
@@ -67,7 +71,7 @@ pub(crate) fn run(
                 unsafe { (places.as_mut_slice::<i64>(), total.as_mut_slice::<i64>()) };
             let found = for_each_element!(x.1.dtype, T => {
                 // SAFETY: as above, and it has this dtype.
-                non_zero::run(unsafe { elements.as_slice::<T>() }, x.1.shape, places)?
+                non_zero::run(unsafe { elements.as_slice::<T>() }, x.1.shape, places, interrupt)?
             });
             total.fill(found);
             Ok(vec![found])
@@ -81,7 +85,7 @@ pub(crate) fn run(
             apart("random bits", &[&key], &[&bits])?;
             // SAFETY: the slices do not overlap, as was just checked.
             let (key, bits) = unsafe { (key.as_slice::<u64>(), bits.as_mut_slice::<u32>()) };
-            random_bits::fill(bits, key[0], key[1]);
+            random_bits::fill(bits, key[0], key[1], interrupt);
             Ok(Vec::new())
         }
         Builtin::Copy => {
@@ -99,7 +103,8 @@ pub(crate) fn run(
             for_each_element!(x.1.dtype, T => {
                 // SAFETY: the slices do not overlap, as was just checked, and both have this dtype.
                 let (from, to) = unsafe { (from.as_slice::<T>(), to.as_mut_slice::<T>()) };
-                to.copy_from_slice(from);
+                // What ended the run is told by whoever asks the signal next.
+                let _stopped = interrupt.copy(to, from);
             });
             Ok(Vec::new())
         }

@@ -1,6 +1,7 @@
 //! Where elements are not zero, in row-major order. NaN is not zero; -0 is.
 
 use super::expect;
+use super::interrupt::{Interrupt, PIECE};
 use super::order::Ranked;
 use crate::error::NativeError;
 use kiln_kernel::BuiltinOperand;
@@ -23,8 +24,15 @@ pub(crate) fn run<T: Ranked>(
     x: &[T],
     shape: &[usize],
     indices: &mut [i64],
+    interrupt: Interrupt<'_>,
 ) -> Result<i64, NativeError> {
-    let found = x.iter().filter(|element| !element.is_zero()).count();
+    let mut found = 0;
+    for piece in x.chunks(PIECE) {
+        if interrupt.check().is_err() {
+            return Ok(0);
+        }
+        found += piece.iter().filter(|element| !element.is_zero()).count();
+    }
     let capacity = indices.len() / shape.len().max(1);
     // A scalar has no indices, so that any number of them fits.
     if found > capacity && !shape.is_empty() {
@@ -34,13 +42,21 @@ pub(crate) fn run<T: Ranked>(
             capacity,
         ));
     }
-    indices.fill(0);
+    for piece in indices.chunks_mut(16 * PIECE) {
+        if interrupt.check().is_err() {
+            return Ok(0);
+        }
+        piece.fill(0);
+    }
     let strides = row_major_strides(shape);
     let places = x
         .iter()
         .enumerate()
         .filter(|(_, element)| !element.is_zero());
     for (column, (at, _)) in places.enumerate() {
+        if column.is_multiple_of(PIECE) && interrupt.check().is_err() {
+            return Ok(0);
+        }
         for (axis, (&size, &stride)) in shape.iter().zip(&strides).enumerate() {
             indices[axis * capacity + column] = (at / stride.unsigned_abs() % size) as i64;
         }

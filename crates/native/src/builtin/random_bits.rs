@@ -3,10 +3,15 @@
 //! Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 //! Element `i` is word `i % 4` of the block whose counter is `(i / 4, stream)`, low words first.
 
+use super::interrupt::{Interrupt, PIECE};
+
 /// Fills `bits` with the elements 0, 1, 2, … of a key's stream.
-pub(crate) fn fill(bits: &mut [u32], key: u64, stream: u64) {
+pub(crate) fn fill(bits: &mut [u32], key: u64, stream: u64, interrupt: Interrupt<'_>) {
     let (key, stream) = (words(key), words(stream));
     for (block, four) in bits.chunks_mut(4).enumerate() {
+        if block.is_multiple_of(PIECE) && interrupt.check().is_err() {
+            return;
+        }
         let counter = words(block as u64);
         let random = philox_4x32_10([counter[0], counter[1], stream[0], stream[1]], key);
         four.copy_from_slice(&random[..four.len()]);

@@ -1,10 +1,12 @@
 //! The first elements of each lane when sorted; of equal ones the lower index first.
 
 use super::expect;
+use super::interrupt::{Interrupt, PIECE, Stopped};
 use super::order::{Ranked, rank};
 use crate::error::NativeError;
 use kiln_kernel::BuiltinOperand;
 use kiln_tensor::{DType, TensorError};
+use std::cmp::Ordering;
 
 /// The sizes of a search: lanes of `size` elements, `stride` elements apart.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +53,7 @@ impl TopK {
         x: &[T],
         values: &mut [T],
         indices: &mut [i64],
+        interrupt: Interrupt<'_>,
     ) -> Result<(), NativeError> {
         let Self {
             size,
@@ -61,12 +64,10 @@ impl TopK {
         if values.is_empty() {
             return Ok(());
         }
-        let mut order: Vec<usize> = Vec::new();
-        order
-            .try_reserve_exact(size)
-            .map_err(|_| TensorError::Allocation {
-                bytes: size * size_of::<usize>(),
-            })?;
+        let mut order = reserved(size.min(if k > PIECE { size } else { 2 * PIECE }))?;
+        // Long lists are sorted by merging, if more than a piece of them is wanted.
+        let mut room = reserved(if k > PIECE { size } else { 0 })?;
+        let mut done = 0;
         let blocks = x.chunks_exact(size * stride);
         let results = values
             .chunks_exact_mut(k * stride)
@@ -77,12 +78,24 @@ impl TopK {
                 let before = |&left: &usize, &right: &usize| {
                     rank(at(left), at(right), largest).then(left.cmp(&right))
                 };
-                order.clear();
-                order.extend(0..size);
-                if k < size {
-                    order.select_nth_unstable_by(k, before);
+                done += size;
+                if done > PIECE {
+                    done = 0;
+                    if interrupt.check().is_err() {
+                        return Ok(());
+                    }
                 }
-                order[..k].sort_unstable_by(before);
+                let found = match k > PIECE {
+                    true => {
+                        order.clear();
+                        order.extend(0..size);
+                        interrupt.sort(&mut order, &mut room, before)
+                    }
+                    false => first_of(interrupt, size, k, &mut order, before),
+                };
+                if found.is_err() {
+                    return Ok(());
+                }
                 for (place, &from) in order[..k].iter().enumerate() {
                     values[place * stride + lane] = at(from);
                     indices[place * stride + lane] = from as i64;
@@ -91,4 +104,41 @@ impl TopK {
         }
         Ok(())
     }
+}
+
+/// Puts the first `k` of the indices below `size` in front, in order; `k` is at most a piece.
+fn first_of(
+    interrupt: Interrupt<'_>,
+    size: usize,
+    k: usize,
+    order: &mut Vec<usize>,
+    before: impl Fn(&usize, &usize) -> Ordering,
+) -> Result<(), Stopped> {
+    order.clear();
+    let mut next = 0;
+    // The best so far, with a piece or as many as they are of those that follow.
+    while next < size {
+        if next > 0 {
+            interrupt.check()?;
+        }
+        let end = size.min(next + PIECE.max(k));
+        order.extend(next..end);
+        next = end;
+        if k < order.len() {
+            order.select_nth_unstable_by(k, &before);
+            order.truncate(k);
+        }
+    }
+    order.sort_unstable_by(before);
+    Ok(())
+}
+
+fn reserved(size: usize) -> Result<Vec<usize>, TensorError> {
+    let mut indices = Vec::new();
+    indices
+        .try_reserve_exact(size)
+        .map_err(|_| TensorError::Allocation {
+            bytes: size.saturating_mul(size_of::<usize>()),
+        })?;
+    Ok(indices)
 }

@@ -15,6 +15,10 @@ use kiln_kernel::{
     MemorySlice, StopSignal, TaskPool,
 };
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+/// The stop word of runs that nothing ends.
+static NEVER: AtomicU32 = AtomicU32::new(0);
 
 /// The state of one run at a time.
 pub(crate) struct NativeExecution {
@@ -71,6 +75,11 @@ impl NativeExecution {
             sizes: launch.arguments.as_ptr(),
             shared: self.shared_scratch.pointer().as_ptr(),
             fault: self.job.fault(),
+            stop: self
+                .stop
+                .as_deref()
+                .map_or(&NEVER, StopSignal::word)
+                .as_ptr(),
         };
         for (entry, phase) in launch.phases.iter().enumerate() {
             if phase.tasks == 0 {
@@ -95,8 +104,8 @@ impl NativeExecution {
             };
             let share_out = || self.pool.run(&self.shared_job, phase.tasks);
             // SAFETY: `check` found every buffer as large as the launch says and aligned, and those
-            // written writable; the code lives in `kernel`; the fault word and all arguments live
-            // in `self` and `launch` until this returns, and phases run one after another. That the
+            // written writable; the code lives in `kernel`; the fault word, the stop word and all arguments
+            // live in `self` and `launch` until this returns, and phases run one after another. That the
             // launch's numbers are the artifact's, and that buffers overlap only where the kernel
             // allows it, the launch's maker answers for.
             unsafe {
@@ -178,7 +187,12 @@ impl Execution for NativeExecution {
         inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
         outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
     ) -> Result<Vec<i64>, ExecuteError> {
-        Ok(builtin::run(builtin, inputs, outputs)?)
+        Ok(builtin::run(
+            builtin,
+            inputs,
+            outputs,
+            self.stop.as_deref(),
+        )?)
     }
 
     fn finish(&mut self) -> Result<Option<Fault>, ExecuteError> {

@@ -15,6 +15,7 @@ fn run(entry: &str, buffers: &mut [*mut u8], sizes: &[i64], tasks: u64) -> u32 {
         sizes: sizes.as_ptr(),
         shared: shared.as_mut_ptr().cast(),
         fault: &mut fault,
+        stop: &0,
     };
     // SAFETY: the callers give the buffers that the fixture's source names, large enough for the
     // sizes and tasks; everything else lives until the call returns.
@@ -73,6 +74,7 @@ fn entries_are_called_by_their_place() {
         sizes: sizes.as_ptr(),
         shared: shared.as_mut_ptr().cast(),
         fault: &mut fault,
+        stop: &0,
     };
     // SAFETY: two blocks of four fit `x`, two sums fit `shared`, and scratch is not used.
     unsafe {

@@ -17,7 +17,21 @@ impl BlockEvaluator {
     ///
     /// Each input has as many elements as `out`, or one, which is used for all. After a fault
     /// `out` holds the results up to some element before it and is otherwise unspecified.
-    pub fn run(&self, inputs: &[Block<'_>], mut out: BlockMut<'_>) -> Result<(), ScalarError> {
+    pub fn run(&self, inputs: &[Block<'_>], out: BlockMut<'_>) -> Result<(), ScalarError> {
+        self.run_while(inputs, out, &mut |_| true)
+    }
+
+    /// As [`run`](Self::run), but asks before each few thousand elements, giving their number, whether to go on. Where the
+    /// answer is no, what was not computed yet is left as it is.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_while(
+        &self,
+        inputs: &[Block<'_>],
+        mut out: BlockMut<'_>,
+        goes_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<(), ScalarError> {
         let len = out.len();
         self.check(inputs, &out)?;
         let chunk = CHUNK.min(len);
@@ -35,6 +49,9 @@ impl BlockEvaluator {
             .collect();
         for start in (0..len).step_by(CHUNK) {
             let range = start..len.min(start + CHUNK);
+            if !goes_on(range.len()) {
+                return Ok(());
+            }
             for step in &self.steps {
                 let inputs = Inputs {
                     whole: inputs,

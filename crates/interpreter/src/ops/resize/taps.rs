@@ -2,7 +2,8 @@
 //!
 //! Formulas: the ONNX operator `Resize`, version 19, and its reference implementation.
 
-use crate::buffer::collect;
+use crate::buffer::reserved;
+use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::{Coordinates, NearestRounding, Resize, ResizeMode};
 
@@ -18,6 +19,7 @@ pub(super) struct Tap {
 
 /// The taps of every output index of an axis with `input` elements, at least one.
 pub(super) fn taps_of(
+    ctx: &EvaluateContext<'_>,
     resize: &Resize,
     input: usize,
     output: usize,
@@ -41,10 +43,12 @@ pub(super) fn taps_of(
         output,
         scale,
     };
-    Ok(collect(
-        output,
-        (0..output).map(|x| filter.taps(resize, input, coordinate(resize.coordinates, axis, x))),
-    )?)
+    let mut taps = reserved(output)?;
+    for x in 0..output {
+        ctx.work(2 * filter.reach as usize)?;
+        taps.push(filter.taps(resize, input, coordinate(resize.coordinates, axis, x)));
+    }
+    Ok(taps)
 }
 
 #[derive(Clone, Copy)]

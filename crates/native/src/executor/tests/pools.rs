@@ -3,7 +3,7 @@
 use super::*;
 use kiln_kernel::{Job, Launch, PhaseLaunch, StopSignal, TaskPool};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// So many threads, made anew for each run, that take a few tasks at a time.
@@ -106,11 +106,15 @@ fn a_pool_that_panics_leaves_an_execution_that_works() {
 }
 
 /// Says so when it is asked for the nth time.
-struct StopsAt(AtomicU64, u64);
+struct StopsAt(AtomicU64, u64, AtomicU32);
 
 impl StopSignal for StopsAt {
     fn is_stopped(&self) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed) + 1 >= self.1
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        &self.2
     }
 }
 
@@ -123,7 +127,11 @@ fn a_launch_ends_between_two_tasks_when_it_is_told_to() {
     ] {
         let mut execution = NativeExecutor::new().begin(pool);
         for n in [1, 2, 10] {
-            execution.stop_when(Some(Arc::new(StopsAt(AtomicU64::new(0), n))));
+            execution.stop_when(Some(Arc::new(StopsAt(
+                AtomicU64::new(0),
+                n,
+                AtomicU32::new(0),
+            ))));
             let y = launched(&mut *execution, &x);
             let expected = scaled(&x);
             let done = y.iter().zip(&expected).filter(|(a, b)| a == b).count();

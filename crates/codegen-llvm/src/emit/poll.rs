@@ -1,0 +1,102 @@
+//! Polls: compiled code asks now and then whether its launch is to end, and returns at once if so.
+//!
+//! The launch gives the address of a word that is 0 while the launch goes on. What is left undone is not defined then, so a
+//! function that finds another value reads and writes nothing more. A poll is a load and a jump that is not taken. A loop
+//! polls once per round if its rounds are long, or once per chunk of so many rounds that [`UNPOLLED`] innermost rounds lie
+//! between two polls at the most; a loop of few short rounds leaves it to the loops around it.
+//!
+//! Invariant: between two polls a function does a bounded number of rounds, whatever the sizes.
+
+use inkwell::IntPredicate;
+use inkwell::values::{BasicValue as _, InstructionValue};
+
+use super::{Emitter, Value, built};
+
+/// Innermost rounds between two polls, at the most, of one loop. A round is rarely as long as a microsecond.
+const UNPOLLED: u64 = 1 << 14;
+
+/// How a loop polls.
+pub(super) struct Polling {
+    /// After how many rounds, if it does.
+    pub(super) every: Option<i64>,
+    /// Rounds since the last poll when it is over, at the most.
+    pub(super) left: u64,
+}
+
+impl<'ctx> Emitter<'_, 'ctx> {
+    /// Lets the loops that are written from here on poll the word at this address.
+    pub(crate) fn poll_at(&self, word: Value<'ctx>) {
+        self.polled.set(Some(word));
+    }
+
+    /// How a loop of at most so many rounds polls whose body was just written.
+    pub(super) fn polling(&self, most: Option<u64>) -> Polling {
+        let round = self.unpolled.get();
+        let all = most.map(|most| most.saturating_mul(round));
+        match all.filter(|&all| all <= UNPOLLED) {
+            Some(all) => Polling {
+                every: None,
+                left: all,
+            },
+            None => Polling {
+                every: self
+                    .polled
+                    .get()
+                    .map(|_| i64::try_from(UNPOLLED / round).unwrap_or(1).max(1)),
+                left: round.max(UNPOLLED),
+            },
+        }
+    }
+
+    /// Returns from the function if the launch is to end.
+    pub(super) fn poll(&self) {
+        let Some(word) = self.polled.get() else {
+            return;
+        };
+        let ty = self.context().i32_type();
+        let loaded = built(self.builder.build_load(ty, word.into_pointer_value(), ""));
+        if let Some(instruction) = loaded.as_instruction_value() {
+            // Refused only for what is no load. Another thread writes the word while this one runs.
+            let _ = instruction.set_volatile(true);
+            let _ = instruction.set_alignment(4);
+        }
+        let goes_on = self.icmp(IntPredicate::EQ, loaded, ty.const_zero().into());
+        let next = self.new_block("unstopped");
+        let stopped = self.stopped.get().unwrap_or_else(|| {
+            let block = self.new_block("stopped");
+            self.stopped.set(Some(block));
+            block
+        });
+        let jump = built(self.builder.build_conditional_branch(
+            goes_on.into_int_value(),
+            next,
+            stopped,
+        ));
+        self.set_likely(jump);
+        self.builder.position_at_end(next);
+    }
+
+    /// Says that a jump nearly always goes to its first target, so that the code of the other is out of the way.
+    fn set_likely(&self, jump: InstructionValue<'ctx>) {
+        let context = self.context();
+        let weight = |weight: u64| context.i32_type().const_int(weight, false).into();
+        let name = context.metadata_string("branch_weights").into();
+        let weights = context.metadata_node(&[name, weight((1 << 20) - 1), weight(1)]);
+        // Refused only for what is no instruction.
+        let _ = jump.set_metadata(weights, context.get_kind_id("prof"));
+    }
+
+    /// Writes what a poll that ends the function jumps to.
+    pub(super) fn finish_polls(&self) {
+        let Some(stopped) = self.stopped.take() else {
+            return;
+        };
+        let here = self.block();
+        self.builder.position_at_end(stopped);
+        if self.has_fences.get() {
+            self.store_fence();
+        }
+        built(self.builder.build_return(None));
+        self.builder.position_at_end(here);
+    }
+}

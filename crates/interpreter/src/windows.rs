@@ -1,0 +1,46 @@
+//! The limit on windows: how many elements one result of a pooling or a convolution may read.
+//!
+//! Sizes of windows are numbers of a model or sizes of its weights, which may be views that repeat one element: a file of a
+//! hundred bytes can ask for 2^40 reads per result. Checked for each call, by the interpreter and by compiled programs.
+
+use crate::fault::OpFault;
+use kiln_ir::{Graph, Op, OpId};
+use kiln_symbolic_shape::Binding;
+
+/// Checks the number of elements in an op's window, if it has one, for these values of symbols.
+///
+/// # Errors
+/// [`OpFault::Limit`] (`E0825`) if there are more than `limit`.
+pub fn check_window_elements(
+    graph: &Graph,
+    id: OpId,
+    binding: &Binding,
+    limit: u64,
+) -> Result<(), OpFault> {
+    let op = graph.op(id);
+    let product = |sizes: &mut dyn Iterator<Item = Option<i64>>| {
+        let sizes = sizes.map(|size| u64::try_from(size.unwrap_or(0)).unwrap_or(0));
+        sizes.fold(1u64, u64::saturating_mul)
+    };
+    let given = match &op.op {
+        Op::Pool { size, .. } => product(&mut size.iter().map(|&size| Some(size))),
+        Op::Conv { .. } | Op::ConvTranspose { .. } => {
+            let weights = op.operands.get(1);
+            let Some(ty) = weights.and_then(|&value| graph.tensor_ty(value)) else {
+                return Ok(());
+            };
+            // A size without a value is reported by the op itself, with more to say.
+            let sizes = ty.dims.iter().skip(2);
+            product(&mut sizes.map(|&dim| graph.dims().evaluate(dim, binding).ok()))
+        }
+        _ => return Ok(()),
+    };
+    if given > limit {
+        return Err(OpFault::Limit {
+            what: "elements of a window",
+            given,
+            limit,
+        });
+    }
+    Ok(())
+}
