@@ -80,7 +80,7 @@ pub struct Options {
         not(feature = "native"),
         expect(dead_code, reason = "only compiled code has a pool of memory")
     )]
-    pub(crate) memory: MemoryLimits,
+    pub(crate) memory: Option<MemoryLimits>,
     pub(crate) limits: Limits,
     pub(crate) recording: Recording,
     pub(crate) listener: Listener,
@@ -112,7 +112,7 @@ impl Options {
             runtime: None,
             cache: Cache::default(),
             compiling: Compiling::default(),
-            memory: MemoryLimits::DEFAULT,
+            memory: None,
             limits: Limits::default(),
             recording: Recording::default(),
             listener: Listener::default(),
@@ -337,7 +337,8 @@ impl Options {
         self
     }
 
-    /// How much memory the arenas and results of calls may take at one time, and how much of it is kept for later calls;
+    /// How much memory the arenas, results and scratch of calls may take at one time, by default nine tenths of what the
+    /// machine, or the control group that the process is in, has; and how much of it is kept for later calls;
     /// for all models that share kernels. A call that would take more ends with an error of kind
     /// [`Resource`](crate::ErrorKind::Resource).
     ///
@@ -350,6 +351,7 @@ impl Options {
     /// ```
     #[must_use]
     pub fn memory(self, memory: MemoryLimits) -> Self {
+        let memory = Some(memory);
         Self { memory, ..self }
     }
 

@@ -199,6 +199,7 @@ fn expected(graph: &Graph, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
     let limits = InterpretLimits {
         live_bytes: 1 << 20,
         iterations: 50,
+        ..InterpretLimits::default()
     };
     let options = InterpretOptions {
         limits,

@@ -30,6 +30,7 @@ fn random_graphs_give_what_the_interpreter_gives() {
     let limits = InterpretLimits {
         live_bytes: 1 << 20,
         iterations: 50,
+        ..InterpretLimits::default()
     };
     let options = InterpretOptions {
         limits,

@@ -134,6 +134,7 @@ fn run(choices: &mut Unstructured<'_>, graph: &Graph, live_bytes: u64) {
     let limits = InterpretLimits {
         live_bytes,
         iterations: 200,
+        ..InterpretLimits::default()
     };
     let options = InterpretOptions {
         limits,

@@ -5,8 +5,9 @@
 
 use super::host_memory::{of_another_executor, place_of};
 use super::kernel::NativeKernel;
+use super::memory_pool::HostMemoryPool;
 use super::phase_job::{PhaseJob, RunningPhase, each_part};
-use super::scratch::AlignedBytes;
+use super::rented::RentedBytes;
 use crate::builtin;
 use crate::error::NativeError;
 use crate::launch_arguments::LaunchArguments;
@@ -27,9 +28,9 @@ pub(crate) struct NativeExecution {
     /// The same job, as the pool takes it.
     shared_job: Arc<dyn Job>,
     buffers: Addresses,
-    shared_scratch: AlignedBytes,
+    shared_scratch: RentedBytes,
     /// Of phases that no other thread has a part in.
-    own_scratch: AlignedBytes,
+    own_scratch: RentedBytes,
     stop: Option<Arc<dyn StopSignal>>,
     /// Launches since the execution began.
     n_launches: usize,
@@ -43,16 +44,16 @@ struct Addresses(Vec<*mut u8>);
 unsafe impl Send for Addresses {}
 
 impl NativeExecution {
-    /// A run that has not begun, on these threads.
-    pub(crate) fn new(pool: Arc<dyn TaskPool>) -> Self {
-        let job = Arc::new(PhaseJob::new());
+    /// A run that has not begun, on these threads, with scratch from this memory.
+    pub(crate) fn new(pool: Arc<dyn TaskPool>, memory: &HostMemoryPool) -> Self {
+        let job = Arc::new(PhaseJob::new(memory));
         Self {
             pool,
             shared_job: Arc::clone(&job) as Arc<dyn Job>,
             job,
             buffers: Addresses(Vec::new()),
-            shared_scratch: AlignedBytes::empty(),
-            own_scratch: AlignedBytes::empty(),
+            shared_scratch: RentedBytes::empty(memory),
+            own_scratch: RentedBytes::empty(memory),
             stop: None,
             n_launches: 0,
             fault: None,
@@ -219,11 +220,12 @@ fn miscounted(kernel: &NativeKernel, launch: &Launch<'_>) -> NativeError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_kernel::CallerOnly;
+    use kiln_kernel::{CallerOnly, MemoryLimits};
 
     #[test]
     fn fault_words_are_read_once_and_the_first_is_kept() {
-        let mut execution = NativeExecution::new(Arc::new(CallerOnly));
+        let memory = HostMemoryPool::new(MemoryLimits::DEFAULT);
+        let mut execution = NativeExecution::new(Arc::new(CallerOnly), &memory);
         let mut report = |launch, word| {
             // SAFETY: the word lives in the execution's job, and no launch runs.
             unsafe { execution.job.fault().write(word) };

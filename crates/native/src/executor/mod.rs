@@ -8,6 +8,7 @@ mod kernel;
 mod level;
 mod memory_pool;
 mod phase_job;
+mod rented;
 mod scratch;
 mod sync;
 
@@ -167,7 +168,7 @@ impl KernelExecutor for NativeExecutor {
     }
 
     fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution> {
-        Box::new(NativeExecution::new(pool))
+        Box::new(NativeExecution::new(pool, &self.memory))
     }
 }
 

@@ -5,7 +5,8 @@
 //! with scratch that no other call has: the locks say so, and cost little when nobody waits.
 #![allow(unsafe_code, reason = "the phase's code is called here")]
 
-use super::scratch::AlignedBytes;
+use super::memory_pool::HostMemoryPool;
+use super::rented::RentedBytes;
 use crate::code::LoadedCode;
 use crate::error::NativeError;
 use crate::launch_arguments::LaunchArguments;
@@ -29,9 +30,11 @@ struct State {
     /// Says when the rest of a phase is to be left out.
     stop: Option<Arc<dyn StopSignal>>,
     /// Of each worker; at least one.
-    scratch: Vec<Mutex<AlignedBytes>>,
+    scratch: Vec<Mutex<RentedBytes>>,
     /// Every worker's scratch is at least so long.
     scratch_bytes: usize,
+    /// Where it comes from.
+    memory: HostMemoryPool,
 }
 
 /// A phase that runs.
@@ -55,12 +58,13 @@ unsafe impl Sync for RunningPhase {}
 
 impl PhaseJob {
     /// A job without anything to run.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(memory: &HostMemoryPool) -> Self {
         Self {
             state: RwLock::new(State {
                 phase: None,
                 stop: None,
-                scratch: vec![Mutex::new(AlignedBytes::empty())],
+                scratch: vec![Mutex::new(RentedBytes::empty(memory))],
+                memory: memory.clone(),
                 scratch_bytes: 0,
             }),
             fault: AtomicU32::new(0),
@@ -124,7 +128,7 @@ impl State {
         let bytes = bytes.max(self.scratch_bytes);
         let workers = workers.max(self.scratch.len());
         self.scratch
-            .resize_with(workers, || Mutex::new(AlignedBytes::empty()));
+            .resize_with(workers, || Mutex::new(RentedBytes::empty(&self.memory)));
         for memory in &mut self.scratch {
             let memory = memory.get_mut().unwrap_or_else(PoisonError::into_inner);
             memory.grow(bytes)?;

@@ -1,4 +1,4 @@
-//! Aligned memory of this process, with an owner: for device memory and for scratch.
+//! Aligned memory of this process, with an owner: what a pool of memory is made of.
 #![allow(unsafe_code, reason = "the standard collections do not align")]
 
 use kiln_tensor::{Pages, TensorError, alignment_of};
@@ -76,16 +76,6 @@ impl AlignedBytes {
         })
     }
 
-    /// Makes it at least `bytes` long; what it held is lost when it grows. It grows to twice its length, so that calls that
-    /// need a little more each do not all bring fresh memory.
-    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), TensorError> {
-        if self.bytes < bytes {
-            let generous = bytes.max(self.bytes.saturating_mul(2));
-            *self = Self::zeroed(generous).or_else(|_| Self::zeroed(bytes))?;
-        }
-        Ok(())
-    }
-
     /// Where it starts: aligned also when there are no bytes.
     pub(crate) fn pointer(&self) -> NonNull<u8> {
         self.start
@@ -139,25 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn growing_keeps_what_is_large_enough() {
-        let mut memory = AlignedBytes::empty();
-        memory.grow(100).unwrap();
-        let start = memory.pointer();
-        memory.grow(50).unwrap();
-        assert_eq!((memory.pointer(), memory.len()), (start, 100));
-        memory.grow(130).unwrap();
-        assert_eq!(memory.len(), 200);
-        memory.grow(1000).unwrap();
-        assert_eq!(memory.len(), 1000);
-    }
-
-    #[test]
-    fn memory_that_cannot_be_had_is_an_error_and_changes_nothing() {
-        let mut memory = AlignedBytes::zeroed(8).unwrap();
+    fn memory_that_cannot_be_had_is_an_error() {
         for bytes in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 4096] {
-            let error = memory.grow(bytes).unwrap_err();
+            let error = AlignedBytes::zeroed(bytes).unwrap_err();
             assert!(matches!(error, TensorError::Allocation { bytes: given } if given == bytes));
-            assert_eq!(memory.len(), 8);
         }
     }
 }

@@ -57,5 +57,6 @@ pub fn small_limits() -> InterpretLimits {
     InterpretLimits {
         live_bytes: 64 << 20,
         iterations: 1000,
+        ..InterpretLimits::default()
     }
 }
