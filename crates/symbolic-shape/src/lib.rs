@@ -50,6 +50,7 @@ mod prove;
 mod range;
 mod shape;
 mod table;
+mod work;
 
 #[cfg(test)]
 mod tests;

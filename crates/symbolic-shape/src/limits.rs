@@ -19,7 +19,16 @@ pub struct DimLimits {
     pub max_facts: usize,
     /// Steps that one call of [`DimTable::prove`](crate::DimTable::prove) may take.
     pub prover_fuel: u64,
+    /// Steps that all proofs of one table may take together. Afterwards a proof gets 64 steps, so that what is
+    /// evident is still proved and everything else is `Unknown`.
+    pub prover_total: u64,
+    /// Expressions that may be rebuilt in canonical form because one fact was learned or one expression was made.
+    /// Afterwards an expression is its own canonical form, which is sound and proves less.
+    pub max_rebuilds: u64,
 }
+
+/// What a proof may spend once its table's total is spent.
+pub(crate) const SPENT_FUEL: u64 = 64;
 
 impl Default for DimLimits {
     fn default() -> Self {
@@ -31,6 +40,8 @@ impl Default for DimLimits {
             max_nodes: 1 << 22,
             max_facts: 1 << 16,
             prover_fuel: 4096,
+            prover_total: 1 << 23,
+            max_rebuilds: 1 << 11,
         }
     }
 }

@@ -10,6 +10,7 @@ mod order;
 
 use crate::fact::Predicate;
 use crate::ids::DimId;
+use crate::limits::SPENT_FUEL;
 use crate::polynomial::Polynomial;
 use crate::table::DimTable;
 
@@ -61,23 +62,34 @@ impl Fuel {
         self.spent
     }
 
+    /// Takes a number of steps; none when the fuel does not suffice.
+    fn spend(&mut self, steps: u64) -> Option<()> {
+        self.spent = self.spent.saturating_add(steps).min(self.limit);
+        (self.spent < self.limit).then_some(())
+    }
+
     /// Takes as many steps as `polynomial` has terms; none when the fuel does not suffice.
     fn take(&mut self, polynomial: &Polynomial) -> Option<()> {
-        self.spent = (self.spent + 1 + polynomial.terms.len() as u64).min(self.limit);
-        (self.spent < self.limit).then_some(())
+        self.spend(1 + polynomial.terms.len() as u64)
     }
 }
 
 impl DimTable {
     /// Whether `predicate` holds for all allowed sizes, within the fuel that the table's limits give.
     pub fn prove(&self, predicate: &Predicate) -> Proof {
-        self.prove_with_fuel(predicate, &mut Fuel::new(self.limits().prover_fuel))
+        let limits = self.limits();
+        let left = limits.prover_total.saturating_sub(self.prover_steps());
+        let steps = limits.prover_fuel.min(left.max(SPENT_FUEL));
+        self.prove_with_fuel(predicate, &mut Fuel::new(steps))
     }
 
     /// Like [`DimTable::prove`] with fuel of the caller, which learns how much was spent.
     pub fn prove_with_fuel(&self, predicate: &Predicate, fuel: &mut Fuel) -> Proof {
+        let before = fuel.spent();
         // Overflow and size limits end a proof like lack of fuel does.
-        self.attempt(predicate, fuel).unwrap_or(Proof::Unknown)
+        let proof = self.attempt(predicate, fuel).unwrap_or(Proof::Unknown);
+        self.count_proof(fuel.spent() - before);
+        proof
     }
 
     /// Whether `a` and `b` are the same for all allowed sizes.

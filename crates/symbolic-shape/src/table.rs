@@ -40,6 +40,7 @@ use crate::ids::{AtomId, DimId, SymbolId};
 use crate::limits::DimLimits;
 use crate::polynomial::Polynomial;
 use crate::range::DimRange;
+use crate::work::Work;
 
 /// Dimension expressions of one graph, with their symbols, facts and hints.
 ///
@@ -60,6 +61,12 @@ pub struct DimTable {
     knowledge: Knowledge,
     /// How many canonical forms are being built inside each other.
     canonicalizing: usize,
+    /// How many canonical forms were rebuilt since the outermost operation began; see `DimLimits::max_rebuilds`.
+    rebuilt: u64,
+    /// Whether a fact is being learned: all that follows from it shares one allowance of rebuilds.
+    assuming: bool,
+    /// The steps of all proofs.
+    proved: Work,
     /// How many consequences of a fact are being drawn inside each other.
     learning: usize,
     facts: Vec<ContractFact>,
@@ -185,6 +192,20 @@ impl DimTable {
     /// The limits of this table.
     pub fn limits(&self) -> &DimLimits {
         &self.limits
+    }
+
+    /// The steps that the proofs of this table have taken so far; see [`DimLimits::prover_total`].
+    pub fn prover_steps(&self) -> u64 {
+        self.proved.spent()
+    }
+
+    /// Whether the proofs of this table have taken all the steps they may take together.
+    pub fn is_prover_spent(&self) -> bool {
+        self.proved.spent() >= self.limits.prover_total
+    }
+
+    pub(crate) fn count_proof(&self, steps: u64) {
+        self.proved.add(steps);
     }
 
     /// How many distinct expressions there are.

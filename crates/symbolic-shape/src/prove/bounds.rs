@@ -1,17 +1,30 @@
 //! Polynomials that are known to be zero or more: contract facts, and what divisions and extrema mean.
 
+use super::Fuel;
 use crate::ids::DimId;
 use crate::polynomial::Polynomial;
 use crate::table::{Atom, DimTable};
 
-/// The inequalities that share a factor with `polynomial`.
-pub(super) fn relevant(table: &DimTable, polynomial: &Polynomial) -> Vec<Polynomial> {
+/// How many known inequalities are looked through for one step.
+const SCANNED: u64 = 16;
+
+/// The inequalities that share a factor with `polynomial`; none when the fuel ends.
+///
+/// Finding them is paid for like using them: the meaning of a broadcast of many sizes alone is as many polynomials.
+pub(super) fn relevant(
+    table: &DimTable,
+    polynomial: &Polynomial,
+    fuel: &mut Fuel,
+) -> Option<Vec<Polynomial>> {
     let mut facts = Vec::new();
     let mut seen = Vec::new();
     for &atom in polynomial.terms.iter().flat_map(|term| &term.factors) {
         if !seen.contains(&atom) {
             seen.push(atom);
+            let before = facts.len();
             of_atom(table, atom, &mut facts);
+            let found = facts.get(before..).unwrap_or_default().iter();
+            fuel.spend(found.map(|fact| fact.terms.len() as u64).sum())?;
         }
     }
     let shares = |fact: &&Polynomial| {
@@ -20,15 +33,10 @@ pub(super) fn relevant(table: &DimTable, polynomial: &Polynomial) -> Vec<Polynom
             .flat_map(|term| &term.factors)
             .any(|atom| seen.contains(atom))
     };
-    facts.extend(
-        table
-            .knowledge()
-            .non_negative
-            .iter()
-            .filter(shares)
-            .cloned(),
-    );
-    facts
+    let known = &table.knowledge().non_negative;
+    fuel.spend(known.len() as u64 / SCANNED)?;
+    facts.extend(known.iter().filter(shares).cloned());
+    Some(facts)
 }
 
 /// What an atom's meaning says about it and its operands, as polynomials that are zero or more.

@@ -60,10 +60,15 @@ fn search(
     if depth == 0 {
         return Some(false);
     }
-    for target in harmful_terms(table, &simple) {
-        for fact in bounds::relevant(table, &simple) {
-            fuel.take(&fact)?;
-            let Some(rest) = eliminate(table, &simple, &target, &fact) else {
+    let harmful = harmful_terms(table, &simple);
+    if harmful.is_empty() {
+        return Some(false);
+    }
+    let facts = bounds::relevant(table, &simple, fuel)?;
+    for target in harmful {
+        for fact in &facts {
+            fuel.take(fact)?;
+            let Some(rest) = eliminate(table, &simple, &target, fact) else {
                 continue;
             };
             if search(table, &rest, depth - 1, fuel)? {

@@ -26,7 +26,11 @@ impl DimTable {
             return Ok(());
         }
         self.check_fact_limit("contract facts", self.facts.len())?;
-        self.learn(&fact.predicate)?;
+        self.rebuilt = 0;
+        self.assuming = true;
+        let learned = self.learn(&fact.predicate);
+        self.assuming = false;
+        learned?;
         self.known_facts.insert(fact.predicate.clone());
         self.facts.push(fact);
         Ok(())

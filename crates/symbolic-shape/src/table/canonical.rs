@@ -29,11 +29,25 @@ impl DimTable {
     ///
     /// `rebuild` says that values inside were narrowed, so that building it again may give something simpler.
     pub(super) fn canonicalize_atom(&mut self, id: AtomId, rebuild: bool) {
-        if self.canonicalizing < MAX_NESTED {
-            self.canonicalizing += 1;
-            self.renew_atom(id, rebuild);
-            self.canonicalizing -= 1;
+        if self.canonicalizing >= MAX_NESTED {
+            return;
         }
+        if self.canonicalizing == 0 && !self.assuming {
+            self.rebuilt = 0;
+        }
+        self.canonicalizing += 1;
+        self.renew_atom(id, rebuild);
+        self.canonicalizing -= 1;
+    }
+
+    /// Takes one rebuild from the allowance of the operation at hand; false when none is left.
+    ///
+    /// This is what makes canonicalization terminate: an equality such as `n == max(f(n), 0)` makes each rewritten
+    /// expression contain another one that can be rewritten, so no order of terms falls, but the allowance does.
+    fn take_rebuild(&mut self) -> bool {
+        let left = self.rebuilt < self.limits.max_rebuilds;
+        self.rebuilt = self.rebuilt.saturating_add(1);
+        left
     }
 
     fn renew_atom(&mut self, id: AtomId, rebuild: bool) {
@@ -47,7 +61,8 @@ impl DimTable {
         let operands = atom.operands();
         let renewed: Vec<DimId> = operands.iter().map(|&dim| self.canonical(dim)).collect();
         let mut result = own;
-        if renewed != operands || (rebuild && !operands.is_empty()) {
+        let changed = renewed != operands || (rebuild && !operands.is_empty());
+        if changed && self.take_rebuild() {
             result = match self.apply(&atom, &renewed) {
                 Ok(dim) => self.canonical(dim),
                 Err(_) => own,
@@ -81,7 +96,10 @@ impl DimTable {
             self.dims[dim].canonical = self.atoms[atom].canonical;
             return;
         }
-        if self.canonicalizing < MAX_NESTED {
+        if self.canonicalizing == 0 && !self.assuming {
+            self.rebuilt = 0;
+        }
+        if self.canonicalizing < MAX_NESTED && self.take_rebuild() {
             self.canonicalizing += 1;
             let renewed = self.assemble(&polynomial, |table, atom| table.atoms[atom].canonical);
             self.dims[dim].canonical = renewed.and_then(|p| self.finish(p)).unwrap_or(dim);

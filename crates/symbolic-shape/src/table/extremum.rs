@@ -5,7 +5,9 @@
 use super::intern::BuildError;
 use super::{Atom, DimTable, Values};
 use crate::DimError;
+use crate::congruence::Congruence;
 use crate::ids::DimId;
+use crate::range::DimRange;
 
 /// Up to this many operands are compared with each other, so that the cost stays linear beyond.
 const MAX_COMPARED: usize = 16;
@@ -100,6 +102,19 @@ impl DimTable {
     /// What is known of `a - b`, under equalities too.
     pub(super) fn difference_values(&self, a: DimId, b: DimId) -> Option<Values> {
         let (a, b) = (self.canonical(a), self.canonical(b));
+        // Two sizes that have no atom in common, the usual case, are not subtracted.
+        if let (Some(left), Some(right)) =
+            (self.polynomial(a).as_atom(), self.polynomial(b).as_atom())
+            && left != right
+        {
+            let (left, right) = (self.atom(left).values, self.atom(right).values);
+            let minus_one = Congruence::exactly(-1);
+            let values = Values {
+                range: left.range.add(&right.range.mul(&DimRange::point(-1))),
+                congruence: left.congruence.add(&right.congruence.mul(&minus_one)),
+            };
+            return values.meet(&Values::ANY);
+        }
         self.values_of(&self.polynomial(a).sub(self.polynomial(b)).ok()?)
     }
 
