@@ -199,15 +199,13 @@ pub enum Error {
         what: String,
     },
 
-    /// E0918: a node reads a name that nothing before it gives.
-    #[error("{node}: nothing before it gives its operand {name}{}", given_later(later.as_deref()))]
+    /// E0918: a node reads a name that nothing gives.
+    #[error("{node}: nothing gives its operand {name}")]
     Undefined {
         /// The node's path.
         node: String,
         /// The name.
         name: Name,
-        /// A node after it that gives the name, if there is one.
-        later: Option<String>,
     },
 
     /// E0919: a node gives a name that has a value already.
@@ -301,6 +299,16 @@ pub enum Error {
         input: Name,
     },
 
+    /// E0944: nodes read each other's results, so none of them can be first.
+    #[error(
+        "expected nodes that can run one after the other, found a cycle: {}",
+        described(nodes)
+    )]
+    Cycle {
+        /// The paths of the nodes, each reading a result of the next, and the last one of the first.
+        nodes: Vec<String>,
+    },
+
     /// The types at a node do not fit. (The code is that of the cause.)
     #[error("{node}: {source}")]
     Infer {
@@ -351,15 +359,20 @@ impl Error {
             Self::FixedInput { .. } => "E0925",
             Self::UnknownInput { .. } => "E0926",
             Self::UnknownLength { .. } => "E0927",
+            Self::Cycle { .. } => "E0944",
             Self::Infer { source, .. } => source.code(),
             Self::Size { source, .. } => source.code(),
         }
     }
 }
 
-/// What is said of an operand that comes too late.
-fn given_later(node: Option<&str>) -> String {
-    node.map_or_else(String::new, |node| {
-        format!(", but {node} after it does: the nodes are out of order, or wait for each other")
-    })
+/// The first nodes of a list, and how many more there are.
+fn described(nodes: &[String]) -> String {
+    const LISTED: usize = 8;
+    let listed: Vec<&str> = nodes.iter().take(LISTED).map(String::as_str).collect();
+    let listed = listed.join(", ");
+    match nodes.len().saturating_sub(LISTED) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
 }

@@ -23,7 +23,10 @@ struct Found<'m> {
 fn visit<'m>(graph: &'m ModelGraph, around: &mut Vec<HashSet<&'m str>>, found: &mut Found<'m>) {
     let inputs = graph.inputs().iter().map(|input| input.name.as_str());
     let initializers = graph.initializers().keys().map(String::as_str);
-    around.push(inputs.chain(initializers).collect());
+    // Nodes may be out of order, so what they give is known before what they read is looked at.
+    let results = graph.nodes().iter().flat_map(|node| node.outputs());
+    let results = results.map(String::as_str);
+    around.push(inputs.chain(initializers).chain(results).collect());
     for node in graph.nodes() {
         for name in node.inputs() {
             read(name, around, found);
@@ -36,9 +39,6 @@ fn visit<'m>(graph: &'m ModelGraph, around: &mut Vec<HashSet<&'m str>>, found: &
                 }
                 _ => {}
             }
-        }
-        if let Some(defined) = around.last_mut() {
-            defined.extend(node.outputs().iter().map(String::as_str));
         }
     }
     for output in graph.outputs() {

@@ -1,4 +1,4 @@
-//! Imports the nodes of a graph, a body or a function, one after the other.
+//! Imports the nodes of a graph, a body or a function, one after the other, in an order in which they can run.
 //!
 //! Depth: a body inside a body, and a function called by a function, recurse; both are bounded, by
 //! the nesting of the file's messages and by `Limits::call_depth`.
@@ -15,6 +15,7 @@ use super::function;
 use super::item::Item;
 use super::moved;
 use super::names::{Binding, Names};
+use super::order::runnable_order;
 use super::registry::{Importer, Registry, Takes};
 use crate::{ElementType, Error, Limits, ModelGraph, ModelTensor, Name, Node, Opsets};
 
@@ -131,16 +132,16 @@ pub(crate) fn import_tensor(
     })
 }
 
-/// Imports nodes in order.
+/// Imports nodes, each after those whose results it reads.
 pub(crate) fn import_nodes(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
     nodes: &[Node],
     names: &mut Names,
 ) -> Result<(), Error> {
-    for (position, node) in nodes.iter().enumerate() {
-        let outputs = import_node(frame, builder, node, names)
-            .map_err(|error| looked_for_later(error, nodes.get(position + 1..)))?;
+    let order = runnable_order(nodes, names)?;
+    for node in order.into_iter().filter_map(|position| nodes.get(position)) {
+        let outputs = import_node(frame, builder, node, names)?;
         for (index, name) in node.outputs().iter().enumerate() {
             if name.is_empty() {
                 continue;
@@ -167,27 +168,6 @@ pub(crate) fn import_nodes(
     Ok(())
 }
 
-/// The error, with the node that gives a missing name too late.
-fn looked_for_later(error: Error, rest: Option<&[Node]>) -> Error {
-    let Error::Undefined {
-        node,
-        name,
-        later: None,
-    } = error
-    else {
-        return error;
-    };
-    let gives = |other: &&Node| {
-        other
-            .outputs()
-            .iter()
-            .any(|output| *output == *name.as_str())
-    };
-    let later = rest.unwrap_or_default().iter().find(gives);
-    let later = later.map(Node::path);
-    Error::Undefined { node, name, later }
-}
-
 fn import_node(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
@@ -196,7 +176,7 @@ fn import_node(
 ) -> Result<Outputs, Error> {
     builder.origin(&origin_of(frame, node));
     let inputs = read_inputs(node, names)?;
-    match frame.registry.find(node) {
+    match frame.registry.find(node, frame.opsets) {
         Some(Importer::Function(called)) => function::inline(frame, builder, node, called, &inputs),
         Some(Importer::Standard(operator)) => {
             let opset = opset_of(frame, node)?;
@@ -285,7 +265,6 @@ fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<Item>; 4]>
                 return Err(Error::Undefined {
                     node: node.path(),
                     name: Name::from(name.as_str()),
-                    later: None,
                 });
             }
         });

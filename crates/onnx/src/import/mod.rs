@@ -17,6 +17,7 @@ mod item;
 mod moved;
 mod names;
 mod options;
+mod order;
 mod registry;
 mod scan;
 mod stated;

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use super::ImportOptions;
 use super::context::{NodeContext, Outputs};
 use super::options::OpImporter;
-use crate::{Error, Function, Model, Node, ops};
+use crate::{Error, Function, Model, Node, Opsets, ops};
 
 /// A standard operator.
 pub(crate) struct Operator {
@@ -71,7 +71,11 @@ impl<'m> Registry<'m> {
         }
     }
 
-    pub(crate) fn find(&self, node: &Node) -> Option<Importer<'m>> {
+    /// What imports a node of a graph with these operator sets.
+    ///
+    /// onnxruntime's optimiser writes some of its own operators into the standard domain. A standard operator that does not
+    /// exist in the model's version, `LayerNormalization` before 17 for instance, is the one of that name in `com.microsoft`.
+    pub(crate) fn find(&self, node: &Node, opsets: &Opsets) -> Option<Importer<'m>> {
         if !self.custom.is_empty() {
             let key = (node.domain().to_owned(), node.op_type().to_owned());
             if let Some(importer) = self.custom.get(&key) {
@@ -82,12 +86,22 @@ impl<'m> Registry<'m> {
         if let Some(function) = self.functions.get(&key) {
             return Some(Importer::Function(function));
         }
-        STANDARD
-            .get(&(node.domain(), node.op_type()))
-            .copied()
-            .map(Importer::Standard)
+        let of_domain = |domain| STANDARD.get(&(domain, node.op_type())).copied();
+        let own = of_domain(node.domain());
+        let exists = |operator: &&Operator| {
+            let opset = opsets.version(node.domain());
+            opset.is_none_or(|opset| operator.version(opset).is_some())
+        };
+        let found = match own.filter(exists) {
+            None if node.domain().is_empty() => of_domain(OPTIMIZER_DOMAIN).or(own),
+            _ => own,
+        };
+        found.map(Importer::Standard)
     }
 }
+
+/// The domain of onnxruntime's own operators.
+const OPTIMIZER_DOMAIN: &str = "com.microsoft";
 
 /// By domain and name.
 type Table = BTreeMap<(&'static str, &'static str), &'static Operator>;

@@ -52,7 +52,7 @@ impl Search<'_, '_> {
     /// Recurses as deep as graphs nest, which reading the model has bounded.
     fn nodes(&mut self, nodes: &[Node], opsets: &Opsets) {
         for node in nodes {
-            match self.registry.find(node) {
+            match self.registry.find(node, opsets) {
                 Some(Importer::Custom(_)) => {}
                 Some(Importer::Function(function)) => {
                     let key = (function.domain(), function.name(), function.overload());

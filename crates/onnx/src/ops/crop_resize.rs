@@ -111,7 +111,8 @@ fn inside(ctx: &mut NodeContext<'_>, at: ValueId, own: DimId) -> Result<ValueId,
     ctx.map("and", &[after, before])
 }
 
-fn rounded(
+/// The entries nearest to points.
+pub(super) fn rounded(
     ctx: &mut NodeContext<'_>,
     at: ValueId,
     rounding: NearestRounding,

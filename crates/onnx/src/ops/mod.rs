@@ -47,6 +47,7 @@ mod recurrent;
 mod reduce;
 mod reshape;
 mod resize;
+mod resize_by_data;
 mod roi_align;
 mod rotary;
 mod sample;

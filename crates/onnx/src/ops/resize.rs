@@ -1,21 +1,24 @@
 //! Resampling: `Resize`, and `Upsample` before it.
 //!
 //! Output sizes are given, or input sizes times scales, rounded down. Scales known at import that
-//! are simple fractions become exact expressions over symbolic sizes.
+//! are simple fractions become exact expressions over symbolic sizes; others are data, and `resize_by_data` has those.
+//! Integers are resampled as floats that hold them, and cut off towards zero.
 
 use kiln_ir::{Coordinates, Dims, Indices, NearestRounding, Op, Resize, ResizeMode, ValueId};
 use kiln_shape_inference::Element;
 use kiln_symbolic_shape::DimId;
+use kiln_tensor::DType;
 use smallvec::SmallVec;
 
 use super::crop_resize::cropped;
+use super::resize_by_data::{Sampling, rescaled};
 use super::support::{Imported, one, operator};
 use crate::import::Operator;
 use crate::{Error, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
-    operator("Resize", &[10, 11, 18], resize),
-    operator("Upsample", &[7, 9], upsample),
+    operator("Resize", &[10, 11, 18], |ctx| as_floats(ctx, resize)),
+    operator("Upsample", &[7, 9], |ctx| as_floats(ctx, upsample)),
 ];
 
 /// The resized axes with their new sizes and, where the model states them, scales (else 0).
@@ -25,18 +28,37 @@ struct Target {
     scales: SmallVec<[f64; 4]>,
 }
 
-fn upsample(ctx: &mut NodeContext<'_>) -> Imported {
+/// Resamples operand 0 in floats that hold its elements.
+fn as_floats(
+    ctx: &mut NodeContext<'_>,
+    resample: fn(&mut NodeContext<'_>, ValueId) -> Result<ValueId, Error>,
+) -> Imported {
     let x = ctx.input(0)?;
+    let dtype = ctx.dtype(x)?;
+    let wide = match dtype {
+        _ if dtype.is_float() => dtype,
+        DType::I32 | DType::U32 | DType::I64 | DType::U64 => DType::F64,
+        _ => DType::F32,
+    };
+    let x = ctx.cast(x, wide)?;
+    let y = resample(ctx, x)?;
+    one(ctx.cast(y, dtype)?)
+}
+
+fn upsample(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     let rank = ctx.rank(x)?;
     let axes: Indices = (0..rank).collect();
+    let mode = mode(ctx)?;
     let target = if ctx.version() < 9 {
         let scales = ctx.attributes().require::<&[f32]>("scales")?;
         let scales: Vec<f64> = scales.iter().map(|&scale| f64::from(scale)).collect();
         scaled(ctx, x, axes, &scales)?
     } else {
-        by_scales(ctx, x, axes, 1)?
+        match by_scales(ctx, x, axes.clone(), 1)? {
+            Some(target) => target,
+            None => return by_data(ctx, x, &axes, 1, &Sampling::floored(mode)),
+        }
     };
-    let mode = mode(ctx)?;
     finish(ctx, x, target, |resize| {
         resize.mode = mode;
         resize.coordinates = Coordinates::Asymmetric;
@@ -44,12 +66,19 @@ fn upsample(ctx: &mut NodeContext<'_>) -> Imported {
     })
 }
 
-fn resize(ctx: &mut NodeContext<'_>) -> Imported {
-    let x = ctx.input(0)?;
+fn resize(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     let rank = ctx.rank(x)?;
     let mode = mode(ctx)?;
     if ctx.version() < 11 {
-        let target = by_scales(ctx, x, (0..rank).collect(), 1)?;
+        let axes: Indices = (0..rank).collect();
+        let Some(target) = by_scales(ctx, x, axes.clone(), 1)? else {
+            if mode == ResizeMode::Nearest {
+                let what = "scales of version 10 that are known only when the model runs: how the nearest entry is found \
+                            depends on them";
+                return Err(ctx.unsupported(what));
+            }
+            return by_data(ctx, x, &axes, 1, &Sampling::floored(mode));
+        };
         // Shrinking rounded up to the nearest, growing down.
         let shrinks = target
             .scales
@@ -73,14 +102,24 @@ fn resize(ctx: &mut NodeContext<'_>) -> Imported {
         None => (0..rank).collect(),
     };
     let target = match (is_given(ctx, 3)?, is_given(ctx, 2)?) {
-        (true, _) => by_sizes(ctx, x, axes)?,
-        (false, true) => by_scales(ctx, x, axes, 2)?,
+        (true, _) => Some(by_sizes(ctx, x, axes.clone())?),
+        (false, true) => by_scales(ctx, x, axes.clone(), 2)?,
         (false, false) => return Err(ctx.operand_error(2, "scales or sizes", "neither")),
     };
     let (coordinates, rounding) = coordinates(ctx)?;
+    let Some(target) = target else {
+        let coordinates = coordinates
+            .ok_or_else(|| ctx.unsupported("a cropped region with scales that are data"))?;
+        let sampling = Sampling {
+            mode,
+            coordinates,
+            rounding,
+        };
+        return by_data(ctx, x, &axes, 2, &sampling);
+    };
     let Some(coordinates) = coordinates else {
         let sizes = (&target.axes, target.sizes.as_slice());
-        return one(cropped(ctx, x, sizes, mode, rounding)?);
+        return cropped(ctx, x, sizes, mode, rounding);
     };
     let cubic_coefficient = ctx.attributes().get_or("cubic_coeff_a", -0.75_f32)?;
     let exclude_outside = ctx.flag("exclude_outside", false)?;
@@ -194,23 +233,56 @@ fn by_sizes(ctx: &mut NodeContext<'_>, x: ValueId, axes: Indices) -> Result<Targ
     })
 }
 
-/// Input sizes times the scales of operand `index`.
+/// Input sizes times the scales of operand `index`; none where the scales are data.
 fn by_scales(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
     axes: Indices,
     index: usize,
-) -> Result<Target, Error> {
+) -> Result<Option<Target>, Error> {
     let value = ctx.input(index)?;
-    if let Some(scales) = ctx.constant_floats(value) {
-        expect_length(ctx, index, scales.len(), axes.len())?;
-        return scaled(ctx, x, axes, &scales);
+    let Some(scales) = ctx.constant_floats(value) else {
+        return by_known_ratios(ctx, x, &axes, value);
+    };
+    expect_length(ctx, index, scales.len(), axes.len())?;
+    let own = ctx.shape(x)?;
+    let is_symbolic = |(&axis, &scale): (&usize, &f64)| {
+        ctx.known(own[axis]).is_none() && as_fraction(scale).is_none()
+    };
+    let is_sound = scales.iter().all(|&scale| scale.is_finite() && scale > 0.0);
+    if is_sound && axes.iter().zip(&scales).any(is_symbolic) {
+        return Ok(None);
     }
-    if let Some(target) = by_known_ratios(ctx, x, &axes, value)? {
-        return Ok(target);
+    scaled(ctx, x, axes, &scales).map(Some)
+}
+
+/// Resizes by scales that are data, in operand `index`.
+fn by_data(
+    ctx: &mut NodeContext<'_>,
+    x: ValueId,
+    axes: &[usize],
+    index: usize,
+    sampling: &Sampling,
+) -> Result<ValueId, Error> {
+    for name in ["exclude_outside", "antialias"] {
+        if ctx.flag(name, false)? {
+            let what = format!("{name} with scales that are known only when the model runs");
+            return Err(ctx.unsupported(what));
+        }
     }
-    let what = "scales that are known only when the model runs; fix the input that they come from";
-    Err(ctx.unsupported(what))
+    let coefficient = ctx.attributes().get_or("cubic_coeff_a", -0.75_f32)?;
+    if sampling.mode == ResizeMode::Cubic && coefficient != -0.75 {
+        let what = format!(
+            "a cubic coefficient of {coefficient} with scales that are known only when the model runs"
+        );
+        return Err(ctx.unsupported(what));
+    }
+    let scales = ctx.input(index)?;
+    let length = ctx.dims_of_rank::<1>(index, scales)?[0];
+    if let Some(length) = ctx.known(length) {
+        expect_length(ctx, index, usize::try_from(length).unwrap_or(0), axes.len())?;
+    }
+    rescaled(ctx, x, axes, scales, sampling)
 }
 
 /// Scales that are quotients of sizes, `target / size` for instance: where nothing is rounded, the
@@ -325,7 +397,7 @@ fn finish(
     x: ValueId,
     target: Target,
     configure: impl FnOnce(&mut Resize),
-) -> Imported {
+) -> Result<ValueId, Error> {
     let own = ctx.shape(x)?;
     let mut resize = Resize {
         axes: Indices::new(),
@@ -348,9 +420,9 @@ fn finish(
         resize.scales.push(scale);
     }
     if resize.axes.is_empty() {
-        return one(x);
+        return Ok(x);
     }
-    one(ctx.op(Op::Resize(resize), &[x])?)
+    ctx.op(Op::Resize(resize), &[x])
 }
 
 #[cfg(test)]

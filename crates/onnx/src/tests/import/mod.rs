@@ -7,5 +7,6 @@ mod edges;
 mod functions;
 mod items;
 mod net;
+mod order;
 mod refused;
 mod shapes;

@@ -52,12 +52,7 @@ fn one_error_lists_every_unsupported_operator() {
 #[test]
 fn names_that_do_not_fit_together_are_refused() {
     let undefined = error(one_input(vec![node("Add", "x z", "y", vec![])]));
-    assert_snapshot!(undefined, @r#"node 0 giving "y" (Add): nothing before it gives its operand "z""#);
-    let late = error(one_input(vec![
-        node("Relu", "a", "y", vec![]),
-        node("Relu", "x", "a", vec![]),
-    ]));
-    assert_eq!(late.code(), "E0918");
+    assert_snapshot!(undefined, @r#"node 0 giving "y" (Add): nothing gives its operand "z""#);
     let twice = error(one_input(vec![
         node("Relu", "x", "y", vec![]),
         node("Relu", "x", "y", vec![]),
@@ -165,12 +160,19 @@ fn a_stated_type_that_is_wrong_is_refused_in_strict_mode_alone() {
 }
 
 #[test]
-fn nodes_out_of_order_or_in_a_circle_are_told_from_names_that_nothing_gives() {
+fn nodes_that_wait_for_each_other_are_refused_with_the_cycle() {
     let nodes = vec![
-        node("Neg", "h", "y", vec![]),
         node("Relu", "x", "h", vec![]),
+        node("Add", "h c", "a", vec![]),
+        node("Neg", "a", "b", vec![]),
+        node("Exp", "b", "c", vec![]),
+        node("Neg", "c", "y", vec![]),
     ];
-    assert_snapshot!(error(one_input(nodes)), @r#"node 0 giving "y" (Neg): nothing before it gives its operand "h", but node 1 giving "h" (Relu) after it does: the nodes are out of order, or wait for each other"#);
+    let longer = error(one_input(nodes));
+    assert_eq!(longer.code(), "E0944");
+    assert_snapshot!(longer, @r#"expected nodes that can run one after the other, found a cycle: node 1 giving "a" (Add), node 3 giving "c" (Exp), node 2 giving "b" (Neg)"#);
+    let own = error(one_input(vec![node("Add", "x y", "y", vec![])]));
+    assert_snapshot!(own, @r#"expected nodes that can run one after the other, found a cycle: node 0 giving "y" (Add)"#);
 }
 
 #[test]
