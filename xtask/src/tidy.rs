@@ -11,6 +11,7 @@ mod errors;
 mod faults;
 mod layers;
 mod licences;
+mod limits;
 mod links;
 mod places;
 mod purity;
@@ -29,7 +30,7 @@ use tree::Problem;
 
 type Check = fn(&Tree) -> Result<Vec<Problem>>;
 
-const CHECKS: [(&str, Check); 12] = [
+const CHECKS: [(&str, Check); 13] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("the outside world", purity::check),
@@ -41,6 +42,7 @@ const CHECKS: [(&str, Check); 12] = [
     ("public items", public_items::check),
     ("error codes", errors::check),
     ("faults", faults::check),
+    ("limits", limits::check),
     ("where things live", places::check),
 ];
 

@@ -6,7 +6,6 @@
 mod announce;
 #[cfg(feature = "native")]
 mod bundle;
-mod machine_memory;
 mod planner;
 #[cfg(feature = "native")]
 mod runtime;

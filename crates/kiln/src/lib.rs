@@ -74,6 +74,7 @@ mod explain;
 mod importing;
 mod jit;
 mod limits;
+mod machine_memory;
 mod model;
 mod notice;
 mod options;

@@ -1,6 +1,10 @@
 //! Every limit a user may set, in one place.
+//!
+//! One field per layer, each the limits struct of the crate that enforces it. They are passed down explicitly: no layer
+//! reads a limit from anywhere else. The book's page on limits has a row for each, which `cargo xtask tidy` checks; so
+//! every type here is written with its crate.
 
-use kiln_interpreter::InterpretLimits;
+use crate::machine_memory;
 
 /// When to give up, rather than take all memory or run for ever.
 ///
@@ -10,12 +14,40 @@ use kiln_interpreter::InterpretLimits;
 /// let options = kiln::Options::new().limits(limits);
 /// # let _ = options;
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Limits of reading an ONNX model.
+    /// Limits of reading and importing an ONNX model.
     #[cfg(feature = "onnx")]
     pub onnx: kiln_onnx::Limits,
+    /// Limits of reading a graph's text.
+    pub text: kiln_ir::text::TextLimits,
+    /// Limits of a graph's table of sizes, and of proofs about them.
+    pub dims: kiln_symbolic_shape::DimLimits,
     /// Limits of each call.
-    pub run: InterpretLimits,
+    pub run: kiln_interpreter::InterpretLimits,
+    /// Memory that the arenas, results and scratch of calls may take at one time, for all models that share kernels: nine
+    /// tenths of what the machine has, or the control group that the process is in.
+    pub memory: kiln_kernel::MemoryLimits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            #[cfg(feature = "onnx")]
+            onnx: kiln_onnx::Limits::default(),
+            text: kiln_ir::text::TextLimits::default(),
+            dims: kiln_symbolic_shape::DimLimits::default(),
+            run: kiln_interpreter::InterpretLimits::default(),
+            memory: kiln_kernel::MemoryLimits::DEFAULT
+                .with_total_bytes(machine_memory::default_limit()),
+        }
+    }
+}
+
+impl Limits {
+    /// Those of reading a text.
+    pub(crate) fn of_reading(&self) -> kiln_ir::text::ReadLimits {
+        kiln_ir::text::ReadLimits::new(self.text, self.dims.clone())
+    }
 }

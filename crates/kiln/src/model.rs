@@ -139,7 +139,9 @@ impl Model {
     /// # Errors
     /// As [`from_text`](Self::from_text), and when an option does not fit the graph.
     pub fn from_text_with(text: &str, options: Options) -> Result<Self, Error> {
-        Self::build(options, |_| Source::from_text(text, &BlobMap::new()))
+        Self::build(options, |options| {
+            Source::from_text(text, &BlobMap::new(), options)
+        })
     }
 
     /// Makes a model of a graph.

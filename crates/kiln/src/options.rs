@@ -76,11 +76,6 @@ pub struct Options {
         allow(dead_code, reason = "only compiled code is compiled")
     )]
     pub(crate) compiling: Compiling,
-    #[cfg_attr(
-        not(feature = "native"),
-        expect(dead_code, reason = "only compiled code has a pool of memory")
-    )]
-    pub(crate) memory: Option<MemoryLimits>,
     pub(crate) limits: Limits,
     pub(crate) recording: Recording,
     pub(crate) listener: Listener,
@@ -112,7 +107,6 @@ impl Options {
             runtime: None,
             cache: Cache::default(),
             compiling: Compiling::default(),
-            memory: None,
             limits: Limits::default(),
             recording: Recording::default(),
             listener: Listener::default(),
@@ -337,9 +331,9 @@ impl Options {
         self
     }
 
-    /// How much memory the arenas, results and scratch of calls may take at one time, by default nine tenths of what the
-    /// machine, or the control group that the process is in, has; and how much of it is kept for later calls;
-    /// for all models that share kernels. A call that would take more ends with an error of kind
+    /// How much memory the arenas, results and scratch of calls may take at one time, and how much of it is kept for
+    /// later calls; for all models that share kernels: sets `memory` of the [`Limits`]. Without it, nine tenths of what the
+    /// machine has, or the control group that the process is in. A call that would take more ends with an error of kind
     /// [`Resource`](crate::ErrorKind::Resource).
     ///
     /// ```
@@ -350,12 +344,12 @@ impl Options {
     /// # let _ = options;
     /// ```
     #[must_use]
-    pub fn memory(self, memory: MemoryLimits) -> Self {
-        let memory = Some(memory);
-        Self { memory, ..self }
+    pub fn memory(mut self, memory: MemoryLimits) -> Self {
+        self.limits.memory = memory;
+        self
     }
 
-    /// When to give up.
+    /// When to give up: replaces every limit, [`memory`](Self::memory) among them.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }

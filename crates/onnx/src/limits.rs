@@ -30,9 +30,16 @@ pub struct Limits {
     pub dense_bytes: u64,
     /// Calls of the model's own functions inside one another; 32.
     pub call_depth: u64,
-    /// Nodes that calls of the model's own functions and loops over sequences bring in, and entries
-    /// of the sequences that operators make; 4 Mi.
+    /// Nodes that calls of the model's own functions and loops over sequences bring in; 128 Ki. Each takes about a
+    /// kilobyte once it is imported.
     pub inlined_nodes: u64,
+    /// Entries of all sequences that operators make; 4 Mi.
+    pub sequence_entries: u64,
+    /// Parts that one operator is written out into: rounds of a loop over a sequence, parts of a split; 64 Ki.
+    pub operator_parts: u64,
+    /// Elements of an operand that says sizes, of a `Reshape` for one, as its type declares them; 256, the most that a
+    /// builder makes sizes of.
+    pub shape_elements: u64,
 }
 
 impl Default for Limits {
@@ -46,7 +53,10 @@ impl Default for Limits {
             tensor_bytes: 256 << 30,
             dense_bytes: 256 << 20,
             call_depth: 32,
-            inlined_nodes: 4 << 20,
+            inlined_nodes: 128 << 10,
+            sequence_entries: 4 << 20,
+            operator_parts: 64 << 10,
+            shape_elements: 256,
         }
     }
 }
@@ -67,6 +77,9 @@ impl Limits {
             LimitKind::DenseBytes => self.dense_bytes,
             LimitKind::CallDepth => self.call_depth,
             LimitKind::InlinedNodes => self.inlined_nodes,
+            LimitKind::SequenceEntries => self.sequence_entries,
+            LimitKind::OperatorParts => self.operator_parts,
+            LimitKind::ShapeElements => self.shape_elements,
         };
         if given > limit {
             Err(Error::Limit { kind, given, limit })
@@ -101,6 +114,12 @@ pub enum LimitKind {
     CallDepth,
     /// [`Limits::inlined_nodes`].
     InlinedNodes,
+    /// [`Limits::sequence_entries`].
+    SequenceEntries,
+    /// [`Limits::operator_parts`].
+    OperatorParts,
+    /// [`Limits::shape_elements`].
+    ShapeElements,
 }
 
 impl fmt::Display for LimitKind {
@@ -115,6 +134,9 @@ impl fmt::Display for LimitKind {
             Self::DenseBytes => "dense_bytes",
             Self::CallDepth => "call_depth",
             Self::InlinedNodes => "inlined_nodes",
+            Self::SequenceEntries => "sequence_entries",
+            Self::OperatorParts => "operator_parts",
+            Self::ShapeElements => "shape_elements",
         })
     }
 }

@@ -51,7 +51,7 @@ pub use engine::ShapeInferenceEngine;
 pub use error::{InferError, InferErrorKind, InferErrors};
 pub use known::{Element, KNOWN_LIMIT, KnownValue, Ratio};
 pub use node::Node;
-pub use read::{InferredTypes, read_graph, read_graph_with};
+pub use read::{InferredTypes, read_graph, read_graph_with, read_graph_within};
 pub use rule::{Inferred, ShapeInferenceRule};
 pub use state::InferenceState;
 

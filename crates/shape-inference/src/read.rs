@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::rule::Inferred;
 use crate::state::InferenceState;
 use cranelift_entity::EntityRef;
-use kiln_ir::text::{NewResults, ResultTypes, read_with};
+use kiln_ir::text::{NewResults, ReadLimits, ResultTypes, read_within};
 use kiln_ir::{BlobMap, Graph, OpId, Type, ValueId};
 use kiln_symbolic_shape::text::{Diagnostic, Diagnostics};
 use smallvec::SmallVec;
@@ -33,8 +33,21 @@ pub fn read_graph_with(
     blobs: &BlobMap,
     engine: &ShapeInferenceEngine,
 ) -> Result<Graph, Diagnostics> {
+    read_graph_within(text, blobs, engine, &ReadLimits::default())
+}
+
+/// As [`read_graph_with`], under other limits than the defaults.
+///
+/// # Errors
+/// E0134 when the text is too long; as [`read_graph`].
+pub fn read_graph_within(
+    text: &str,
+    blobs: &BlobMap,
+    engine: &ShapeInferenceEngine,
+    limits: &ReadLimits,
+) -> Result<Graph, Diagnostics> {
     let mut types = InferredTypes::new(engine.clone());
-    let graph = read_with(text, blobs, &mut types)?;
+    let graph = read_within(text, blobs, &mut types, limits)?;
     if types.deferred {
         check_types_with(&graph, engine).map_err(|errors| {
             let mut diagnostics = Diagnostics::new();

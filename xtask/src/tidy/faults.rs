@@ -57,7 +57,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
 }
 
 /// The names of every function in the tree. By text, since test macros hide functions from a parser.
-fn functions(tree: &Tree) -> Result<BTreeSet<String>> {
+pub(super) fn functions(tree: &Tree) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for path in tree.rust_files() {
         for after in tree.read(path)?.split("fn ").skip(1) {

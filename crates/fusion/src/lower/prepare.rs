@@ -27,7 +27,7 @@ impl Sizes {
     /// The sizes that a region names, and what is known of them.
     pub(super) fn of_region(graph: &Graph, region: &Region<'_>) -> Result<Self, LowerError> {
         let mut sizes = Self {
-            table: DimTable::new(),
+            table: DimTable::with_limits(graph.dims().limits().clone()),
             requirements: Vec::new(),
             import: DimImport::new(),
             copied: HashMap::new(),

@@ -6,10 +6,12 @@
 
 mod elements;
 mod input;
+mod limits;
 mod print;
 mod read;
 mod read_attributes;
 mod read_header;
 
+pub use limits::{ReadLimits, TextLimits};
 pub use print::{PrintOptions, print, print_with};
-pub use read::{AnnotatedTypes, NewResults, ResultTypes, read, read_with};
+pub use read::{AnnotatedTypes, NewResults, ResultTypes, read, read_with, read_within};

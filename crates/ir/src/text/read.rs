@@ -6,6 +6,7 @@
 
 use super::elements::{ElementsError, tensor_of_words};
 use super::input::Input;
+use super::limits::ReadLimits;
 use super::read_attributes;
 use super::read_header;
 use crate::constant::{BlobMap, Constant};
@@ -14,8 +15,8 @@ use crate::ids::{OpId, RegionId, ValueId};
 use crate::op::Op;
 use crate::ty::{TYPE_DEPTH_LIMIT, TensorType, Type};
 use crate::verify::verify;
-use kiln_symbolic_shape::SymbolId;
 use kiln_symbolic_shape::text::{Diagnostic, Diagnostics, Span, TokenKind};
+use kiln_symbolic_shape::{DimTable, SymbolId};
 use kiln_tensor::{DType, Tensor};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -94,7 +95,23 @@ pub fn read_with(
     blobs: &BlobMap,
     types: &mut dyn ResultTypes,
 ) -> Result<Graph, Diagnostics> {
-    let graph = Reader::read(text, blobs, types).map_err(Diagnostics::from)?;
+    read_within(text, blobs, types, &ReadLimits::default())
+}
+
+/// As [`read_with`], under other limits than the defaults.
+///
+/// # Errors
+/// E0134 when the text is too long; as [`read_with`].
+pub fn read_within(
+    text: &str,
+    blobs: &BlobMap,
+    types: &mut dyn ResultTypes,
+    limits: &ReadLimits,
+) -> Result<Graph, Diagnostics> {
+    let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+    limits.text.check_bytes(bytes)?;
+    let dims = DimTable::with_limits(limits.dims.clone());
+    let graph = Reader::read(text, blobs, types, dims).map_err(Diagnostics::from)?;
     verify(&graph).map_err(|errors| {
         let mut diagnostics = Diagnostics::new();
         for error in errors.errors() {
@@ -135,13 +152,18 @@ struct OpenOp {
 pub(super) type Read<T> = Result<T, Diagnostic>;
 
 impl<'a> Reader<'a> {
-    fn read(text: &'a str, blobs: &'a BlobMap, types: &'a mut dyn ResultTypes) -> Read<Graph> {
+    fn read(
+        text: &'a str,
+        blobs: &'a BlobMap,
+        types: &'a mut dyn ResultTypes,
+        dims: DimTable,
+    ) -> Read<Graph> {
         let placeholder = Tensor::zeros(DType::Bool, &[]).and_then(Constant::new);
         let placeholder =
             placeholder.map_err(|error| Diagnostic::new("E0117", error.to_string(), None))?;
         let mut reader = Self {
             input: Input::new(text),
-            graph: Graph::new("main"),
+            graph: Graph::with_dims("main", dims),
             blobs,
             types,
             scopes: vec![HashMap::new()],

@@ -4,7 +4,6 @@
 //! A runtime lives as long as some model uses it.
 
 use super::announce::{Announcements, Announcer, Seat};
-use super::machine_memory;
 use crate::cache::Cache;
 use crate::error::{Error, Failure};
 use crate::options::{Compiling, Options};
@@ -131,9 +130,7 @@ pub(super) fn key_of(options: &Options, target: Target) -> Result<Key, Error> {
         target,
         cache: options.cache.clone(),
         compiling: options.compiling,
-        memory: options.memory.unwrap_or_else(|| {
-            MemoryLimits::DEFAULT.with_total_bytes(machine_memory::default_limit())
-        }),
+        memory: options.limits.memory,
         loop_iterations: options.limits.run.iterations,
         live_bytes: options.limits.run.live_bytes,
         window_elements: options.limits.run.window_elements,

@@ -2,6 +2,7 @@
 
 use super::Failure;
 use kiln_interpreter::{InterpretError, OpFault};
+use kiln_ir::text::TextLimits;
 use kiln_kernel::CompileError;
 use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
@@ -62,6 +63,8 @@ impl Failure {
             #[cfg(feature = "native")]
             Self::BundleVersion { .. } | Self::BundleTarget { .. } => ErrorKind::Environment,
             Self::Cache(error) => of_cache(error),
+            Self::Text { code, .. } if *code == TextLimits::TOO_LONG => ErrorKind::Limit,
+            Self::Text { .. } => ErrorKind::InvalidInput,
             Self::Dim { source, .. } | Self::Symbol(source) => of_dim(source),
             Self::Infer(error) => of_infer(error),
             Self::InferAll(errors) => errors
@@ -104,7 +107,6 @@ impl Failure {
             | Self::UnknownValue { .. }
             | Self::Results { .. }
             | Self::NotImported { .. }
-            | Self::Text { .. }
             | Self::Verify(_)
             | Self::Evaluate(_) => ErrorKind::InvalidInput,
         }

@@ -24,18 +24,16 @@ use crate::options::Options;
 #[cfg(feature = "llvm")]
 use kiln_ir::Digest;
 use kiln_ir::{BlobMap, Constant, Graph};
-use kiln_shape_inference::{check_types, infer_types, read_graph};
+use kiln_shape_inference::{ShapeInferenceEngine, check_types, infer_types, read_graph_within};
 use kiln_symbolic_shape::{DimError, Hint};
 #[cfg(feature = "llvm")]
 use kiln_tensor::{DType, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 #[cfg(feature = "onnx")]
 use std::time::SystemTime;
-
-/// Bytes of the constants beside a graph's text: 64 GiB.
-const BLOB_LIMIT: usize = 64 << 30;
 
 #[cfg(feature = "onnx")]
 pub(crate) use file::OnnxSource;
@@ -75,7 +73,7 @@ impl Source {
             .and_then(|ending| ending.to_str())
             .unwrap_or_default();
         match ending.to_ascii_lowercase().as_str() {
-            "kiln" => Self::load_text(path),
+            "kiln" => Self::load_text(path, options),
             #[cfg(feature = "onnx")]
             "onnx" => {
                 let limits = &options.limits.onnx;
@@ -105,26 +103,41 @@ impl Source {
 
     /// Reads a graph's text; large constants come from a `.npz` archive of the same name beside it,
     /// by their digests.
-    fn load_text(path: &Path) -> Result<Self, Error> {
+    fn load_text(path: &Path, options: &Options) -> Result<Self, Error> {
         let failed = |path: &Path| {
             let file = file_name(path);
             move |source| Error::from(Failure::Read { file, source })
         };
-        let text = std::fs::read_to_string(path).map_err(failed(path))?;
+        let limits = &options.limits.text;
+        let mut file = File::open(path).map_err(failed(path))?;
+        let bytes = file.metadata().map_err(failed(path))?.len();
+        limits
+            .check_bytes(bytes)
+            .map_err(|errors| Failure::text(&errors, ""))?;
+        let mut text = String::new();
+        // One byte more than the limit tells a file that grew meanwhile.
+        let most = limits.bytes.saturating_add(1);
+        Read::take(&mut file, most)
+            .read_to_string(&mut text)
+            .map_err(failed(path))?;
         let mut blobs = BlobMap::new();
         let archive = path.with_extension("npz");
         if archive.exists() {
+            let constant_bytes = usize::try_from(limits.constant_bytes).unwrap_or(usize::MAX);
             let file = File::open(&archive).map_err(failed(&archive))?;
-            for tensor in kiln_tensor::read_npz(file, BLOB_LIMIT)?.into_values() {
+            for tensor in kiln_tensor::read_npz(file, constant_bytes)?.into_values() {
                 blobs.insert(Constant::new(tensor)?);
             }
         }
-        Self::from_text(&text, &blobs)
+        Self::from_text(&text, &blobs, options)
     }
 
     /// Reads a graph's text, large constants from `blobs`.
-    pub(super) fn from_text(text: &str, blobs: &BlobMap) -> Result<Self, Error> {
-        let graph = read_graph(text, blobs).map_err(|errors| Failure::text(&errors, text))?;
+    pub(super) fn from_text(text: &str, blobs: &BlobMap, options: &Options) -> Result<Self, Error> {
+        let engine = ShapeInferenceEngine::new();
+        let limits = options.limits.of_reading();
+        let graph = read_graph_within(text, blobs, &engine, &limits)
+            .map_err(|errors| Failure::text(&errors, text))?;
         Ok(Self::Graph(Box::new(graph)))
     }
 

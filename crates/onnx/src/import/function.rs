@@ -94,9 +94,7 @@ struct Substitution<'a> {
 impl Substitution<'_> {
     /// A copy of a node; counts it.
     fn node(&self, node: &Node) -> Result<Node, Error> {
-        let inlined = self.frame.inlined.get() + 1;
-        self.frame.limits.check(LimitKind::InlinedNodes, inlined)?;
-        self.frame.inlined.set(inlined);
+        self.frame.count(LimitKind::InlinedNodes, 1)?;
         let attributes = node.attributes.iter();
         let attributes = attributes.filter_map(|attribute| self.attribute(attribute).transpose());
         let inputs = node.inputs.iter().map(|name| {

@@ -17,7 +17,7 @@ use super::moved;
 use super::names::{Binding, Names};
 use super::order::runnable_order;
 use super::registry::{Importer, Registry, Takes};
-use crate::{ElementType, Error, Limits, ModelGraph, ModelTensor, Name, Node, Opsets};
+use crate::{ElementType, Error, LimitKind, Limits, ModelGraph, ModelTensor, Name, Node, Opsets};
 
 /// What the nodes of one graph or function body have in common.
 pub(crate) struct Frame<'m> {
@@ -29,13 +29,36 @@ pub(crate) struct Frame<'m> {
     pub(crate) path: Arc<str>,
     /// How many calls are around the nodes.
     pub(crate) depth: u64,
-    /// How many nodes calls have brought in so far.
-    pub(crate) inlined: &'m Cell<u64>,
+    /// What the import has made so far that the file does not hold.
+    pub(crate) made: &'m Made,
     /// Whether the nodes stand in a region, which may never run.
     pub(crate) is_nested: bool,
 }
 
+/// What an import makes and the file does not hold, counted against the limits.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    nodes: Cell<u64>,
+    entries: Cell<u64>,
+}
+
 impl<'m> Frame<'m> {
+    /// Counts what is about to be made: inlined nodes or entries of sequences.
+    ///
+    /// # Errors
+    /// When all together exceed the limit of that kind; none of it is counted then.
+    pub(crate) fn count(&self, kind: LimitKind, count: usize) -> Result<(), Error> {
+        let made = match kind {
+            LimitKind::SequenceEntries => &self.made.entries,
+            _ => &self.made.nodes,
+        };
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        let total = made.get().saturating_add(count);
+        self.limits.check(kind, total)?;
+        made.set(total);
+        Ok(())
+    }
+
     /// The same for a body, which becomes a region or (if not) is imported in place.
     pub(crate) fn within_region(&self, becomes_region: bool) -> Frame<'m> {
         Frame {

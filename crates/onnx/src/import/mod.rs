@@ -24,11 +24,10 @@ mod stated;
 mod unroll;
 mod unsupported;
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use kiln_ir::{Graph, ValueId};
-use kiln_shape_inference::{GraphBuilder, Mode};
+use kiln_shape_inference::{GraphBuilder, Mode, ShapeInferenceEngine};
 
 pub use context::NodeContext;
 pub(crate) use context::Outputs;
@@ -43,7 +42,7 @@ pub(crate) use unroll::import_sequence_map;
 pub use unsupported::UnsupportedOperator;
 pub(crate) use unsupported::list as list_operators;
 
-use self::graph::{Frame, import_graph, output_value};
+use self::graph::{Frame, Made, import_graph, output_value};
 use self::inputs::Sizes;
 use self::names::Names;
 use self::registry::Registry;
@@ -129,7 +128,11 @@ fn import_trusting(
     registry: &Registry<'_>,
     trust: Trust,
 ) -> Result<(Imported, bool), Error> {
-    let mut builder = GraphBuilder::new(graph_name(model));
+    let mut builder = GraphBuilder::with_limits(
+        graph_name(model),
+        ShapeInferenceEngine::new(),
+        options.dim_limits.clone(),
+    );
     builder.set_mode(if options.strict {
         Mode::Strict
     } else {
@@ -138,14 +141,14 @@ fn import_trusting(
     let mut names = Names::default();
     let sizes = Sizes::declare(&mut builder, model, options)?;
     inputs::add_inputs(&mut builder, model, options, &sizes, &mut names)?;
-    let inlined = Cell::new(0);
+    let made = Made::default();
     let frame = Frame {
         registry,
         limits: &options.limits,
         opsets: model.opsets(),
         path: Arc::from(""),
         depth: 0,
-        inlined: &inlined,
+        made: &made,
         is_nested: false,
     };
     import_graph(&frame, &mut builder, model.graph(), &mut names)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kiln_ir::ValueId;
 use kiln_shape_inference::Mode;
-use kiln_symbolic_shape::SymbolicDimension;
+use kiln_symbolic_shape::{DimLimits, SymbolicDimension};
 use kiln_tensor::Tensor;
 
 use super::NodeContext;
@@ -23,6 +23,7 @@ pub struct ImportOptions {
     pub(crate) absent: BTreeSet<String>,
     pub(crate) importers: BTreeMap<(String, String), Arc<dyn OpImporter>>,
     pub(crate) limits: Limits,
+    pub(crate) dim_limits: DimLimits,
 }
 
 impl ImportOptions {
@@ -99,6 +100,13 @@ impl ImportOptions {
         self.limits = limits;
         self
     }
+
+    /// Bounds the graph's table of sizes, and what proofs about them may cost.
+    #[must_use]
+    pub fn dim_limits(mut self, limits: DimLimits) -> Self {
+        self.dim_limits = limits;
+        self
+    }
 }
 
 impl fmt::Debug for ImportOptions {
@@ -113,6 +121,7 @@ impl fmt::Debug for ImportOptions {
             .field("absent", &self.absent)
             .field("importers", &self.importers.keys())
             .field("limits", &self.limits)
+            .field("dim_limits", &self.dim_limits)
             .finish()
     }
 }

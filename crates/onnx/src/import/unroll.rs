@@ -1,7 +1,8 @@
 //! Loops that are written out: over sequences, whose entries are known when the model is imported.
 //!
 //! Each round imports the body once more. The nodes that this brings in count towards
-//! [`Limits::inlined_nodes`](crate::Limits::inlined_nodes).
+//! [`Limits::inlined_nodes`](crate::Limits::inlined_nodes), the rounds of one loop are at most
+//! [`Limits::operator_parts`](crate::Limits::operator_parts).
 
 use smallvec::smallvec;
 
@@ -11,9 +12,6 @@ use super::graph::import_body;
 use super::item::Item;
 use super::names::{Binding, Names};
 use crate::{Error, LimitKind, ModelGraph};
-
-/// Most rounds that are written out.
-const ROUND_LIMIT: i64 = 65_536;
 
 impl NodeContext<'_> {
     /// Imports a body in place: its inputs are `items`, and what it reads from around it is there.
@@ -38,13 +36,14 @@ impl NodeContext<'_> {
         Ok(results)
     }
 
-    /// Counts nodes, or entries of sequences, that the import makes and the file does not hold.
-    pub(crate) fn count_inlined(&self, count: usize) -> Result<(), Error> {
-        let count = u64::try_from(count).unwrap_or(u64::MAX);
-        let inlined = self.frame.inlined.get().saturating_add(count);
-        self.frame.limits.check(LimitKind::InlinedNodes, inlined)?;
-        self.frame.inlined.set(inlined);
-        Ok(())
+    /// Counts nodes that the import makes and the file does not hold.
+    fn count_inlined(&self, count: usize) -> Result<(), Error> {
+        self.frame.count(LimitKind::InlinedNodes, count)
+    }
+
+    /// Counts entries of sequences that the import makes.
+    pub(crate) fn count_entries(&self, count: usize) -> Result<(), Error> {
+        self.frame.count(LimitKind::SequenceEntries, count)
     }
 
     fn known_bool(&self, item: &Item) -> Option<bool> {
@@ -83,10 +82,8 @@ pub(super) fn unrolled_loop(
     let n_stacked = body.outputs().len().saturating_sub(n_carried + 1);
     let mut stacked = vec![Vec::new(); n_stacked];
     for round in 0..trips {
-        if round >= ROUND_LIMIT {
-            let what = format!("a loop over a sequence of more than {ROUND_LIMIT} rounds");
-            return Err(ctx.unsupported(what));
-        }
+        let rounds = u64::try_from(round).unwrap_or(u64::MAX).saturating_add(1);
+        ctx.check_limit(LimitKind::OperatorParts, rounds)?;
         match ctx.known_bool(&condition) {
             Some(true) => {}
             Some(false) => break,

@@ -19,6 +19,9 @@ pub(super) const OPERATORS: &[Operator] = &[
 /// `start, start + delta, …` up to `limit`, which is left out.
 fn range(ctx: &mut NodeContext<'_>) -> Imported {
     let (start, limit, delta) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
+    if ctx.constant_number(delta) == Some(0.0) {
+        return Err(ctx.operand_error(2, "a step other than 0", "0"));
+    }
     let (start, limit, delta) = (
         ctx.as_scalar(start)?,
         ctx.as_scalar(limit)?,
@@ -73,7 +76,7 @@ fn counted_by_data(
     let dtype = ctx.dtype(start)?;
     let sizes = ctx.build(|builder| {
         // Through f64: exact for every float dtype, and for integers up to 2^53.
-        let wide = DType::F64;
+        let wide = wide_or(dtype);
         let (start, limit, delta) = if dtype.is_float() {
             (start, limit, delta)
         } else {
@@ -83,18 +86,28 @@ fn counted_by_data(
                 builder.cast(delta, wide)?,
             )
         };
+        let still = builder.scalar(wide_or(dtype), 0.0)?;
+        let is_still = builder.equal(delta, still)?;
         let distance = builder.sub(limit, start)?;
         let steps = builder.div(distance, delta)?;
         let steps = builder.ceil(steps)?;
         let steps = builder.cast(steps, DType::I64)?;
         let zero = builder.scalar(DType::I64, 0.0)?;
         let steps = builder.max(steps, zero)?;
+        // A step of 0 gives no range: the size is negative, which the binding refuses.
+        let refused = builder.scalar(DType::I64, -1.0)?;
+        let steps = builder.select(is_still, refused, steps)?;
         builder.bind_sizes(steps)
     })?;
     match sizes.as_slice() {
         &[size] => Ok(size),
         _ => unreachable!("a scalar binds one size"),
     }
+}
+
+/// The dtype that steps are counted in.
+fn wide_or(dtype: DType) -> DType {
+    if dtype.is_float() { dtype } else { DType::F64 }
 }
 
 /// Row and column numbers of the last two of `dims`, shaped to broadcast against them.

@@ -58,14 +58,15 @@ fn reshape_by_data(
     zero_is_zero: bool,
 ) -> Result<ValueId, Error> {
     let own = ctx.shape(x)?;
-    let length = ctx
-        .shape(shape)?
-        .first()
-        .and_then(|&length| ctx.known(length));
+    let length = match ctx.shape(shape)?.as_slice() {
+        &[length] => ctx.known(length),
+        _ => None,
+    };
     let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
         let found = ctx.builder().describe(shape);
         return Err(ctx.operand_error(1, "a vector of known length", found));
     };
+    ctx.check_shape_elements(length)?;
     let zero = ctx.size(0);
     let copied: Vec<DimId> = (0..length)
         .map(|axis| own.get(axis).copied().unwrap_or(zero))

@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 use super::support::{Imported, one, operator};
 use crate::import::{Item, Operator, Takes};
-use crate::{Error, NodeContext};
+use crate::{Error, LimitKind, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
     operator("ConcatFromSequence", &[11], concat).taking(Takes::Items),
@@ -22,12 +22,9 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("SplitToSequence", &[11], split).taking(Takes::Narrow),
 ];
 
-/// Most parts that a tensor is split into.
-const PART_LIMIT: i64 = 4096;
-
 /// A sequence of these entries. Operators that change one make another, which counts towards what an import may cost.
 fn sequence(ctx: &NodeContext<'_>, entries: Vec<Item>) -> Imported {
-    ctx.count_inlined(entries.len())?;
+    ctx.count_entries(entries.len())?;
     Ok(smallvec![Item::Sequence(entries.into())])
 }
 
@@ -186,10 +183,11 @@ fn equal_parts(ctx: &mut NodeContext<'_>, whole: DimId, part: i64) -> Result<Vec
         let expected = "a known size along the axis, as it says how many parts there are";
         return Err(ctx.operand_error(0, expected, found));
     };
-    if part < 1 || whole / part > PART_LIMIT {
-        let expected = format!("parts of 1 entry or more, at most {PART_LIMIT} of them");
-        return Err(ctx.operand_error(1, expected, part.to_string()));
+    if part < 1 {
+        return Err(ctx.operand_error(1, "parts of 1 entry or more", part.to_string()));
     }
+    let parts = u64::try_from(whole / part).unwrap_or(0);
+    ctx.check_limit(LimitKind::OperatorParts, parts)?;
     let mut sizes = vec![ctx.size(part); usize::try_from(whole / part).unwrap_or(0)];
     if whole % part != 0 {
         sizes.push(ctx.size(whole % part));

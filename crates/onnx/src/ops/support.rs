@@ -6,7 +6,7 @@ use kiln_tensor::{DType, Tensor};
 use smallvec::smallvec;
 
 use crate::import::{Item, Operator, Outputs, Takes};
-use crate::{Error, NodeContext};
+use crate::{Error, LimitKind, NodeContext};
 
 pub(super) type Imported = Result<Outputs, Error>;
 
@@ -120,7 +120,18 @@ impl NodeContext<'_> {
             0 | 1 => value,
             _ => self.flat(value)?,
         };
+        if let [length] = self.shape(flat)?.as_slice()
+            && let Some(length) = self.known(*length)
+        {
+            self.check_shape_elements(usize::try_from(length).unwrap_or(usize::MAX))?;
+        }
         self.build(|builder| builder.bind(flat))
+    }
+
+    /// Compares how many elements an operand that says sizes declares with the limit, before they are taken apart.
+    pub(super) fn check_shape_elements(&self, length: usize) -> Result<(), Error> {
+        let length = u64::try_from(length).unwrap_or(u64::MAX);
+        self.check_limit(LimitKind::ShapeElements, length)
     }
 
     /// Axes that an attribute (before `input_since`) or operand 1 (from then on) says.

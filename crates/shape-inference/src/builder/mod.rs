@@ -33,7 +33,7 @@ use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_ir::{Constant, Dims, Graph, NewOp, Op, RegionId, Type, ValueId, verify};
 use kiln_symbolic_shape::{
-    ContractFact, DimError, DimId, DimTable, FactOrigin, Predicate, Proof, SymbolId,
+    ContractFact, DimError, DimId, DimLimits, DimTable, FactOrigin, Predicate, Proof, SymbolId,
 };
 use kiln_tensor::{DType, Tensor};
 use smallvec::SmallVec;
@@ -69,7 +69,12 @@ impl GraphBuilder {
 
     /// A builder with other rules.
     pub fn with_engine(name: &str, engine: ShapeInferenceEngine) -> Self {
-        let graph = Graph::new(name);
+        Self::with_limits(name, engine, DimLimits::default())
+    }
+
+    /// A builder with other rules, and other limits of the graph's table of sizes.
+    pub fn with_limits(name: &str, engine: ShapeInferenceEngine, limits: DimLimits) -> Self {
+        let graph = Graph::with_dims(name, DimTable::with_limits(limits));
         let region = graph.body();
         Self {
             graph,

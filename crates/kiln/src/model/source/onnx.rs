@@ -51,7 +51,8 @@ pub(super) fn import(
 fn import_options(options: &Options) -> ImportOptions {
     let mut import_options = ImportOptions::new()
         .mode(options.mode)
-        .limits(options.limits.onnx.clone());
+        .limits(options.limits.onnx.clone())
+        .dim_limits(options.limits.dims.clone());
     for (input, &rank) in &options.ranks {
         import_options = import_options.rank(input, rank);
     }

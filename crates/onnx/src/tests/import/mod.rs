@@ -6,6 +6,7 @@ mod control;
 mod edges;
 mod functions;
 mod items;
+mod limits;
 mod net;
 mod order;
 mod refused;

@@ -8,7 +8,7 @@ const SHARE: u128 = 90;
 
 /// Bytes that calls may take at one time where the user sets no limit: most of what there is, or no limit where that is not
 /// known.
-pub(super) fn default_limit() -> usize {
+pub(crate) fn default_limit() -> usize {
     limit_of(Path::new("/"))
 }
 

@@ -1,0 +1,56 @@
+//! Limits come down from the facade: set low, each is met by the layer that enforces it.
+
+use kiln::{ErrorKind, Limits, Model, Options};
+
+const TEXT: &str =
+    "graph @id(%x: f32[A, B]) -> f32[A * B] {\n  %1 = reshape %x, [A * B]\n  return %1\n}";
+
+fn limited(set: impl FnOnce(&mut Limits)) -> Options {
+    let mut limits = Limits::default();
+    set(&mut limits);
+    Options::new().limits(limits)
+}
+
+#[test]
+fn a_text_beyond_its_limit_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.kiln");
+    std::fs::write(&path, TEXT).unwrap();
+    let bytes = TEXT.len() as u64;
+    Model::load_with(&path, limited(|limits| limits.text.bytes = bytes)).unwrap();
+    let short = limited(|limits| limits.text.bytes = bytes - 1);
+    for error in [
+        Model::load_with(&path, short.clone()).unwrap_err(),
+        Model::from_text_with(TEXT, short).unwrap_err(),
+    ] {
+        assert_eq!((error.code(), error.kind()), ("E0134", ErrorKind::Limit));
+        let message = error.to_string();
+        assert!(message.contains(&format!("found {bytes}")), "{message}");
+    }
+    // A file of 1 TiB that holds nothing takes no memory.
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(1 << 40).unwrap();
+    assert_eq!(Model::load(&path).unwrap_err().code(), "E0134");
+}
+
+#[test]
+fn the_table_of_sizes_keeps_to_the_limits_of_the_facade() {
+    Model::from_text(TEXT).unwrap();
+    let error = Model::from_text_with(TEXT, limited(|limits| limits.dims.max_nodes = 2));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn an_archive_beyond_the_limit_of_a_text_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.kiln");
+    std::fs::write(&path, TEXT).unwrap();
+    let archive = std::fs::File::create(path.with_extension("npz")).unwrap();
+    let tensor = kiln::Tensor::from_slice(&[64], &[0.5_f32; 64]).unwrap();
+    kiln::tensor::write_npz([("w", &tensor)], archive).unwrap();
+    Model::load(&path).unwrap();
+    let options = limited(|limits| limits.text.constant_bytes = 255);
+    let error = Model::load_with(&path, options).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("255"), "{}: {message}", error.code());
+}
