@@ -265,6 +265,11 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
         Some(winograd) => winograd.shared_bytes(kernel),
         None => bytes,
     };
+    // Parts of reductions lie where copies would; no regime has both.
+    let (shares, bytes) = match regime.shares {
+        Some((shares, parts)) => (Some(shares), parts),
+        None => (None, bytes),
+    };
     let columns_first = schedule::columns_first(kernel, &regime.tile, &regime.packs);
     let mut packs = regime.packs;
     let blocked = copies.iter().filter(|copy| copy.is_blocked());
@@ -279,6 +284,7 @@ fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
         packs,
         copies,
         winograd: regime.winograd,
+        shares,
         when: regime.when,
     };
     let rows = tile.rows.map_or(one.clone(), |(axis, count)| {

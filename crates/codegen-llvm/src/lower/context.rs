@@ -14,6 +14,7 @@ use super::depend::Dependence;
 use super::launch::LaunchBuilder;
 use super::packed::packed_strides;
 use super::prefetch::Prefetch;
+use super::share::Shares;
 use crate::abi::{FaultCause, Launch};
 use crate::emit::{Emitter, Value};
 use crate::module::PhaseParameters;
@@ -32,6 +33,8 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     /// Operands that are read where they were copied to.
     copies: &'a [Copy],
     pub(super) prefetch: Prefetch,
+    /// Reductions whose parts were reduced by phases before.
+    pub(super) shares: Option<&'a Shares>,
     /// Whether there are streaming stores.
     pub(super) streams: Cell<bool>,
     /// Elements from one index to the next, per buffer axis.
@@ -83,6 +86,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
             packs,
             copies,
             prefetch: Prefetch::default(),
+            shares: None,
             streams: Cell::new(false),
             bases: RefCell::default(),
             strides,

@@ -43,6 +43,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         for (place, (item, &together)) in items.iter().zip(&together).enumerate() {
             match item {
                 Item::Stage(stage) if finished == Some(*stage) => {}
+                Item::Stage(stage) if self.place_joined(scope, *stage)? => {}
                 Item::Stage(stage) => {
                     let next = items.get(place + 1);
                     let finish = self

@@ -34,6 +34,18 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
+    /// The indices of an axis that are gone through: all of them, or a part.
+    pub(super) fn indices_of(
+        &self,
+        scope: &Scope<'ctx>,
+        axis: AxisId,
+    ) -> Result<(Value<'ctx>, Value<'ctx>), LlvmError> {
+        match scope.part_of(axis) {
+            Some(part) => Ok(part),
+            None => Ok((self.emit.i64(0), self.extent(scope, axis)?)),
+        }
+    }
+
     /// Counts from `begin` to `end` by `step`, carrying values.
     pub(super) fn counted(
         &self,
@@ -123,6 +135,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         if let Some(extent) = self.bound(axis).as_constant()
             && matches!(self.kernel.axis(axis).extent, Extent::Size(_))
+            && scope.part_of(axis).is_none()
             && (extent == 1 || (unroll && extent * initial.len().max(1) as i64 <= UNROLL_LIMIT))
         {
             let mut carried = initial.to_vec();
@@ -131,14 +144,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
             return Ok(carried);
         }
-        let extent = self.extent(scope, axis)?;
-        self.counted(
-            emit.i64(0),
-            extent,
-            emit.i64(1),
-            initial,
-            |index, carried| body(&scope.with_axis(axis, index), carried),
-        )
+        let (begin, end) = self.indices_of(scope, axis)?;
+        self.counted(begin, end, emit.i64(1), initial, |index, carried| {
+            body(&scope.with_axis(axis, index), carried)
+        })
     }
 
     /// Whether an axis always has a multiple of so many points.

@@ -16,6 +16,7 @@ use super::launch::LaunchBuilder;
 use super::parts::Cut;
 use super::prefetch::Prefetch;
 use super::scope::Scope;
+use super::share::{Shares, emit_shares};
 use super::tile::{Tile, VectorAxis};
 use super::winograd::{Winograd, emit_winograd};
 use crate::emit::Value;
@@ -40,6 +41,8 @@ pub(crate) struct Nest {
     pub(crate) copies: Vec<Copy>,
     /// The sums of windows that are done with fewer products.
     pub(crate) winograd: Option<Winograd>,
+    /// Reductions to few results that are shared out.
+    pub(crate) shares: Option<Shares>,
     /// 1 at the sizes it is for, else 0.
     pub(crate) when: Quantity,
 }
@@ -57,6 +60,9 @@ pub(crate) fn emit_nest(
     for copy in &nest.copies {
         emit_copy(module, kernel, nest, copy, launch)?;
     }
+    if let Some(shares) = &nest.shares {
+        emit_shares(module, kernel, (nest, shares), launch)?;
+    }
     let dependence = Dependence::of(kernel);
     let entry = launch.next_entry();
     let (emit, parameters) = module.phase(&entry);
@@ -65,6 +71,7 @@ pub(crate) fn emit_nest(
     if nest.tile.vector == VectorAxis::Inner {
         lowering.prefetch = Prefetch::of(kernel, &dependence, &nest.tile);
     }
+    lowering.shares = nest.shares.as_ref();
     lowering.prefetch.columns_first = Some(nest.columns_first.clone());
     let units = lowering.nest(nest)?;
     lowering.finish_streams();

@@ -64,7 +64,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let initial = vec![wide; points.len() * per_point];
         let mut scalars = vec![start; points.len()];
         let wides = self.over(scope, &others, initial, &mut |scope, carried| {
-            let extent = self.extent(scope, vector_axis)?;
+            let (first, extent) = self.indices_of(scope, vector_axis)?;
             let set = tile.lanes * tile.vectors;
             let vectors = |base, count, left| Vectors {
                 axis: vector_axis,
@@ -74,11 +74,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 left,
                 block: None,
             };
-            let whole = self.multiple_below(extent, set);
+            let whole = self.multiple_below(emit.isub(extent, first), set);
+            let whole = emit.iadd(first, whole);
             let step = emit.i64(i64::from(set));
             let mut carried = carried.to_vec();
             if tile.vectors > 1 {
-                carried = self.counted(emit.i64(0), whole, step, &carried, |base, carried| {
+                carried = self.counted(first, whole, step, &carried, |base, carried| {
                     let inner = scope.with_vectors(vectors(base, tile.vectors, None));
                     let points = points.iter().flat_map(|point| {
                         (0..tile.vectors).map(|vector| Coordinate {
@@ -91,7 +92,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     self.accumulate(&inner, reduce, &points, carried)
                 })?;
             }
-            let begin = if tile.vectors > 1 { whole } else { emit.i64(0) };
+            let begin = if tile.vectors > 1 { whole } else { first };
             let rest = self.multiple_below(emit.isub(extent, begin), tile.lanes);
             let middle = emit.iadd(begin, rest);
             let firsts: Vec<Coordinate> = points
@@ -130,14 +131,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })?;
         if tile.tail == Tail::Scalar {
             scalars = self.over(scope, &others, scalars, &mut |scope, carried| {
-                let extent = self.extent(scope, vector_axis)?;
-                let begin = if tile.vectors > 1 {
-                    let whole = self.multiple_below(extent, tile.lanes * tile.vectors);
-                    let rest = self.multiple_below(emit.isub(extent, whole), tile.lanes);
+                let (first, extent) = self.indices_of(scope, vector_axis)?;
+                let length = emit.isub(extent, first);
+                let done = if tile.vectors > 1 {
+                    let whole = self.multiple_below(length, tile.lanes * tile.vectors);
+                    let rest = self.multiple_below(emit.isub(length, whole), tile.lanes);
                     emit.iadd(whole, rest)
                 } else {
-                    self.multiple_below(extent, tile.lanes)
+                    self.multiple_below(length, tile.lanes)
                 };
+                let begin = emit.iadd(first, done);
                 let most = Some(u64::from(tile.lanes));
                 let range = (begin, extent, emit.i64(1));
                 self.counted_up_to(most, range, carried, |index, carried| {
@@ -251,6 +254,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let mut accumulate = |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
                 self.accumulate(scope, reduce, points, carried)
             };
+            if scope.has_part_of(reduce.axes) {
+                return self.along(scope, last, true, carried, |scope, carried| {
+                    accumulate(scope, carried)
+                });
+            }
             if self.is_tap(reduce.value, last) {
                 let along = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
                     self.along(scope, last, true, carried, &mut accumulate)

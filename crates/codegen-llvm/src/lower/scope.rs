@@ -110,6 +110,14 @@ pub(crate) enum Moment {
     Last,
 }
 
+/// The part of a reduced axis that is gone through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'ctx> {
+    pub(crate) axis: AxisId,
+    pub(crate) begin: Value<'ctx>,
+    pub(crate) end: Value<'ctx>,
+}
+
 /// A position in the nest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope<'ctx> {
@@ -120,6 +128,7 @@ pub(crate) struct Scope<'ctx> {
     /// Indices of loads that are in bounds at every point of the tile, though nothing proves it of all points.
     inside: Vec<(NodeId, usize)>,
     streaming: bool,
+    part: Option<Part<'ctx>>,
     /// Conditions of choices that are the same at every point of the tile.
     choices: Vec<(NodeId, bool)>,
     pub(crate) known: RefCell<HashMap<(NodeId, Coordinate, Form), Value<'ctx>>>,
@@ -139,6 +148,24 @@ impl<'ctx> Scope<'ctx> {
         scope.axes.retain(|axis, _| outer.contains(axis));
         scope.known.get_mut().clear();
         scope
+    }
+
+    /// The same where an axis is gone through in part.
+    pub(crate) fn with_part(&self, part: Part<'ctx>) -> Self {
+        let mut scope = self.clone();
+        scope.part = Some(part);
+        scope
+    }
+
+    /// Where an axis is gone through in part: from and to which index.
+    pub(crate) fn part_of(&self, axis: AxisId) -> Option<(Value<'ctx>, Value<'ctx>)> {
+        let part = self.part.filter(|part| part.axis == axis)?;
+        Some((part.begin, part.end))
+    }
+
+    /// Whether one of some axes is gone through in part.
+    pub(crate) fn has_part_of(&self, axes: &[AxisId]) -> bool {
+        self.part.is_some_and(|part| axes.contains(&part.axis))
     }
 
     /// The same with rows. Of what is known only that stays which `keep` says is the same in other rows.

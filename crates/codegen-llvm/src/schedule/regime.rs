@@ -6,9 +6,10 @@
 
 use kiln_kernel::{AxisId, PackSpec, Quantity, VerifiedKernel};
 
-use super::pack;
 use super::plan::Plan;
-use crate::lower::{Tile, Transform, VectorAxis, Winograd};
+use super::scan::is_serial;
+use super::{pack, work};
+use crate::lower::{Shares, Tile, Transform, VectorAxis, Winograd};
 
 /// Rows that are reduced together where vectors run along what is reduced.
 const NARROW_ROWS: u32 = 4;
@@ -22,6 +23,9 @@ pub(super) const FEW_TOGETHER: u32 = 3;
 /// So many products to a sum for each column, at the least, where vectors run along what is reduced although columns could
 /// be read as they lie: adding up the lanes of a sum takes as long as a few products of a whole row.
 const DEEP: i64 = 12;
+
+/// Operations of a reduction to few results that are worth being shared out.
+const SHARED_WORK: u32 = 1 << 17;
 
 /// Vectors side by side where there is one row to share them.
 const FLAT_VECTORS: u32 = 8;
@@ -38,6 +42,8 @@ pub(crate) struct Regime {
     pub(crate) copies: Vec<PackSpec>,
     /// The sums of windows that are done with fewer products.
     pub(crate) winograd: Option<Winograd>,
+    /// Reductions to few results that are shared out, and the bytes that their parts take.
+    pub(crate) shares: Option<(Shares, Quantity)>,
     /// 1 at the sizes it is for, else 0.
     pub(crate) when: Quantity,
 }
@@ -48,6 +54,27 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     let packs = plan.packs(kernel);
     let mut rest = Quantity::constant(1);
     let mut regimes = Vec::new();
+    if let Some(shares) = Shares::of(kernel).filter(|_| !is_serial(kernel)) {
+        let when = at_least(work::per_point(kernel), SHARED_WORK);
+        regimes.push(Regime {
+            tile: Tile {
+                rows: None,
+                spread: false,
+                vector: match plan.tile.lanes > 1 {
+                    true => VectorAxis::Inner,
+                    false => VectorAxis::None,
+                },
+                ..plan.tile
+            },
+            chunk: plan.chunk,
+            packs: packs.clone(),
+            copies: Vec::new(),
+            winograd: None,
+            shares: Some(shares),
+            when: when.clone(),
+        });
+        rest = not(when);
+    }
     let mut put = |when: Quantity, tile: Tile, chunk: u32, copies: Vec<PackSpec>, winograd| {
         let regime = Regime {
             tile,
@@ -55,6 +82,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
             packs: packs.clone(),
             copies,
             winograd,
+            shares: None,
             when: rest.clone() * when.clone(),
         };
         rest = rest.clone() * not(when);
