@@ -73,8 +73,8 @@ impl<'m> Registry<'m> {
 
     /// What imports a node of a graph with these operator sets.
     ///
-    /// onnxruntime's optimiser writes some of its own operators into the standard domain. A standard operator that does not
-    /// exist in the model's version, `LayerNormalization` before 17 for instance, is the one of that name in `com.microsoft`.
+    /// onnxruntime's optimiser writes some of its own operators into the standard domain. Where the model's version of that
+    /// domain does not have them, they are those of `com.microsoft`.
     pub(crate) fn find(&self, node: &Node, opsets: &Opsets) -> Option<Importer<'m>> {
         if !self.custom.is_empty() {
             let key = (node.domain().to_owned(), node.op_type().to_owned());
@@ -93,7 +93,9 @@ impl<'m> Registry<'m> {
             opset.is_none_or(|opset| operator.version(opset).is_some())
         };
         let found = match own.filter(exists) {
-            None if node.domain().is_empty() => of_domain(OPTIMIZER_DOMAIN).or(own),
+            None if node.domain().is_empty() && LEFT_IN_STANDARD.contains(&node.op_type()) => {
+                of_domain(OPTIMIZER_DOMAIN).or(own)
+            }
             _ => own,
         };
         found.map(Importer::Standard)
@@ -102,6 +104,9 @@ impl<'m> Registry<'m> {
 
 /// The domain of onnxruntime's own operators.
 const OPTIMIZER_DOMAIN: &str = "com.microsoft";
+
+/// Those of them that it registers for, and writes into, the standard domain.
+const LEFT_IN_STANDARD: &[&str] = &["LayerNormalization", "SimplifiedLayerNormalization"];
 
 /// By domain and name.
 type Table = BTreeMap<(&'static str, &'static str), &'static Operator>;

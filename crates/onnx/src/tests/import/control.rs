@@ -297,5 +297,5 @@ fn a_body_that_does_not_fit_its_node_is_refused() {
     let unknown = plain(vec![node("Add", "x nowhere", "t", vec![])], &["t"]);
     let mut net = choice();
     net.node[0].attribute[0].g = Some(Box::new(unknown));
-    insta::assert_snapshot!(error(net), @r#"node 0 giving "y" (If), "then_branch" > node 0 giving "t" (Add): nothing before it gives its operand "nowhere""#);
+    insta::assert_snapshot!(error(net), @r#"node 0 giving "y" (If), "then_branch" > node 0 giving "t" (Add): nothing gives its operand "nowhere""#);
 }
