@@ -21,14 +21,17 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds what one line of a test runner's output reports, if it is a closing line.
-    pub(crate) fn add_line(&mut self, line: &str) {
+    /// Adds what one line of a test runner's output reports, if it is a closing line of that runner. Nextest passes on
+    /// what a failing test printed, with the closing line of that test's own process: it is not counted again.
+    pub(crate) fn add_line(&mut self, runner: Runner, line: &str) {
         let line = line.trim_start();
-        let summary = match line.strip_prefix("test result:") {
-            Some(rest) => rest,
-            None if line.starts_with("Summary [") && line.contains(" run: ") => line,
-            None => return,
+        let summary = match runner {
+            Runner::Libtest => line.strip_prefix("test result:"),
+            Runner::Nextest => line
+                .strip_prefix("Summary [")
+                .filter(|rest| rest.contains(" run: ")),
         };
+        let Some(summary) = summary else { return };
         for part in summary.split([':', ',', ';', '.', '(', ')']) {
             let mut words = part.split_whitespace();
             let (Some(number), Some(what)) = (words.next(), words.next()) else {
@@ -47,6 +50,24 @@ impl Counts {
     }
 }
 
+/// What runs tests, and so whose closing lines count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// `cargo test`.
+    Libtest,
+    /// `cargo nextest run`.
+    Nextest,
+}
+
+impl Runner {
+    fn of(command: &Command) -> Self {
+        match command.get_args().any(|word| word == "nextest") {
+            true => Self::Nextest,
+            false => Self::Libtest,
+        }
+    }
+}
+
 /// Runs `command` as the step `title`.
 pub(crate) fn run(title: &str, command: &mut Command) -> Result<()> {
     timed(title, || check(command.status(), command_line(command)))
@@ -57,13 +78,14 @@ pub(crate) fn run_counted(title: &str, command: &mut Command, counts: &mut Count
     timed(title, || {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let line = command_line(command);
+        let runner = Runner::of(command);
         let mut child = command
             .spawn()
             .with_context(|| format!("cannot run `{line}`"))?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (from_stdout, from_stderr) = std::thread::scope(|scope| {
-            let stdout = scope.spawn(|| pass_on(stdout, &mut std::io::stdout()));
-            let stderr = scope.spawn(|| pass_on(stderr, &mut std::io::stderr()));
+            let stdout = scope.spawn(|| pass_on(runner, stdout, &mut std::io::stdout()));
+            let stderr = scope.spawn(|| pass_on(runner, stderr, &mut std::io::stderr()));
             (
                 stdout.join().unwrap_or_default(),
                 stderr.join().unwrap_or_default(),
@@ -91,13 +113,13 @@ pub(crate) fn timed<T>(title: &str, work: impl FnOnce() -> Result<T>) -> Result<
     result
 }
 
-fn pass_on(from: Option<impl Read>, to: &mut impl Write) -> Counts {
+fn pass_on(runner: Runner, from: Option<impl Read>, to: &mut impl Write) -> Counts {
     let mut counts = Counts::default();
     let Some(from) = from else { return counts };
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
     while matches!(from.read_until(b'\n', &mut line), Ok(1..)) {
-        counts.add_line(&String::from_utf8_lossy(&line));
+        counts.add_line(runner, &String::from_utf8_lossy(&line));
         // A reader that went away must not stop the step.
         let _ = to.write_all(&line).and_then(|()| to.flush());
         line.clear();
@@ -132,10 +154,11 @@ mod tests {
     fn closing_lines_of_both_runners_are_counted() {
         let mut counts = Counts::default();
         counts.add_line(
+            Runner::Nextest,
             "     Summary [   1.204s] 12 tests run: 10 passed (1 slow), 2 failed, 3 skipped",
         );
-        counts.add_line("test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.3s");
-        counts.add_line("note: 99 passed through here");
+        counts.add_line(Runner::Libtest, "test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.3s");
+        counts.add_line(Runner::Libtest, "note: 99 passed through here");
         assert_eq!(
             counts,
             Counts {
@@ -144,6 +167,15 @@ mod tests {
                 skipped: 4
             }
         );
+    }
+
+    #[test]
+    fn a_failure_that_nextest_repeats_is_counted_once() {
+        let printed = "        FAIL [   0.1s] kiln::x a_test\n\
+            \x20   test result: FAILED. 0 passed; 1 failed; 0 ignored; 4 filtered out\n\
+            \x20    Summary [   0.2s] 5 tests run: 4 passed, 1 failed, 0 skipped\n";
+        let counts = pass_on(Runner::Nextest, Some(printed.as_bytes()), &mut Vec::new());
+        assert_eq!((counts.passed, counts.failed), (4, 1));
     }
 
     #[test]
@@ -160,7 +192,7 @@ mod tests {
     fn what_is_counted_passes_through_unchanged() {
         let printed = "noise\ntest result: ok. 3 passed; 0 failed; 0 ignored\nno end of line";
         let mut passed_on = Vec::new();
-        let counts = pass_on(Some(printed.as_bytes()), &mut passed_on);
+        let counts = pass_on(Runner::Libtest, Some(printed.as_bytes()), &mut passed_on);
         assert_eq!(counts.passed, 3);
         assert_eq!(passed_on, printed.as_bytes());
     }

@@ -1,108 +1,34 @@
-//! A mutex that no forked child waits for in vain: [`ForkLock`].
+//! Locks and once-cells that a forked child never blocks on for ever: [`ForkLock`], [`ForkCell`] and [`ForkLazy`].
 //!
-//! A child has its parent's memory and none of its threads but one. A mutex that another thread held at that moment is
-//! held for ever, and the child's first call would hang. A [`ForkLock`] that a child finds held so gives it a value of its
-//! own, as it was in the beginning: right for caches, accounts and lists of what can be made again; not for what is
-//! nowhere else. For what is mostly read, a `RwLock` will do: readers that are gone are in nobody's way.
+//! A child has its parent's memory and one of its threads. A mutex that another thread held at the time of the fork stays
+//! locked, and a once-cell that another thread was filling stays half filled: the child would wait for a thread that does
+//! not exist. What the child does instead depends on the type:
 //!
-//! Where nobody else has the lock, nothing is asked: it costs what a mutex costs.
+//! | type | for | in a child, where another thread was inside at the fork |
+//! |---|---|---|
+//! | [`ForkLock`] | caches, accounts, lists of what can be made again | begins anew with a fresh value |
+//! | [`ForkCell`] | a value that is costly, so made once | makes the value itself |
+//! | [`ForkLazy`] | a static that is cheap to make | makes the value itself, at once |
+//!
+//! An uncontended access makes no system call.
 //!
 //! ```
-//! use kiln_fork_lock::ForkLock;
+//! use kiln_fork_lock::{ForkCell, ForkLock};
 //!
 //! let names = ForkLock::<Vec<&str>>::default();
 //! names.lock().push("one");
 //! assert_eq!(*names.lock(), ["one"]);
+//!
+//! let length = ForkCell::new();
+//! assert_eq!(*length.get_or_init(|| names.lock().len()), 1);
 //! ```
 
 #![forbid(unsafe_code)]
 
-use std::fmt;
-use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::thread;
-use std::time::Duration;
+mod cell;
+mod lazy;
+mod lock;
 
-/// How often a child looks whether a lock is free after all: another of its own threads may have it.
-const LOOKS: u32 = 50;
-
-/// How long it waits between two looks.
-const PAUSE: Duration = Duration::from_millis(1);
-
-/// A mutex that no forked child waits for in vain. What it guards must be whole between any two statements: a thread that
-/// panics while it has the lock leaves it to the next.
-pub struct ForkLock<T> {
-    value: Mutex<T>,
-    fresh: Fresh<T>,
-    /// The process that made it.
-    process: u32,
-    /// Whether a child has found it held by a thread that is not there.
-    is_lost: AtomicBool,
-    /// What a child has then; a lock as this one, since it may fork too.
-    own: OnceLock<Box<ForkLock<T>>>,
-}
-
-/// Makes the value of the beginning.
-type Fresh<T> = Arc<dyn Fn() -> T + Send + Sync>;
-
-impl<T> ForkLock<T> {
-    /// A lock around what `fresh` gives, now and in a child that finds it held for ever.
-    pub fn new(fresh: impl Fn() -> T + Send + Sync + 'static) -> Self {
-        Self::of(Arc::new(fresh))
-    }
-
-    fn of(fresh: Fresh<T>) -> Self {
-        Self {
-            value: Mutex::new(fresh()),
-            fresh,
-            process: process::id(),
-            is_lost: AtomicBool::new(false),
-            own: OnceLock::new(),
-        }
-    }
-
-    /// The value, for this thread alone.
-    pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.try_lock().unwrap_or_else(|| self.lock_held())
-    }
-
-    fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.value.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Somebody has it, or had it when this process was forked.
-    #[cold]
-    fn lock_held(&self) -> MutexGuard<'_, T> {
-        if process::id() == self.process {
-            return self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        }
-        if !self.is_lost.load(Ordering::Acquire) {
-            for _ in 0..LOOKS {
-                thread::sleep(PAUSE);
-                if let Some(guard) = self.try_lock() {
-                    return guard;
-                }
-            }
-            self.is_lost.store(true, Ordering::Release);
-        }
-        let own = || Box::new(Self::of(Arc::clone(&self.fresh)));
-        self.own.get_or_init(own).lock()
-    }
-}
-
-impl<T: Default + 'static> Default for ForkLock<T> {
-    fn default() -> Self {
-        Self::new(T::default)
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for ForkLock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ForkLock").field(&*self.lock()).finish()
-    }
-}
+pub use cell::ForkCell;
+pub use lazy::ForkLazy;
+pub use lock::ForkLock;

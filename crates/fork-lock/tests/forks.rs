@@ -2,31 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod support;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
 use kiln_fork_lock::ForkLock;
-
-/// What a child gives that does this; 255 where it hangs or crashes.
-fn in_child(child: impl FnOnce() -> u8) -> u8 {
-    // SAFETY: the child calls what is tested, and the allocator, which is ready for forks; it leaves by `_exit`.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        // SAFETY: a watchdog: the signal ends the child.
-        unsafe { libc::alarm(20) };
-        let result = child();
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(result.into()) };
-    }
-    assert!(pid > 0, "it forks");
-    let mut status = 0;
-    // SAFETY: the child is ours, and the status is a number of ours.
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-    match libc::WIFEXITED(status) {
-        true => libc::WEXITSTATUS(status) as u8,
-        false => 255,
-    }
-}
+use support::in_child;
 
 #[test]
 fn a_child_has_what_its_parent_had_where_nobody_held_it() {

@@ -4,11 +4,12 @@
 //! and a reader resolves the digest in a [`BlobMap`]. Invariant: the digest covers dtype, shape and
 //! the elements' little-endian bytes, so equal digests mean equal constants.
 
+use kiln_fork_lock::ForkCell;
 use kiln_tensor::{Tensor, TensorError};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Constants with more elements than this print as a digest.
 pub const INLINE_LIMIT: usize = 64;
@@ -20,7 +21,7 @@ pub struct Constant(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     tensor: Tensor,
-    digest: OnceLock<Digest>,
+    digest: ForkCell<Digest>,
 }
 
 impl Constant {
@@ -31,7 +32,7 @@ impl Constant {
     pub fn new(tensor: Tensor) -> Result<Self, TensorError> {
         Ok(Self(Arc::new(Inner {
             tensor: tensor.contiguous()?,
-            digest: OnceLock::new(),
+            digest: ForkCell::new(),
         })))
     }
 
@@ -42,7 +43,7 @@ impl Constant {
     pub fn of_known_digest(tensor: Tensor, digest: Digest) -> Result<Self, TensorError> {
         Ok(Self(Arc::new(Inner {
             tensor: tensor.contiguous()?,
-            digest: OnceLock::from(digest),
+            digest: ForkCell::from(digest),
         })))
     }
 

@@ -4,15 +4,16 @@
 //! most special answers. A kernel never answers for shapes that its signature does not cover.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use kiln_fork_lock::ForkLock;
 
 use crate::bounded::{BoundedLru, LruLimits};
 use crate::clock::Clock;
 use crate::signature::ShapeSignature;
 use crate::stats::{CacheStats, Counters};
-use crate::sync::lock;
 
 /// Kernels by signature.
 pub trait KernelCache<K>: Send + Sync {
@@ -43,7 +44,7 @@ pub struct KernelCacheEntry<K> {
 
 /// Kernels in memory, bounded by count and bytes; what was used longest ago goes.
 pub struct LruKernelCache<K> {
-    kernels: Mutex<Kernels<K>>,
+    kernels: ForkLock<Kernels<K>>,
     clock: Arc<dyn Clock>,
     bytes_of: fn(&K) -> usize,
     counters: Counters,
@@ -102,7 +103,7 @@ impl<K> LruKernelCache<K> {
     /// An empty cache; `bytes_of` says what memory a kernel takes.
     pub fn new(limits: LruLimits, bytes_of: fn(&K) -> usize, clock: Arc<dyn Clock>) -> Self {
         Self {
-            kernels: Mutex::new(Kernels {
+            kernels: ForkLock::new(move || Kernels {
                 entries: BoundedLru::new(limits),
                 by_operation: HashMap::new(),
             }),
@@ -114,7 +115,7 @@ impl<K> LruKernelCache<K> {
 
     /// What would go next, first the one used longest ago.
     pub fn eviction_candidates(&self, most: usize) -> Vec<Arc<KernelCacheEntry<K>>> {
-        let kernels = lock(&self.kernels);
+        let kernels = self.kernels.lock();
         let candidates = kernels.entries.eviction_candidates();
         candidates
             .take(most)
@@ -130,7 +131,7 @@ impl<K> LruKernelCache<K> {
 
 impl<K: Send + Sync> KernelCache<K> for LruKernelCache<K> {
     fn get(&self, signature: &ShapeSignature) -> Option<Arc<KernelCacheEntry<K>>> {
-        let entry = lock(&self.kernels).get(signature);
+        let entry = self.kernels.lock().get(signature);
         match &entry {
             Some(entry) => {
                 Counters::count(&self.counters.memory_hits);
@@ -154,7 +155,7 @@ impl<K: Send + Sync> KernelCache<K> for LruKernelCache<K> {
         ));
         Counters::count(&self.counters.compiles);
         Counters::add_time(&self.counters.compile_nanoseconds, compile_time);
-        let evicted = lock(&self.kernels).insert(entry, bytes);
+        let evicted = self.kernels.lock().insert(entry, bytes);
         for entry in evicted {
             if entry.signature != *signature {
                 Counters::count(&self.counters.evicted);
@@ -163,16 +164,16 @@ impl<K: Send + Sync> KernelCache<K> for LruKernelCache<K> {
     }
 
     fn contains(&self, signature: &ShapeSignature) -> bool {
-        lock(&self.kernels).entries.peek(signature).is_some()
+        self.kernels.lock().entries.peek(signature).is_some()
     }
 
     fn remove(&self, signature: &ShapeSignature) -> bool {
-        let removed = lock(&self.kernels).remove(signature);
+        let removed = self.kernels.lock().remove(signature);
         removed.is_some()
     }
 
     fn clear(&self) {
-        let mut kernels = lock(&self.kernels);
+        let mut kernels = self.kernels.lock();
         kernels.by_operation.clear();
         let entries = kernels.entries.clear();
         drop(kernels);
@@ -180,7 +181,7 @@ impl<K: Send + Sync> KernelCache<K> for LruKernelCache<K> {
     }
 
     fn stats(&self) -> CacheStats {
-        let kernels = lock(&self.kernels);
+        let kernels = self.kernels.lock();
         self.counters
             .snapshot(kernels.entries.len(), kernels.entries.bytes())
     }

@@ -2,8 +2,10 @@
 //! but the signatures that were stored or asked for here.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use kiln_fork_lock::ForkLock;
 
 use crate::codec::Codec;
 use crate::kernels::{KernelCache, KernelCacheEntry, best_cover};
@@ -11,7 +13,6 @@ use crate::key::KeyDigest;
 use crate::miss::NotStored;
 use crate::signature::ShapeSignature;
 use crate::stats::{CacheStats, Counters};
-use crate::sync::lock;
 use crate::tier::Tier;
 
 /// Kernels in a tier, by signature. It has no clock: an entry that it hands out is a new one, used once.
@@ -19,7 +20,7 @@ pub struct StoredKernelCache<K> {
     tier: Arc<dyn Tier>,
     codec: Box<dyn Codec<K>>,
     /// Signatures that may be in the tier.
-    known: Mutex<BTreeMap<KeyDigest, ShapeSignature>>,
+    known: ForkLock<BTreeMap<KeyDigest, ShapeSignature>>,
     counters: Counters,
 }
 
@@ -33,11 +34,12 @@ impl<K> StoredKernelCache<K> {
     ) -> Self {
         let known = known
             .into_iter()
-            .map(|signature| (signature.hash(), signature));
+            .map(|signature| (signature.hash(), signature))
+            .collect::<BTreeMap<_, _>>();
         Self {
             tier,
             codec: Box::new(codec),
-            known: Mutex::new(known.collect()),
+            known: ForkLock::new(move || known.clone()),
             counters: Counters::default(),
         }
     }
@@ -80,7 +82,7 @@ impl<K> StoredKernelCache<K> {
 impl<K: Send + Sync> KernelCache<K> for StoredKernelCache<K> {
     fn get(&self, signature: &ShapeSignature) -> Option<Arc<KernelCacheEntry<K>>> {
         let general = || {
-            let known = lock(&self.known);
+            let known = self.known.lock();
             let others = known.values().filter(|other| *other != signature);
             best_cover(others, signature).cloned()
         };
@@ -109,7 +111,9 @@ impl<K: Send + Sync> KernelCache<K> for StoredKernelCache<K> {
                 for _ in 0..evicted {
                     Counters::count(&self.counters.tier_evicted);
                 }
-                lock(&self.known).insert(signature.hash(), signature.clone());
+                self.known
+                    .lock()
+                    .insert(signature.hash(), signature.clone());
             }
             Err(problem) => {
                 Counters::count(&self.counters.not_stored);
@@ -125,19 +129,19 @@ impl<K: Send + Sync> KernelCache<K> for StoredKernelCache<K> {
     fn remove(&self, signature: &ShapeSignature) -> bool {
         let was_there = self.contains(signature);
         self.tier.remove(&signature.key());
-        lock(&self.known).remove(&signature.hash());
+        self.known.lock().remove(&signature.hash());
         was_there
     }
 
     fn clear(&self) {
-        let known = std::mem::take(&mut *lock(&self.known));
+        let known = std::mem::take(&mut *self.known.lock());
         known
             .values()
             .for_each(|signature| self.tier.remove(&signature.key()));
     }
 
     fn stats(&self) -> CacheStats {
-        self.counters.snapshot(lock(&self.known).len(), 0)
+        self.counters.snapshot(self.known.lock().len(), 0)
     }
 }
 

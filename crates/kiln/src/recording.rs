@@ -4,10 +4,11 @@
 //! every layer opens its own spans.
 
 use crate::options::Options;
+use kiln_fork_lock::ForkLazy;
 use kiln_timing::{Category, Filter, Report, Span, SystemClock, Timing, TimingOptions, Verbosity};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 
 /// How to time; and, in the options of a model that was loaded, its recorder.
 #[derive(Clone, Debug, Default)]
@@ -109,7 +110,7 @@ impl Options {
 
     /// The recorder of the model that these options are of; one that is off for options of none.
     pub(crate) fn clockwork(&self) -> &Timing {
-        static OFF: LazyLock<Timing> = LazyLock::new(Timing::off);
+        static OFF: ForkLazy<Timing> = ForkLazy::new(Timing::off);
         let recorder = self.recording.recorder.as_ref();
         recorder.map_or(&*OFF, |recorder| &recorder.timing)
     }

@@ -1,8 +1,9 @@
 //! One kernel for given sizes, compiled when it is first needed: [`LazyCompilationContext`].
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_fork_lock::ForkCell;
 use kiln_kernel::{Launch, LaunchContext, Memory, MemorySlice, Role, VerifiedKernel};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{Tensor, element_count};
@@ -18,7 +19,7 @@ pub struct LazyCompilationContext {
     symbols: Vec<i64>,
     input_shapes: Vec<Vec<usize>>,
     output_shapes: Vec<Vec<usize>>,
-    compiled: OnceLock<(Arc<CompiledKernel>, Duration)>,
+    compiled: ForkCell<(Arc<CompiledKernel>, Duration)>,
 }
 
 impl LazyCompilationContext {
@@ -44,7 +45,7 @@ impl LazyCompilationContext {
             symbols: symbols.to_vec(),
             input_shapes,
             output_shapes,
-            compiled: OnceLock::new(),
+            compiled: ForkCell::new(),
         })
     }
 

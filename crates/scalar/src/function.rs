@@ -5,9 +5,9 @@
 
 mod activations;
 
+use kiln_fork_lock::ForkLazy;
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::LazyLock;
 
 use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};
@@ -262,7 +262,7 @@ impl TryFrom<String> for Function {
 }
 
 /// All functions, sorted by name.
-static TABLE: LazyLock<Vec<NamedFunction>> = LazyLock::new(|| {
+static TABLE: ForkLazy<Vec<NamedFunction>> = ForkLazy::new(|| {
     let primitives = ScalarOp::ALL.iter().map(|&op| NamedFunction {
         name: op.name(),
         aliases: &[],

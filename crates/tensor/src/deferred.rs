@@ -4,7 +4,8 @@
 //! whoever looked, and is tried again by the next one.
 
 use std::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+
+use kiln_fork_lock::ForkCell;
 
 use crate::layout::Layout;
 use crate::storage::Storage;
@@ -14,9 +15,7 @@ type Load = dyn Fn() -> Result<Tensor, TensorError> + Send + Sync;
 
 /// Bytes that may not be there yet.
 pub(crate) struct Deferred {
-    loaded: OnceLock<Tensor>,
-    /// Held by who loads, so that it is done once. Guards nothing, so a panic leaves nothing wrong.
-    loading: Mutex<()>,
+    loaded: ForkCell<Tensor>,
     load: Box<Load>,
     dtype: DType,
     len: usize,
@@ -24,13 +23,10 @@ pub(crate) struct Deferred {
 
 impl Deferred {
     pub(crate) fn bytes(&self) -> Result<&[u8], TensorError> {
-        if let Some(tensor) = self.loaded.get() {
-            return tensor.as_bytes();
-        }
-        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tensor) = self.loaded.get() {
-            return tensor.as_bytes();
-        }
+        self.loaded.get_or_try_init(|| self.load())?.as_bytes()
+    }
+
+    fn load(&self) -> Result<Tensor, TensorError> {
         let tensor = (self.load)()?.contiguous()?;
         if tensor.dtype() != self.dtype {
             return Err(TensorError::DTypeMismatch {
@@ -45,7 +41,7 @@ impl Deferred {
                 unit: "elements",
             });
         }
-        self.loaded.get_or_init(|| tensor).as_bytes()
+        Ok(tensor)
     }
 }
 
@@ -78,8 +74,7 @@ impl Tensor {
     ) -> Result<Tensor, TensorError> {
         let len = element_count(dtype, shape)?;
         let deferred = Deferred {
-            loaded: OnceLock::new(),
-            loading: Mutex::new(()),
+            loaded: ForkCell::new(),
             load: Box::new(load),
             dtype,
             len,

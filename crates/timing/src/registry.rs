@@ -3,7 +3,9 @@
 //! The first four are those of the categories, for whatever has no event of its own.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
+
+use kiln_fork_lock::ForkLock;
 
 use crate::category::Category;
 use crate::error::TimingError;
@@ -18,29 +20,39 @@ pub(crate) const MAX_NAME: usize = 256;
 /// How many names an error lists.
 const LISTED: usize = 40;
 
-/// Events by name.
+/// Events by name. The list of events is only ever added to, without a lock, so readers never block.
 #[derive(Debug)]
-pub(crate) struct Registry(RwLock<Table>);
-
-#[derive(Debug, Default)]
-struct Table {
-    events: Vec<EventInfo>,
-    by_name: BTreeMap<Arc<str>, u32>,
+pub(crate) struct Registry {
+    events: Arc<boxcar::Vec<EventInfo>>,
+    /// The index of each name. Held by the thread that registers; a child that finds it held for ever makes it anew from the
+    /// list.
+    by_name: ForkLock<BTreeMap<Arc<str>, u32>>,
 }
 
 impl Registry {
     /// The events of the categories alone.
     pub(crate) fn new() -> Self {
-        let mut table = Table::default();
+        let events = Arc::new(boxcar::Vec::new());
         for category in Category::ALL {
-            table.insert(EventInfo {
+            events.push(EventInfo {
                 category,
                 name: format!("other_{category}").into(),
                 description: format!("Whatever of category {category} has no event of its own")
                     .into(),
             });
         }
-        Self(RwLock::new(table))
+        let list = Arc::clone(&events);
+        let named = move || {
+            let named = |(index, event): (usize, &EventInfo)| {
+                // There are at most `MAX_EVENTS`.
+                (Arc::clone(&event.name), index as u32)
+            };
+            list.iter().map(named).collect()
+        };
+        Self {
+            events,
+            by_name: ForkLock::new(named),
+        }
     }
 
     /// The index of a category's own event.
@@ -64,24 +76,26 @@ impl Registry {
                 limit: MAX_NAME,
             });
         }
-        if let Some(known) = self.read().known(category, name, description) {
-            return known;
+        let mut by_name = self.by_name.lock();
+        if let Some(&index) = by_name.get(name)
+            && let Some(known) = self.events.get(index as usize)
+        {
+            return same(known, category, description).map(|()| index);
         }
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = table.known(category, name, description) {
-            return known;
-        }
-        if table.events.len() >= MAX_EVENTS {
+        if self.events.count() >= MAX_EVENTS {
             return Err(TimingError::TooManyEvents {
                 name: name.to_owned(),
                 limit: MAX_EVENTS,
             });
         }
-        Ok(table.insert(EventInfo {
+        let name: Arc<str> = name.into();
+        let index = self.events.push(EventInfo {
             category,
-            name: name.into(),
+            name: Arc::clone(&name),
             description: description.into(),
-        }))
+        }) as u32;
+        by_name.insert(name, index);
+        Ok(index)
     }
 
     /// The event of that name.
@@ -89,17 +103,16 @@ impl Registry {
     /// # Errors
     /// When there is none.
     pub(crate) fn find(&self, name: &str) -> Result<u32, TimingError> {
-        let table = self.read();
-        table.by_name.get(name).copied().ok_or_else(|| {
-            let mut expected = table
-                .by_name
+        let by_name = self.by_name.lock();
+        by_name.get(name).copied().ok_or_else(|| {
+            let mut expected = by_name
                 .keys()
                 .take(LISTED)
                 .map(|name| &**name)
                 .collect::<Vec<_>>()
                 .join(", ");
-            if table.by_name.len() > LISTED {
-                expected.push_str(&format!(" and {} more", table.by_name.len() - LISTED));
+            if by_name.len() > LISTED {
+                expected.push_str(&format!(" and {} more", by_name.len() - LISTED));
             }
             TimingError::UnknownEvent {
                 found: shortened(name, 60),
@@ -110,57 +123,33 @@ impl Registry {
 
     /// All events so far.
     pub(crate) fn events(&self) -> Vec<EventInfo> {
-        self.read().events.clone()
+        self.events.iter().map(|(_, event)| event.clone()).collect()
     }
 
     /// The category of an event, if there is such an event.
     pub(crate) fn category(&self, index: u32) -> Option<Category> {
-        self.read()
-            .events
-            .get(index as usize)
-            .map(|event| event.category)
+        self.events.get(index as usize).map(|event| event.category)
     }
 
     /// Calls with an event, if there is such an event.
     pub(crate) fn with<R>(&self, index: u32, look: impl FnOnce(&EventInfo) -> R) -> Option<R> {
-        self.read().events.get(index as usize).map(look)
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Table> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.events.get(index as usize).map(look)
     }
 }
 
-impl Table {
-    /// The event of that name, or that it is another one.
-    fn known(
-        &self,
-        category: Category,
-        name: &str,
-        description: &str,
-    ) -> Option<Result<u32, TimingError>> {
-        let &index = self.by_name.get(name)?;
-        let known = self.events.get(index as usize)?;
-        if known.category == category && &*known.description == description {
-            return Some(Ok(index));
-        }
-        let said = |category: Category, description: &str| {
-            format!("\"{}\" of category {category}", shortened(description, 100))
-        };
-        Some(Err(TimingError::EventTaken {
-            name: name.to_owned(),
-            registered: said(known.category, &known.description),
-            given: said(category, description),
-        }))
+/// Whether an event is registered again as it is.
+fn same(known: &EventInfo, category: Category, description: &str) -> Result<(), TimingError> {
+    if known.category == category && &*known.description == description {
+        return Ok(());
     }
-
-    /// Adds an event. There are fewer than `MAX_EVENTS`, so the index fits.
-    fn insert(&mut self, event: EventInfo) -> u32 {
-        let index = self.events.len() as u32;
-        self.by_name.insert(Arc::clone(&event.name), index);
-        self.events.push(event);
-        index
-    }
+    let said = |category: Category, description: &str| {
+        format!("\"{}\" of category {category}", shortened(description, 100))
+    };
+    Err(TimingError::EventTaken {
+        name: known.name.to_string(),
+        registered: said(known.category, &known.description),
+        given: said(category, description),
+    })
 }
 
 /// A function's name as part of an event's name: printable, and short enough.

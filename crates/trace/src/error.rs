@@ -5,6 +5,7 @@
 
 use kiln_shape_inference::InferError;
 use kiln_symbolic_shape::DimError;
+use kiln_tensor::DType;
 use std::fmt;
 use std::panic::Location;
 
@@ -35,6 +36,18 @@ pub enum TraceError {
     Foreign {
         /// Where it is used.
         at: CallSite,
+    },
+    /// E0804: a number beside a variable that its element type does not hold.
+    #[error(
+        "{at}: expected a number that {dtype} holds, found {number}; cast the variable, or write the number as the type has it"
+    )]
+    Number {
+        /// Where the number is used.
+        at: CallSite,
+        /// The variable's element type.
+        dtype: DType,
+        /// The number.
+        number: String,
     },
     /// E0884: a function without results.
     #[error("expected a function that gives at least one variable, found none")]
@@ -72,6 +85,7 @@ impl TraceError {
             Self::Op { source, .. } => source.code(),
             Self::Size { source, .. } => source.code(),
             Self::Foreign { .. } => "E0883",
+            Self::Number { .. } => "E0804",
             Self::NoResult => "E0884",
             Self::Arguments { .. } => "E0885",
             Self::Inferred { .. } => "E0886",

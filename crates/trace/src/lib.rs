@@ -30,6 +30,7 @@
 
 mod error;
 mod function;
+mod number;
 mod recorder;
 mod results;
 mod size;

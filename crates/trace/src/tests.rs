@@ -250,6 +250,33 @@ fn sizes_are_computed_with_and_checked() {
 }
 
 #[test]
+fn numbers_that_the_element_type_does_not_hold_are_refused() {
+    let refused = |dtype: DType, function: fn(Var) -> Var, number: &str| {
+        let error = trace("f", &function, &[ArgumentType::new(dtype, 1)]).unwrap_err();
+        assert_eq!(error.code(), "E0804");
+        let message = error.to_string();
+        let expected = format!("expected a number that {dtype} holds, found {number};");
+        assert!(
+            message.contains(&expected) && message.contains("tests.rs:"),
+            "{message}"
+        );
+    };
+    refused(DType::I32, |x| x * 0.5, "0.5");
+    refused(DType::I32, |x| x.less(2.5), "2.5");
+    refused(DType::U8, |x| x + 300, "300");
+    refused(DType::U8, |x| -1 + x, "-1");
+    refused(DType::I64, |x| x + f64::NAN, "NaN");
+    refused(DType::F16, |x| 1e6 * x, "1000000.0");
+    refused(DType::Bool, |x| x.scalar(2.0), "2.0");
+    // Whole floats, and integers beyond 2^53, are exact.
+    let exact = |x: Var| x * 2.0 + ((1 << 53) + 1);
+    let x = Tensor::from_slice(&[1], &[3_i64]).unwrap();
+    let graph = trace("f", &exact, &[ArgumentType::of(&x)]).unwrap();
+    let outputs = kiln_interpreter::interpret(&graph, &[x]).unwrap();
+    assert_eq!(outputs[0].to_vec::<i64>().unwrap(), [(1 << 53) + 7]);
+}
+
+#[test]
 fn variables_of_another_recording_are_refused() {
     let kept: RefCell<Option<(Var, Size)>> = RefCell::new(None);
     let keep = |x: Var| {

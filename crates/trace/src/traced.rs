@@ -5,13 +5,14 @@ use crate::function::{Arguments, TraceFunction};
 use crate::recorder::Recorder;
 use crate::results::Results;
 use crate::var::Var;
+use kiln_fork_lock::ForkLock;
 use kiln_ir::Graph;
 use kiln_shape_inference::GraphBuilder;
 use kiln_tensor::{DType, Tensor};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// More axes than this are refused.
 const MOST_AXES: usize = 32;
@@ -105,7 +106,7 @@ pub struct Traced<F, A> {
     name: String,
     function: F,
     /// Only ever added to, so a panic of the function leaves it valid.
-    graphs: Mutex<BTreeMap<Signature, Arc<Graph>>>,
+    graphs: ForkLock<BTreeMap<Signature, Arc<Graph>>>,
     arguments: PhantomData<fn(A)>,
 }
 
@@ -115,7 +116,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         Self {
             name: name.into(),
             function,
-            graphs: Mutex::default(),
+            graphs: ForkLock::default(),
             arguments: PhantomData,
         }
     }
@@ -133,7 +134,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
 
     /// How many recordings there are.
     pub fn n_recordings(&self) -> usize {
-        self.lock().len()
+        self.graphs.lock().len()
     }
 
     /// The graph for arguments of these types, recorded if it is the first time. Two threads that
@@ -142,17 +143,13 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
     /// # Errors
     /// As [`trace`].
     pub fn graph(&self, signature: &[ArgumentType]) -> Result<Arc<Graph>, TraceError> {
-        if let Some(graph) = self.lock().get(signature) {
+        if let Some(graph) = self.graphs.lock().get(signature) {
             return Ok(Arc::clone(graph));
         }
         let graph = Arc::new(trace(&self.name, &self.function, signature)?);
-        let mut graphs = self.lock();
+        let mut graphs = self.graphs.lock();
         let graph = graphs.entry(signature.to_vec()).or_insert(graph);
         Ok(Arc::clone(graph))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Signature, Arc<Graph>>> {
-        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,6 +10,7 @@ pub use elementwise::Operand;
 pub use reduction::Axes;
 
 use crate::error::{CallSite, TraceError};
+use crate::number::Number;
 use crate::recorder::Recorder;
 use crate::size::Size;
 use kiln_ir::ValueId;
@@ -85,13 +86,29 @@ impl Var {
         self.record(|builder, _| builder.constant(tensor.clone()))
     }
 
-    /// A number of this variable's element type.
+    /// A number of this variable's element type. A number that the type does not hold, such as 0.5 beside an `i32`,
+    /// ends the recording with E0804.
     #[track_caller]
     pub fn scalar(&self, number: f64) -> Var {
-        self.record(|builder, value| {
-            let dtype = builder.dtype(value)?;
-            builder.scalar(dtype, number)
-        })
+        self.number(Number::Float(number))
+    }
+
+    #[track_caller]
+    pub(crate) fn number(&self, number: Number) -> Var {
+        let Some(dtype) = self.dtype() else {
+            return Var::new(&self.recorder, None);
+        };
+        match number.tensor(dtype) {
+            Some(tensor) => self.constant(&tensor),
+            None => {
+                self.recorder.fail(TraceError::Number {
+                    at: CallSite(Location::caller()),
+                    dtype,
+                    number: number.to_string(),
+                });
+                Var::new(&self.recorder, None)
+            }
+        }
     }
 
     /// The element type; none after a mistake.

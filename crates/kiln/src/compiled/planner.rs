@@ -4,6 +4,7 @@
 //! sizes come.
 
 use crate::recording::building;
+use kiln_fork_lock::ForkLock;
 use kiln_fusion::{FusionOptions, FusionPlan};
 use kiln_ir::Graph;
 use kiln_lazy_runtime::Planner;
@@ -11,7 +12,7 @@ use kiln_program::{BuildOptions, LayoutPreferences, Program, RowMajor};
 use kiln_symbolic_shape::PlanFact;
 use kiln_timing::Timing;
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Who knows how kernels would rather have their buffers.
 type Layouts = dyn LayoutPreferences + Send + Sync;
@@ -22,8 +23,8 @@ pub(crate) struct GraphPlanner {
     layouts: Arc<Layouts>,
     build: BuildOptions,
     timing: Timing,
-    /// The main plan, where it was stored.
-    stored: Mutex<Option<Program>>,
+    /// The main plan, where it was stored. Lost in a child forked while a thread takes it: the child plans anew.
+    stored: ForkLock<Option<Program>>,
 }
 
 impl GraphPlanner {
@@ -34,7 +35,7 @@ impl GraphPlanner {
             layouts: Arc::new(RowMajor),
             build: BuildOptions::default(),
             timing: Timing::off(),
-            stored: Mutex::default(),
+            stored: ForkLock::default(),
         }
     }
 
@@ -54,10 +55,8 @@ impl GraphPlanner {
     /// With the main plan as it was stored.
     #[cfg(feature = "native")]
     pub(crate) fn with_stored(self, program: Option<Program>) -> Self {
-        Self {
-            stored: Mutex::new(program),
-            ..self
-        }
+        *self.stored.lock() = program;
+        self
     }
 
     /// With a recorder.
@@ -99,11 +98,7 @@ impl GraphPlanner {
 impl Planner for GraphPlanner {
     fn plan(&self, without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>> {
         if without.is_empty() {
-            let stored = self
-                .stored
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
+            let stored = self.stored.lock().take();
             if let Some(program) = stored {
                 return Ok(program);
             }

@@ -11,7 +11,7 @@ use crate::progress::Listener;
 #[cfg(feature = "llvm")]
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
 #[cfg(feature = "llvm")]
-use kiln_fork_lock::ForkLock;
+use kiln_fork_lock::{ForkLazy, ForkLock};
 use kiln_kernel::{KernelCompiler, MemoryLimits, Target};
 use kiln_kernel_cache::Tier;
 use kiln_lazy_runtime::{PreferredLayouts, Runtime, RuntimeOptions, SpinPool};
@@ -20,7 +20,7 @@ use kiln_program::LayoutPreferences;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 #[cfg(feature = "llvm")]
-use std::sync::{LazyLock, Weak};
+use std::sync::Weak;
 
 /// More threads than this are refused: no machine that Kiln runs on has as many.
 const MOST_THREADS: usize = 1024;
@@ -61,7 +61,7 @@ pub(super) struct Key {
 }
 
 #[cfg(feature = "llvm")]
-static RUNTIMES: LazyLock<ForkLock<Known>> = LazyLock::new(ForkLock::default);
+static RUNTIMES: ForkLazy<ForkLock<Known>> = ForkLazy::new(ForkLock::default);
 
 /// Runtimes by what decides about them.
 #[cfg(feature = "llvm")]

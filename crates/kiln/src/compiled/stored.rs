@@ -9,13 +9,14 @@ use super::runtime::{SharedRuntime, VERSION};
 use crate::error::Error;
 use crate::model::{ConstantPlace, ModelDigest, Source};
 use crate::options::Options;
+use kiln_fork_lock::ForkCell;
 use kiln_ir::{BlobMap, Constant, Digest, Graph, Op};
 use kiln_kernel_cache::{CacheKey, DiskTier, EntryKind, KeyDigest, Tier};
 use kiln_program::{Program, StoredProgram};
 use kiln_tensor::{DType, Tensor, TensorError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The program of one model under one set of options.
@@ -46,7 +47,7 @@ type MakeAgain = dyn Fn() -> Result<Graph, Error> + Send + Sync;
 /// The constants of a graph that is only made if one of its constants is missing.
 struct Remedy {
     make: Box<MakeAgain>,
-    made: OnceLock<Option<BTreeMap<Digest, Tensor>>>,
+    made: ForkCell<Option<BTreeMap<Digest, Tensor>>>,
 }
 
 impl Remedy {
@@ -116,7 +117,7 @@ impl ProgramStore {
         };
         let remedy = Arc::new(Remedy {
             make: Box::new(make),
-            made: OnceLock::new(),
+            made: ForkCell::new(),
         });
         let loaded = self.read(&entry.payload, source, &remedy);
         if let Err(problem) = &loaded {

@@ -8,12 +8,13 @@ use crate::error::{Error, Failure};
 use crate::options::Options;
 use crate::progress::Work;
 use crate::recording::building;
+use kiln_fork_lock::ForkCell;
 use kiln_ir::Graph;
 use kiln_lazy_runtime::{CallOptions, RuntimeError};
 use kiln_passes::{PassOptions, optimize, pass_names};
 use kiln_tensor::Tensor;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The stage before any pass.
 const IMPORT: &str = "import";
@@ -22,7 +23,7 @@ const OPTIMIZED: &str = "optimized";
 
 /// What a call runs. The graphs share their constants, apart from those that passes made.
 pub(super) struct Instance {
-    imported: OnceLock<Graph>,
+    imported: ForkCell<Graph>,
     /// What the graph is imported from when somebody asks for it, where the program came from a store.
     origin: Option<(Arc<Source>, BTreeMap<String, usize>)>,
     optimized: Graph,
@@ -50,7 +51,7 @@ impl Instance {
                 let optimized = program.graph().clone();
                 let executable = Executable::of_stored(&optimized, program, options)?;
                 return Ok(Self {
-                    imported: OnceLock::new(),
+                    imported: ForkCell::new(),
                     origin: Some((Arc::clone(source), ranks.clone())),
                     optimized,
                     executable,
@@ -72,7 +73,7 @@ impl Instance {
     #[cfg(feature = "native")]
     pub(super) fn of_graph(graph: Graph, executable: Executable) -> Self {
         Self {
-            imported: OnceLock::from(graph.clone()),
+            imported: ForkCell::from(graph.clone()),
             origin: None,
             optimized: graph,
             executable,
@@ -89,7 +90,7 @@ impl Instance {
         let optimized = optimized_graph(&imported, options)?;
         let executable = Executable::build(&optimized, options)?;
         Ok(Self {
-            imported: OnceLock::from(imported),
+            imported: ForkCell::from(imported),
             origin: None,
             optimized,
             executable,

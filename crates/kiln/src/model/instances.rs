@@ -5,9 +5,10 @@
 
 use super::instance::Instance;
 use super::source::Source;
+use kiln_fork_lock::ForkLock;
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 pub(super) enum Instances {
     /// No input's rank is open.
@@ -20,7 +21,7 @@ pub(super) struct ByRanks {
     /// What further instances are built from.
     source: Arc<Source>,
     /// Only ever added to, so a panic of another thread leaves it valid.
-    built: RwLock<BTreeMap<Vec<usize>, Arc<Instance>>>,
+    built: ForkLock<BTreeMap<Vec<usize>, Arc<Instance>>>,
 }
 
 /// An instance for a call.
@@ -44,7 +45,7 @@ impl Instances {
     pub(super) fn of_ranks(source: Arc<Source>) -> Self {
         Self::ByRanks(ByRanks {
             source,
-            built: RwLock::default(),
+            built: ForkLock::default(),
         })
     }
 
@@ -53,7 +54,7 @@ impl Instances {
         match self {
             Self::Only(instance) => Some(Chosen::Only(instance)),
             Self::ByRanks(by_ranks) => {
-                let any = by_ranks.read().values().next().cloned();
+                let any = by_ranks.built.lock().values().next().cloned();
                 any.map(Chosen::OfRanks)
             }
         }
@@ -71,17 +72,12 @@ impl ByRanks {
         ranks: Vec<usize>,
         build: impl FnOnce(&Arc<Source>, &[usize]) -> Result<Instance, E>,
     ) -> Result<Chosen<'_>, E> {
-        if let Some(instance) = self.read().get(&ranks) {
+        if let Some(instance) = self.built.lock().get(&ranks) {
             return Ok(Chosen::OfRanks(Arc::clone(instance)));
         }
         let built = Arc::new(build(&self.source, &ranks)?);
-        let mut instances = self.built.write().unwrap_or_else(PoisonError::into_inner);
+        let mut instances = self.built.lock();
         let instance = instances.entry(ranks).or_insert(built);
         Ok(Chosen::OfRanks(Arc::clone(instance)))
-    }
-
-    /// Many at one time; a forked child does not wait for readers that are not there.
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Vec<usize>, Arc<Instance>>> {
-        self.built.read().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,8 @@
 //! ```
 //! Reading one needs the device that loads it, and no compiler.
 
-use std::sync::{Arc, OnceLock};
+use kiln_fork_lock::ForkCell;
+use std::sync::Arc;
 
 use kiln_kernel::{Artifact, KernelExecutor};
 use kiln_kernel_cache::Codec;
@@ -61,7 +62,7 @@ impl Codec<CompiledKernel> for KernelCodec {
             artifact,
             loaded,
             key,
-            quantities: OnceLock::new(),
+            quantities: ForkCell::new(),
         })
     }
 

@@ -2,10 +2,10 @@
 //! digest.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_fork_lock::ForkLock;
+use kiln_fork_lock::{ForkCell, ForkLock};
 use kiln_ir::{Constant, Digest};
 use kiln_kernel::{ExecuteError, KernelExecutor, Memory, PackAxis, PackSpec};
 use kiln_tensor::{AxisSlice, Tensor, TensorError, element_count};
@@ -39,7 +39,7 @@ pub(crate) struct ConstantPart<'a> {
     pub(crate) shape: SmallVec<[usize; 6]>,
 }
 
-type Entry = Arc<OnceLock<Result<Memory, Arc<ExecuteError>>>>;
+type Entry = Arc<ForkCell<Result<Memory, Arc<ExecuteError>>>>;
 
 /// The constants of a runtime.
 #[derive(Debug)]

@@ -3,11 +3,11 @@
 //! [`Kernels`] has everything that a compile needs and no threads, so that a job may hold it for as long as it takes.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use kiln_fork_lock::ForkLock;
+use kiln_fork_lock::{ForkCell, ForkLock};
 use kiln_ir::Digest;
 use kiln_kernel::{
     Artifact, Candidate, FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, LoadedKernel,
@@ -43,7 +43,7 @@ pub struct CompiledKernel {
     /// The key it was compiled under.
     pub key: String,
     /// The artifact's quantities, to be evaluated together; put together when they first are.
-    pub(crate) quantities: OnceLock<Option<Quantities>>,
+    pub(crate) quantities: ForkCell<Option<Quantities>>,
 }
 
 /// A way to compile a kernel, and the key of what comes of it.
@@ -76,7 +76,7 @@ pub(crate) struct Kernels {
     known: Arc<ForkLock<HashSet<Digest>>>,
     records: ForkLock<Vec<CompileRecord>>,
     /// What tiers held when something was first compiled.
-    stored: OnceLock<StoredHeads>,
+    stored: ForkCell<StoredHeads>,
     /// Counts what became ready or failed on the threads.
     published: AtomicU64,
     /// Counts how often everything was forgotten.
@@ -112,7 +112,7 @@ impl Kernels {
             ),
             known: Arc::default(),
             records: ForkLock::default(),
-            stored: OnceLock::new(),
+            stored: ForkCell::new(),
             published: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             version: options.version.clone(),
@@ -271,7 +271,7 @@ impl Kernels {
                     artifact,
                     loaded,
                     key: key.clone(),
-                    quantities: OnceLock::new(),
+                    quantities: ForkCell::new(),
                 }),
             }
         });

@@ -2,20 +2,20 @@
 //!
 //! Launch plans hold the same memories. What is here goes when they are forgotten.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use kiln_fork_lock::ForkLock;
 use kiln_kernel::Memory;
 use smallvec::SmallVec;
 
 use crate::compile::CompiledKernel;
-use crate::sync::lock;
 
 /// More forms of one launch's constants than this are not remembered.
 const FORMS: usize = 4;
 
 /// The constants of a segment's launches.
 #[derive(Debug, Default)]
-pub(crate) struct PlacedConstants(Mutex<Vec<Forms>>);
+pub(crate) struct PlacedConstants(ForkLock<Vec<Forms>>);
 
 /// Of one launch, by code.
 type Forms = SmallVec<[Arc<PlacedLaunch>; 1]>;
@@ -46,7 +46,7 @@ impl PlacedConstants {
         &self,
         codes: impl Iterator<Item = Option<&'a Arc<CompiledKernel>>>,
     ) -> Vec<Option<Arc<PlacedLaunch>>> {
-        let placed = lock(&self.0);
+        let placed = self.0.lock();
         let known = codes.enumerate().map(|(launch, code)| {
             let mut forms = placed.get(launch)?.iter();
             let code = code?;
@@ -57,7 +57,7 @@ impl PlacedConstants {
 
     /// Remembers the constants of a launch.
     pub(crate) fn insert(&self, launch: usize, constants: PlacedLaunch) {
-        let mut placed = lock(&self.0);
+        let mut placed = self.0.lock();
         if placed.len() <= launch {
             placed.resize_with(launch + 1, Forms::new);
         }
@@ -71,7 +71,7 @@ impl PlacedConstants {
     }
 
     pub(crate) fn clear(&self) {
-        let placed = std::mem::take(&mut *lock(&self.0));
+        let placed = std::mem::take(&mut *self.0.lock());
         drop(placed);
     }
 }

@@ -1,9 +1,10 @@
 //! A program with what the runtime adds to it once: kernels' keys and schedules, and the memos of its segments.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cranelift_entity::{EntityRef, SecondaryMap};
+use kiln_fork_lock::ForkCell;
 use kiln_program::{Block, BlockId, BufferId, KernelId, Place, Program, Step};
 use kiln_timing::{Category, EventId, Span, Verbosity};
 
@@ -22,7 +23,7 @@ pub(crate) struct Prepared {
     /// Times and counts what is done for the program.
     pub(crate) recorder: Recorder,
     /// The events of steps, by block and segment; registered once they are timed.
-    steps: OnceLock<StepEvents>,
+    steps: ForkCell<StepEvents>,
     kernels: Vec<PreparedKernel>,
     blocks: Vec<PreparedBlock>,
 }
@@ -33,7 +34,7 @@ type StepEvents = Vec<Vec<Vec<EventId>>>;
 #[derive(Debug)]
 struct PreparedKernel {
     identity: Arc<KernelIdentity>,
-    choices: OnceLock<Vec<Choice>>,
+    choices: ForkCell<Vec<Choice>>,
 }
 
 #[derive(Debug)]
@@ -46,7 +47,7 @@ struct PreparedBlock {
     /// By segment.
     placed: Vec<PlacedConstants>,
     /// Of the buffers in the arena of each segment; found out when it is first planned.
-    lifetimes: Vec<OnceLock<Vec<Lifetime>>>,
+    lifetimes: Vec<ForkCell<Vec<Lifetime>>>,
 }
 
 impl Prepared {
@@ -61,7 +62,7 @@ impl Prepared {
             };
             PreparedKernel {
                 identity: Arc::new(identity),
-                choices: OnceLock::new(),
+                choices: ForkCell::new(),
             }
         });
         let kernels = kernels.collect();
@@ -88,14 +89,14 @@ impl Prepared {
                 index,
                 memos,
                 placed: placed.collect(),
-                lifetimes: block.segments.iter().map(|_| OnceLock::new()).collect(),
+                lifetimes: block.segments.iter().map(|_| ForkCell::new()).collect(),
             }
         });
         let blocks = blocks.collect();
         Self {
             program,
             recorder,
-            steps: OnceLock::new(),
+            steps: ForkCell::new(),
             kernels,
             blocks,
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use kiln_fork_lock::ForkLock;
 use kiln_ir::Digest;
 use kiln_kernel::Schedule;
 
@@ -12,7 +13,6 @@ use super::heat::Stale;
 use super::options::VariantOptions;
 use super::record::{VariantFate, VariantReason, VariantRecord};
 use super::trial::{Trial, Verdict};
-use crate::sync::{Mutex, lock};
 
 /// How many refusals are kept for people to read; all are counted.
 const REFUSALS: usize = 64;
@@ -25,7 +25,7 @@ pub(crate) struct Variants {
     /// How many there are: 0 spares plans a look.
     count: AtomicUsize,
     refused: AtomicU64,
-    state: Mutex<State>,
+    state: ForkLock<State>,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(crate) struct Variant {
     pub(crate) symbols: Vec<i64>,
     facts: String,
     reason: VariantReason,
-    progress: Mutex<Progress>,
+    progress: ForkLock<Progress>,
 }
 
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Variants {
             options: options.filter(|options| options.per_kernel > 0 && options.in_process > 0),
             count: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
-            state: Mutex::new(State::default()),
+            state: ForkLock::default(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Variants {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let state = lock(&self.state);
+        let state = self.state.lock();
         find_in(&state, kernel, symbols)
     }
 
@@ -123,7 +123,7 @@ impl Variants {
         let Some(options) = &self.options else {
             return Begun::Refused;
         };
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some(known) = find_in(&state, asked.digest, asked.symbols) {
             return Begun::Known(known);
         }
@@ -149,14 +149,15 @@ impl Variants {
             tracing::info!(kernel = asked.kernel, limit, in_process, "no more variants");
             return Begun::Refused;
         }
+        let schedule = asked.schedule.clone();
         let variant = Arc::new(Variant {
             kernel: asked.kernel.to_owned(),
             symbols: asked.symbols.to_vec(),
             facts: asked.facts,
             reason: asked.reason,
-            progress: Mutex::new(Progress {
+            progress: ForkLock::new(move || Progress {
                 stage: Stage::Queued,
-                schedule: asked.schedule.clone(),
+                schedule: schedule.clone(),
                 tries: None,
                 watchers: Vec::new(),
             }),
@@ -170,7 +171,7 @@ impl Variants {
 
     /// What became of each, in the order in which they were asked for; refusals last.
     pub(crate) fn records(&self) -> Vec<VariantRecord> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let (all, refusals) = (state.all.clone(), state.refusals.clone());
         drop(state);
         all.iter()
@@ -181,7 +182,7 @@ impl Variants {
 
     /// How many were asked for, how many of them won, how many did not, and how many were refused.
     pub(crate) fn counts(&self) -> [u64; 4] {
-        let all = lock(&self.state).all.clone();
+        let all = self.state.lock().all.clone();
         let of = |is: fn(&Stage) -> bool| {
             all.iter().filter(|variant| is(&variant.stage())).count() as u64
         };
@@ -195,7 +196,7 @@ impl Variants {
 
     /// Forgets all of them. Plans that use one keep it until they are made anew.
     pub(crate) fn clear(&self) {
-        let state = std::mem::take(&mut *lock(&self.state));
+        let state = std::mem::take(&mut *self.state.lock());
         self.count.store(0, Ordering::Release);
         drop(state);
     }
@@ -212,12 +213,12 @@ fn find_in(state: &State, kernel: Digest, symbols: &[i64]) -> Option<Arc<Variant
 impl Variant {
     /// How far it is.
     pub(crate) fn stage(&self) -> Stage {
-        lock(&self.progress).stage.clone()
+        self.progress.lock().stage.clone()
     }
 
     /// Raises a plan's flag at the next stage, or now where that is past being waited for.
     pub(crate) fn watch(&self, seen: &Stage, stale: &Stale) {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         match (&progress.stage, seen) {
             (Stage::Queued, Stage::Queued) => progress.watchers.push(stale.clone()),
             (Stage::OnTrial(trial), Stage::OnTrial(seen)) if Arc::ptr_eq(trial, seen) => {
@@ -237,17 +238,17 @@ impl Variant {
 
     /// Whether nobody has said which schedules are to be tried.
     pub(crate) fn is_new(&self) -> bool {
-        lock(&self.progress).tries.is_none()
+        self.progress.lock().tries.is_none()
     }
 
     /// The schedules to be tried, best first.
     pub(crate) fn offer(&self, schedules: impl IntoIterator<Item = Schedule>) {
-        lock(&self.progress).tries = Some(schedules.into_iter().collect());
+        self.progress.lock().tries = Some(schedules.into_iter().collect());
     }
 
     /// The next schedule to be tried.
     pub(crate) fn next_try(&self) -> Option<Schedule> {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         let schedule = progress.tries.as_mut()?.pop_front()?;
         progress.schedule = schedule.clone();
         Some(schedule)
@@ -255,7 +256,7 @@ impl Variant {
 
     /// Goes on to another stage, and tells the plans that wait for it.
     pub(crate) fn set(&self, stage: Stage) {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         progress.stage = stage;
         let watchers = std::mem::take(&mut progress.watchers);
         drop(progress);
@@ -266,7 +267,9 @@ impl Variant {
 
     /// Ends a trial. Says whether another schedule is to be compiled now.
     pub(crate) fn settle(&self, trial: &Arc<Trial>, verdict: Verdict) -> bool {
-        let has_more = lock(&self.progress)
+        let has_more = self
+            .progress
+            .lock()
             .tries
             .as_ref()
             .is_some_and(|tries| !tries.is_empty());
@@ -279,7 +282,7 @@ impl Variant {
     }
 
     fn record(&self) -> VariantRecord {
-        let progress = lock(&self.progress);
+        let progress = self.progress.lock();
         let times =
             |verdict: &Verdict| -> (Duration, Duration) { (verdict.generic, verdict.variant) };
         let fate = match &progress.stage {

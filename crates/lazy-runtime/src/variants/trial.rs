@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use kiln_fork_lock::ForkLock;
 use kiln_kernel::Schedule;
 
 use crate::compile::CompiledKernel;
-use crate::sync::{Mutex, lock};
 
 /// How many times of each side are compared.
 const SAMPLES: usize = 16;
@@ -44,7 +44,7 @@ pub(crate) struct Trial {
     pub(crate) code: Arc<CompiledKernel>,
     pub(crate) schedule: Schedule,
     turns: AtomicU32,
-    samples: Mutex<Samples>,
+    samples: ForkLock<Samples>,
     margin: u32,
 }
 
@@ -62,7 +62,7 @@ impl Trial {
             code,
             schedule,
             turns: AtomicU32::new(0),
-            samples: Mutex::new(Samples::default()),
+            samples: ForkLock::default(),
             margin,
         }
     }
@@ -78,7 +78,7 @@ impl Trial {
     /// Notes how long a turn took; answers with the verdict, once, when enough is known.
     pub(crate) fn note(&self, turn: Turn, time: Duration) -> Option<Verdict> {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let mut samples = lock(&self.samples);
+        let mut samples = self.samples.lock();
         if samples.is_over {
             return None;
         }

@@ -1,7 +1,8 @@
 //! Which importer an operator has: the caller's, the model's own function, or a standard one.
 
+use kiln_fork_lock::ForkLazy;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use super::ImportOptions;
 use super::context::{NodeContext, Outputs};
@@ -111,7 +112,7 @@ const LEFT_IN_STANDARD: &[&str] = &["LayerNormalization", "SimplifiedLayerNormal
 /// By domain and name.
 type Table = BTreeMap<(&'static str, &'static str), &'static Operator>;
 
-static STANDARD: LazyLock<Table> = LazyLock::new(|| {
+static STANDARD: ForkLazy<Table> = ForkLazy::new(|| {
     let standard = ops::FAMILIES.iter().map(|table| ("", *table));
     let tables = standard.chain(ops::OTHER_DOMAINS.iter().copied());
     tables

@@ -1,6 +1,7 @@
 //! Functions of single elements, operands broadcast against each other.
 
 use super::Var;
+use crate::number::Number;
 use kiln_tensor::DType;
 
 /// What stands beside a variable: another one, or a number, which takes the variable's element type.
@@ -29,10 +30,9 @@ impl Operand for f64 {
 }
 
 impl Operand for i64 {
-    /// Beyond 2^53 digits are lost: make a constant of such numbers.
     #[track_caller]
     fn into_variable(self, beside: &Var) -> Var {
-        beside.scalar(self as f64)
+        beside.number(Number::Integer(self))
     }
 }
 

@@ -4,10 +4,11 @@ use super::hashed::{self, Digested, ModelDigest};
 use super::known;
 use super::opened::OpenedFiles;
 use crate::error::{Error, Failure};
+use kiln_fork_lock::ForkCell;
 use kiln_kernel_cache::DiskTier;
 use kiln_onnx::{Limits, Model, ValueType};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 #[cfg(feature = "llvm")]
 use {
@@ -20,7 +21,7 @@ use {
 
 /// A model and where it came from.
 pub(crate) struct OnnxSource {
-    model: OnceLock<Box<Model>>,
+    model: ForkCell<Box<Model>>,
     digest: Option<ModelDigest>,
     /// What is read when somebody looks at the model; none where it was read.
     unread: Option<Unread>,
@@ -40,7 +41,7 @@ impl OnnxSource {
     /// A model that was read.
     pub(super) fn of_model(model: Model) -> Self {
         Self {
-            model: OnceLock::from(Box::new(model)),
+            model: ForkCell::from(Box::new(model)),
             digest: None,
             unread: None,
         }
@@ -64,7 +65,7 @@ impl OnnxSource {
         let own = match known::recognise(path, own, disk) {
             Ok((digest, files)) => {
                 return Ok(Self {
-                    model: OnceLock::new(),
+                    model: ForkCell::new(),
                     digest: Some(digest),
                     unread: Some(Unread {
                         path: path.to_owned(),
@@ -90,7 +91,7 @@ impl OnnxSource {
             known::note(path, &digest, &seen, disk, now);
         }
         Ok(Self {
-            model: OnceLock::from(Box::new(model)),
+            model: ForkCell::from(Box::new(model)),
             digest: Some(digest),
             unread: None,
         })
