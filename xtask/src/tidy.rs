@@ -13,6 +13,7 @@ mod layers;
 mod licences;
 mod limits;
 mod links;
+mod locks;
 mod places;
 mod purity;
 mod sizes;
@@ -34,6 +35,7 @@ const CHECKS: [(&str, Check); 13] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("the outside world", purity::check),
+    ("locks", locks::check),
     ("module documentation", docs::check),
     ("file sizes", sizes::check),
     ("licences", licences::check),

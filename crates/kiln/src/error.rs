@@ -154,6 +154,14 @@ pub(crate) enum Failure {
     #[cfg(feature = "onnx")]
     #[error("{file} has changed since the model was loaded; load the model again")]
     Changed { file: String },
+    /// E0991: a panic inside Kiln or in a callback, caught at the facade.
+    #[error(
+        "expected {doing} to end, found a panic: {message}; this is a defect: report it with the model"
+    )]
+    Panicked {
+        doing: &'static str,
+        message: String,
+    },
     /// E0990: an option beside `deterministic` that lets time decide what answers.
     #[cfg(feature = "native")]
     #[error(
@@ -255,6 +263,7 @@ impl Failure {
             Self::UnknownTarget { .. } => "E0980",
             #[cfg(feature = "native")]
             Self::Threads { .. } => "E0981",
+            Self::Panicked { .. } => "E0991",
             #[cfg(feature = "native")]
             Self::NotDeterministic { .. } => "E0990",
             Self::UnknownValue { .. } => "E0982",

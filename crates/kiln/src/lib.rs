@@ -71,6 +71,7 @@ mod dim;
 mod environment;
 mod error;
 mod explain;
+mod guard;
 mod importing;
 mod jit;
 mod limits;

@@ -19,6 +19,7 @@ mod source;
 use crate::backend::Backend;
 use crate::description::ValueDescription;
 use crate::error::{Error, Failure};
+use crate::guard::guarded;
 use crate::options::Options;
 use crate::outputs::Outputs;
 use crate::recording::building;
@@ -176,14 +177,16 @@ impl Model {
         options: Options,
         read: impl FnOnce(&Options) -> Result<Source, Error>,
     ) -> Result<Self, Error> {
-        let options = options.started();
-        let timing = options.clockwork().clone();
-        let _inside = timing.enter();
-        let source = {
-            let _span = building(&timing, "read", "Reading a model and checking it");
-            read(&options)?
-        };
-        Self::new(source, options)
+        guarded("loading", || {
+            let options = options.started();
+            let timing = options.clockwork().clone();
+            let _inside = timing.enter();
+            let source = {
+                let _span = building(&timing, "read", "Reading a model and checking it");
+                read(&options)?
+            };
+            Self::new(source, options)
+        })
     }
 
     fn new(source: Source, options: Options) -> Result<Self, Error> {
@@ -273,13 +276,15 @@ impl Model {
         inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
         call: Option<&CallOptions>,
     ) -> Result<Outputs, Error> {
-        let inside = self.0.options.enter_first_call();
-        let inputs = call::arrange(&self.0.signature, inputs)?;
-        let instance = self.instance_for(&inputs)?;
-        let tensors = instance.run(&inputs, &self.0.options, call)?;
-        drop(inside);
-        self.0.options.tell_first_call();
-        Ok(self.outputs_of(tensors))
+        guarded("a call", || {
+            let inside = self.0.options.enter_first_call();
+            let inputs = call::arrange(&self.0.signature, inputs)?;
+            let instance = self.instance_for(&inputs)?;
+            let tensors = instance.run(&inputs, &self.0.options, call)?;
+            drop(inside);
+            self.0.options.tell_first_call();
+            Ok(self.outputs_of(tensors))
+        })
     }
 
     /// Where the time went: a recorder of what this model was loaded, built, compiled and called for.
@@ -322,8 +327,10 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), Error> {
-        let instance = self.instance_for(inputs)?;
-        instance.run_into(inputs, outputs, &self.0.options, None)
+        guarded("a call", || {
+            let instance = self.instance_for(inputs)?;
+            instance.run_into(inputs, outputs, &self.0.options, None)
+        })
     }
 
     /// [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were.
@@ -336,8 +343,10 @@ impl Model {
         outputs: &mut [Tensor],
         options: &CallOptions,
     ) -> Result<(), Error> {
-        let instance = self.instance_for(inputs)?;
-        instance.run_into(inputs, outputs, &self.0.options, Some(options))
+        guarded("a call", || {
+            let instance = self.instance_for(inputs)?;
+            instance.run_into(inputs, outputs, &self.0.options, Some(options))
+        })
     }
 
     /// What was compiled so far, and everything that was done otherwise than planned: of this model

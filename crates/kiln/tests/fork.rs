@@ -4,9 +4,14 @@
 #![cfg(all(feature = "llvm", target_os = "linux"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use kiln::{Backend, Cache, Model, Options, Tensor};
+use kiln::ir::Graph;
+use kiln::shape_inference::GraphBuilder;
+use kiln::{Backend, Cache, DType, Model, Options, Tensor};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, mpsc};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 const MLP: &str = "graph @mlp(%x: f32[B, 8], %w: f32[8, N], %b: f32[N]) -> (f32[B, N], f32[N]) {
   %0 = matmul %x, %w
@@ -103,6 +108,134 @@ fn children_forked_while_other_threads_call_run_and_compile_and_never_hang() {
         assert!(ended.iter().all(Result::is_ok));
         assert!(results.iter().all(|&result| result == 0), "{results:?}");
     });
+}
+
+/// A graph with a large weight that is loaded when it is first looked at, and packed for its product.
+fn weighted(load: impl Fn() + Send + Sync + 'static) -> Graph {
+    let weight = Tensor::deferred(DType::F32, &[256, 192], move || {
+        load();
+        Tensor::full(&[256, 192], 0.25f32)
+    });
+    let mut builder = GraphBuilder::new("weighted");
+    let rows = builder.dims_mut().fresh("B");
+    let (rows, columns) = (
+        builder.dims_mut().dim(rows),
+        builder.dims_mut().constant(256),
+    );
+    let x = builder.input("x", DType::F32, &[rows, columns]);
+    let weight = builder.constant(weight.unwrap()).unwrap();
+    let y = builder.matmul(x, weight).unwrap();
+    let y = builder.relu(y).unwrap();
+    builder.finish(&[("y", y)]).unwrap()
+}
+
+/// Loads the weighted graph and calls it; whether that gives what it should.
+fn loads_and_is_right(graph: &Graph, rows: usize) -> bool {
+    let options = Options::new()
+        .backend(Backend::Llvm)
+        .threads(2)
+        .cache(Cache::off());
+    let model = Model::from_graph_with(graph.clone(), options);
+    model.is_ok_and(|model| is_right_weighted(&model, rows))
+}
+
+fn is_right_weighted(model: &Model, rows: usize) -> bool {
+    let call = || -> Result<bool, kiln::Error> {
+        let x = Tensor::full(&[rows, 256], 0.5f32)?;
+        let outputs = model.run([("x", &x)])?;
+        Ok(outputs[0].to_vec::<f32>()?.iter().all(|&y| y == 32.0))
+    };
+    call().unwrap_or(false)
+}
+
+#[test]
+fn a_child_forked_while_another_thread_loads_a_weight_loads_it_itself() {
+    let parent = std::process::id();
+    let (begun, is_begun) = mpsc::channel();
+    let (done, is_done) = mpsc::channel::<()>();
+    let gate = Mutex::new(Some((begun, is_done)));
+    let graph = weighted(move || {
+        // The parent's first load stays inside until the child has ended.
+        if std::process::id() == parent
+            && let Some((begun, is_done)) = gate.lock().unwrap().take()
+        {
+            begun.send(()).unwrap();
+            is_done.recv().unwrap();
+        }
+    });
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(|| loads_and_is_right(&graph, 3));
+        is_begun.recv().unwrap();
+        assert_eq!(fork(|| i32::from(!loads_and_is_right(&graph, 3))), 0);
+        done.send(()).unwrap();
+        assert!(caller.join().unwrap());
+    });
+}
+
+/// A subscriber that stops its thread at the n-th span until it is let go.
+struct Stopping {
+    at: u64,
+    next: AtomicU64,
+    stopped: mpsc::Sender<&'static str>,
+    go_on: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Subscriber for Stopping {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let number = self.next.fetch_add(1, Ordering::SeqCst);
+        if number == self.at {
+            self.stopped.send(span.metadata().name()).unwrap();
+            self.go_on.lock().unwrap().recv().unwrap();
+        }
+        Id::from_u64(number)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn a_child_forked_at_any_stage_of_a_load_and_first_call_loads_and_calls() {
+    let mut stages = Vec::new();
+    for at in 1..=40 {
+        let graph = weighted(|| {});
+        let (stopped, is_stopped) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel();
+        let subscriber = Stopping {
+            at,
+            next: AtomicU64::new(1),
+            stopped,
+            go_on: Mutex::new(may_go_on),
+        };
+        let is_past_the_end = std::thread::scope(|scope| {
+            let graph = &graph;
+            let caller = scope.spawn(move || {
+                tracing::subscriber::with_default(subscriber, || loads_and_is_right(graph, 3))
+            });
+            // The sender goes with the subscriber, once the call has ended without so many spans.
+            let Ok(stage) = is_stopped.recv() else {
+                assert!(caller.join().unwrap());
+                return true;
+            };
+            stages.push(stage);
+            let result = fork(|| i32::from(!loads_and_is_right(graph, 3)));
+            go_on.send(()).unwrap();
+            assert!(caller.join().unwrap(), "{stage}");
+            assert_eq!(result, 0, "{stage}");
+            false
+        });
+        if is_past_the_end {
+            break;
+        }
+    }
+    assert!(stages.contains(&"kiln.fuse"), "{stages:?}");
 }
 
 fn rounds() -> usize {

@@ -81,7 +81,7 @@ impl Failure {
                 _ => ErrorKind::InvalidInput,
             },
             // So was the plan: whatever else fails there is a defect.
-            Self::Fusion(_) => ErrorKind::Internal,
+            Self::Fusion(_) | Self::Panicked { .. } => ErrorKind::Internal,
             Self::Program(error) => of_program(error),
             Self::Compile(error) => of_compile(error),
             Self::Run(error) => of_interpret(error),

@@ -2,6 +2,7 @@
 
 use super::Model;
 use crate::error::Error;
+use crate::guard::guarded;
 use kiln_lazy_runtime::{CompiledProgram, ShapeProfile};
 
 impl Model {
@@ -11,14 +12,16 @@ impl Model {
     /// # Errors
     /// When a kernel does not compile; when the rank of an input is open.
     pub fn compile(&self) -> Result<usize, Error> {
-        match self.only_instance()?.executable().compiled() {
-            Some(program) => {
-                let kernels = program.compile_all()?;
-                program.place_constants();
-                Ok(kernels)
+        guarded("compiling", || {
+            match self.only_instance()?.executable().compiled() {
+                Some(program) => {
+                    let kernels = program.compile_all()?;
+                    program.place_constants();
+                    Ok(kernels)
+                }
+                None => Ok(0),
             }
-            None => Ok(0),
-        }
+        })
     }
 
     /// Plans calls whose inputs have these shapes, in the model's order, and compiles what they need: such a call then
@@ -42,10 +45,12 @@ impl Model {
     /// # Ok::<(), kiln::Error>(())
     /// ```
     pub fn precompile(&self, shapes: &[Vec<usize>]) -> Result<(), Error> {
-        match self.only_instance()?.executable().compiled() {
-            Some(program) => Ok(program.precompile(shapes)?),
-            None => Ok(()),
-        }
+        guarded("compiling", || {
+            match self.only_instance()?.executable().compiled() {
+                Some(program) => Ok(program.precompile(shapes)?),
+                None => Ok(()),
+            }
+        })
     }
 
     /// Has what the shapes of a profile need compiled behind the back of calls, those first that took most time, and does

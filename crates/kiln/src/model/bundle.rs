@@ -7,6 +7,7 @@ use super::signature::Signature;
 use super::{Inner, Model};
 use crate::compiled::load_bundle;
 use crate::error::{Error, Failure};
+use crate::guard::guarded;
 use crate::options::Options;
 use crate::recording::building;
 use std::path::Path;
@@ -59,29 +60,31 @@ impl Model {
     /// # Errors
     /// As [`from_bundle`](Self::from_bundle), and when an option does not fit.
     pub fn from_bundle_with(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
-        let options = options.started();
-        let timing = options.clockwork().clone();
-        let _inside = timing.enter();
-        if let Some(name) = options.dims.keys().next() {
-            return Err(Failure::UnknownDim {
-                name: name.escape_debug().to_string(),
-                expected: "a bundle has the dimensions that it was made with".to_owned(),
+        guarded("loading", || {
+            let options = options.started();
+            let timing = options.clockwork().clone();
+            let _inside = timing.enter();
+            if let Some(name) = options.dims.keys().next() {
+                return Err(Failure::UnknownDim {
+                    name: name.escape_debug().to_string(),
+                    expected: "a bundle has the dimensions that it was made with".to_owned(),
+                }
+                .into());
             }
-            .into());
-        }
-        options.importing.refuse_for_graph()?;
-        let (program, shared) = {
-            let _time = building(&timing, "load_bundle", "Loading a program from a bundle");
-            load_bundle(path.as_ref(), &options)?
-        };
-        let graph = program.graph().clone();
-        let executable = Executable::of_bundle(&graph, program, shared, &options)?;
-        let signature = Signature::of_graph(&graph)?;
-        let instance = Box::new(Instance::of_graph(graph, executable));
-        Ok(Self(Arc::new(Inner {
-            options,
-            signature,
-            instances: Instances::Only(instance),
-        })))
+            options.importing.refuse_for_graph()?;
+            let (program, shared) = {
+                let _time = building(&timing, "load_bundle", "Loading a program from a bundle");
+                load_bundle(path.as_ref(), &options)?
+            };
+            let graph = program.graph().clone();
+            let executable = Executable::of_bundle(&graph, program, shared, &options)?;
+            let signature = Signature::of_graph(&graph)?;
+            let instance = Box::new(Instance::of_graph(graph, executable));
+            Ok(Self(Arc::new(Inner {
+                options,
+                signature,
+                instances: Instances::Only(instance),
+            })))
+        })
     }
 }

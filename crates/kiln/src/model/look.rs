@@ -9,6 +9,7 @@ use super::{Model, call};
 use crate::compiled::GraphPlanner;
 use crate::error::{Error, Failure};
 use crate::explain::{self, Explained};
+use crate::guard::guarded;
 use crate::outputs::Outputs;
 use kiln_fusion::{Explanation, FusionPlan};
 use kiln_kernel::VerifiedKernel;
@@ -94,17 +95,19 @@ impl Model {
     /// # Errors
     /// When the rank of an input is open, or no program can be made.
     pub fn explain(&self) -> Result<Explained, Error> {
-        let instance = self.only_instance()?;
-        let fusion = instance.planner().fusion()?;
-        let program = instance.program(&fusion)?;
-        Ok(Explained::new(
-            instance.optimized(),
-            &fusion,
-            &program,
-            self.backend(),
-            (self.compile_records(), self.variant_records()),
-            self.compilation_stats(),
-        ))
+        guarded("explaining", || {
+            let instance = self.only_instance()?;
+            let fusion = instance.planner().fusion()?;
+            let program = instance.program(&fusion)?;
+            Ok(Explained::new(
+                instance.optimized(),
+                &fusion,
+                &program,
+                self.backend(),
+                (self.compile_records(), self.variant_records()),
+                self.compilation_stats(),
+            ))
+        })
     }
 
     /// Why two ops are in one kernel, or why not. An op goes by its own name, by the name of a value
@@ -124,10 +127,12 @@ impl Model {
     /// # Ok::<(), kiln::Error>(())
     /// ```
     pub fn explain_pair(&self, a: &str, b: &str) -> Result<Explanation, Error> {
-        let instance = self.only_instance()?;
-        let graph = instance.optimized();
-        let (a, b) = (explain::op_named(graph, a)?, explain::op_named(graph, b)?);
-        Ok(instance.planner().fusion()?.explain(graph, a, b)?)
+        guarded("explaining", || {
+            let instance = self.only_instance()?;
+            let graph = instance.optimized();
+            let (a, b) = (explain::op_named(graph, a)?, explain::op_named(graph, b)?);
+            Ok(instance.planner().fusion()?.explain(graph, a, b)?)
+        })
     }
 
     /// [`run`](Self::run), with what each step cost.

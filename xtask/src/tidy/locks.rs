@@ -1,0 +1,166 @@
+//! Locks and once-cells that a forked child could wait for in vain.
+//!
+//! A child has none of its parent's other threads, so a lock of `std::sync` that one of them held stays locked for ever.
+//! Crates use those of `kiln-fork-lock`; each file that may do otherwise is in `ALLOWED`, with why it is safe there.
+
+use anyhow::{Context, Result};
+use syn::visit::{self, Visit};
+
+use super::tree::{Problem, Tree};
+use crate::api::{flatten, is_test_only};
+
+/// The types of `std::sync` that block.
+const BLOCKING: [&str; 6] = ["Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "Once"];
+
+/// Files that use them, and why no child waits there.
+const ALLOWED: [(&str, &str); 13] = [
+    (
+        "crates/fork-lock/src/lock.rs",
+        "waits only in the process that made it",
+    ),
+    (
+        "crates/codegen-llvm/src/crash.rs",
+        "set once by the program, read without blocking",
+    ),
+    (
+        "crates/codegen-llvm/src/session.rs",
+        "LLVM is initialised once, by a compile thread; a list of one compile is its own",
+    ),
+    (
+        "crates/native/src/executor/phase_job.rs",
+        "of one call, whose threads have left when it ends",
+    ),
+    (
+        "crates/lazy-runtime/src/sync.rs",
+        "the queue of compile threads, which a child never uses",
+    ),
+    (
+        "crates/lazy-runtime/src/compile/workers.rs",
+        "compile threads, which a child never uses",
+    ),
+    (
+        "crates/lazy-runtime/src/pool/spin.rs",
+        "taken with bounded tries; a child has no workers",
+    ),
+    (
+        "crates/lazy-runtime/src/pool/sync.rs",
+        "the names that the pool's model checker replaces",
+    ),
+    (
+        "crates/kernel-cache/src/sync.rs",
+        "flights and memory, which a child passes by",
+    ),
+    (
+        "crates/kernel-cache/src/cache/inner.rs",
+        "asks `is_forked` first",
+    ),
+    (
+        "crates/kernel-cache/src/collected.rs",
+        "local to the saving of one bundle",
+    ),
+    (
+        "crates/kiln/src/model/source/hashed.rs",
+        "local to one load, on one thread",
+    ),
+    (
+        "crates/kiln/src/compiled/bundle/save.rs",
+        "local to the saving of one bundle",
+    ),
+];
+
+/// Libraries that run in calls: tools and tests may do as they like.
+const TOOLS: [&str; 2] = ["crates/cli/", "crates/testkit/"];
+
+/// Checks the sources of every crate.
+pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
+    let mut problems = Vec::new();
+    for path in tree.rust_files().filter(|path| is_library(path)) {
+        let file =
+            syn::parse_file(&tree.read(path)?).with_context(|| format!("cannot parse {path}"))?;
+        let mut used = Used::default();
+        used.visit_file(&file);
+        used.0.sort_unstable();
+        used.0.dedup();
+        let is_allowed = ALLOWED.iter().any(|(allowed, _)| allowed == &path);
+        for name in used.0.into_iter().filter(|_| !is_allowed) {
+            let message = format!(
+                "uses `std::sync::{name}`, which a forked child may wait for in vain; use `kiln-fork-lock`"
+            );
+            problems.push(Problem::new(path, message));
+        }
+    }
+    Ok(problems)
+}
+
+fn is_library(path: &str) -> bool {
+    let is_source = path.starts_with("crates/") && path.contains("/src/");
+    let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
+    is_source && !is_test && !TOOLS.iter().any(|tool| path.starts_with(tool))
+}
+
+#[derive(Default)]
+struct Used(Vec<&'static str>);
+
+impl Used {
+    fn add(&mut self, path: &[String]) {
+        if let [first, sync, name, ..] = path
+            && first == "std"
+            && sync == "sync"
+            && let Some(name) = BLOCKING.into_iter().find(|blocking| blocking == name)
+        {
+            self.0.push(name);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Used {
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let words: Vec<String> = path
+            .segments
+            .iter()
+            .map(|segment| segment.ident.to_string())
+            .collect();
+        self.add(&words);
+        visit::visit_path(self, path);
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        for import in flatten(&item.tree) {
+            self.add(&import.path);
+        }
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !is_test_only(&module.attrs) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::tree::said;
+
+    #[test]
+    fn a_blocking_type_is_a_problem_outside_the_list() {
+        let (_folder, tree) = Tree::of(&[
+            ("crates/ir/src/a.rs", "use std::sync::{Arc, OnceLock};"),
+            (
+                "crates/ir/src/b.rs",
+                "fn f() { std::sync::Mutex::new(1); } #[cfg(test)] mod tests { use std::sync::Once; }",
+            ),
+            ("crates/ir/src/tests.rs", "use std::sync::Mutex;"),
+            ("crates/fork-lock/src/lock.rs", "use std::sync::Mutex;"),
+            ("crates/cli/src/main.rs", "use std::sync::Mutex;"),
+        ]);
+        let why = "which a forked child may wait for in vain; use `kiln-fork-lock`";
+        assert_eq!(
+            said(&check(&tree).unwrap()),
+            [
+                format!("crates/ir/src/a.rs: uses `std::sync::OnceLock`, {why}"),
+                format!("crates/ir/src/b.rs: uses `std::sync::Mutex`, {why}"),
+            ]
+        );
+    }
+}
