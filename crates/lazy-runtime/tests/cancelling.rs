@@ -17,7 +17,8 @@ use kiln_lazy_runtime::{
 use kiln_tensor::Tensor;
 use support::{FakeCompiler, FakeDevice, Gate, compiled, expect_same, graph, ramp, runtime_with};
 
-const LONG: Duration = Duration::from_secs(20);
+/// Longer than any test takes, however busy the machine is: what hangs takes longer.
+const LONG: Duration = Duration::from_secs(120);
 
 /// Five kernels.
 const CHAIN: &str = "graph @chain(%x: f32[A, B]) -> (f32[A, B], f32[A]) {
@@ -266,7 +267,8 @@ fn a_time_limit_covers_the_wait_for_a_compiler_that_hangs() {
     let options = CallOptions::new().with_time_limit(limit);
     let error = program.run_with(&[ramp(&[2, 3])], &options).unwrap_err();
     assert_eq!(error.code(), "E0894");
-    assert!(begin.elapsed() < limit + Duration::from_secs(1));
+    let took = begin.elapsed();
+    assert!((limit..LONG).contains(&took), "{took:?}");
     gate.open();
     expect_same(&program, &graph, &[ramp(&[2, 3])]);
 }

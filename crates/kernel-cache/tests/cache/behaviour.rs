@@ -304,7 +304,8 @@ fn a_hung_compile_times_out_for_others_who_then_go_on() {
     let limit = Duration::from_millis(20);
     let never = || -> Result<Vec<u8>, String> { panic!("another compiles") };
     let failure = cache.get_or_compile(&key("a"), limit, never);
-    assert!(begin.elapsed() < limit + Duration::from_secs(1));
+    let took = begin.elapsed();
+    assert!((limit..LONG).contains(&took), "{took:?}");
     let failure = failure.expect_err("it takes too long");
     insta::assert_snapshot!(failure, @"waited 20ms for somebody else's compile of kernel 10efc2d9; wait longer, or go on without it");
     assert!(matches!(failure, Failure::Cache(error) if error.code() == "E0702"));
