@@ -100,6 +100,25 @@ impl LoadedCode {
     }
 }
 
+/// Checks an object for any machine that is known here as loading does, without memory that code runs in: it is read, laid
+/// out and linked at `base`, which need not be an address of anything. Gives the bytes that it would take.
+///
+/// # Errors
+/// As [`LoadedCode::load`], but for the machine and the entries.
+pub fn check_object(object: &[u8], base: u64) -> Result<usize, NativeError> {
+    let object = Object::read(object)?;
+    let layout = Layout::of(&object, page_size())?;
+    let mut image = Vec::new();
+    let short = |_| NativeError::CodeMemory {
+        bytes: layout.total,
+        cause: std::io::ErrorKind::OutOfMemory.into(),
+    };
+    image.try_reserve_exact(layout.total).map_err(short)?;
+    image.resize(layout.total, 0);
+    link(&object, &layout, base, &mut image)?;
+    Ok(layout.total)
+}
+
 /// The machine of an object, which must be this one.
 fn machine_of(object: &[u8]) -> Result<Machine, NativeError> {
     let number = object.get(18..20).and_then(|bytes| bytes.try_into().ok());

@@ -47,12 +47,14 @@ mod object;
 mod relocate;
 
 mod code;
+#[cfg(feature = "guard-pages")]
+pub mod guard;
 mod launch_arguments;
 
 mod builtin;
 mod executor;
 
-pub use code::LoadedCode;
+pub use code::{LoadedCode, check_object};
 pub use error::NativeError;
 pub use executor::{NativeExecutor, levels, runs_here};
 pub use launch_arguments::LaunchArguments;

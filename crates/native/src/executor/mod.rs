@@ -25,6 +25,8 @@ use std::sync::Arc;
 
 pub(crate) use host_memory::{HostMemory, place_of};
 pub use level::{levels, runs_here};
+#[cfg(all(test, feature = "guard-pages"))]
+pub(crate) use scratch::AlignedBytes;
 
 /// A round number: lending was seen to make a tiny call 0.2 us longer, and to make calls with outputs of megabytes shorter.
 const LENDS_FROM: usize = 16 << 10;

@@ -29,6 +29,9 @@ enum Allocated {
     Block(NonNull<u8>, Layout),
     /// By the system.
     Mapped(#[allow(dead_code, reason = "held for its drop")] Pages),
+    /// By the system, beside pages that nothing may touch.
+    #[cfg(feature = "guard-pages")]
+    Guarded(#[allow(dead_code, reason = "held for its drop")] crate::guard::GuardedPages),
 }
 
 impl AlignedBytes {
@@ -46,6 +49,15 @@ impl AlignedBytes {
     pub(crate) fn zeroed(bytes: usize) -> Result<Self, TensorError> {
         if bytes == 0 {
             return Ok(Self::empty());
+        }
+        #[cfg(feature = "guard-pages")]
+        if let Some(side) = crate::guard::side() {
+            let pages = crate::guard::GuardedPages::zeroed(bytes, side)?;
+            return Ok(Self {
+                start: pages.pointer(),
+                allocated: Allocated::Guarded(pages),
+                bytes,
+            });
         }
         if let Some(mut pages) = Pages::zeroed(bytes)? {
             let start = pages.pointer();

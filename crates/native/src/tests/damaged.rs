@@ -1,21 +1,13 @@
 //! Objects cut short, with bits flipped and with bytes replaced: an error or an image, never worse.
 
 use super::fixtures::{AARCH64, X86_64};
+use crate::check_object;
 use crate::error::NativeError;
-use crate::link::{Layout, link};
-use crate::object::Object;
 use proptest::prelude::*;
 
 /// Everything that loading does before memory is asked for.
 fn linked(bytes: &[u8]) -> Result<(), NativeError> {
-    let object = Object::read(bytes)?;
-    let layout = Layout::of(&object, 4096)?;
-    link(
-        &object,
-        &layout,
-        0x7f12_3456_7000,
-        &mut vec![0; layout.total],
-    )
+    check_object(bytes, 0x7f12_3456_7000).map(drop)
 }
 
 #[test]

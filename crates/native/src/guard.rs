@@ -1,0 +1,176 @@
+//! A switch for tests: device memory and scratch lie beside pages that nothing may touch.
+//!
+//! Only with the feature `guard-pages`. Compiled kernels are seen by no sanitizer; an access outside of memory that was
+//! allocated under the switch ends the process at that instruction. Sides are tried one at a time, since the length of
+//! memory is no multiple of a page.
+#![allow(unsafe_code, reason = "mappings are what this file is for")]
+
+use crate::memory::page_size;
+use kiln_tensor::TensorError;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+/// What the memory of an executor is aligned to at least, in bytes.
+pub const ALIGNMENT: usize = 64;
+
+/// Where the page lies that memory is flush with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Memory starts where the page ends.
+    Before,
+    /// The page starts where memory ends, rounded up to [`ALIGNMENT`].
+    After,
+}
+
+thread_local! {
+    static SIDE: Cell<Option<Side>> = const { Cell::new(None) };
+}
+
+/// Runs `body`; what this thread allocates of device memory and scratch meanwhile has a guard on that side, and one
+/// somewhere on the other.
+pub fn with_guard_pages<R>(side: Side, body: impl FnOnce() -> R) -> R {
+    struct Reset(Option<Side>);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            SIDE.set(self.0);
+        }
+    }
+    let _reset = Reset(SIDE.replace(Some(side)));
+    body()
+}
+
+/// The side that this thread asked for.
+pub(crate) fn side() -> Option<Side> {
+    SIDE.get()
+}
+
+/// Zeros between two guards.
+#[derive(Debug)]
+pub(crate) struct GuardedPages {
+    mapping: NonNull<c_void>,
+    mapped: usize,
+    start: NonNull<u8>,
+}
+
+impl GuardedPages {
+    /// `bytes` zeros, aligned to [`ALIGNMENT`].
+    pub(crate) fn zeroed(bytes: usize, side: Side) -> Result<Self, TensorError> {
+        let short = || TensorError::Allocation { bytes };
+        let page = page_size();
+        let inner = bytes.checked_next_multiple_of(page).ok_or_else(short)?;
+        let mapped = inner.checked_add(2 * page).ok_or_else(short)?;
+        // SAFETY: no address is asked for, so no other mapping is replaced.
+        let mapping = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                mapped,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE,
+            )
+        };
+        let mapping = NonNull::new(mapping.map_err(|_| short())?).ok_or_else(short)?;
+        let mut pages = Self {
+            mapping,
+            mapped,
+            start: mapping.cast(),
+        };
+        let open = mapping.as_ptr().wrapping_byte_add(page);
+        // SAFETY: the range lies inside the mapping, to which there is no reference yet.
+        unsafe { rustix::mm::mprotect(open, inner, MprotectFlags::READ | MprotectFlags::WRITE) }
+            .map_err(|_| short())?;
+        let skipped = match side {
+            Side::Before => 0,
+            Side::After => inner - bytes.next_multiple_of(ALIGNMENT),
+        };
+        // SAFETY: the offset is at most that of the second guard, inside the mapping.
+        pages.start = unsafe { mapping.cast::<u8>().add(page + skipped) };
+        Ok(pages)
+    }
+
+    /// Where the zeros start.
+    pub(crate) fn pointer(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl Drop for GuardedPages {
+    fn drop(&mut self) {
+        // SAFETY: the range is exactly what was mapped, and whoever has a pointer into it borrowed the owner.
+        let _ = unsafe { rustix::mm::munmap(self.mapping.as_ptr(), self.mapped) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::AlignedBytes;
+
+    #[test]
+    fn guarded_memory_is_flush_with_the_page_of_its_side() {
+        let page = page_size();
+        for bytes in [1, 63, 64, 100, page, page + 1, 3 * page - 64] {
+            for side in [Side::Before, Side::After] {
+                let mut memory =
+                    with_guard_pages(side, || AlignedBytes::zeroed(bytes)).expect("memory");
+                let start = memory.pointer().addr().get();
+                let flush = match side {
+                    Side::Before => start,
+                    Side::After => start + bytes.next_multiple_of(ALIGNMENT),
+                };
+                assert!(flush.is_multiple_of(page) && start.is_multiple_of(ALIGNMENT));
+                assert!(memory.as_mut_slice().iter().all(|&byte| byte == 0));
+                memory.as_mut_slice().fill(1);
+            }
+        }
+        assert_eq!(side(), None);
+    }
+
+    /// The variable that makes the next test touch what it must not.
+    const TOUCH: &str = "KILN_TEST_TOUCH_GUARD";
+
+    #[test]
+    fn a_touch_beside_guarded_memory_ends_the_process() {
+        use std::os::unix::process::ExitStatusExt;
+        const SEGMENTATION_FAULT: i32 = 11;
+        let touched = |side: Side| {
+            let memory = with_guard_pages(side, || AlignedBytes::zeroed(128)).expect("memory");
+            let outside = match side {
+                Side::Before => memory.pointer().as_ptr().wrapping_sub(1),
+                Side::After => memory.pointer().as_ptr().wrapping_add(128),
+            };
+            // SAFETY: there is none; the process that does this is expected to end.
+            unsafe { outside.read_volatile() }
+        };
+        match std::env::var(TOUCH).as_deref() {
+            Ok("before") => drop(touched(Side::Before)),
+            Ok(_) => drop(touched(Side::After)),
+            Err(_) => {
+                for side in ["before", "after"] {
+                    let test = std::env::current_exe().expect("a path");
+                    let ended = std::process::Command::new(test)
+                        .args([
+                            "--exact",
+                            "guard::tests::a_touch_beside_guarded_memory_ends_the_process",
+                        ])
+                        .env(TOUCH, side)
+                        .output()
+                        .expect("a process");
+                    assert_eq!(ended.status.signal(), Some(SEGMENTATION_FAULT), "{side}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn guarded_scratch_grows_to_what_is_asked_for_alone() {
+        with_guard_pages(Side::After, || {
+            let mut scratch = AlignedBytes::empty();
+            scratch.grow(100).expect("memory");
+            scratch.grow(130).expect("memory");
+            assert_eq!(scratch.len(), 130);
+        });
+        assert!(with_guard_pages(Side::After, || AlignedBytes::zeroed(usize::MAX)).is_err());
+    }
+}
