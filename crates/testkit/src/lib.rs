@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`random`] | choices from bytes: a fuzzer's, or those of a seed |
 //! | [`generate`] | random valid graphs of every core op, and inputs for them |
+//! | [`files`] | a cache folder in memory |
 //! | [`export`] | graphs as ONNX models, for other implementations to run |
 //! | [`oracle`] | whether two results are the same, as far as they have to be |
 //! | [`laws`] | what holds for every graph: its text, types and hash |
@@ -34,6 +35,7 @@
 
 pub mod book;
 pub mod export;
+pub mod files;
 pub mod generate;
 pub mod kernels;
 pub mod large;
@@ -42,4 +44,5 @@ pub mod mutate;
 pub mod oracle;
 pub mod programs;
 pub mod random;
+mod reseal;
 pub mod targets;

@@ -6,7 +6,7 @@
 use crate::oracle::{Unexplained, explain, explain_near, small_limits};
 use crate::random::SplitMix64;
 use kiln_fusion::FusionOptions;
-use kiln_interpreter::{InterpretOptions, interpret};
+use kiln_interpreter::{InterpretError, InterpretOptions, interpret};
 use kiln_ir::Graph;
 use kiln_lazy_runtime::{CompiledProgram, Planner, PreferredLayouts, Runtime, RuntimeError};
 use kiln_passes::{PassContext, PassOptions, eliminate_dead_ops, optimize};
@@ -61,6 +61,18 @@ pub enum ProgramFinding {
         /// Why.
         source: RuntimeError,
     },
+    /// It fails with another code than the interpreter, or has outputs where that has none.
+    #[error("{target}: the interpreter fails with {expected}, {expected_code}; found {found}")]
+    Code {
+        /// What it was compiled for.
+        target: String,
+        /// The interpreter's code.
+        expected_code: &'static str,
+        /// What the interpreter says.
+        expected: InterpretError,
+        /// The code and what the program says, or that it has outputs.
+        found: String,
+    },
     /// It has other outputs.
     #[error("{target}: output {output}{source}")]
     Output {
@@ -87,6 +99,7 @@ pub enum ProgramFinding {
 #[derive(Debug)]
 pub struct Compared {
     graph: Graph,
+    optimized: Graph,
     programs: Vec<CompiledProgram>,
 }
 
@@ -115,6 +128,7 @@ impl Compared {
         }
         Ok(Self {
             graph: graph.clone(),
+            optimized,
             programs,
         })
     }
@@ -133,10 +147,7 @@ impl Compared {
         let declared = interpret(&self.graph, inputs, &options(Mode::Declared));
         let references = promoted.ok().zip(declared.ok());
         for program in &self.programs {
-            let target = program
-                .runtime()
-                .target()
-                .map_or_else(|| "no target".to_owned(), ToString::to_string);
+            let target = target_of(program);
             let ran = program.run(inputs);
             // An op that fails and whose results nobody reads may be left out.
             let Some((promoted, declared)) = &references else {
@@ -172,6 +183,36 @@ impl Compared {
         Ok(references.is_some())
     }
 
+    /// As [`check`](Self::check); and where the interpreter fails, every program fails with the same code. What the
+    /// interpreter refuses for its own limits is passed over, and a failure of an op that the passes leave out is none.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn check_codes(&self, inputs: &[Tensor]) -> Result<bool, ProgramFinding> {
+        let expected = match interpret(&self.optimized, inputs, &options(Mode::Declared)) {
+            Ok(_) => return self.check(inputs),
+            Err(error) => error,
+        };
+        let limits = ["E0832", "E0833", "E0834", "E0835"];
+        if limits.contains(&expected.code()) {
+            return Ok(false);
+        }
+        for program in &self.programs {
+            let found = match program.run(inputs) {
+                Ok(_) => "outputs".to_owned(),
+                Err(error) if error.code() == expected.code() => continue,
+                Err(error) => format!("{error}, {}", error.code()),
+            };
+            return Err(ProgramFinding::Code {
+                target: target_of(program),
+                expected_code: expected.code(),
+                expected,
+                found,
+            });
+        }
+        Ok(false)
+    }
+
     /// An output in `f64`, of inputs whose floats are off by a rounding.
     fn nearby(&self, inputs: &[Tensor], output: usize) -> Vec<Tensor> {
         let options = options(Mode::Promoted);
@@ -186,6 +227,11 @@ impl Compared {
         };
         (0..N_NEARBY).filter_map(run).collect()
     }
+}
+
+fn target_of(program: &CompiledProgram) -> String {
+    let target = program.runtime().target();
+    target.map_or_else(|| "no target".to_owned(), ToString::to_string)
 }
 
 fn options(mode: Mode) -> InterpretOptions<'static> {

@@ -4,6 +4,8 @@
 //! tensors come from a [`SplitMix64`] that is seeded with a few of those bytes, so that a short
 //! input still fills a large tensor.
 
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
 /// A small, fast generator of 64-bit numbers (Steele, Lea and Flood, 2014), the same everywhere.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
@@ -46,6 +48,63 @@ pub fn seeded_bytes(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
+/// Seeds beyond the fixed ones: others every day, for as long as there is time.
+#[derive(Clone, Copy, Debug)]
+pub struct SeedsOfTheDay {
+    /// The first.
+    pub first: u64,
+    /// When to begin no other.
+    pub until: Instant,
+}
+
+/// The variable that fixes the first seed of the day.
+const FIRST_SEED: &str = "KILN_TEST_BASE";
+
+/// The variable that says for how many seconds a test goes on with seeds of the day.
+const SECONDS: &str = "KILN_TEST_SECONDS";
+
+/// Seconds that a test has for them, where nothing is said.
+const USUAL_SECONDS: u64 = 15;
+
+impl SeedsOfTheDay {
+    /// Those of today, or of the environment; says which, so that a failure can be repeated.
+    ///
+    /// # Panics
+    /// When a variable is no number.
+    #[allow(clippy::print_stdout, reason = "tests show it when they fail")]
+    pub fn begin() -> Self {
+        let days = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs() / 86_400);
+        let first = number_of(FIRST_SEED).unwrap_or_else(|| first_of(days));
+        let seconds = number_of(SECONDS).unwrap_or(USUAL_SECONDS);
+        println!("seeds of the day: {FIRST_SEED}={first} repeats them, {SECONDS}={seconds}");
+        Self {
+            first,
+            until: Instant::now() + Duration::from_secs(seconds),
+        }
+    }
+
+    /// Whether there is time for another seed.
+    pub fn go_on(&self) -> bool {
+        Instant::now() < self.until
+    }
+}
+
+/// Far from the fixed seeds, and from those of the days around it.
+fn first_of(days: u64) -> u64 {
+    (days + 1) << 24
+}
+
+#[allow(clippy::panic, reason = "a test that is set up wrongly ends")]
+fn number_of(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    match text.parse() {
+        Ok(number) => Some(number),
+        Err(_) => panic!("expected a number in {variable}, found {text:?}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +122,14 @@ mod tests {
                 9_817_491_932_198_370_423
             ]
         );
+    }
+
+    #[test]
+    fn seeds_of_a_day_are_not_those_of_another() {
+        assert!(first_of(0) > 1 << 20);
+        assert!(first_of(20_001) - first_of(20_000) > 1 << 20);
+        // A kernel's operands come from a hundred times its seed.
+        assert!(first_of(400_000).checked_mul(100).is_some());
     }
 
     #[test]

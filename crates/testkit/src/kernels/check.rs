@@ -8,13 +8,14 @@ use kiln_kernel::{
     KernelCompiler, KernelExecutor, LaunchContext, LoadedKernel, Role, Target, TaskPool,
     Unobserved, VerifiedKernel, evaluate,
 };
+use kiln_native::guard::Side;
 use kiln_scalar::Mode;
 use kiln_tensor::Tensor;
 use std::sync::Arc;
 
 use crate::oracle::{Unexplained, explain};
 
-use super::launch::{LaunchError, run_in};
+use super::launch::{LaunchError, run_guarded, run_in};
 use super::pool::BackwardPool;
 
 /// A kernel, compiled with one schedule for one target.
@@ -128,7 +129,8 @@ pub fn variants(
 }
 
 /// Runs every variant on these operands, on one thread with caches as they are, and as if on three and there were none, and
-/// compares. Where bits differ, the same caches must give the same on one thread.
+/// compares. Where bits differ, the same caches must give the same on one thread. Then once with operands that end where a
+/// page begins that must not be touched, and once with operands that begin where one ends.
 ///
 /// # Errors
 /// The first difference.
@@ -145,14 +147,7 @@ pub fn check_kernel(
     let (caches, no_caches) = (executor.caches(), [1; 3]);
     for variant in variants {
         let (artifact, loaded) = (&variant.artifact, &variant.loaded);
-        let run = |pool: &Arc<dyn TaskPool>, caches| {
-            let context = LaunchContext {
-                symbols,
-                threads: pool.threads(),
-                caches,
-            };
-            let code = (artifact, loaded);
-            let ran = run_in(executor, kernel, code, &context, tensors, pool);
+        let judge = |ran: Result<(Vec<Tensor>, Option<Fault>), LaunchError>| {
             let (found, fault) = ran.map_err(|source| Finding::Launch {
                 variant: name(artifact),
                 source,
@@ -169,6 +164,23 @@ pub fn check_kernel(
             }
             Ok(found)
         };
+        let code = (artifact, loaded);
+        let run = |pool: &Arc<dyn TaskPool>, caches| {
+            let context = LaunchContext {
+                symbols,
+                threads: pool.threads(),
+                caches,
+            };
+            judge(run_in(executor, kernel, code, &context, tensors, pool))
+        };
+        for side in [Side::After, Side::Before] {
+            let context = LaunchContext {
+                symbols,
+                threads: 1,
+                caches,
+            };
+            judge(run_guarded(executor, kernel, code, &context, tensors, side))?;
+        }
         let (found, on_three) = (run(&alone, caches)?, run(&three, no_caches)?);
         let same = same_bits(kernel, &name(artifact), &found, &on_three);
         if meaning.fault.is_none() && same.is_err() {

@@ -1,14 +1,15 @@
 //! One launch of one kernel on tensors.
 
 use kiln_kernel::{
-    Artifact, Builtin, BuiltinOperand, ExecuteError, Fault, KernelExecutor, Launch, LaunchContext,
-    LoadedKernel, Memory, MemorySlice, PhaseLaunch, Quantity, QuantityError, TaskPool,
-    VerifiedKernel,
+    Artifact, Builtin, BuiltinOperand, CallerOnly, ExecuteError, Fault, KernelExecutor, Launch,
+    LaunchContext, LoadedKernel, Memory, MemorySlice, PhaseLaunch, Quantity, QuantityError,
+    TaskPool, VerifiedKernel,
 };
+use kiln_native::guard::{ALIGNMENT, Side, with_guard_pages};
 use kiln_tensor::{DType, Tensor, TensorError};
 use std::sync::Arc;
 
-use super::memory::Image;
+use super::memory::{Image, Placement};
 
 /// Why a kernel could not be run, or wrote where it may not.
 #[derive(Debug, thiserror::Error)]
@@ -79,10 +80,57 @@ pub fn run_kernel(
 pub fn run_in(
     executor: &dyn KernelExecutor,
     kernel: &VerifiedKernel,
+    code: (&Artifact, &LoadedKernel),
+    context: &LaunchContext<'_>,
+    tensors: &[Tensor],
+    pool: &Arc<dyn TaskPool>,
+) -> Result<(Vec<Tensor>, Option<Fault>), LaunchError> {
+    run_placed(
+        executor,
+        kernel,
+        code,
+        context,
+        tensors,
+        pool,
+        Placement::Amid,
+    )
+}
+
+/// The same, each operand flush with a page that ends the process when it is touched, on that side: reads outside are seen
+/// too. For the CPU's executor, on a pool that runs all tasks on this thread; other devices allocate as ever.
+///
+/// # Errors
+/// As [`run_kernel`].
+pub fn run_guarded(
+    executor: &dyn KernelExecutor,
+    kernel: &VerifiedKernel,
+    code: (&Artifact, &LoadedKernel),
+    context: &LaunchContext<'_>,
+    tensors: &[Tensor],
+    side: Side,
+) -> Result<(Vec<Tensor>, Option<Fault>), LaunchError> {
+    let placement = match side {
+        Side::Before => Placement::First,
+        Side::After => Placement::Last(ALIGNMENT),
+    };
+    let pool: Arc<dyn TaskPool> = Arc::new(CallerOnly);
+    // What was kept has no guard, or one on the other side.
+    if let Some(kept) = executor.memory_pool() {
+        kept.trim(0);
+    }
+    with_guard_pages(side, || {
+        run_placed(executor, kernel, code, context, tensors, &pool, placement)
+    })
+}
+
+fn run_placed(
+    executor: &dyn KernelExecutor,
+    kernel: &VerifiedKernel,
     (artifact, loaded): (&Artifact, &LoadedKernel),
     context: &LaunchContext<'_>,
     tensors: &[Tensor],
     pool: &Arc<dyn TaskPool>,
+    placement: Placement,
 ) -> Result<(Vec<Tensor>, Option<Fault>), LaunchError> {
     let symbols = context.symbols;
     let number = |what: &str, quantity: &Quantity| {
@@ -105,10 +153,16 @@ pub fn run_in(
     for ((position, buffer), tensor) in kernel.buffers().values().enumerate().zip(tensors) {
         if let Some(pack) = artifact.packs.iter().find(|pack| pack.buffer == position) {
             images.push(None);
-            memories.push(executor.pack(tensor, pack)?);
+            let packed = executor.pack(tensor, pack)?;
+            memories.push(match placement {
+                Placement::Amid => packed,
+                Placement::First | Placement::Last(_) => {
+                    copied(executor, &mut *execution, &packed)?
+                }
+            });
             continue;
         }
-        let image = Image::of(kernel, buffer, symbols, tensor)?;
+        let image = Image::of(kernel, buffer, symbols, tensor, placement)?;
         memories.push(copy_in(executor, &mut *execution, &image.bytes)?);
         images.push(Some(image));
     }
@@ -172,8 +226,17 @@ fn copy_in(
     bytes: &[u8],
 ) -> Result<Memory, LaunchError> {
     let source = executor.upload(&Tensor::from_slice(&[bytes.len()], bytes)?)?;
-    let memory = executor.alloc(bytes.len())?;
-    let shape = [bytes.len()];
+    copied(executor, execution, &source)
+}
+
+/// The same bytes in memory that may be written.
+fn copied(
+    executor: &dyn KernelExecutor,
+    execution: &mut dyn kiln_kernel::Execution,
+    source: &Memory,
+) -> Result<Memory, LaunchError> {
+    let memory = executor.alloc(source.bytes())?;
+    let shape = [source.bytes()];
     let operand = BuiltinOperand {
         dtype: DType::U8,
         shape: &shape,
@@ -181,9 +244,9 @@ fn copy_in(
     let whole = |memory| MemorySlice {
         memory,
         offset: 0,
-        bytes: bytes.len(),
+        bytes: source.bytes(),
     };
-    let (from, to) = ((whole(&source), operand), (whole(&memory), operand));
+    let (from, to) = ((whole(source), operand), (whole(&memory), operand));
     execution.run_builtin(&Builtin::Copy, &[from], &[to])?;
     execution.finish()?;
     Ok(memory)

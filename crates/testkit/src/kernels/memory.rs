@@ -12,6 +12,18 @@ const POISON: u8 = 0xff;
 /// What guards of operands of truth values hold: every byte of those is 0 or 1.
 const POISON_BOOL: u8 = 1;
 
+/// Where an operand lies in the memory that is allocated for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// Between guard bytes, as badly aligned as it may be.
+    Amid,
+    /// From the first byte on: what comes before is the device's to guard.
+    First,
+    /// Up to the last byte, where memory is allocated in units of this many bytes: what comes after is the device's to
+    /// guard.
+    Last(usize),
+}
+
 /// The bytes of one operand with its guards.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
@@ -32,6 +44,7 @@ impl Image {
         buffer: &Buffer,
         symbols: &[i64],
         tensor: &Tensor,
+        placement: Placement,
     ) -> Result<Self, TensorError> {
         let binding = binding(kernel, symbols);
         let shape = tensor.shape().to_vec();
@@ -55,11 +68,14 @@ impl Image {
                 .sum::<i64>() as usize
         };
         let length = elements * size;
-        // As badly aligned as it may be.
-        let offset = GUARD + size;
+        let (offset, behind) = match placement {
+            Placement::Amid => (GUARD + size, GUARD),
+            Placement::First => (0, 0),
+            Placement::Last(unit) => (length.next_multiple_of(unit) - length, 0),
+        };
         let poison = poison_of(tensor.dtype());
         let mut image = Self {
-            bytes: vec![poison; offset + length + GUARD],
+            bytes: vec![poison; offset + length + behind],
             offset,
             length,
             strides,

@@ -1,8 +1,9 @@
 //! Kernels under test: run on a device, compared with what the kernel form means, and generated.
 //!
-//! A compiler and a device come in as the traits of `kiln_kernel`, so nothing here depends on a backend. Launches are
-//! unkind on purpose: operands lie as badly aligned as they may, between bytes that nobody may touch, results are poisoned
-//! before, and [`BackwardPool`] runs tasks one by one from the last to the first.
+//! A compiler and a device come in as the traits of `kiln_kernel`, so nothing here needs LLVM. Launches are unkind on
+//! purpose: operands lie as badly aligned as they may, between bytes that must stay as they are, results are poisoned
+//! before, and [`BackwardPool`] runs tasks one by one from the last to the first. [`run_guarded`] puts operands directly
+//! before or after a page that ends the process when it is touched, so that reads outside are seen as well as writes.
 
 mod check;
 mod generate;
@@ -15,6 +16,6 @@ mod sizes;
 pub use check::{Checked, Finding, Variant, check_kernel, variants};
 pub use generate::random_kernel;
 pub use inputs::{Elements, kernel_tensors};
-pub use launch::{LaunchError, run_in, run_kernel};
+pub use launch::{LaunchError, run_guarded, run_in, run_kernel};
 pub use pool::BackwardPool;
 pub use sizes::{EDGE_SIZES, buffer_shapes, covering_sizes, random_sizes, work};

@@ -1,8 +1,6 @@
-//! What the fuzz targets do with their bytes; a test replays kept inputs through the same functions.
-//!
-//! Each takes any bytes and panics only when Kiln broke a promise: a law of the text, a graph that
-//! passed the verifiers and made a later stage panic or disagree. Bad input is no finding.
+//! Graphs and ONNX models: readers, passes, fusion, programs, the interpreter.
 
+use super::{CHOICE_BYTES, assert_plain, fail_with};
 use crate::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
 use crate::laws::{check_graph, check_output_types};
 use crate::oracle::{Agreement, Tolerance, run_both};
@@ -15,23 +13,8 @@ use kiln_passes::{PassOptions, optimize};
 use kiln_program::{BuildOptions, RowMajor};
 use kiln_shape_inference as infer;
 
-/// A target: its name, which is that of its folders under `fuzz/`, and what it does.
-pub type Target = (&'static str, fn(&[u8]));
-
-/// Every target.
-pub const TARGETS: [Target; 5] = [
-    ("read_graph", read_graph),
-    ("import_onnx", import_onnx),
-    ("run_onnx", run_onnx),
-    ("plan_graph", plan_graph),
-    ("interpret_graph", interpret_graph),
-];
-
 /// Most ops of an imported graph that is looked at further: what a small file can describe may take minutes.
 const OPS_LIMIT: usize = 400;
-
-/// How many bytes before a text choose the inputs that its graph is run on.
-const CHOICE_BYTES: usize = 16;
 
 /// Bytes as the text of a graph: refused with a message that can be shown, or a graph under every law.
 pub fn read_graph(bytes: &[u8]) {
@@ -51,9 +34,7 @@ pub fn import_onnx(bytes: &[u8]) {
             keep(infer::check_types(&graph), &graph);
         }
         Err(error) => {
-            let message = error.to_string();
-            let is_plain = message.chars().all(|c| c == '\n' || !c.is_control());
-            assert!(is_plain, "{message:?}");
+            assert_plain(&error.to_string());
         }
     }
 }
@@ -164,7 +145,8 @@ fn run(choices: &mut Unstructured<'_>, graph: &Graph, live_bytes: u64) {
     }
 }
 
-fn graph_of_text(bytes: &[u8]) -> Option<Graph> {
+/// The graph of a text, or a check that the diagnostics of what is refused can be shown.
+pub(super) fn graph_of_text(bytes: &[u8]) -> Option<Graph> {
     let source = std::str::from_utf8(bytes).ok()?;
     match infer::read_graph(source, &BlobMap::new()) {
         Ok(graph) => Some(graph),
@@ -194,7 +176,6 @@ fn keep<T, E: std::fmt::Display>(result: Result<T, E>, graph: &Graph) -> T {
     }
 }
 
-#[allow(clippy::panic, reason = "a panic is how a fuzz target reports")]
 fn fail(error: &str, graph: &Graph) -> ! {
-    panic!("{error}\n{}", text::print(graph))
+    fail_with(&format!("{error}\n{}", text::print(graph)))
 }
