@@ -1,6 +1,7 @@
 //! Random graphs, fused and compiled at every level, compared with the interpreter.
 //!
-//! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first three hundred. The ignored test goes on for an hour,
+//! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first three hundred. Others are checked every day, for as long
+//! as `KILN_TEST_SECONDS` says; `KILN_TEST_BASE` repeats those of a day. The ignored test goes on for an hour,
 //! from a seed that the clock gives, and says what it did.
 
 #![allow(
@@ -13,6 +14,7 @@
 
 mod support;
 
+use kiln_testkit::random::SeedsOfTheDay;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,6 +90,19 @@ fn compiled_random_graphs_give_what_the_interpreter_gives() {
         broken.join("\n\n")
     );
     assert!(tally.agreed > 2 * tally.failed, "most calls have outputs");
+}
+
+#[test]
+fn compiled_random_graphs_of_the_day_give_what_the_interpreter_gives() {
+    let of_the_day = SeedsOfTheDay::begin();
+    let tally = check_seeds(of_the_day.first..u64::MAX, Some(of_the_day.until));
+    let broken = &tally.broken;
+    assert!(
+        broken.is_empty(),
+        "{} graphs:\n{}",
+        broken.len(),
+        broken.join("\n\n")
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Random kernels: compiled with every schedule at every level, and compared with their meaning.
 //!
-//! `KILN_TEST_KERNELS=FIRST..END` checks other seeds than the first few.
+//! `KILN_TEST_KERNELS=FIRST..END` checks other seeds than the first few. Others are checked every day, for as long as
+//! `KILN_TEST_SECONDS` says; `KILN_TEST_BASE` repeats those of a day.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +13,7 @@
 
 mod support;
 
+use kiln_testkit::random::SeedsOfTheDay;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,9 +25,8 @@ fn seeds(usual: Range<u64>) -> Range<u64> {
     given.map_or(usual, |(first, end)| parse(first)..parse(end))
 }
 
-#[test]
-fn random_kernels_do_what_they_mean() {
-    let seeds = seeds(0..120);
+/// Checks seeds on two threads, until they are used up or `go_on` says no.
+fn check_seeds(seeds: Range<u64>, go_on: impl Fn() -> bool + Sync) {
     let next = AtomicU64::new(seeds.start);
     let all = Mutex::new((0, 0, Vec::new()));
     std::thread::scope(|threads| {
@@ -33,7 +34,7 @@ fn random_kernels_do_what_they_mean() {
             threads.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
+                    if seed >= seeds.end || !go_on() {
                         break;
                     }
                     let result = support::try_random_kernel(seed);
@@ -50,11 +51,26 @@ fn random_kernels_do_what_they_mean() {
         }
     });
     let (agreed, faulted, broken) = all.into_inner().unwrap();
-    println!("{agreed} calls agreed, {faulted} faulted");
+    let end = next.into_inner().min(seeds.end);
+    println!(
+        "seeds {}..{end}: {agreed} calls agreed, {faulted} faulted",
+        seeds.start
+    );
     assert!(
         broken.is_empty(),
         "{} kernels:\n{}",
         broken.len(),
         broken.join("\n\n")
     );
+}
+
+#[test]
+fn random_kernels_do_what_they_mean() {
+    check_seeds(seeds(0..120), || true);
+}
+
+#[test]
+fn random_kernels_of_the_day_do_what_they_mean() {
+    let of_the_day = SeedsOfTheDay::begin();
+    check_seeds(of_the_day.first..u64::MAX, || of_the_day.go_on());
 }
