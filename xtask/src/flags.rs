@@ -22,14 +22,18 @@ usage: cargo xtask <task>
                                 word; with --bless the lists of what passes are rewritten
   cross-check [COUNT]           compare so many generated models (500) with what onnxruntime gives
   soak [MINUTES]                random models and shapes for so long (30 minutes): answers stay right, nothing grows
+  fuzz [--minutes N] [TARGET...]
+                                run each fuzz target, or those named, for N minutes of processor time (5); finds are
+                                minimised and kept
+  sanitize [PACKAGE...]         run the suites of the packages with unsafe code, or those named, under the sanitizers of
+                                nightly, and a few kernels under valgrind
   bench [--peers] [WORD...]     measure what is promised, in release; only rows whose names hold a word;
                                 with --peers also Kiln beside onnxruntime and OpenVINO
   tune                          measure register tiles on this machine and rewrite the table that they are chosen by
   bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
 ";
 
-const TASKS: &str =
-    "setup, models, build, demo, test, tidy, conformance, cross-check, soak, bench, tune, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, soak, fuzz, sanitize, bench, tune, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,6 +64,13 @@ pub(crate) enum Task {
         /// How many minutes.
         minutes: u32,
     },
+    /// Run the fuzz targets.
+    Fuzz(FuzzOptions),
+    /// Run tests under sanitizers.
+    Sanitize {
+        /// The packages whose tests run; all that hold unsafe code where there is none.
+        packages: Vec<String>,
+    },
     /// Measure what is promised.
     Bench(BenchOptions),
     /// Rewrite the table of what register tiles take.
@@ -84,6 +95,24 @@ pub(crate) struct ConformanceOptions {
     pub(crate) bless: bool,
     /// Only cases with one of these in their names; all where there is none.
     pub(crate) words: Vec<String>,
+}
+
+/// Options of `fuzz`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FuzzOptions {
+    /// Minutes of processor time for each target.
+    pub(crate) minutes: u32,
+    /// Only these targets; all where there is none.
+    pub(crate) targets: Vec<String>,
+}
+
+impl Default for FuzzOptions {
+    fn default() -> Self {
+        Self {
+            minutes: 5,
+            targets: Vec::new(),
+        }
+    }
 }
 
 /// Options of `bench`.
@@ -117,6 +146,10 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             "conformance" => Task::Conformance(ConformanceOptions::default()),
             "cross-check" => Task::CrossCheck { count: 500 },
             "soak" => Task::Soak { minutes: 30 },
+            "fuzz" => Task::Fuzz(FuzzOptions::default()),
+            "sanitize" => Task::Sanitize {
+                packages: Vec::new(),
+            },
             "bench" => Task::Bench(BenchOptions::default()),
             "tune" => Task::Tune,
             "bless" => Task::Bless(BlessOptions::default()),
@@ -133,6 +166,9 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             (Task::Conformance(options), Value(word)) => options.words.push(word.string()?),
             (Task::CrossCheck { count }, Value(word)) => *count = word.parse()?,
             (Task::Soak { minutes }, Value(word)) => *minutes = word.parse()?,
+            (Task::Fuzz(options), Long("minutes")) => options.minutes = parser.value()?.parse()?,
+            (Task::Fuzz(options), Value(word)) => options.targets.push(word.string()?),
+            (Task::Sanitize { packages }, Value(word)) => packages.push(word.string()?),
             (Task::Bench(options), Long("peers")) => options.peers = true,
             (Task::Bench(options), Value(word)) => options.words.push(word.string()?),
             (Task::Bless(options), Long("snapshots")) => options.snapshots = true,
@@ -210,6 +246,29 @@ mod tests {
         assert!(parsed(&["cross-check", "many"]).is_err());
         assert_eq!(parsed(&["soak"]).unwrap(), Task::Soak { minutes: 30 });
         assert_eq!(parsed(&["soak", "2"]).unwrap(), Task::Soak { minutes: 2 });
+    }
+
+    #[test]
+    fn fuzz_takes_minutes_and_targets_and_sanitize_packages() {
+        assert_eq!(
+            parsed(&["fuzz"]).unwrap(),
+            Task::Fuzz(FuzzOptions::default())
+        );
+        let options = FuzzOptions {
+            minutes: 30,
+            targets: vec!["read_graph".to_owned(), "run_onnx".to_owned()],
+        };
+        assert_eq!(
+            parsed(&["fuzz", "read_graph", "--minutes", "30", "run_onnx"]).unwrap(),
+            Task::Fuzz(options)
+        );
+        assert!(parsed(&["fuzz", "--minutes"]).is_err());
+        let packages = vec!["kiln-tensor".to_owned()];
+        assert_eq!(
+            parsed(&["sanitize", "kiln-tensor"]).unwrap(),
+            Task::Sanitize { packages }
+        );
+        assert!(parsed(&["sanitize", "--minutes", "3"]).is_err());
     }
 
     #[test]

@@ -17,9 +17,12 @@ mod build;
 mod conformance;
 mod demo;
 mod flags;
+mod fuzz;
 mod models;
+mod nightly;
 mod outside;
 mod python;
+mod sanitize;
 mod setup;
 mod soak;
 mod step;
@@ -57,6 +60,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Conformance(options) => conformance::run(&options),
         Task::CrossCheck { count } => conformance::cross_check(count),
         Task::Soak { minutes } => soak::run(minutes),
+        Task::Fuzz(options) => fuzz::run(&options),
+        Task::Sanitize { packages } => sanitize::run(&packages),
         Task::Bench(options) => bench::run(&options),
         Task::Tune => tune::run(),
         Task::Bless(options) => bless::run(&options),

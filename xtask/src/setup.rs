@@ -12,6 +12,8 @@ use anyhow::{Result, bail};
 use manager::{Manager, Privilege};
 use needs::Need;
 
+pub(crate) use needs::succeeds;
+
 /// Installs whatever is missing.
 pub(crate) fn run() -> Result<()> {
     let missing: Vec<&Need> = needs::ALL.iter().filter(|need| !need.is_met()).collect();

@@ -1,0 +1,268 @@
+//! One fuzz target at work: started, watched until its processor time is used up, its find minimised.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::progress::{Progress, processor_time};
+
+/// How often the processor time is looked at.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Seconds that an input may take. A slow unit that is quick when it runs again is no find: machines are busy.
+const TIMEOUT: u32 = 30;
+
+/// Megabytes that a target may take.
+const MEMORY: u32 = 3072;
+
+/// Seconds that are spent on making a find smaller.
+const MINIMIZING: u32 = 60;
+
+/// One target and what it needs.
+pub(super) struct Session<'a> {
+    /// The folder of the fuzz targets.
+    pub(super) fuzz: &'a Path,
+    /// The target.
+    pub(super) target: &'a str,
+    /// What it is instrumented with.
+    pub(super) sanitizer: &'a str,
+    /// The program that was built.
+    pub(super) program: PathBuf,
+    /// A dictionary.
+    pub(super) dictionary: Option<&'a str>,
+}
+
+/// What a target did.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// The processor time it took.
+    pub(super) processor: Duration,
+    /// How far it got.
+    pub(super) progress: Progress,
+    /// The inputs that broke a promise.
+    pub(super) finds: Vec<PathBuf>,
+}
+
+impl Session<'_> {
+    /// Runs the target for so much processor time, or until its first find.
+    pub(super) fn run(&self, budget: Duration) -> Result<Outcome> {
+        let (corpus, artifacts) = (self.folder("corpus"), self.folder("artifacts"));
+        for folder in [&corpus, &artifacts] {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        let before = files(&artifacts);
+        let mut command = Command::new(&self.program);
+        command
+            .args([&corpus, &self.folder("seeds"), &self.folder("regressions")])
+            .args(self.flags())
+            .arg(format!("-artifact_prefix={}/", artifacts.display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot run {}", self.program.display()))?;
+        let log = artifacts.with_extension("log");
+        let mut log_file = std::fs::File::create(&log)
+            .with_context(|| format!("cannot write {}", log.display()))?;
+        let from = child.stderr.take();
+        let reader = std::thread::spawn(move || {
+            let mut progress = Progress::default();
+            for line in from
+                .into_iter()
+                .flat_map(|from| BufReader::new(from).lines())
+            {
+                let Ok(line) = line else { continue };
+                progress.read(&line);
+                // A log that cannot be written must not stop the fuzzer.
+                let _ = writeln!(log_file, "{line}");
+            }
+            progress
+        });
+        let (processor, is_told) = watch(&mut child, budget);
+        let status = child.wait().context("cannot wait for the target")?;
+        let progress = reader.join().unwrap_or_default();
+        let mut finds = files(&artifacts);
+        // Slow units are notes of libFuzzer about what it would not report.
+        finds.retain(|find| !before.contains(find) && !name(find).starts_with("slow-unit"));
+        // An interrupted fuzzer ends with a number of its own.
+        if !status.success() && !is_told && finds.is_empty() {
+            let log = log.display();
+            anyhow::bail!(
+                "{} ended with {status}; its output is in {log}",
+                self.target
+            );
+        }
+        let finds = finds.iter().map(|find| self.minimized(find)).collect();
+        Ok(Outcome {
+            processor,
+            progress,
+            finds,
+        })
+    }
+
+    /// The command that runs a find again.
+    pub(super) fn replay(&self, find: &Path) -> String {
+        format!(
+            "cargo +nightly fuzz run --sanitizer {} --target-dir fuzz/target/{} {} {}",
+            self.sanitizer,
+            self.sanitizer,
+            self.target,
+            find.display()
+        )
+    }
+
+    fn folder(&self, kind: &str) -> PathBuf {
+        self.fuzz.join(kind).join(self.target)
+    }
+
+    /// `-entropic=0`: targets that go through much code spend more time on weighing rare features than on running.
+    fn flags(&self) -> Vec<String> {
+        let mut flags = vec![
+            "-entropic=0".to_owned(),
+            format!("-timeout={TIMEOUT}"),
+            format!("-rss_limit_mb={MEMORY}"),
+        ];
+        if let Some(dictionary) = self.dictionary {
+            let path = self.fuzz.join("dictionaries").join(dictionary);
+            flags.push(format!("-dict={}", path.display()));
+        }
+        flags
+    }
+
+    /// A smaller input that does the same, or the find itself.
+    fn minimized(&self, find: &Path) -> PathBuf {
+        let smaller = find.with_file_name(format!("minimized-{}", name(find)));
+        let mut command = Command::new(&self.program);
+        command
+            .args(["-minimize_crash=1", "-runs=100000"])
+            .arg(format!("-max_total_time={MINIMIZING}"))
+            .arg(format!("-timeout={TIMEOUT}"))
+            .arg(format!("-exact_artifact_path={}", smaller.display()))
+            .arg(find)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        match command.status() {
+            Ok(_) if smaller.is_file() => smaller,
+            _ => find.to_owned(),
+        }
+    }
+}
+
+/// Waits until a target ends by itself, or has had its processor time and is told to end; how much it had, and which.
+fn watch(child: &mut Child, budget: Duration) -> (Duration, bool) {
+    let path = format!("/proc/{}/stat", child.id());
+    let begin = Instant::now();
+    let mut processor = Duration::ZERO;
+    let mut is_told = false;
+    while matches!(child.try_wait(), Ok(None)) {
+        let stat = std::fs::read_to_string(&path).ok();
+        // Where the system does not say, the clock on the wall does.
+        let taken = stat.map_or(Some(begin.elapsed()), |stat| processor_time(&stat));
+        processor = taken.unwrap_or(processor).max(processor);
+        if processor >= budget && !is_told {
+            // libFuzzer ends in order at an interrupt.
+            let interrupt = ["-INT".to_owned(), child.id().to_string()];
+            is_told = Command::new("kill")
+                .args(interrupt)
+                .status()
+                .is_ok_and(|status| status.success());
+            if !is_told {
+                let _ = child.kill();
+            }
+        }
+        std::thread::sleep(INTERVAL);
+    }
+    (processor, is_told)
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files
+}
+
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that does what a fuzzer does at its end.
+    fn fake(folder: &Path, script: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let program = folder.join("program");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        program
+    }
+
+    fn session<'a>(fuzz: &'a Path, program: PathBuf) -> Session<'a> {
+        Session {
+            fuzz,
+            target: "read_graph",
+            sanitizer: "none",
+            program,
+            dictionary: None,
+        }
+    }
+
+    #[test]
+    fn a_find_is_kept_minimised_and_has_a_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "echo '#9 NEW cov: 4 ft: 5 corp: 2/3b' >&2\n\
+            for word in \"$@\"; do case $word in\n\
+            -exact_artifact_path=*) echo a > \"${word#*=}\" ;;\n\
+            -artifact_prefix=*) echo abc > \"${word#*=}crash-1\" ;;\n\
+            esac; done; exit 77";
+        let session = session(folder.path(), fake(folder.path(), script));
+        let outcome = session.run(Duration::from_secs(60)).unwrap();
+        assert_eq!(
+            (outcome.progress.executions, outcome.progress.coverage),
+            (9, 4)
+        );
+        let [find] = &outcome.finds[..] else {
+            panic!("{outcome:?}");
+        };
+        assert!(find.ends_with("artifacts/read_graph/minimized-crash-1"));
+        let command = session.replay(find);
+        assert!(
+            command.starts_with("cargo +nightly fuzz run --sanitizer none "),
+            "{command}"
+        );
+        // What was there before is not found again.
+        let quiet = fake(folder.path(), "exit 0");
+        let outcome = super::tests::session(folder.path(), quiet).run(Duration::ZERO);
+        assert!(outcome.unwrap().finds.is_empty());
+    }
+
+    #[test]
+    fn a_target_that_ends_without_a_find_is_an_error_that_names_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = session(folder.path(), fake(folder.path(), "echo oops >&2; exit 3"));
+        let error = session
+            .run(Duration::from_secs(60))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("read_graph.log"), "{error}");
+        let log = folder.path().join("artifacts/read_graph.log");
+        assert_eq!(std::fs::read_to_string(log).unwrap(), "oops\n");
+    }
+
+    #[test]
+    fn a_target_is_told_to_end_when_its_time_is_used_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "trap 'exit 0' INT; while :; do :; done";
+        let session = session(folder.path(), fake(folder.path(), script));
+        let outcome = session.run(Duration::from_millis(10)).unwrap();
+        assert!(outcome.processor >= Duration::from_millis(10));
+    }
+}
