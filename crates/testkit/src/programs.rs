@@ -62,7 +62,10 @@ pub enum ProgramFinding {
         source: RuntimeError,
     },
     /// It fails with another code than the interpreter, or has outputs where that has none.
-    #[error("{target}: the interpreter fails with {expected}, {expected_code}; found {found}")]
+    #[error(
+        "{target}: the interpreter fails with {expected}, {expected_code}; found {}",
+        found.as_deref().unwrap_or("outputs")
+    )]
     Code {
         /// What it was compiled for.
         target: String,
@@ -70,8 +73,8 @@ pub enum ProgramFinding {
         expected_code: &'static str,
         /// What the interpreter says.
         expected: InterpretError,
-        /// The code and what the program says, or that it has outputs.
-        found: String,
+        /// What the program says and its code; none where it has outputs.
+        found: Option<String>,
     },
     /// It has other outputs.
     #[error("{target}: output {output}{source}")]
@@ -199,9 +202,9 @@ impl Compared {
         }
         for program in &self.programs {
             let found = match program.run(inputs) {
-                Ok(_) => "outputs".to_owned(),
+                Ok(_) => None,
                 Err(error) if error.code() == expected.code() => continue,
-                Err(error) => format!("{error}, {}", error.code()),
+                Err(error) => Some(format!("{error}, {}", error.code())),
             };
             return Err(ProgramFinding::Code {
                 target: target_of(program),
