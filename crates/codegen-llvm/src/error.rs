@@ -67,6 +67,11 @@ pub enum LlvmError {
 }
 
 impl LlvmError {
+    /// The codes that there are.
+    pub const CODES: &[&str] = &[
+        "E0501", "E0502", "E0503", "E0504", "E0505", "E0506", "E0507",
+    ];
+
     /// The error's stable code.
     pub fn code(&self) -> &'static str {
         match self {

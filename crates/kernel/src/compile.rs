@@ -111,6 +111,10 @@ pub trait CompileObserver {
     fn begin(&mut self, phase: CompilePhase);
     /// The part that began last ends.
     fn end(&mut self, phase: CompilePhase);
+    /// Whether the result is not wanted any more. A compiler that can stop asks now and then.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
 }
 
 /// Watches nothing.
@@ -190,4 +194,46 @@ pub trait KernelCompiler: Send + Sync {
         schedule: &Schedule,
         listing: Listing,
     ) -> Result<String, CompileError>;
+}
+
+impl<C: KernelCompiler + ?Sized> KernelCompiler for Box<C> {
+    fn version(&self) -> String {
+        (**self).version()
+    }
+
+    fn host(&self) -> Target {
+        (**self).host()
+    }
+
+    fn features(&self, target: &Target) -> Vec<String> {
+        (**self).features(target)
+    }
+
+    fn supports(&self, target: &Target) -> bool {
+        (**self).supports(target)
+    }
+
+    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
+        (**self).schedules(kernel, target)
+    }
+
+    fn compile(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        observer: &mut dyn CompileObserver,
+    ) -> Result<Artifact, CompileError> {
+        (**self).compile(kernel, target, schedule, observer)
+    }
+
+    fn listing(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        listing: Listing,
+    ) -> Result<String, CompileError> {
+        (**self).listing(kernel, target, schedule, listing)
+    }
 }

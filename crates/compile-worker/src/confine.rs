@@ -1,0 +1,58 @@
+//! What a worker does to itself before it reads anything: it ends with its parent, has no foreign descriptors, and limits
+//! its memory, stack and processor time.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::descriptors::close_inherited;
+use crate::limits::CompileLimits;
+
+/// Applies what holds for the whole process.
+pub(crate) fn confine(parent: i32, limits: &CompileLimits) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It may have ended before the signal was asked for.
+    if getppid().map(Pid::as_raw_pid) != Some(parent) {
+        return Err(io::Error::other("the parent has ended"));
+    }
+    close_inherited();
+    // A compiler that talks much must not wait for a reader: what does not fit is lost.
+    let stderr = io::stderr();
+    let flags = fcntl_getfl(&stderr)?;
+    fcntl_setfl(&stderr, flags | OFlags::NONBLOCK)?;
+    limit(Resource::Core, 0, 0)?;
+    limit(Resource::As, limits.address_space, limits.address_space)?;
+    let stack = u64::try_from(limits.stack).unwrap_or(u64::MAX);
+    limit(Resource::Stack, stack, u64::MAX)
+}
+
+/// Lets the next compile take its processor time, whatever those before it took.
+pub(crate) fn limit_cpu(limits: &CompileLimits) -> io::Result<()> {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    let used = u64::try_from(used.tv_sec).unwrap_or(0);
+    let seconds = whole_seconds(limits.cpu).saturating_add(used);
+    // One more than was used by now, which is rounded down.
+    limit(Resource::Cpu, seconds.saturating_add(1), u64::MAX)
+}
+
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs()
+        .saturating_add(u64::from(time.subsec_nanos() > 0))
+}
+
+/// Sets a limit, at most what this process may set.
+fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
+    let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let (soft, hard) = (soft.min(most), hard.min(most));
+    let of = |limit: u64| (limit != u64::MAX).then_some(limit);
+    let new = Rlimit {
+        current: of(soft),
+        maximum: of(hard),
+    };
+    Ok(setrlimit(resource, new)?)
+}

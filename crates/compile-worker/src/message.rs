@@ -1,0 +1,93 @@
+//! What the two processes say to each other. A kernel travels as its text and code as bytes: they are bodies of frames.
+
+use kiln_kernel::{Artifact, CompilePhase, Listing, Schedule, Target};
+use serde::{Deserialize, Serialize};
+
+/// Changes with the messages.
+pub(crate) const PROTOCOL: u32 = 1;
+
+/// What a worker is started with: its one argument after the marker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) protocol: u32,
+    /// The process that started it.
+    pub(crate) parent: i32,
+    pub(crate) limits: crate::CompileLimits,
+}
+
+/// From the parent; the body is the kernel's text.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) target: Target,
+    pub(crate) schedule: Schedule,
+    pub(crate) want: Want,
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Want {
+    Artifact,
+    Source,
+    Assembly,
+}
+
+impl From<Listing> for Want {
+    fn from(listing: Listing) -> Self {
+        match listing {
+            Listing::Assembly => Self::Assembly,
+            _ => Self::Source,
+        }
+    }
+}
+
+/// From a worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    /// The first message: it can compile.
+    Ready { protocol: u32, compiler: String },
+    /// A request was read; what happens from here on is the kernel's doing.
+    Begun,
+    /// A part of the compile begins.
+    Begin(Phase),
+    /// The part that began last ends.
+    End(Phase),
+    /// The artifact without its code, which is the body.
+    Artifact(Box<Artifact>),
+    /// The listing is the body.
+    Listing,
+    /// The compiler's own error.
+    Failed { code: String, message: String },
+}
+
+/// A part of a compile, as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Phase {
+    Lower,
+    Verify,
+    Optimize,
+    Emit,
+}
+
+impl Phase {
+    /// None for a phase that this protocol does not have.
+    pub(crate) fn of(phase: CompilePhase) -> Option<Self> {
+        match phase {
+            CompilePhase::Lower => Some(Self::Lower),
+            CompilePhase::Verify => Some(Self::Verify),
+            CompilePhase::Optimize => Some(Self::Optimize),
+            CompilePhase::Emit => Some(Self::Emit),
+            _ => None,
+        }
+    }
+}
+
+impl From<Phase> for CompilePhase {
+    fn from(phase: Phase) -> Self {
+        match phase {
+            Phase::Lower => Self::Lower,
+            Phase::Verify => Self::Verify,
+            Phase::Optimize => Self::Optimize,
+            Phase::Emit => Self::Emit,
+        }
+    }
+}

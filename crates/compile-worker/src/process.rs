@@ -1,0 +1,342 @@
+//! One worker, as its parent has it: a child process, a socket, and the end of what it writes to standard error.
+//!
+//! Dropping it kills the process and waits for it, so that none is left behind; except in a forked child, whose it is not.
+
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use kiln_kernel::{Artifact, CompileObserver};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use crate::error::WorkerError;
+use crate::frame::{self, FrameError};
+use crate::limits::CompileLimits;
+use crate::message::{PROTOCOL, Reply, Request};
+use crate::program::WorkerProgram;
+
+/// How often a wait looks at the clock and whether the compile is still wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Characters of standard error that an error shows.
+const SHOWN: usize = 300;
+
+/// Bytes of standard error that are read: what a pipe holds.
+const KEPT: u64 = 64 << 10;
+
+/// What a worker made.
+#[derive(Debug)]
+pub(crate) enum Made {
+    Artifact(Box<Artifact>),
+    Listing(String),
+    /// The compiler's own error: the worker is as good as before.
+    Failed {
+        code: String,
+        message: String,
+    },
+}
+
+/// Why a worker made nothing. It is of no use any more.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// It was dead before it read the request: another may do it.
+    BeforeBegin(WorkerError),
+    /// The kernel's doing.
+    Compiling(WorkerError),
+}
+
+/// A worker process.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    socket: UnixStream,
+    limits: CompileLimits,
+    is_ready: bool,
+    /// How many requests it was sent.
+    pub(crate) n_requests: usize,
+    started: Instant,
+    /// The process whose child it is.
+    process: u32,
+}
+
+impl Worker {
+    /// Starts one. It is ready some time later: see [`ready`](Self::ready).
+    pub(crate) fn start(
+        program: &WorkerProgram,
+        limits: &CompileLimits,
+    ) -> Result<Self, WorkerError> {
+        let (child, socket) = program.spawn(limits)?;
+        let worker = Self {
+            child,
+            socket,
+            limits: *limits,
+            is_ready: false,
+            n_requests: 0,
+            started: Instant::now(),
+            process: std::process::id(),
+        };
+        let prepared = worker.prepare();
+        prepared.map_err(|error| WorkerError::Start {
+            program: Some(program.path().to_owned()),
+            problem: error.to_string(),
+        })?;
+        Ok(worker)
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(LOOK_EVERY))?;
+        let longest = self.limits.wall_clock.max(Duration::from_millis(1));
+        self.socket.set_write_timeout(Some(longest))?;
+        if let Some(stderr) = &self.child.stderr {
+            fcntl_setfl(stderr, fcntl_getfl(stderr)? | OFlags::NONBLOCK)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until it can compile, if that is not known yet. `compiler` is the version that it must have.
+    pub(crate) fn ready(
+        &mut self,
+        compiler: &str,
+        program: &WorkerProgram,
+    ) -> Result<(), WorkerError> {
+        if self.is_ready {
+            return Ok(());
+        }
+        let failed = |problem: String| WorkerError::Start {
+            program: Some(program.path().to_owned()),
+            problem,
+        };
+        let until = self.started + self.limits.start;
+        let read = self.receive(until, &mut || false);
+        match read {
+            Ok((
+                Reply::Ready {
+                    protocol,
+                    compiler: found,
+                },
+                _,
+            )) => {
+                if protocol != PROTOCOL || found != compiler {
+                    return Err(WorkerError::Version {
+                        expected: compiler.to_owned(),
+                        found: found.escape_debug().to_string(),
+                    });
+                }
+                self.is_ready = true;
+                Ok(())
+            }
+            Ok(_) => Err(failed(
+                "its first message is another than expected".to_owned(),
+            )),
+            Err(Broken::Time) => Err(failed(format!(
+                "it was not ready within {:?}",
+                self.limits.start
+            ))),
+            Err(Broken::Ended) => {
+                let (status, message) = self.bury();
+                Err(failed(format!(
+                    "it ended with {}: {message}",
+                    describe(status)
+                )))
+            }
+            Err(Broken::Cancelled) => Err(WorkerError::Cancelled),
+            Err(Broken::Error(error)) => Err(error),
+        }
+    }
+
+    /// Has a request done.
+    pub(crate) fn run(
+        &mut self,
+        request: &Request,
+        text: &str,
+        observer: &mut dyn CompileObserver,
+    ) -> Result<Made, Lost> {
+        let begin = Instant::now();
+        let until = begin + self.limits.wall_clock;
+        self.n_requests += 1;
+        let limit = self.limits.message;
+        if let Err(error) = frame::write(&mut &self.socket, request, text.as_bytes(), limit) {
+            return Err(match error {
+                FrameError::TooLong { given, limit } => {
+                    Lost::Compiling(WorkerError::Message { given, limit })
+                }
+                FrameError::Damaged(problem) => Lost::Compiling(WorkerError::Protocol { problem }),
+                FrameError::Io(_) => Lost::BeforeBegin(self.ended()),
+            });
+        }
+        let mut has_begun = false;
+        loop {
+            let received = self.receive(until, &mut || observer.is_cancelled());
+            let (reply, body) = match received {
+                Ok(received) => received,
+                Err(Broken::Ended) if !has_begun => return Err(Lost::BeforeBegin(self.ended())),
+                Err(Broken::Ended) => return Err(Lost::Compiling(self.ended())),
+                Err(Broken::Error(error)) => return Err(Lost::Compiling(error)),
+                Err(Broken::Cancelled) => return Err(Lost::Compiling(WorkerError::Cancelled)),
+                Err(Broken::Time) => {
+                    return Err(Lost::Compiling(WorkerError::Time {
+                        given: begin.elapsed(),
+                        limit: self.limits.wall_clock,
+                    }));
+                }
+            };
+            match reply {
+                Reply::Begun => has_begun = true,
+                Reply::Begin(phase) => observer.begin(phase.into()),
+                Reply::End(phase) => observer.end(phase.into()),
+                Reply::Artifact(mut artifact) => {
+                    artifact.code = body;
+                    return Ok(Made::Artifact(artifact));
+                }
+                Reply::Listing => {
+                    return Ok(Made::Listing(String::from_utf8_lossy(&body).into_owned()));
+                }
+                Reply::Failed { code, message } => return Ok(Made::Failed { code, message }),
+                Reply::Ready { .. } => {
+                    let problem = "a second first message".to_owned();
+                    return Err(Lost::Compiling(WorkerError::Protocol { problem }));
+                }
+            }
+        }
+    }
+
+    /// The next message.
+    fn receive(
+        &self,
+        until: Instant,
+        is_cancelled: &mut dyn FnMut() -> bool,
+    ) -> Result<(Reply, Vec<u8>), Broken> {
+        let mut patient = Patient {
+            socket: &self.socket,
+            until,
+            is_cancelled,
+            stopped: None,
+        };
+        let received = frame::read(&mut patient, self.limits.message);
+        let stopped = patient.stopped;
+        received.map_err(|error| match (error, stopped) {
+            (_, Some(stopped)) => stopped,
+            (FrameError::Io(error), None) => {
+                tracing::debug!(%error, "a compile worker's stream ended");
+                Broken::Ended
+            }
+            (FrameError::TooLong { given, limit }, None) => {
+                Broken::Error(WorkerError::Message { given, limit })
+            }
+            (FrameError::Damaged(problem), None) => {
+                Broken::Error(WorkerError::Protocol { problem })
+            }
+        })
+    }
+
+    /// Why it ended by itself.
+    fn ended(&mut self) -> WorkerError {
+        let (status, message) = self.bury();
+        let signal = status.and_then(|status| status.signal());
+        if signal == Some(rustix::process::Signal::XCPU.as_raw()) {
+            return WorkerError::Time {
+                given: self.limits.cpu,
+                limit: self.limits.cpu,
+            };
+        }
+        if is_out_of_memory(&message) {
+            return WorkerError::Memory {
+                limit: self.limits.address_space,
+                message,
+            };
+        }
+        WorkerError::Crashed {
+            status: describe(status),
+            message,
+        }
+    }
+
+    /// Kills it where it lives, waits for it, and reads what it said.
+    fn bury(&mut self) -> (Option<ExitStatus>, String) {
+        // One that ended by itself keeps its status.
+        let _ = self.child.kill();
+        let status = self.child.wait().ok();
+        let mut said = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            // Whatever was read before an error counts.
+            let _ = stderr.take(KEPT).read_to_end(&mut said);
+        }
+        (status, shown(&said))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Why there is no message.
+enum Broken {
+    Ended,
+    Time,
+    Cancelled,
+    Error(WorkerError),
+}
+
+/// A socket that is read until a time, or until nobody wants what comes.
+struct Patient<'a> {
+    socket: &'a UnixStream,
+    until: Instant,
+    is_cancelled: &'a mut dyn FnMut() -> bool,
+    stopped: Option<Broken>,
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.socket.read(buffer) {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                read => return read,
+            }
+            self.stopped = if Instant::now() >= self.until {
+                Some(Broken::Time)
+            } else if (self.is_cancelled)() {
+                Some(Broken::Cancelled)
+            } else {
+                continue;
+            };
+            return Err(ErrorKind::TimedOut.into());
+        }
+    }
+}
+
+fn describe(status: Option<ExitStatus>) -> String {
+    status.map_or_else(
+        || "an unknown status".to_owned(),
+        |status| status.to_string(),
+    )
+}
+
+/// The end of what was said, on one line, escaped.
+fn shown(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let line = words.join(" ");
+    let skipped = line.chars().count().saturating_sub(SHOWN);
+    let end: String = line.chars().skip(skipped).collect();
+    end.escape_debug().to_string()
+}
+
+/// Whether a runtime library said that memory could not be had: Rust's, LLVM's and C++'s words.
+fn is_out_of_memory(message: &str) -> bool {
+    [
+        "memory allocation of",
+        "out of memory",
+        "bad_alloc",
+        "Cannot allocate memory",
+    ]
+    .iter()
+    .any(|words| message.contains(words))
+}

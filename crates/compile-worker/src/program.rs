@@ -1,0 +1,107 @@
+//! Which program is run as a worker, and how.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::error::WorkerError;
+use crate::limits::CompileLimits;
+use crate::message::{PROTOCOL, Start};
+use crate::serve::is_worker_program;
+
+/// The first argument of a program that is run as a worker.
+pub(crate) const MARKER: &str = "serve-as-compile-worker";
+
+/// A program that serves as a worker: one whose `main` begins with [`main_if_worker`](crate::main_if_worker).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WorkerProgram {
+    path: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl WorkerProgram {
+    /// The program of this process.
+    ///
+    /// # Errors
+    /// E0508 when it has not called [`main_if_worker`](crate::main_if_worker), or cannot be named.
+    pub fn current() -> Result<Self, WorkerError> {
+        let failed = |problem: String| WorkerError::Start {
+            program: None,
+            problem,
+        };
+        if !is_worker_program() {
+            return Err(failed(
+                "this program does not serve as one, and no other is named".to_owned(),
+            ));
+        }
+        let path = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        Self::at(path)
+    }
+
+    /// The program at a path, such as the `kiln` command.
+    ///
+    /// # Errors
+    /// E0508 when there is no file.
+    pub fn at(path: impl AsRef<Path>) -> Result<Self, WorkerError> {
+        let path = path.as_ref();
+        let failed = |problem: String| WorkerError::Start {
+            program: Some(path.to_owned()),
+            problem,
+        };
+        // Workers run in the root folder, so the path must not depend on the current one.
+        let whole = path
+            .canonicalize()
+            .map_err(|error| failed(error.to_string()))?;
+        if !whole.is_file() {
+            return Err(failed("expected an executable file".to_owned()));
+        }
+        Ok(Self {
+            path: whole,
+            arguments: vec![OsString::from(MARKER)],
+        })
+    }
+
+    /// The same, run with other arguments than the marker: for programs that call [`serve`](crate::serve) themselves with
+    /// their last argument.
+    #[must_use]
+    pub fn with_arguments<A: Into<OsString>>(
+        mut self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        self.arguments = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Starts it, in a process group of its own, so that Ctrl-C in a terminal is left to the parent.
+    pub(crate) fn spawn(&self, limits: &CompileLimits) -> Result<(Child, UnixStream), WorkerError> {
+        let failed = |problem: String| WorkerError::Start {
+            program: Some(self.path.clone()),
+            problem,
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(|error| failed(error.to_string()))?;
+        let start = Start {
+            protocol: PROTOCOL,
+            parent: rustix::process::getpid().as_raw_pid(),
+            limits: *limits,
+        };
+        let start = serde_json::to_string(&start).map_err(|error| failed(error.to_string()))?;
+        let mut command = Command::new(&self.path);
+        command
+            .args(&self.arguments)
+            .arg(start)
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        Ok((child, ours))
+    }
+}

@@ -1,0 +1,160 @@
+//! Compilers that crash, hang and take all memory: a typed error of one kernel, and nothing left behind.
+//!
+//! `KILN_WORKER_ROUNDS` is the number of rounds per fault, 20 without it; `cargo xtask soak` and anyone in doubt use 1000.
+
+use std::time::Duration;
+
+use kiln_compile_worker::{CompileLimits, WorkerError};
+use kiln_kernel::{CompileError, KernelCompiler};
+
+use crate::support::{children, compile, compiler, descriptors, kernel, limits, resident, until};
+
+fn rounds() -> usize {
+    let rounds = std::env::var("KILN_WORKER_ROUNDS").ok();
+    rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(20)
+}
+
+fn error_of(error: &CompileError) -> &WorkerError {
+    error.source.downcast_ref().expect("an error of the worker")
+}
+
+/// Compiles kernels named after a fault, a good one after each; then looks for what is left.
+fn survive(fault: &str, limits: CompileLimits, code: &str, check: impl Fn(&WorkerError)) {
+    let compiler = compiler(limits, 2);
+    let good = kernel("good");
+    let expected = compile(&compiler, &good).expect("it compiles");
+    let round = |number: usize| {
+        let error = compile(&compiler, &kernel(&format!("{fault}_{number}"))).unwrap_err();
+        assert_eq!(error.code, code, "{error}");
+        check(error_of(&error));
+        assert_eq!(compile(&compiler, &good).expect("the next one"), expected);
+    };
+    // Both workers that there may be are idle: what a pool has when it rests.
+    let is_at_rest = || children().len() == 2;
+    for number in 0..5 {
+        round(number);
+    }
+    until("two workers", is_at_rest);
+    let before = (descriptors(), resident());
+    for number in 0..rounds() {
+        round(5 + number);
+    }
+    until("two workers", is_at_rest);
+    until("as many descriptors", || descriptors() == before.0);
+    let grown = resident().saturating_sub(before.1);
+    // What is remembered of a kernel is some hundred bytes; allocators take pages.
+    assert!(
+        grown < 8 << 20,
+        "{grown} bytes more after {} rounds",
+        rounds()
+    );
+    assert_eq!(compiler.n_lost() as usize, 5 + rounds());
+    drop(compiler);
+    assert_eq!(children(), [0_u32; 0]);
+}
+
+#[test]
+fn a_compiler_that_aborts_is_an_error_of_one_kernel() {
+    survive("abort", limits(), "E0509", |error| {
+        assert!(error.to_string().contains("signal: 6"), "{error}");
+    });
+}
+
+#[test]
+fn a_compiler_that_exits_is_an_error_of_one_kernel() {
+    survive("exit", limits(), "E0509", |error| {
+        assert!(error.to_string().contains("exit status: 0"), "{error}");
+    });
+}
+
+#[test]
+fn a_compiler_that_writes_to_null_is_an_error_of_one_kernel() {
+    survive("write_to_null", limits(), "E0509", |error| {
+        assert!(error.to_string().contains("signal: 11"), "{error}");
+    });
+}
+
+#[test]
+fn a_compiler_that_hangs_is_killed_when_its_time_is_over() {
+    let mut limits = limits();
+    limits.wall_clock = Duration::from_millis(300);
+    survive("hang", limits, "E0510", |error| {
+        let WorkerError::Time { given, limit } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(*limit, Duration::from_millis(300));
+        assert!(given >= limit, "{given:?}");
+    });
+}
+
+#[test]
+fn a_compiler_that_eats_memory_hits_the_limit_of_its_worker() {
+    let mut limits = limits();
+    limits.address_space = 1 << 30;
+    survive("eat_memory", limits, "E0511", |error| {
+        assert!(matches!(error, WorkerError::Memory { limit, .. } if *limit == 1 << 30));
+    });
+}
+
+#[test]
+fn a_compiler_that_spins_is_ended_by_its_processor_time() {
+    let mut limits = limits();
+    limits.cpu = Duration::from_secs(1);
+    let compiler = compiler(limits, 1);
+    let error = compile(&compiler, &kernel("spin")).unwrap_err();
+    assert_eq!(error.code, "E0510", "{error}");
+    assert!(matches!(error_of(&error), WorkerError::Time { limit, .. } if *limit == limits.cpu));
+    compile(&compiler, &kernel("good")).expect("the next one");
+}
+
+#[test]
+fn a_compiler_that_panics_or_overflows_its_stack_says_so() {
+    let compiler = compiler(limits(), 1);
+    for (name, said) in [
+        ("panic", "a pass that panics"),
+        ("overflow_the_stack", "overflow"),
+    ] {
+        let error = compile(&compiler, &kernel(name)).unwrap_err();
+        assert_eq!(error.code, "E0509", "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    compile(&compiler, &kernel("good")).expect("the next one");
+}
+
+#[test]
+fn a_kernel_that_lost_its_worker_is_remembered_and_costs_no_other() {
+    let compiler = compiler(limits(), 1);
+    let fatal = kernel("abort");
+    let first = compile(&compiler, &fatal).unwrap_err().to_string();
+    for _ in 0..3 {
+        assert_eq!(compile(&compiler, &fatal).unwrap_err().to_string(), first);
+    }
+    assert_eq!(compiler.n_lost(), 1);
+    // Another schedule of it is another matter.
+    let target = compiler.host();
+    let fallback = kiln_kernel::Schedule::new(kiln_kernel::FALLBACK_SCHEDULE);
+    let other = compiler.compile(&fatal, &target, &fallback, &mut kiln_kernel::Unobserved);
+    assert_eq!(other.unwrap_err().code, "E0509");
+    assert_eq!(compiler.n_lost(), 2);
+}
+
+#[test]
+fn memory_that_llvm_itself_cannot_have_is_the_same_error() {
+    let mut limits = limits();
+    // Enough to start, and too little for the code of a long kernel.
+    let sum: Vec<String> = (0..20_000).map(|n| format!("sin(%x[i] * {n}.5)")).collect();
+    let source = format!(
+        "kernel @long(%x: in f32[N], %y: out f32[N]) {{ outer i < N store %y[i] = {} }}",
+        sum.join(" + ")
+    );
+    let read = kiln_kernel::text::read(&source);
+    let Ok(long) = read.map_err(|errors| errors.render(&source)) else {
+        return;
+    };
+    let long = kiln_kernel::verify(long).expect("a kernel that is right");
+    limits.address_space = 700 << 20;
+    let compiler = compiler(limits, 1);
+    let error = compile(&compiler, &long).unwrap_err();
+    assert!(["E0511", "E0509"].contains(&error.code), "{error}");
+    compile(&compiler, &kernel("good")).expect("the next one");
+}

@@ -1,0 +1,179 @@
+//! What workers make is what the compiler makes in process.
+
+use std::time::{Duration, Instant};
+
+use kiln_codegen_llvm::LlvmCompiler;
+use kiln_kernel::{
+    CompileObserver, CompilePhase, KernelCompiler, Listing, Schedule, VerifiedKernel, text, verify,
+};
+
+use crate::support::{compile, compiler, kernel, limits};
+
+fn kernels() -> Vec<VerifiedKernel> {
+    let sources = [
+        "kernel @linear(%x: in f32[M, K], %w: const f32[K, N], %y: out f32[M, N]) {
+           outer m < M, n < N
+           acc = reduce add[k < K] %x[m, k] * %w[k, n]
+           store %y[m, n] = relu(acc)
+         }",
+        "kernel @sum(%x: in f32[M, K], %y: out f32[M]) {
+           outer m < M
+           acc = reduce add[k < K] %x[m, k]
+           store %y[m] = acc
+         }",
+        "kernel @waves(%x: in f32[N], %y: out f32[N]) {
+           outer i < N
+           store %y[i] = tanh(exp(%x[i]) * 0.5)
+         }",
+    ];
+    let read = |source: &&str| {
+        let kernel = text::read(source).map_err(|errors| errors.render(source));
+        verify(kernel.expect("the text of a kernel")).expect("a kernel that is right")
+    };
+    let mut kernels: Vec<_> = sources.iter().map(read).collect();
+    kernels.push(kernel("double"));
+    kernels
+}
+
+#[test]
+fn artifacts_and_listings_of_workers_are_those_made_in_process() {
+    let (here, there) = (LlvmCompiler::new(), compiler(limits(), 2));
+    let target = here.host();
+    assert_eq!(
+        (there.version(), there.host()),
+        (here.version(), target.clone())
+    );
+    for kernel in kernels() {
+        let candidates = here.schedules(&kernel, &target);
+        assert_eq!(candidates.len(), there.schedules(&kernel, &target).len());
+        for candidate in candidates {
+            let schedule = &candidate.schedule;
+            let made = |compiler: &dyn KernelCompiler| {
+                compiler
+                    .compile(&kernel, &target, schedule, &mut kiln_kernel::Unobserved)
+                    .expect("it compiles")
+            };
+            assert_eq!(made(&there), made(&here), "{} {schedule}", kernel.name());
+            for listing in [Listing::Source, Listing::Assembly] {
+                let text = |compiler: &dyn KernelCompiler| {
+                    let text = compiler.listing(&kernel, &target, schedule, listing);
+                    text.expect("it compiles")
+                };
+                assert_eq!(text(&there), text(&here));
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_of_the_compiler_keep_their_codes_and_the_worker() {
+    let there = compiler(limits(), 1);
+    let kernel = kernel("double");
+    let wrong = Schedule::new("no such schedule");
+    let error = |compiler: &dyn KernelCompiler| {
+        let made = compiler.compile(
+            &kernel,
+            &compiler.host(),
+            &wrong,
+            &mut kiln_kernel::Unobserved,
+        );
+        let error = made.unwrap_err();
+        (error.code, error.to_string())
+    };
+    assert_eq!(error(&there), error(&LlvmCompiler::new()));
+    assert_eq!(error(&there).0, "E0506");
+    assert_eq!(there.n_lost(), 0);
+}
+
+#[derive(Default)]
+struct Phases(Vec<(bool, CompilePhase)>);
+
+impl CompileObserver for Phases {
+    fn begin(&mut self, phase: CompilePhase) {
+        self.0.push((true, phase));
+    }
+
+    fn end(&mut self, phase: CompilePhase) {
+        self.0.push((false, phase));
+    }
+}
+
+#[test]
+fn phases_are_told_across_the_processes() {
+    let kernel = kernel("double");
+    let phases = |compiler: &dyn KernelCompiler| {
+        let target = compiler.host();
+        let schedule = compiler.schedules(&kernel, &target).remove(0).schedule;
+        let mut phases = Phases::default();
+        compiler
+            .compile(&kernel, &target, &schedule, &mut phases)
+            .expect("it compiles");
+        phases.0
+    };
+    let there = phases(&compiler(limits(), 1));
+    assert_eq!(there, phases(&LlvmCompiler::new()));
+    assert_eq!(there.len(), 8);
+}
+
+struct Unwanted;
+
+impl CompileObserver for Unwanted {
+    fn begin(&mut self, _phase: CompilePhase) {}
+    fn end(&mut self, _phase: CompilePhase) {}
+    fn is_cancelled(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_running_compile_that_is_not_wanted_any_more_is_ended_and_not_remembered() {
+    let compiler = compiler(limits(), 1);
+    let (target, hang) = (compiler.host(), kernel("hang"));
+    compile(&compiler, &kernel("good")).expect("it compiles");
+    let schedule = compiler.schedules(&hang, &target).remove(0).schedule;
+    for _ in 0..2 {
+        let begin = Instant::now();
+        let error = compiler
+            .compile(&hang, &target, &schedule, &mut Unwanted)
+            .unwrap_err();
+        assert_eq!(error.code, "E0515", "{error}");
+        assert!(
+            begin.elapsed() < Duration::from_secs(30),
+            "long before its limit"
+        );
+    }
+}
+
+/// What a worker adds to a compile. Of many rounds of both in turn, the medians are compared, so that other work on the
+/// machine meets both.
+#[test]
+fn a_compile_in_a_worker_costs_little_more_than_one_in_process() {
+    let (here, there) = (LlvmCompiler::new(), compiler(limits(), 1));
+    for kernel in kernels() {
+        let (mut direct, mut remote) = (Vec::new(), Vec::new());
+        for _ in 0..21 {
+            for (times, compiler) in [
+                (&mut direct, &here as &dyn KernelCompiler),
+                (&mut remote, &there),
+            ] {
+                let begin = Instant::now();
+                compile(compiler, &kernel).expect("it compiles");
+                times.push(begin.elapsed());
+            }
+        }
+        let median = |times: &mut Vec<Duration>| {
+            times.sort();
+            times[times.len() / 2]
+        };
+        let (direct, remote) = (median(&mut direct), median(&mut remote));
+        println!(
+            "@{}: {direct:?} in process, {remote:?} in a worker",
+            kernel.name()
+        );
+        // The promise is 2 ms; the rest is for development builds on busy machines.
+        assert!(
+            remote < direct * 2 + Duration::from_millis(20),
+            "{direct:?} {remote:?}"
+        );
+    }
+}
