@@ -75,6 +75,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "llvm")]
+    kiln::compile_worker::main_if_worker();
     let arguments = Arguments::parse();
     logging::start();
     let done = match arguments.command {

@@ -39,6 +39,11 @@ pub(crate) struct ModelArguments {
     /// How many milliseconds a call may wait for compilers before the interpreter answers
     #[arg(long, value_name = "MS")]
     max_block: Option<u64>,
+    /// Where kernels are compiled: in-process, worker (processes of this command, whose crashes are errors of one kernel),
+    /// worker=PROGRAM
+    #[cfg(feature = "llvm")]
+    #[arg(long, value_name = "WHERE")]
+    compiler: Option<kiln::Compiler>,
     /// Make no variants of kernels for sizes that come often
     #[arg(long)]
     no_variants: bool,
@@ -132,6 +137,10 @@ impl ModelArguments {
                 true => Cache::off(),
                 false => Cache::folder(folder),
             });
+        }
+        #[cfg(feature = "llvm")]
+        if let Some(compiler) = &self.compiler {
+            options = options.compiler(compiler.clone());
         }
         if let Some(policy) = self.policy {
             options = options.policy(policy);

@@ -25,7 +25,7 @@ pub enum WorkerError {
     Crashed {
         /// How it ended.
         status: String,
-        /// The end of what it wrote to standard error.
+        /// The beginning of what it wrote to standard error.
         message: String,
     },
 
@@ -48,7 +48,7 @@ pub enum WorkerError {
     Memory {
         /// Bytes of address space that a worker may have.
         limit: u64,
-        /// The end of what it wrote to standard error.
+        /// The beginning of what it wrote to standard error.
         message: String,
     },
 

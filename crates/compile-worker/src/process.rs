@@ -1,4 +1,4 @@
-//! One worker, as its parent has it: a child process, a socket, and the end of what it writes to standard error.
+//! One worker, as its parent has it: a child process, a socket, and what it writes to standard error.
 //!
 //! Dropping it kills the process and waits for it, so that none is left behind; except in a forked child, whose it is not.
 
@@ -135,7 +135,8 @@ impl Worker {
                 self.limits.start
             ))),
             Err(Broken::Ended) => {
-                let (status, message) = self.bury();
+                let (status, said) = self.bury();
+                let message = shown(&said);
                 Err(failed(format!(
                     "it ended with {}: {message}",
                     describe(status)
@@ -233,7 +234,8 @@ impl Worker {
 
     /// Why it ended by itself.
     fn ended(&mut self) -> WorkerError {
-        let (status, message) = self.bury();
+        let (status, said) = self.bury();
+        let message = shown(&said);
         let signal = status.and_then(|status| status.signal());
         if signal == Some(rustix::process::Signal::XCPU.as_raw()) {
             return WorkerError::Time {
@@ -241,7 +243,7 @@ impl Worker {
                 limit: self.limits.cpu,
             };
         }
-        if is_out_of_memory(&message) {
+        if is_out_of_memory(&said) {
             return WorkerError::Memory {
                 limit: self.limits.address_space,
                 message,
@@ -254,7 +256,7 @@ impl Worker {
     }
 
     /// Kills it where it lives, waits for it, and reads what it said.
-    fn bury(&mut self) -> (Option<ExitStatus>, String) {
+    fn bury(&mut self) -> (Option<ExitStatus>, Vec<u8>) {
         // One that ended by itself keeps its status.
         let _ = self.child.kill();
         let status = self.child.wait().ok();
@@ -263,7 +265,7 @@ impl Worker {
             // Whatever was read before an error counts.
             let _ = stderr.take(KEPT).read_to_end(&mut said);
         }
-        (status, shown(&said))
+        (status, said)
     }
 }
 
@@ -319,18 +321,17 @@ fn describe(status: Option<ExitStatus>) -> String {
     )
 }
 
-/// The end of what was said, on one line, escaped.
+/// The beginning of what was said, on one line, escaped: what went wrong comes before any trace.
 fn shown(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let words: Vec<&str> = said.split_whitespace().collect();
-    let line = words.join(" ");
-    let skipped = line.chars().count().saturating_sub(SHOWN);
-    let end: String = line.chars().skip(skipped).collect();
-    end.escape_debug().to_string()
+    let begin: String = words.join(" ").chars().take(SHOWN).collect();
+    begin.escape_debug().to_string()
 }
 
 /// Whether a runtime library said that memory could not be had: Rust's, LLVM's and C++'s words.
-fn is_out_of_memory(message: &str) -> bool {
+fn is_out_of_memory(said: &[u8]) -> bool {
+    let said = String::from_utf8_lossy(said);
     [
         "memory allocation of",
         "out of memory",
@@ -338,5 +339,5 @@ fn is_out_of_memory(message: &str) -> bool {
         "Cannot allocate memory",
     ]
     .iter()
-    .any(|words| message.contains(words))
+    .any(|words| said.contains(words))
 }

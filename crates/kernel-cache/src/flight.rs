@@ -143,6 +143,12 @@ impl<K: Ord, T: Clone> Lead<K, T> {
         lock(&self.slot.state).followers.len()
     }
 
+    /// Tells how many wait, also once the leader is busy.
+    pub(crate) fn counting(&self) -> impl Fn() -> usize + use<K, T> {
+        let slot = Arc::clone(&self.slot);
+        move || lock(&slot.state).followers.len()
+    }
+
     fn end(&self, outcome: Outcome<T>) {
         // Out of the map before anybody is told: who comes after those who were told begins anew.
         {

@@ -228,6 +228,10 @@ pub(crate) enum Failure {
     /// E05xx: a kernel could not be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// E0508 to E0515: a compile worker could not be had.
+    #[cfg(feature = "llvm")]
+    #[error(transparent)]
+    Worker(#[from] kiln_compile_worker::WorkerError),
     /// E08xx: a call failed.
     #[error(transparent)]
     Run(#[from] InterpretError),
@@ -290,6 +294,8 @@ impl Failure {
             Self::Fusion(error) => error.code(),
             Self::Program(error) => error.code(),
             Self::Compile(error) => error.code,
+            #[cfg(feature = "llvm")]
+            Self::Worker(error) => error.code(),
             Self::Run(error) => error.code(),
             Self::Runtime(error) => error.code(),
             #[cfg(feature = "onnx")]
@@ -344,6 +350,8 @@ from! {
     FusionError => Fusion,
     ProgramError => Program,
     CompileError => Compile,
+    #[cfg(feature = "llvm")]
+    kiln_compile_worker::WorkerError => Worker,
     RuntimeError => Runtime,
     CacheError => Cache,
     InterpretError => Run,

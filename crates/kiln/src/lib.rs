@@ -35,6 +35,7 @@
 //! | check compiled code against the interpreter | [`Model::reference`], [`Model::compare`] |
 //! | see what each step costs, and what was compiled | [`Model::run_profiled`], [`Model::compilation_stats`] |
 //! | say when kernels are compiled, and where they are kept | [`Options::policy`], [`Options::cache`] |
+//! | survive crashes and hangs of LLVM | [`Options::compiler`] with [`Compiler::worker`] |
 //! | know where the time went | [`Model::timing`], [`Options::timing`], [`Options::on_timing`] |
 //! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
 //! | bound and watch the memory of calls | [`Options::memory`], [`Model::memory_stats`], [`Model::trim_memory`] |
@@ -65,7 +66,11 @@
 mod backend;
 mod cache;
 mod compare;
+#[cfg(feature = "llvm")]
+pub mod compile_worker;
 mod compiled;
+#[cfg(feature = "llvm")]
+mod compiler;
 mod description;
 mod dim;
 mod environment;
@@ -87,6 +92,8 @@ mod repro;
 pub use backend::{Backend, targets};
 pub use cache::Cache;
 pub use compare::{Comparison, Difference, OutputComparison, Reference, Verdict, WorstElement};
+#[cfg(feature = "llvm")]
+pub use compiler::Compiler;
 pub use description::ValueDescription;
 pub use dim::Dim;
 pub use error::{Error, ErrorKind};

@@ -20,6 +20,9 @@ pub struct Limits {
     /// Limits of reading and importing an ONNX model.
     #[cfg(feature = "onnx")]
     pub onnx: kiln_onnx::Limits,
+    /// Limits of each compile in a worker process: see [`Options::compiler`](crate::Options::compiler).
+    #[cfg(feature = "llvm")]
+    pub compile: kiln_compile_worker::CompileLimits,
     /// Limits of reading a graph's text.
     pub text: kiln_ir::text::TextLimits,
     /// Limits of a graph's table of sizes, and of proofs about them.
@@ -36,6 +39,8 @@ impl Default for Limits {
         Self {
             #[cfg(feature = "onnx")]
             onnx: kiln_onnx::Limits::default(),
+            #[cfg(feature = "llvm")]
+            compile: kiln_compile_worker::CompileLimits::default(),
             text: kiln_ir::text::TextLimits::default(),
             dims: kiln_symbolic_shape::DimLimits::default(),
             run: kiln_interpreter::InterpretLimits::default(),

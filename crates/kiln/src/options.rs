@@ -76,6 +76,8 @@ pub struct Options {
         allow(dead_code, reason = "only compiled code is compiled")
     )]
     pub(crate) compiling: Compiling,
+    #[cfg(feature = "llvm")]
+    pub(crate) compiler: crate::compiler::Compiler,
     pub(crate) limits: Limits,
     pub(crate) recording: Recording,
     pub(crate) listener: Listener,
@@ -107,6 +109,8 @@ impl Options {
             runtime: None,
             cache: Cache::default(),
             compiling: Compiling::default(),
+            #[cfg(feature = "llvm")]
+            compiler: crate::compiler::Compiler::default(),
             limits: Limits::default(),
             recording: Recording::default(),
             listener: Listener::default(),
@@ -261,6 +265,17 @@ impl Options {
     pub fn compile_budget(mut self, budget: Duration) -> Self {
         self.compiling.budget = Some(budget);
         self
+    }
+
+    /// Where kernels are compiled: in this process, the default, or in workers, whose crashes, hangs and hunger for memory
+    /// are errors of one kernel. What a compile there may take is [`Limits::compile`](Limits).
+    ///
+    /// Loading fails with E0508, of kind [`Environment`](crate::ErrorKind::Environment), where a worker is asked for and
+    /// there is no program to run as one.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn compiler(self, compiler: crate::compiler::Compiler) -> Self {
+        Self { compiler, ..self }
     }
 
     /// When kernels get variants for sizes that come often: the same kernel with the sizes fixed, compiled behind the back

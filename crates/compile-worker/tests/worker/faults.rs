@@ -1,6 +1,6 @@
 //! Compilers that crash, hang and take all memory: a typed error of one kernel, and nothing left behind.
 //!
-//! `KILN_WORKER_ROUNDS` is the number of rounds per fault, 20 without it; `cargo xtask soak` and anyone in doubt use 1000.
+//! `KILN_WORKER_ROUNDS` is the number of rounds per fault, 10 without it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{children, compile, compiler, descriptors, kernel, limits, r
 
 fn rounds() -> usize {
     let rounds = std::env::var("KILN_WORKER_ROUNDS").ok();
-    rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(20)
+    rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(10)
 }
 
 fn error_of(error: &CompileError) -> &WorkerError {
@@ -77,12 +77,12 @@ fn a_compiler_that_writes_to_null_is_an_error_of_one_kernel() {
 #[test]
 fn a_compiler_that_hangs_is_killed_when_its_time_is_over() {
     let mut limits = limits();
-    limits.wall_clock = Duration::from_millis(300);
+    limits.wall_clock = Duration::from_secs(1);
     survive("hang", limits, "E0510", |error| {
         let WorkerError::Time { given, limit } = error else {
             panic!("{error}");
         };
-        assert_eq!(*limit, Duration::from_millis(300));
+        assert_eq!(*limit, Duration::from_secs(1));
         assert!(given >= limit, "{given:?}");
     });
 }
@@ -142,7 +142,7 @@ fn a_kernel_that_lost_its_worker_is_remembered_and_costs_no_other() {
 fn memory_that_llvm_itself_cannot_have_is_the_same_error() {
     let mut limits = limits();
     // Enough to start, and too little for the code of a long kernel.
-    let sum: Vec<String> = (0..20_000).map(|n| format!("sin(%x[i] * {n}.5)")).collect();
+    let sum: Vec<String> = (0..2_000).map(|n| format!("sin(%x[i] * {n}.5)")).collect();
     let source = format!(
         "kernel @long(%x: in f32[N], %y: out f32[N]) {{ outer i < N store %y[i] = {} }}",
         sum.join(" + ")
@@ -152,9 +152,9 @@ fn memory_that_llvm_itself_cannot_have_is_the_same_error() {
         return;
     };
     let long = kiln_kernel::verify(long).expect("a kernel that is right");
-    limits.address_space = 700 << 20;
+    limits.address_space = 400 << 20;
     let compiler = compiler(limits, 1);
     let error = compile(&compiler, &long).unwrap_err();
-    assert!(["E0511", "E0509"].contains(&error.code), "{error}");
+    assert_eq!(error.code, "E0511", "{error}");
     compile(&compiler, &kernel("good")).expect("the next one");
 }

@@ -69,19 +69,16 @@ fn artifacts_and_listings_of_workers_are_those_made_in_process() {
 fn errors_of_the_compiler_keep_their_codes_and_the_worker() {
     let there = compiler(limits(), 1);
     let kernel = kernel("double");
-    let wrong = Schedule::new("no such schedule");
+    let schedule = Schedule::new(kiln_kernel::FALLBACK_SCHEDULE);
+    let mut elsewhere = there.host();
+    "no such level".clone_into(&mut elsewhere.level);
     let error = |compiler: &dyn KernelCompiler| {
-        let made = compiler.compile(
-            &kernel,
-            &compiler.host(),
-            &wrong,
-            &mut kiln_kernel::Unobserved,
-        );
+        let made = compiler.compile(&kernel, &elsewhere, &schedule, &mut kiln_kernel::Unobserved);
         let error = made.unwrap_err();
         (error.code, error.to_string())
     };
     assert_eq!(error(&there), error(&LlvmCompiler::new()));
-    assert_eq!(error(&there).0, "E0506");
+    assert_eq!(error(&there).0, "E0507");
     assert_eq!(there.n_lost(), 0);
 }
 

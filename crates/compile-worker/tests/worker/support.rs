@@ -75,7 +75,9 @@ fn write_to_null() {
 fn eat_memory() {
     let mut eaten: Vec<Vec<u8>> = Vec::new();
     loop {
-        eaten.push(vec![1; 16 << 20]);
+        let mut part = Vec::with_capacity(16 << 20);
+        part.push(1);
+        eaten.push(std::hint::black_box(part));
     }
 }
 
@@ -89,7 +91,12 @@ fn deeper(depth: u64) -> u64 {
 #[ignore = "a worker; the other tests run it in a process of its own"]
 fn child_worker() {
     let start = std::env::args_os().next_back().expect("an argument");
-    let code = serve(&start, || Faulty(LlvmCompiler::new()));
+    let code = serve(&start, || {
+        let compiler = Faulty(LlvmCompiler::new());
+        // LLVM starts before the first request does.
+        compile(&compiler, &kernel("prepare")).expect("it compiles");
+        compiler
+    });
     std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
 }
 
@@ -98,7 +105,13 @@ pub(crate) fn program() -> WorkerProgram {
     let path = std::env::current_exe().expect("tests are programs");
     WorkerProgram::at(path)
         .expect("this program is there")
-        .with_arguments(["support::child_worker", "--exact", "--ignored", "--"])
+        .with_arguments([
+            "support::child_worker",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+            "--",
+        ])
 }
 
 pub(crate) fn limits() -> CompileLimits {

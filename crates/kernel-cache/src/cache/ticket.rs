@@ -34,6 +34,8 @@ pub struct Ticket<V, E> {
     lead: Option<Lead<KeyDigest, Shared<V, E>>>,
     /// Who hears of what was found before those who wait do.
     first_told: Option<FirstTold>,
+    /// Which errors say that a compile was given up, and nothing of the key.
+    gives_up: Option<fn(&E) -> bool>,
 }
 
 /// What came of claiming a key among processes.
@@ -57,6 +59,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
             key,
             lead,
             first_told: None,
+            gives_up: None,
         }
     }
 
@@ -68,6 +71,20 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
             first_told: Some(Box::new(listener)),
             ..self
         }
+    }
+
+    /// With errors that say that a compile was given up: they are not remembered, and one of those who wait takes over.
+    #[must_use]
+    pub fn giving_up_on(self, gives_up: fn(&E) -> bool) -> Self {
+        Self {
+            gives_up: Some(gives_up),
+            ..self
+        }
+    }
+
+    /// Tells how many wait for it, also while it is being compiled; none where nobody can.
+    pub fn counting_waiters(&self) -> Option<impl Fn() -> usize + use<V, E>> {
+        self.lead.as_ref().map(Lead::counting)
     }
 
     /// The key.
@@ -161,6 +178,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         let end = inner.clock.now();
         let time = end.saturating_sub(begin);
         Counters::add_time(&counters.compile_nanoseconds, time);
+        // Dropped without being told anything, it was given up.
         let lead = self.lead.take();
         let tell = |shared| lead.map(|lead| lead.finish(shared));
         match result {
@@ -178,6 +196,11 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
                 tell(Shared::Value(Arc::clone(&value)));
                 inner.persist(&self.key, &value, time);
                 Ok(Found { value, source })
+            }
+            Ok(Err(error)) if self.gives_up.is_some_and(|gives_up| gives_up(&error)) => {
+                Counters::count(&counters.cancelled);
+                let key = self.key.clone();
+                Err(Failure::Cache(CacheError::Abandoned { key }))
             }
             Ok(Err(error)) => {
                 Counters::count(&counters.compile_err);

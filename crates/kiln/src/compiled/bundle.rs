@@ -14,7 +14,7 @@ use crate::error::{Error, Failure};
 use crate::options::Options;
 use compiler::BundleCompiler;
 use kiln_ir::{BlobMap, Constant, Digest};
-use kiln_kernel::{Schedule, Target, VerifiedKernel};
+use kiln_kernel::{KernelCompiler, Schedule, Target, VerifiedKernel};
 use kiln_kernel_cache::{Bundle, CacheError, CacheKey, EntryKind, Tier};
 use kiln_program::{Program, StoredProgram};
 use kiln_tensor::{DType, Tensor, TensorError};
@@ -87,7 +87,11 @@ pub(crate) fn load(path: &Path, options: &Options) -> Result<(Program, Arc<Share
     let program = Program::load(&manifest.program, &blobs)
         .map_err(|error| damaged("its program", error.to_string()))?;
     let mut key = key_of(options, manifest.target.clone())?;
-    let compiler = BundleCompiler::new(manifest);
+    #[cfg(feature = "llvm")]
+    let own: Option<Box<dyn KernelCompiler>> = Some(super::runtime::compiler_of(&key)?);
+    #[cfg(not(feature = "llvm"))]
+    let own: Option<Box<dyn KernelCompiler>> = None;
+    let compiler = BundleCompiler::new(manifest, own);
     let mut tiers: Vec<Arc<dyn Tier>> = vec![bundle];
     if compiler.compiles() {
         let disk = options

@@ -5,11 +5,15 @@
 
 use super::announce::{Announcements, Announcer, Seat};
 use crate::cache::Cache;
+#[cfg(feature = "llvm")]
+use crate::compiler::Compiler;
 use crate::error::{Error, Failure};
 use crate::options::{Compiling, Options};
 use crate::progress::Listener;
 #[cfg(feature = "llvm")]
-use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
+use kiln_codegen_llvm::{IsaLevel, LlvmCompiler, LlvmError};
+#[cfg(feature = "llvm")]
+use kiln_compile_worker::{WorkerCompiler, WorkerProgram};
 #[cfg(feature = "llvm")]
 use kiln_fork_lock::{ForkLazy, ForkLock};
 use kiln_kernel::{KernelCompiler, MemoryLimits, Target};
@@ -24,6 +28,10 @@ use std::sync::Weak;
 
 /// More threads than this are refused: no machine that Kiln runs on has as many.
 const MOST_THREADS: usize = 1024;
+
+/// How many workers there may be beside one for each thread that compiles: threads take over from those whose compile hangs.
+#[cfg(feature = "llvm")]
+const SPARE_WORKERS: usize = 2;
 
 /// The version that keys of stored code name; see `build.rs`.
 pub(super) const VERSION: &str = env!("KILN_VERSION");
@@ -58,6 +66,10 @@ pub(super) struct Key {
     loop_iterations: u64,
     live_bytes: u64,
     window_elements: u64,
+    #[cfg(feature = "llvm")]
+    compiler: crate::compiler::Compiler,
+    #[cfg(feature = "llvm")]
+    compile_limits: kiln_compile_worker::CompileLimits,
 }
 
 #[cfg(feature = "llvm")]
@@ -85,7 +97,7 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
         LlvmCompiler::target(level(options.target.as_deref())?),
     )?;
     if !options.shared_kernels {
-        return Ok(Arc::new(build(&key)));
+        return Ok(Arc::new(build(&key)?));
     }
     let mut runtimes = RUNTIMES.lock();
     let known = runtimes.iter().find(|(known, _)| *known == key);
@@ -93,7 +105,7 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
         return Ok(runtime);
     }
     runtimes.retain(|(_, runtime)| runtime.strong_count() > 0);
-    let runtime = Arc::new(build(&key));
+    let runtime = Arc::new(build(&key)?);
     runtimes.push((key, Arc::downgrade(&runtime)));
     Ok(runtime)
 }
@@ -134,19 +146,42 @@ pub(super) fn key_of(options: &Options, target: Target) -> Result<Key, Error> {
         loop_iterations: options.limits.run.iterations,
         live_bytes: options.limits.run.live_bytes,
         window_elements: options.limits.run.window_elements,
+        #[cfg(feature = "llvm")]
+        compiler: options.compiler.clone(),
+        #[cfg(feature = "llvm")]
+        compile_limits: options.limits.compile,
     })
 }
 
 #[cfg(feature = "llvm")]
-fn build(key: &Key) -> SharedRuntime {
+fn build(key: &Key) -> Result<SharedRuntime, Error> {
+    let compiler = compiler_of(key)?;
     let disk = key.cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
-    assemble(key, compiler_of(key), disk.into_iter().collect())
+    Ok(assemble(key, compiler, disk.into_iter().collect()))
 }
 
 /// The compiler that the options ask for.
+///
+/// # Errors
+/// When it is to be a worker and there is no program to run.
 #[cfg(feature = "llvm")]
-pub(super) fn compiler_of(key: &Key) -> LlvmCompiler {
-    LlvmCompiler::new().with_fewer_products(key.compiling.fewer_products)
+pub(super) fn compiler_of(key: &Key) -> Result<Box<dyn KernelCompiler>, Error> {
+    let llvm = LlvmCompiler::new().with_fewer_products(key.compiling.fewer_products);
+    let program = match &key.compiler {
+        Compiler::InProcess => return Ok(Box::new(llvm)),
+        Compiler::Worker { program: None } => WorkerProgram::current()?,
+        Compiler::Worker {
+            program: Some(path),
+        } => WorkerProgram::at(path)?,
+    };
+    let threads = match key.compiling.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let workers = threads.saturating_add(SPARE_WORKERS);
+    let limits = key.compile_limits;
+    let compiler = WorkerCompiler::new(llvm, LlvmError::CODES, program, limits, workers)?;
+    Ok(Box::new(compiler))
 }
 
 /// A runtime of a compiler and stores.

@@ -3,7 +3,6 @@
 use super::Failure;
 use kiln_interpreter::{InterpretError, OpFault};
 use kiln_ir::text::TextLimits;
-use kiln_kernel::CompileError;
 use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
 use kiln_program::ProgramError;
@@ -83,7 +82,9 @@ impl Failure {
             // So was the plan: whatever else fails there is a defect.
             Self::Fusion(_) | Self::Panicked { .. } => ErrorKind::Internal,
             Self::Program(error) => of_program(error),
-            Self::Compile(error) => of_compile(error),
+            Self::Compile(error) => of_compile(error.code),
+            #[cfg(feature = "llvm")]
+            Self::Worker(error) => of_compile(error.code()),
             Self::Run(error) => of_interpret(error),
             Self::Runtime(error) => of_runtime(error),
             #[cfg(feature = "native")]
@@ -171,9 +172,12 @@ fn of_program(error: &ProgramError) -> ErrorKind {
 }
 
 /// The codes are the backends'; those that are no defect of Kiln's are known here.
-fn of_compile(error: &CompileError) -> ErrorKind {
-    match error.code {
-        "E0501" | "E0507" => ErrorKind::Environment,
+fn of_compile(code: &str) -> ErrorKind {
+    match code {
+        "E0501" | "E0507" | "E0508" | "E0513" => ErrorKind::Environment,
+        "E0510" | "E0512" => ErrorKind::Limit,
+        "E0511" => ErrorKind::Resource,
+        "E0515" => ErrorKind::Cancelled,
         "E0505" => ErrorKind::Unsupported,
         _ => ErrorKind::Internal,
     }
@@ -190,7 +194,7 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         | RuntimeError::Requirement { .. }
         | RuntimeError::OutputCount { .. }
         | RuntimeError::Size { .. } => ErrorKind::InvalidInput,
-        RuntimeError::Compile(error) => of_compile(error),
+        RuntimeError::Compile(error) => of_compile(error.code),
         RuntimeError::NoOtherPlan { .. } | RuntimeError::NotCompiled { .. } => {
             ErrorKind::Unsupported
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_interpreter::InterpretError;
 use kiln_kernel::Schedule;
 use kiln_kernel_cache::{CacheError, Failure, Ticket, Waiter};
 use kiln_timing::Counter;
@@ -204,6 +205,10 @@ impl Obtaining<'_> {
                 return;
             };
             if let Err(error) = self.watch(waiter, patience) {
+                // A call that ran out of time may come again and find the code; one that was cancelled may not.
+                if matches!(error, RuntimeError::Interpret(InterpretError::Cancelled)) {
+                    self.kernels.cancel(choice.key.digest());
+                }
                 request.progress = Progress::Done(Err(NoCode::Error(error)));
                 // The compile is dropped where it has not begun and nobody else waits for it.
                 if self.workers.forget(&choice.key.digest()) {

@@ -119,16 +119,24 @@ pub(super) struct PhaseTimes<'a> {
     codegen: EventId,
     begun: Vec<(CompilePhase, Duration, Timed<'a>)>,
     pub(super) times: Vec<(CompilePhase, Duration)>,
+    /// Whether the compile is wanted no more.
+    is_cancelled: &'a dyn Fn() -> bool,
 }
 
 impl<'a> PhaseTimes<'a> {
-    pub(super) fn new(clock: &'a dyn Clock, timing: &'a Timing, codegen: EventId) -> Self {
+    pub(super) fn new(
+        clock: &'a dyn Clock,
+        timing: &'a Timing,
+        codegen: EventId,
+        is_cancelled: &'a dyn Fn() -> bool,
+    ) -> Self {
         Self {
             clock,
             timing,
             codegen,
             begun: Vec::new(),
             times: Vec::new(),
+            is_cancelled,
         }
     }
 }
@@ -157,5 +165,9 @@ impl CompileObserver for PhaseTimes<'_> {
         if let Some((_, time)) = self.times.iter_mut().find(|(known, _)| *known == phase) {
             *time += elapsed;
         }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        (self.is_cancelled)()
     }
 }

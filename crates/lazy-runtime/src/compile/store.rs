@@ -14,8 +14,8 @@ use kiln_kernel::{
     Quantities, Schedule, Target,
 };
 use kiln_kernel_cache::{
-    Begin, CacheKey, CacheStats, Failure, Found, MissReport, Source, StoredHeads, Ticket, TierMiss,
-    TieredCache, Waiter,
+    Begin, CacheKey, CacheStats, Failure, Found, KeyDigest, MissReport, Source, StoredHeads,
+    Ticket, TierMiss, TieredCache, Waiter,
 };
 
 use kiln_timing::Counter;
@@ -75,6 +75,8 @@ pub(crate) struct Kernels {
     /// Those that there is or was code of.
     known: Arc<ForkLock<HashSet<Digest>>>,
     records: ForkLock<Vec<CompileRecord>>,
+    /// Keys of compiles that a cancelled call waited for: those that no other call waits for are ended.
+    cancelled: ForkLock<HashSet<KeyDigest>>,
     /// What tiers held when something was first compiled.
     stored: ForkCell<StoredHeads>,
     /// Counts what became ready or failed on the threads.
@@ -113,6 +115,7 @@ impl Kernels {
             known: Arc::default(),
             records: ForkLock::default(),
             stored: ForkCell::new(),
+            cancelled: ForkLock::default(),
             published: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             version: options.version.clone(),
@@ -209,6 +212,11 @@ impl Kernels {
         result
     }
 
+    /// A call that waited for this key was cancelled: a compile that runs is ended if no other call waits for it.
+    pub(crate) fn cancel(&self, key: KeyDigest) {
+        self.cancelled.lock().insert(key);
+    }
+
     fn compile_with(
         &self,
         ticket: Ticket<CompiledKernel, KernelFailure>,
@@ -218,9 +226,18 @@ impl Kernels {
     ) -> Result<Found<CompiledKernel>, Failure<KernelFailure>> {
         let key = ticket.key().clone();
         let mut number = None;
+        let digest = key.digest();
+        let n_waiting = ticket.counting_waiters();
+        let is_cancelled = || {
+            let is_wanted = n_waiting.as_ref().is_none_or(|n_waiting| n_waiting() > 0);
+            !is_wanted && self.cancelled.lock().contains(&digest)
+        };
+        // What was cancelled before concerns another compile.
+        self.cancelled.lock().remove(&digest);
+        let ticket = ticket.giving_up_on(KernelFailure::is_cancelled);
         let found = ticket.compile(self.trusted, || {
             recorder.count(Counter::Miss);
-            let (result, record) = self.compile(identity, schedule, &key, recorder);
+            let (result, record) = self.compile(identity, schedule, &key, recorder, &is_cancelled);
             // Before anybody is told of the result.
             number = self.note(record);
             result
@@ -240,6 +257,7 @@ impl Kernels {
         schedule: &Schedule,
         key: &CacheKey,
         recorder: &Recorder,
+        is_cancelled: &dyn Fn() -> bool,
     ) -> (Result<CompiledKernel, KernelFailure>, CompileRecord) {
         let kernel = &identity.kernel;
         let name = identity.name();
@@ -249,7 +267,7 @@ impl Kernels {
         let timing = &recorder.timing;
         let function = recorder.function(identity);
         let begin = self.clock.now();
-        let mut observer = PhaseTimes::new(&*self.clock, timing, function.codegen);
+        let mut observer = PhaseTimes::new(&*self.clock, timing, function.codegen, is_cancelled);
         let (compiler, target) = match &self.compiler {
             Some((compiler, target)) => (compiler, target),
             None => unreachable!("without a compiler there are no schedules to ask for"),

@@ -22,7 +22,8 @@ pub(super) struct BundleCompiler {
 }
 
 impl BundleCompiler {
-    pub(super) fn new(manifest: Manifest) -> Self {
+    /// `own` is this build's compiler, which is used where it is the bundle's.
+    pub(super) fn new(manifest: Manifest, own: Option<Box<dyn KernelCompiler>>) -> Self {
         let Manifest {
             target,
             features,
@@ -31,7 +32,7 @@ impl BundleCompiler {
             ..
         } = manifest;
         Self {
-            real: real(&compiler, &target),
+            real: own.filter(|own| own.version() == compiler && own.supports(&target)),
             version: compiler,
             target,
             features,
@@ -53,18 +54,6 @@ impl BundleCompiler {
             source: "the bundle does not have it, and this build has no compiler".into(),
         }
     }
-}
-
-#[cfg(feature = "llvm")]
-fn real(version: &str, target: &Target) -> Option<Box<dyn KernelCompiler>> {
-    let compiler = kiln_codegen_llvm::LlvmCompiler::new();
-    let is_same = compiler.version() == version && compiler.supports(target);
-    is_same.then(|| Box::new(compiler) as Box<dyn KernelCompiler>)
-}
-
-#[cfg(not(feature = "llvm"))]
-fn real(_version: &str, _target: &Target) -> Option<Box<dyn KernelCompiler>> {
-    None
 }
 
 impl KernelCompiler for BundleCompiler {

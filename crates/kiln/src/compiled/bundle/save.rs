@@ -52,7 +52,7 @@ pub(crate) fn save(
             .open()
             .map(|disk| Arc::new(disk) as Arc<dyn Tier>),
     );
-    let compiler = Noting::new(compiler_of(&key));
+    let compiler = Noting::new(compiler_of(&key)?);
     let (version, features) = (compiler.version(), compiler.features(&target));
     let noted = Arc::clone(&compiler.noted);
     let runtime = assemble(&key, compiler, tiers).runtime;

@@ -1,0 +1,50 @@
+//! Compile workers: processes that run LLVM in place of this one.
+//!
+//! A program that asks for [`Compiler::worker`](crate::Compiler::worker) begins with [`main_if_worker`]:
+//!
+//! ```
+//! fn main() {
+//!     kiln::compile_worker::main_if_worker();
+//!     let options = kiln::Options::new().compiler(kiln::Compiler::worker());
+//!     // The program goes on here.
+//! #   let _ = options;
+//! }
+//! ```
+
+use kiln_codegen_llvm::LlvmCompiler;
+use kiln_kernel::{FALLBACK_SCHEDULE, KernelCompiler, Schedule, Unobserved, text, verify};
+
+pub use kiln_compile_worker::{CompileLimits, WorkerError};
+
+/// What a worker compiles before its first request, so that LLVM has started by then.
+const FIRST: &str = "kernel @prepare(%x: in f32[N], %y: out f32[N]) {
+  outer i < N
+  store %y[i] = %x[i] + %x[i]
+}";
+
+/// Serves as a compile worker and does not return, if this process was started as one; returns at once otherwise.
+///
+/// Call it first in `main`, before files are opened and threads started.
+pub fn main_if_worker() {
+    kiln_compile_worker::main_if_worker(|| {
+        kiln_codegen_llvm::set_crash_report(|report| {
+            use std::io::Write as _;
+            // The parent knows the kernel, and shows this.
+            let _ = writeln!(std::io::stderr(), "LLVM gave up: {}", report.message);
+        });
+        let compiler = LlvmCompiler::new();
+        prepare(&compiler);
+        compiler
+    });
+}
+
+/// Starts LLVM. Whatever fails here fails again, with an error, in a request.
+fn prepare(compiler: &LlvmCompiler) {
+    if let Some(kernel) = text::read(FIRST)
+        .ok()
+        .and_then(|kernel| verify(kernel).ok())
+    {
+        let schedule = Schedule::new(FALLBACK_SCHEDULE);
+        let _ = compiler.compile(&kernel, &compiler.host(), &schedule, &mut Unobserved);
+    }
+}
