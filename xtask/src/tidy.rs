@@ -31,7 +31,7 @@ use tree::Problem;
 
 type Check = fn(&Tree) -> Result<Vec<Problem>>;
 
-const CHECKS: [(&str, Check); 13] = [
+const CHECKS: [(&str, Check); 14] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("the outside world", purity::check),
