@@ -44,3 +44,24 @@ pub fn check_window_elements(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{InterpretOptions, interpret};
+    use kiln_ir::BlobMap;
+    use kiln_tensor::{DType, Tensor};
+
+    #[test]
+    fn windows_of_more_elements_than_the_limit_are_refused() {
+        let text = "graph @g(%x: f32[1, 1, N]) -> f32[1, 1, N] {
+          %y = pool %x {function = sum, size = [1099511627777], strides = [1], dilations = [1], low = [549755813888], high = [549755813888]}
+          return %y
+        }";
+        let graph = kiln_shape_inference::read_graph(text, &BlobMap::new()).unwrap();
+        let x = Tensor::zeros(DType::F32, &[1, 1, 4]).unwrap();
+        let error = interpret(&graph, &[x], &InterpretOptions::default()).unwrap_err();
+        assert_eq!(error.code(), "E0825");
+        assert!(error.to_string().contains("1099511627777"), "{error}");
+    }
+}

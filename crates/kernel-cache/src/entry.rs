@@ -27,7 +27,7 @@ const MAGIC: [u8; 8] = *b"\x89KILN\r\n\x1a";
 pub(crate) const FORMAT: u32 = 1;
 
 /// Raised when all that was stored so far must not be used any more.
-const EPOCH: u32 = 1;
+const EPOCH: u32 = 2;
 
 /// Bytes of the prelude.
 pub(crate) const PRELUDE: usize = 64;

@@ -68,7 +68,7 @@ fn entries_of_other_formats_epochs_keys_and_kinds_are_refused_with_the_reason() 
         read(bytes).expect_err("it is of another version")
     };
     insta::assert_snapshot!(spoil(8), @"expected format 1, found 2");
-    insta::assert_snapshot!(spoil(12), @"expected epoch 1, found 2");
+    insta::assert_snapshot!(spoil(12), @"expected epoch 2, found 3");
     insta::assert_snapshot!(spoil(0), @"the file is no cache entry");
 
     let (head, _) = read(file(b"code")).expect("it is whole");
