@@ -97,10 +97,10 @@ impl<P: Piece + 'static> Kept<P> {
             return;
         }
         let mut pieces = self.lock();
-        // Under the lock, so that whoever makes room finds it in one account or the other.
-        self.rented_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let freed = self.free(&mut pieces, limit - bytes, KEPT_PIECES - 1);
         self.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // In this order, so that a thread that makes room finds it in one account or the other, or in both.
+        self.rented_bytes.fetch_sub(bytes, Ordering::Release);
         pieces.push(piece);
         drop(pieces);
         // Freed only now, when nobody waits.
@@ -166,7 +166,10 @@ impl<P: Piece + 'static> Kept<P> {
             NoPiece::Limit { given, limit }
         })?;
         self.note_peak(sum);
-        if limit != usize::MAX {
+        // Mostly there is room, and a look takes no lock.
+        let rented = self.rented_bytes.load(Ordering::Acquire);
+        let kept = self.kept_bytes.load(Ordering::Acquire);
+        if rented.saturating_add(kept) > limit {
             // What is kept makes room for what is needed.
             let mut pieces = self.lock();
             let rented = self.rented_bytes.load(Ordering::Relaxed);
