@@ -27,7 +27,7 @@ impl<'a> FusionCandidateAnalyzer<'a> {
     pub fn new(graph: &'a Graph, options: FusionOptions) -> Self {
         Self {
             graph,
-            sizes: Sizes::new(graph, options.use_plan_facts, options.likely_size),
+            sizes: Sizes::of_options(graph, &options),
             options,
         }
     }

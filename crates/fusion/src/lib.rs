@@ -58,7 +58,9 @@ mod generator;
 mod injector;
 
 mod benefit;
+mod budget;
 mod error;
+mod limits;
 mod options;
 
 pub mod lower;
@@ -74,6 +76,7 @@ pub use error::FusionError;
 pub use explain::{Explanation, Subject};
 pub use generator::FusionKernelGenerator;
 pub use injector::{PlanOperation, RuntimeShapeInjector};
+pub use limits::FusionLimits;
 pub use lower::{LowerError, LoweredKernel, Region};
 pub use options::FusionOptions;
 pub use plan::{FusionNode, FusionNodeId, FusionPlan, NearMiss, NodeKind, plan};

@@ -1,5 +1,7 @@
 //! What fusion may do.
 
+use crate::limits::FusionLimits;
+
 /// Limits and switches of [`plan`](crate::plan()).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -16,6 +18,8 @@ pub struct FusionOptions {
     pub threshold: f64,
     /// The size that a symbol without a hint is taken to have when costs are estimated.
     pub likely_size: i64,
+    /// How large a kernel may grow and how much work may go into a plan.
+    pub limits: FusionLimits,
 }
 
 impl FusionOptions {
@@ -28,6 +32,7 @@ impl FusionOptions {
             max_buffers: 24,
             threshold: 1.0,
             likely_size: 64,
+            limits: FusionLimits::default(),
         }
     }
 
@@ -49,6 +54,13 @@ impl FusionOptions {
     #[must_use]
     pub fn with_max_ops(mut self, max_ops: usize) -> Self {
         self.max_ops = max_ops.max(1);
+        self
+    }
+
+    /// With other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: FusionLimits) -> Self {
+        self.limits = limits;
         self
     }
 

@@ -11,6 +11,14 @@ use kiln_symbolic_shape::{
     Binding, ContractFact, DimFactor, DimId, DimTable, FactOrigin, PlanFact, Predicate, Proof,
 };
 
+use crate::budget::Budget;
+use crate::limits::FusionLimits;
+use crate::options::FusionOptions;
+
+/// The most work of making the table in which no size is 0; with more symbols a near miss may be listed that a table
+/// with fewer would rule out.
+const OCCUPIED_WORK: u64 = 1 << 21;
+
 /// Whether two sizes are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Equality {
@@ -28,6 +36,8 @@ pub(crate) enum Equality {
 #[derive(Debug)]
 pub(crate) struct Sizes<'a> {
     table: &'a DimTable,
+    limits: FusionLimits,
+    budget: Budget,
     use_plan_facts: bool,
     likely: Binding,
     likely_size: i64,
@@ -40,9 +50,26 @@ pub(crate) struct Sizes<'a> {
 impl<'a> Sizes<'a> {
     /// Answers for a graph; a symbol without a hint is taken to be `likely_size`.
     pub(crate) fn new(graph: &'a Graph, use_plan_facts: bool, likely_size: i64) -> Self {
+        Self::with_limits(graph, use_plan_facts, likely_size, FusionLimits::default())
+    }
+
+    /// Answers for a plan that is made with these options.
+    pub(crate) fn of_options(graph: &'a Graph, options: &FusionOptions) -> Self {
+        let limits = options.limits.clone();
+        Self::with_limits(graph, options.use_plan_facts, options.likely_size, limits)
+    }
+
+    fn with_limits(
+        graph: &'a Graph,
+        use_plan_facts: bool,
+        likely_size: i64,
+        limits: FusionLimits,
+    ) -> Self {
         let table = graph.dims();
         Self {
             table,
+            budget: Budget::new(limits.plan_work),
+            limits,
             use_plan_facts,
             likely: likely_binding(table, likely_size),
             likely_size,
@@ -50,6 +77,16 @@ impl<'a> Sizes<'a> {
             values: RefCell::new(BTreeMap::new()),
             occupied: OnceCell::new(),
         }
+    }
+
+    /// What bounds the plan.
+    pub(crate) fn limits(&self) -> &FusionLimits {
+        &self.limits
+    }
+
+    /// The work that the plan has left.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// The table.
@@ -76,6 +113,10 @@ impl<'a> Sizes<'a> {
         if let Some(known) = self.equalities.borrow().get(&key) {
             return known.clone();
         }
+        if self.budget.is_spent() {
+            return Equality::Unknown;
+        }
+        let before = self.table.prover_steps();
         let answer = match self.table.equal(a, b) {
             Proof::Proved => Equality::Proved,
             Proof::Disproved => Equality::Disproved,
@@ -85,6 +126,9 @@ impl<'a> Sizes<'a> {
             },
             Proof::Unknown => Equality::Unknown,
         };
+        // Proofs within proofs are counted twice, which only makes the budget shorter.
+        let steps = self.table.prover_steps().saturating_sub(before);
+        self.budget.spend(1 + steps);
         self.equalities.borrow_mut().insert(key, answer.clone());
         answer
     }
@@ -92,7 +136,16 @@ impl<'a> Sizes<'a> {
     /// Whether two sizes may be equal where tensors have elements. A fact that holds for empty ones alone is no
     /// reason for a plan.
     pub(crate) fn may_be_equal(&self, a: DimId, b: DimId) -> bool {
-        let table = self.occupied.get_or_init(|| occupied(self.table));
+        let table = self.occupied.get_or_init(|| {
+            // Each symbol that is narrowed has the whole table looked through.
+            let steps = (self.table.symbols().count() as u64).saturating_pow(2);
+            let steps = steps.saturating_mul(self.table.len() as u64);
+            self.budget.spend(steps.min(OCCUPIED_WORK));
+            match steps <= OCCUPIED_WORK {
+                true => occupied(self.table),
+                false => self.table.clone(),
+            }
+        });
         table.equal(a, b) != Proof::Disproved
     }
 

@@ -5,12 +5,14 @@
 //! value is read, and judges by that whether one kernel can do it all in its class.
 
 mod access;
+mod emission;
 mod index;
 mod judge;
 mod refusal;
 mod reshape;
 mod walk;
 
+pub(crate) use emission::count_nodes;
 pub use refusal::Refusal;
 pub(crate) use refusal::{describe_op, with_article};
 
@@ -40,6 +42,12 @@ pub(crate) fn examine(
     ops: &BTreeSet<OpId>,
     outputs: &[ValueId],
 ) -> Result<Profile, Refusal> {
+    let nodes = count_nodes(graph, ops, outputs, sizes.limits().kernel_nodes);
+    let counted = nodes
+        .as_ref()
+        .map_or(sizes.limits().kernel_nodes, |nodes| *nodes);
+    sizes.budget().spend(1 + counted as u64);
+    nodes?;
     let walk = walk::walk(graph, sizes, ops, outputs)?;
     let class = judge::judge(&walk)?;
     let places = |value: &ValueId| walk.demands.get(value).map_or(0, Vec::len) as u64;

@@ -103,6 +103,11 @@ pub enum Refusal {
         /// How much there may be.
         limit: usize,
     },
+    /// The work that may go into the plan is spent; see [`FusionLimits::plan_work`](crate::FusionLimits::plan_work).
+    Budget {
+        /// The steps it may take.
+        limit: u64,
+    },
     /// No part of any kernel.
     Apart {
         /// The op.
@@ -236,6 +241,11 @@ impl Refusal {
             Refusal::Cycle => "something else needs the one and is needed by the other".to_owned(),
             Refusal::Limit { what, given, limit } => {
                 format!("a kernel has at most {limit} {what}, and this would have {given}")
+            }
+            Refusal::Budget { limit } => {
+                format!(
+                    "the budget of {limit} steps of planning is spent, so nothing more is joined"
+                )
             }
             Refusal::Apart { op: at } => format!("{} is no part of a kernel", op(*at)),
             Refusal::NoBenefit => "nothing would be saved".to_owned(),

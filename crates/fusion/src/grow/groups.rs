@@ -11,6 +11,7 @@ use kiln_symbolic_shape::{DimId, SymbolId};
 use petgraph::graphmap::DiGraphMap;
 use petgraph::visit::Dfs;
 
+use crate::budget::Budget;
 use crate::candidate::Profile;
 use crate::cost::{self, Cost};
 use crate::op_kind::{OpKind, apart, is_index_map};
@@ -149,7 +150,7 @@ impl<'a> Groups<'a> {
     }
 
     /// Whether joining would make something run both before and after: a path that leaves and comes back.
-    pub(crate) fn would_cycle(&self, joined: &[GroupId]) -> bool {
+    pub(crate) fn would_cycle(&self, joined: &[GroupId], budget: &Budget) -> bool {
         let last = joined
             .iter()
             .filter_map(|&id| self.get(id)?.ops.last().copied())
@@ -169,7 +170,9 @@ impl<'a> Groups<'a> {
         }
         let bounded = petgraph::visit::NodeFiltered::from_fn(&self.order, can_return);
         while let Some(id) = search.next(&bounded) {
-            if joined.contains(&id) {
+            // Each step is paid for by the edges it follows; where the budget ends there may be a path.
+            budget.spend(1 + self.order.neighbors(id).count() as u64);
+            if joined.contains(&id) || budget.is_spent() {
                 return true;
             }
         }

@@ -3,7 +3,10 @@
 //! One mechanism. A round offers pairs of neighbouring groups (and chains of three, and siblings
 //! that read one value) in a fixed order of rules, the most bytes first; each offer is judged as a
 //! whole by [`examine`], must not make anything wait for itself, and must save something. Rounds go
-//! on until none joins anything. What was refused for a size that may well be equal is a near miss.
+//! on until none joins anything. That ends: a join either makes one group of several, or (where an index map stays, since
+//! others read it too) leaves their number and adds ops to one of them. So the pair of the number of groups and the number of
+//! ops that groups do not hold falls, in lexicographic order, at each join; a refused set of groups is not offered again; and
+//! all of it is paid for from the plan's budget, which only falls. What was refused for a size that may well be equal is a near miss.
 
 mod groups;
 mod offers;
@@ -112,7 +115,12 @@ impl Growth<'_> {
         let mut joined = false;
         for rule in Rule::ALL {
             loop {
+                let budget = self.sizes.budget();
+                if budget.is_spent() {
+                    return false;
+                }
                 let offers = offers::of_rule(self.graph, self.sizes, &self.groups, *rule);
+                budget.spend(1 + offers.len() as u64);
                 let mut progress = false;
                 for offer in offers {
                     progress |= self.take(*rule, &offer);
@@ -171,6 +179,13 @@ impl Growth<'_> {
             own.extend(group.own.iter().copied());
             apart.extend(group.apart.iter().copied());
         }
+        let budget = self.sizes.budget();
+        budget.spend(ops.len() as u64);
+        if budget.is_spent() {
+            return Err(Refusal::Budget {
+                limit: self.sizes.limits().plan_work,
+            });
+        }
         self.check_limits(&ops)?;
         let kept = self.kept(rule, members);
         if let Some(kept) = kept.and_then(|id| self.groups.get(id)) {
@@ -178,7 +193,7 @@ impl Growth<'_> {
                 own.remove(op);
             }
         }
-        if kept.is_none() && self.groups.would_cycle(members) {
+        if kept.is_none() && self.groups.would_cycle(members, budget) {
             return Err(Refusal::Cycle);
         }
         let outputs = self.groups.outputs(&own, members);

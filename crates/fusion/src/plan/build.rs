@@ -2,7 +2,8 @@
 //!
 //! What lowering refuses is taken apart again: its ops may not be that one kernel, and the region is
 //! grown anew. A few times; then the ops that still fail stay alone. An op that is no kernel even
-//! alone is left to the interpreter, with the reason among the node's notes.
+//! alone is left to the interpreter, with the reason among the node's notes. Attempts end: from the
+//! limit on, each leaves at least one more op alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,7 @@ const ATTEMPT_LIMIT: usize = 8;
 pub fn plan(graph: &Graph, options: &FusionOptions) -> Result<FusionPlan, FusionError> {
     let span = tracing::debug_span!("fusion.plan", graph = graph.name());
     let _entered = span.enter();
-    let sizes = Sizes::new(graph, options.use_plan_facts, options.likely_size);
+    let sizes = Sizes::of_options(graph, options);
     let mut builder = Builder {
         graph,
         sizes: &sizes,
@@ -56,6 +57,7 @@ pub fn plan(graph: &Graph, options: &FusionOptions) -> Result<FusionPlan, Fusion
         let ops = graph.region(region).ops.iter();
         pending.extend(ops.flat_map(|&op| graph.op(op).regions.iter().copied()));
     }
+    builder.plan.work = sizes.budget().spent();
     Ok(builder.plan)
 }
 
@@ -111,7 +113,7 @@ impl Builder<'_> {
                 self.plan
                     .rejected
                     .push((ops.iter().copied().collect(), reason));
-                if attempt < ATTEMPT_LIMIT {
+                if attempt < ATTEMPT_LIMIT && !self.sizes.budget().is_spent() {
                     more.unions.push((ops, refusal));
                 } else {
                     more.alone.extend(ops);

@@ -41,7 +41,7 @@ impl FusionNode {
                 reason: "it has no ops".to_owned(),
             });
         };
-        let sizes = Sizes::new(graph, options.use_plan_facts, options.likely_size);
+        let sizes = Sizes::of_options(graph, options);
         let outputs = subgraph::outputs(graph, &set);
         let profile =
             examine(graph, &sizes, &set, &outputs).map_err(|refusal| FusionError::Refused {
@@ -111,7 +111,7 @@ impl FusionNode {
         if between.is_empty() {
             return Err(Refusal::Unrelated);
         }
-        let sizes = Sizes::new(graph, options.use_plan_facts, options.likely_size);
+        let sizes = Sizes::of_options(graph, options);
         for (&value, stated) in between.iter().zip(intermediate) {
             let dims = graph.tensor_ty(value).map_or(&[][..], |ty| &ty.dims);
             for (&left, &right) in stated.dims.iter().zip(dims) {

@@ -46,6 +46,7 @@ pub struct FusionPlan {
     /// Ops that were to be one kernel until lowering refused, and why.
     pub(crate) rejected: Vec<(Vec<OpId>, String)>,
     pub(crate) options: FusionOptions,
+    pub(crate) work: u64,
 }
 
 impl FusionPlan {
@@ -92,6 +93,16 @@ impl FusionPlan {
     /// Ops that were to be one kernel until lowering refused, and why; they were joined otherwise then.
     pub fn rejected(&self) -> &[(Vec<OpId>, String)] {
         &self.rejected
+    }
+
+    /// The steps of work that went into it; see [`FusionLimits::plan_work`](crate::FusionLimits::plan_work).
+    pub fn work(&self) -> u64 {
+        self.work
+    }
+
+    /// Whether growing ended because the work that may go into a plan was spent.
+    pub fn is_budget_spent(&self) -> bool {
+        self.work >= self.options.limits.plan_work
     }
 
     /// The options it was made with.

@@ -1,0 +1,35 @@
+//! The steps of work that a plan has left, counted and not timed: the same graph is planned alike on every machine.
+
+use std::cell::Cell;
+
+/// A plan's allowance of work. It only falls, so whatever goes on while it lasts comes to an end.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: u64,
+    spent: Cell<u64>,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            spent: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn spend(&self, steps: u64) {
+        self.spent.set(self.spent.get().saturating_add(steps));
+    }
+
+    pub(crate) fn spent(&self) -> u64 {
+        self.spent.get()
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.spent.get())
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.left() == 0
+    }
+}

@@ -1,0 +1,112 @@
+//! How large the kernel of a candidate becomes when demands are answered in place.
+//!
+//! Lowering shares what is wanted twice at the same indices under the same guard. A concatenation or a border wants its
+//! operands at other indices and under another guard, so what is below one is written once per *path* to it: three
+//! concatenations of ten operands inside each other are a thousand paths. This counts the nodes over those paths, and stops
+//! at the limit, so that counting is bounded by what it allows.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use kiln_ir::{Graph, Op, OpId, ValueId};
+
+use super::refusal::Refusal;
+use crate::op_kind::unit_cost;
+
+/// The kernel nodes that each operand of a concatenation adds besides its element: an end, a comparison, a choice.
+const PER_PIECE: usize = 3;
+
+/// The kernel nodes that each guard on the way adds to a load: two comparisons and a conjunction.
+const PER_GUARD: usize = 3;
+
+/// A path from an output through the ops that move or guard what they read.
+type PathId = usize;
+
+/// Counts the kernel nodes of a candidate: at most one more step of work than `limit` allows.
+///
+/// # Errors
+/// [`Refusal::Limit`] when there would be more than `limit`. One op alone is always allowed.
+pub(crate) fn count_nodes(
+    graph: &Graph,
+    ops: &BTreeSet<OpId>,
+    outputs: &[ValueId],
+    limit: usize,
+) -> Result<usize, Refusal> {
+    let mut paths = Paths::default();
+    let mut wanted: BTreeMap<ValueId, BTreeSet<PathId>> = BTreeMap::new();
+    for &output in outputs {
+        wanted.entry(output).or_default().insert(Paths::ROOT);
+    }
+    let mut nodes: usize = 0;
+    for &op in ops.iter().rev() {
+        let data = graph.op(op);
+        let at: BTreeSet<PathId> = data
+            .results
+            .iter()
+            .filter_map(|result| wanted.get(result))
+            .flatten()
+            .copied()
+            .collect();
+        for path in at {
+            nodes = nodes.saturating_add(usize::try_from(unit_cost(&data.op).max(1)).unwrap_or(1));
+            for (position, &operand) in data.operands.iter().enumerate() {
+                let below = match moves(&data.op, position) {
+                    Some(steps) => {
+                        nodes = nodes.saturating_add(PER_PIECE);
+                        paths.below(path, op, position, steps)
+                    }
+                    None => path,
+                };
+                if wanted.entry(operand).or_default().insert(below) {
+                    nodes = nodes.saturating_add(1 + PER_GUARD * paths.guards(below));
+                }
+                if nodes > limit && ops.len() > 1 {
+                    return Err(Refusal::Limit {
+                        what: "nodes after inlining",
+                        given: nodes,
+                        limit,
+                    });
+                }
+            }
+        }
+    }
+    Ok(nodes)
+}
+
+/// How many guards an op puts before an operand; none where the operand is read under the op's own.
+fn moves(op: &Op, position: usize) -> Option<usize> {
+    match op {
+        Op::Concat { .. } => Some(1),
+        Op::Pad { .. } if position == 0 => Some(1),
+        Op::Resize(_) if position == 0 => Some(1),
+        _ => None,
+    }
+}
+
+/// Paths, equal ones once.
+#[derive(Default)]
+struct Paths {
+    ids: HashMap<(PathId, OpId, usize), PathId>,
+    /// The guards on each path but the root.
+    guards: Vec<usize>,
+}
+
+impl Paths {
+    const ROOT: PathId = 0;
+
+    fn guards(&self, path: PathId) -> usize {
+        let place = path.checked_sub(1);
+        place
+            .and_then(|place| self.guards.get(place))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn below(&mut self, path: PathId, op: OpId, position: usize, guards: usize) -> PathId {
+        let guards = self.guards(path).saturating_add(guards);
+        let next = self.guards.len() + 1;
+        *self.ids.entry((path, op, position)).or_insert_with(|| {
+            self.guards.push(guards);
+            next
+        })
+    }
+}

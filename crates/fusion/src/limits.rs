@@ -1,0 +1,24 @@
+//! Limits of planning: how large a kernel may grow, and how much work may go into one plan.
+//!
+//! Reaching either is no error. A kernel stops growing, and the plan stays right.
+
+/// How much a plan may hold and spend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FusionLimits {
+    /// Kernel nodes of one kernel, estimated as they are after every demand was answered in place. An op alone may have
+    /// more.
+    pub kernel_nodes: usize,
+    /// Steps that one plan may take: groups offered and searched, values walked, nodes counted, and proofs about sizes.
+    /// Afterwards nothing more is joined.
+    pub plan_work: u64,
+}
+
+impl Default for FusionLimits {
+    fn default() -> Self {
+        Self {
+            kernel_nodes: 2048,
+            plan_work: 1 << 24,
+        }
+    }
+}
