@@ -260,7 +260,7 @@ impl Explainer<'_> {
             }
         }
         let options = self.plan.options();
-        let sizes = Sizes::new(self.graph, options.use_plan_facts, options.likely_size);
+        let sizes = Sizes::of_options(self.graph, options);
         let ops: BTreeSet<OpId> = first.all_ops().into_iter().chain(last.all_ops()).collect();
         let outputs = subgraph::outputs(self.graph, &ops);
         let list: Vec<OpId> = ops.iter().copied().collect();
@@ -270,6 +270,9 @@ impl Explainer<'_> {
                 reason: reason.clone(),
             }),
             None if self.returns(first, last) => Err(Refusal::Cycle),
+            None if self.plan.is_budget_spent() => Err(Refusal::Budget {
+                limit: options.limits.plan_work,
+            }),
             None => examine(self.graph, &sizes, &ops, &outputs),
         };
         match verdict {

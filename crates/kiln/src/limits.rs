@@ -27,6 +27,8 @@ pub struct Limits {
     pub text: kiln_ir::text::TextLimits,
     /// Limits of a graph's table of sizes, and of proofs about them.
     pub dims: kiln_symbolic_shape::DimLimits,
+    /// Limits of planning: how large a kernel may grow, and how much work may go into a plan.
+    pub fusion: kiln_fusion::FusionLimits,
     /// Limits of each call.
     pub run: kiln_interpreter::InterpretLimits,
     /// Memory that the arenas, results and scratch of calls may take at one time, for all models that share kernels: nine
@@ -43,6 +45,7 @@ impl Default for Limits {
             compile: kiln_compile_worker::CompileLimits::default(),
             text: kiln_ir::text::TextLimits::default(),
             dims: kiln_symbolic_shape::DimLimits::default(),
+            fusion: kiln_fusion::FusionLimits::default(),
             run: kiln_interpreter::InterpretLimits::default(),
             memory: kiln_kernel::MemoryLimits::DEFAULT
                 .with_total_bytes(machine_memory::default_limit()),

@@ -1,5 +1,6 @@
 //! Expressions as plain trees with the obvious meaning, to compare the table against.
 
+mod budgets;
 mod hostile;
 mod normal_form;
 mod proofs;

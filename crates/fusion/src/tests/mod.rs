@@ -1,5 +1,6 @@
 //! What fuses and what does not, rule by rule, with sizes that are symbols and sizes that are numbers.
 
+mod budgets;
 mod explained;
 mod nodes;
 mod refused;

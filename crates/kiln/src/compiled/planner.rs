@@ -5,7 +5,7 @@
 
 use crate::recording::building;
 use kiln_fork_lock::ForkLock;
-use kiln_fusion::{FusionOptions, FusionPlan};
+use kiln_fusion::{FusionLimits, FusionOptions, FusionPlan};
 use kiln_ir::Graph;
 use kiln_lazy_runtime::Planner;
 use kiln_program::{BuildOptions, LayoutPreferences, Program, RowMajor};
@@ -22,6 +22,7 @@ pub(crate) struct GraphPlanner {
     graph: Graph,
     layouts: Arc<Layouts>,
     build: BuildOptions,
+    limits: FusionLimits,
     timing: Timing,
     /// The main plan, where it was stored. Lost in a child forked while a thread takes it: the child plans anew.
     stored: ForkLock<Option<Program>>,
@@ -34,9 +35,16 @@ impl GraphPlanner {
             graph,
             layouts: Arc::new(RowMajor),
             build: BuildOptions::default(),
+            limits: FusionLimits::default(),
             timing: Timing::off(),
             stored: ForkLock::default(),
         }
+    }
+
+    /// With the limits of planning.
+    #[cfg(feature = "native")]
+    pub(crate) fn with_limits(self, limits: FusionLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// With the layouts that a backend prefers.
@@ -77,6 +85,7 @@ impl GraphPlanner {
             "fusion",
             "Deciding which ops become one kernel",
         );
+        let options = options.with_limits(self.limits.clone());
         kiln_fusion::plan(&self.graph, &options)
     }
 

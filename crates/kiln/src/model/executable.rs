@@ -217,6 +217,7 @@ impl Compiled {
             .with_layouts(shared.layouts())
             .with_watched(watched)
             .with_stored(stored)
+            .with_limits(options.limits.fusion.clone())
             .with_timing(timing.clone());
         let program = CompiledProgram::new(Arc::clone(&shared.runtime), Arc::new(planner))?
             .with_timing(timing.clone());

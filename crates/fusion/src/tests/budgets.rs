@@ -1,0 +1,60 @@
+//! Kernels stop growing at a number of nodes, plans at an amount of work, counted and not timed.
+
+use super::read;
+use crate::{FusionLimits, FusionOptions, Refusal, plan};
+
+/// `depth` concatenations inside each other, each of `width` copies of the one before.
+fn nested_concats(depth: usize, width: usize) -> String {
+    let mut ops = String::new();
+    for level in 1..=depth {
+        let operand = format!("%{}", level - 1);
+        let operands = vec![operand; width].join(", ");
+        ops.push_str(&format!("%{level} = concat {operands} {{axis = 0}}\n"));
+    }
+    format!("graph @main(%x: f32[N]) {{\n%0 = neg %x\n{ops}return %{depth}\n}}")
+}
+
+fn work_of(source: &str) -> u64 {
+    plan(&read(source), &FusionOptions::new()).unwrap().work()
+}
+
+#[test]
+fn nested_concats_stop_growing_at_the_limit_of_nodes() {
+    let graph = read(&nested_concats(6, 6));
+    let plan = plan(&graph, &FusionOptions::new()).unwrap();
+    assert!(plan.count("kernel") > 1, "{plan}");
+    let limit = FusionLimits::default().kernel_nodes;
+    for node in plan.nodes() {
+        let kernel = node.kernel.as_ref().map(|lowered| &lowered.kernel);
+        let nodes = kernel.map_or(0, |kernel| kernel.nodes().len());
+        assert!(nodes <= 4 * limit, "{nodes} nodes in {plan}");
+    }
+}
+
+#[test]
+fn work_of_nested_concats_is_linear_in_their_ops() {
+    for width in [4, 8] {
+        let (once, twice) = (
+            work_of(&nested_concats(12, width)),
+            work_of(&nested_concats(24, width)),
+        );
+        assert!(
+            twice < 3 * once,
+            "{once} and {twice} steps at width {width}"
+        );
+    }
+}
+
+#[test]
+fn a_spent_budget_leaves_a_plan_that_says_so() {
+    let graph = read("graph @main(%x: f32[N]) {\n%1 = exp %x\n%2 = neg %1\nreturn %2\n}");
+    let mut limits = FusionLimits::default();
+    limits.plan_work = 1;
+    let plan = plan(&graph, &FusionOptions::new().with_limits(limits)).unwrap();
+    assert_eq!(plan.count("kernel"), 2, "{plan}");
+    assert!(plan.is_budget_spent());
+    assert!(plan.to_string().contains("budget"), "{plan}");
+    let ops: Vec<_> = graph.ops().map(|(op, _)| op).collect();
+    let why = plan.explain(&graph, ops[0], ops[1]).unwrap();
+    assert_eq!(why.refusal, Some(Refusal::Budget { limit: 1 }));
+}
