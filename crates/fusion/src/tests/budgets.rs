@@ -35,8 +35,8 @@ fn nested_concats_stop_growing_at_the_limit_of_nodes() {
 fn work_of_nested_concats_is_linear_in_their_ops() {
     for width in [4, 8] {
         let (once, twice) = (
-            work_of(&nested_concats(12, width)),
-            work_of(&nested_concats(24, width)),
+            work_of(&nested_concats(8, width)),
+            work_of(&nested_concats(16, width)),
         );
         assert!(
             twice < 3 * once,
