@@ -4,9 +4,10 @@
 
 use crate::interrupts::interruptible;
 use anyhow::{Context, Error, bail};
+use kiln::kernel_cache::open_regular;
 use kiln::tensor::{read_npy, write_npy};
 use kiln::{Model, Outputs, Tensor};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -56,7 +57,7 @@ impl Case {
 /// Reads a tensor.
 pub(crate) fn read(path: &Path) -> Result<Tensor, Error> {
     let context = || format!("cannot read {}", path.display());
-    let file = File::open(path).with_context(context)?;
+    let file = open_regular(path).with_context(context)?;
     read_npy(&mut BufReader::new(file))
         .map_err(kiln::Error::from)
         .with_context(context)

@@ -7,6 +7,7 @@ use crate::report::{self, Failures};
 use crate::timing::TimingArguments;
 use anyhow::{Context, Error, bail};
 use clap::Args;
+use kiln::kernel_cache::open_regular;
 use kiln::{Model, ShapeProfile};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -104,7 +105,8 @@ impl Compile {
 
 /// Compiles for each of a profile's shapes that fits the model; answers with how many do.
 fn precompile(model: &Model, path: &PathBuf) -> Result<usize, Error> {
-    let text = std::fs::read_to_string(path)
+    let text = open_regular(path)
+        .and_then(std::io::read_to_string)
         .with_context(|| format!("cannot read the profile {}", path.display()))?;
     let profile = ShapeProfile::from_json(&text)?;
     let mut fitting = 0;

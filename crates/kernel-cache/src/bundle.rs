@@ -13,6 +13,7 @@
 mod tier;
 mod write;
 
+use crate::fs::open_regular;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -70,7 +71,7 @@ impl Bundle {
             }
         };
         let damaged = |part: &str, problem: String| damaged(path, part, problem);
-        let file = File::open(path).map_err(io("opening"))?;
+        let file = open_regular(path).map_err(io("opening"))?;
         let found = file.metadata().map_err(io("looking at"))?;
         let short = |expected: u64| {
             let found = found.len();

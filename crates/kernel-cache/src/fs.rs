@@ -3,12 +3,14 @@
 //! An [`Fs`] is one folder on some system; opened, it is a [`Folder`], whose files are named without a path. What may be
 //! believed of a folder or a file is decided by the disk tier, from their [`FileInfo`]. [`SystemFs`] is the real one.
 
+mod regular;
 mod system;
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
+pub use regular::open_regular;
 pub use system::SystemFs;
 
 /// One folder, opened anew for each use: it may be removed or replaced meanwhile.

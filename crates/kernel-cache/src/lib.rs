@@ -65,7 +65,7 @@ pub use disk::{Cleared, DiskOptions, DiskTier, DiskUsage, EntryInfo, Verified};
 pub use entry::{EntryHead, Payload, StoredEntry};
 pub use error::{CacheError, Failure, FolderProblem};
 pub use explain::{MissReport, Nearest, StoredHeads};
-pub use fs::{FileInfo, FileKind, Folder, FolderFile, Fs, SystemFs};
+pub use fs::{FileInfo, FileKind, Folder, FolderFile, Fs, SystemFs, open_regular};
 pub use kernels::{KernelCache, KernelCacheEntry, LruKernelCache};
 pub use key::{CacheKey, EntryKind, FieldDifference, FieldValue, KeyDigest, KeyField};
 pub use miss::{Miss, MissCategory, NotStored, Rejection, TierMiss};

@@ -54,3 +54,33 @@ fn an_archive_beyond_the_limit_of_a_text_is_refused() {
     let message = error.to_string();
     assert!(message.contains("255"), "{}: {message}", error.code());
 }
+
+#[test]
+fn pipes_and_devices_are_refused_in_the_place_of_any_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let pipe = |name: &str| {
+        let made = std::process::Command::new("mkfifo").arg(at(name)).status();
+        assert!(made.unwrap().success());
+    };
+    pipe("model.kiln");
+    pipe("model.onnx");
+    pipe("constants.npz");
+    std::fs::write(at("constants.kiln"), TEXT).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", at("zero.kiln")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", at("zero.onnx")).unwrap();
+    for name in [
+        "model.kiln",
+        "model.onnx",
+        "constants.kiln",
+        "zero.kiln",
+        "zero.onnx",
+    ] {
+        let cache = kiln::Cache::folder(at("cache"));
+        let error = Model::load_with(at(name), Options::new().cache(cache)).unwrap_err();
+        assert!(
+            error.to_string().contains("regular file"),
+            "{name}: {error}"
+        );
+    }
+}

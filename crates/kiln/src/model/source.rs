@@ -24,12 +24,12 @@ use crate::options::Options;
 #[cfg(feature = "llvm")]
 use kiln_ir::Digest;
 use kiln_ir::{BlobMap, Constant, Graph};
+use kiln_kernel_cache::open_regular;
 use kiln_shape_inference::{ShapeInferenceEngine, check_types, infer_types, read_graph_within};
 use kiln_symbolic_shape::{DimError, Hint};
 #[cfg(feature = "llvm")]
 use kiln_tensor::{DType, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 #[cfg(feature = "onnx")]
@@ -109,7 +109,7 @@ impl Source {
             move |source| Error::from(Failure::Read { file, source })
         };
         let limits = &options.limits.text;
-        let mut file = File::open(path).map_err(failed(path))?;
+        let mut file = open_regular(path).map_err(failed(path))?;
         let bytes = file.metadata().map_err(failed(path))?.len();
         limits
             .check_bytes(bytes)
@@ -124,7 +124,7 @@ impl Source {
         let archive = path.with_extension("npz");
         if archive.exists() {
             let constant_bytes = usize::try_from(limits.constant_bytes).unwrap_or(usize::MAX);
-            let file = File::open(&archive).map_err(failed(&archive))?;
+            let file = open_regular(&archive).map_err(failed(&archive))?;
             for tensor in kiln_tensor::read_npz(file, constant_bytes)?.into_values() {
                 blobs.insert(Constant::new(tensor)?);
             }

@@ -6,10 +6,9 @@
 
 use super::ModelDigest;
 use super::opened::{ModelFile, OpenedFile, OpenedFiles};
-use kiln_kernel_cache::{CacheKey, DiskTier, EntryKind, KeyDigest, Tier};
+use kiln_kernel_cache::{CacheKey, DiskTier, EntryKind, KeyDigest, Tier, open_regular};
 use kiln_onnx::{FileIdentity, Folder, Fs, Limits, Location};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,7 +32,7 @@ pub(super) struct Seen {
 
 /// A model's own file, open; none where it is no file that can be read so.
 pub(super) fn open(path: &Path, limits: &Limits) -> Option<OpenedFile> {
-    let file = File::open(path).ok()?;
+    let file = open_regular(path).ok()?;
     let metadata = file.metadata().ok()?;
     if !metadata.is_file() || metadata.len() > limits.model_bytes {
         return None;
@@ -97,7 +96,7 @@ pub(super) fn note(
     now: SystemTime,
 ) {
     let is_same = || {
-        let own = FileIdentity::of(&File::open(path).ok()?).ok()?;
+        let own = FileIdentity::of(&open_regular(path).ok()?).ok()?;
         let folder = folder_of(path)?;
         let mut beside = seen.beside.iter();
         let same = own == seen.own
