@@ -29,7 +29,11 @@ macro_rules! case_files {
         fn $name() {
             check_file(stringify!($name), include_str!(concat!("cases/", stringify!($name), ".txt")));
         }
-    )+};
+    )+
+
+    /// The text of every file.
+    const FILES: &[&str] = &[$(include_str!(concat!("cases/", stringify!($name), ".txt"))),+];
+    };
 }
 
 case_files!(
@@ -87,6 +91,12 @@ enum Operand {
 enum Expected {
     Results(Vec<Option<Tensor>>),
     Error(String),
+}
+
+/// The model of every case, with known sizes, and the case's title.
+pub(super) fn all_models() -> impl Iterator<Item = (String, ModelProto)> {
+    let cases = FILES.iter().flat_map(|content| parse(content));
+    cases.map(|case| (case.title.clone(), case.model(false)))
 }
 
 fn check_file(name: &str, content: &str) {

@@ -4,6 +4,7 @@ mod cases;
 mod classic;
 mod control;
 mod edges;
+mod extremes;
 mod functions;
 mod items;
 mod limits;
