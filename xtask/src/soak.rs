@@ -1,12 +1,16 @@
-//! `cargo xtask soak`: random models and shapes for a long time, watched for growth.
+//! `cargo xtask soak`: random models and shapes for a long time, then compile workers that are lost a thousand times in
+//! each way, watched for growth.
 //!
-//! What runs is a test of the facade; a short form of it is among the tests of every day.
+//! What runs are tests; short forms of them are among those of every day.
 
 use std::process::Command;
 
 use anyhow::Result;
 
 use crate::{setup, step, workspace};
+
+/// How many workers are lost to each fault.
+const LOST_WORKERS: u32 = 1000;
 
 /// Runs it for so many minutes.
 pub(crate) fn run(minutes: u32) -> Result<()> {
@@ -17,5 +21,19 @@ pub(crate) fn run(minutes: u32) -> Result<()> {
         .args(["test", "--package", "kiln", "--test", "soak", "--"])
         .args(["a_long_soak", "--ignored", "--nocapture"])
         .env("KILN_SOAK_MINUTES", minutes.to_string());
-    step::run("random models and shapes", &mut command)
+    step::run("random models and shapes", &mut command)?;
+    let mut command = Command::new(workspace::cargo());
+    command
+        .current_dir(workspace::root())
+        .args([
+            "test",
+            "--package",
+            "kiln-compile-worker",
+            "--test",
+            "worker",
+            "--",
+        ])
+        .args(["--test-threads", "1", "faults::"])
+        .env("KILN_WORKER_ROUNDS", LOST_WORKERS.to_string());
+    step::run("compile workers that are lost", &mut command)
 }
