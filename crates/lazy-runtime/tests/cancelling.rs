@@ -103,6 +103,33 @@ fn a_call_that_waits_for_compilers_can_be_cancelled_and_what_waits_in_the_queue_
 }
 
 #[test]
+fn running_compiles_that_only_a_cancelled_call_waited_for_are_ended_and_not_remembered() {
+    let (compiler, gate) = gated();
+    let compiler = FakeCompiler {
+        stops: true,
+        ..compiler
+    };
+    let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
+    let graph = graph(CHAIN);
+    let program = compiled(&runtime, &graph, false);
+    let cancellation = Cancellation::new();
+    let options = CallOptions::new().with_cancellation(&cancellation);
+    thread::scope(|scope| {
+        let call = scope.spawn(|| program.run_with(&[ramp(&[2, 3])], &options));
+        gate.wait_for(2);
+        cancellation.cancel();
+        cancelled(call.join().unwrap());
+    });
+    // The gate is closed: nothing but the cancellation ends them.
+    assert!(runtime.wait_idle(LONG));
+    assert_eq!(runtime.stats().failures, 0);
+    gate.open();
+    expect_same(&program, &graph, &[ramp(&[2, 3])]);
+    assert_eq!(compiler.compiles.load(Ordering::SeqCst), 2 + 5);
+    assert_eq!(runtime.stats().interpreted_steps, 0);
+}
+
+#[test]
 fn others_who_wait_for_the_same_code_get_it() {
     let (compiler, gate) = gated();
     let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());

@@ -238,8 +238,10 @@ impl Kernels {
         let found = ticket.compile(self.trusted, || {
             recorder.count(Counter::Miss);
             let (result, record) = self.compile(identity, schedule, &key, recorder, &is_cancelled);
-            // Before anybody is told of the result.
-            number = self.note(record);
+            // Before anybody is told of the result. One that was cancelled is no failure, and gives none.
+            if !result.as_ref().is_err_and(KernelFailure::is_cancelled) {
+                number = self.note(record);
+            }
             result
         });
         if let (Some(number), Ok(found)) = (number, &found)

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use kiln_kernel::{
     Artifact, ArtifactBuffer, Candidate, CompileError, CompileObserver, CompilePhase,
@@ -33,6 +34,8 @@ pub struct FakeCompiler {
     pub compiles: Arc<AtomicUsize>,
     /// What compiles wait for, if for anything.
     pub gate: Option<Arc<Gate>>,
+    /// Whether it gives up, while it waits there, what is not wanted any more.
+    pub stops: bool,
     /// Which kernels wait there: those whose text has one of these in it; none is all.
     pub held_up: &'static [&'static str],
     /// How many compiles fail before one does not.
@@ -73,15 +76,19 @@ impl Gate {
         drop(self.changed.wait_while(state, waits).unwrap());
     }
 
-    fn pass(&self) {
+    /// Waits until it is open, or until that is not wanted any more; says which.
+    fn pass(&self, is_wanted: impl Fn() -> bool) -> bool {
         let mut state = self.state.lock().unwrap();
         state.waiting += 1;
         self.changed.notify_all();
-        drop(
-            self.changed
-                .wait_while(state, |state| !state.is_open)
-                .unwrap(),
-        );
+        while !state.is_open {
+            if !is_wanted() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(state, Duration::from_millis(5));
+            state = waited.unwrap().0;
+        }
+        true
     }
 }
 
@@ -148,7 +155,16 @@ impl KernelCompiler for FakeCompiler {
         if let Some(gate) = &self.gate
             && (self.held_up.is_empty() || self.held_up.iter().any(|part| text.contains(part)))
         {
-            gate.pass();
+            let passed = gate.pass(|| !(self.stops && observer.is_cancelled()));
+            if !passed {
+                return Err(CompileError {
+                    kernel: kernel.name().to_owned(),
+                    target: target.clone(),
+                    schedule: schedule.clone(),
+                    code: "E0515",
+                    source: Box::new(NeverWorks),
+                });
+            }
         }
         let is_left = |count: &AtomicUsize| {
             let count_down = |n: usize| n.checked_sub(1);
