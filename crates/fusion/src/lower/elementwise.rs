@@ -30,7 +30,14 @@ impl Lowering<'_> {
 
     pub(super) fn cast(&mut self, data: &OpData, to: DType, demand: &Demand) -> Step<NodeId> {
         let x = self.get(data.operands[0], demand.indices.clone(), demand.guard)?;
-        Ok(self.b.cast(x, compute_dtype(to)))
+        let computed = compute_dtype(to);
+        // A cast to f16 or bf16 is asked for, so it rounds although what follows computes in f32.
+        let x = if computed == to {
+            x
+        } else {
+            self.b.cast(x, to)
+        };
+        Ok(self.b.cast(x, computed))
     }
 
     /// Where the guard is false, loads give zeros, by which integers cannot be divided: the last operand is 1 there.

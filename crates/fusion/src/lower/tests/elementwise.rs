@@ -49,6 +49,25 @@ fn dtypes_of_all_kinds() {
 }
 
 #[test]
+fn a_cast_to_half_precision_rounds_though_no_half_is_stored() {
+    for half in ["f16", "bf16"] {
+        let text = format!(
+            "graph @g(%x: f32[N], %i: i32[N]) -> (f32[N], f32[N]) {{
+                %0 = cast %x {{to = {half}}}
+                %1 = cast %0 {{to = f32}}
+                %2 = sub %x, %1
+                %3: f32[] = constant [16384.0]
+                %4 = mul %2, %3
+                %5 = cast %i {{to = {half}}}
+                %6 = cast %5 {{to = f32}}
+                return %4, %6
+            }}"
+        );
+        check(&text, &[&[("N", 1)], &[("N", 5)]]);
+    }
+}
+
+#[test]
 fn constants_are_literals_or_buffers() {
     let kernel = check(
         "graph @g(%x: f32[N, 3]) -> f32[N, 3] {
