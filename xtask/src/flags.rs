@@ -21,6 +21,7 @@ usage: cargo xtask <task>
                                 run ONNX's own test cases, interpreted and compiled; only those whose names hold a
                                 word; with --bless the lists of what passes are rewritten
   cross-check [COUNT]           compare so many generated models (500) with what onnxruntime gives
+  exporters [--seed N] [COUNT]  compare so many models (100), made as exporters write them, with what onnxruntime gives
   soak [MINUTES]                random models and shapes for so long (30 minutes): answers stay right, nothing grows
   fuzz [--minutes N] [TARGET...]
                                 run each fuzz target, or those named, for N minutes of processor time (5); finds are
@@ -33,7 +34,7 @@ usage: cargo xtask <task>
   bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, soak, fuzz, sanitize, bench, tune, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, soak, fuzz, sanitize, bench, tune, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,6 +59,13 @@ pub(crate) enum Task {
     CrossCheck {
         /// How many.
         count: usize,
+    },
+    /// Compare models made as exporters write them with onnxruntime.
+    Exporters {
+        /// How many.
+        count: usize,
+        /// The seed of the first.
+        seed: u64,
     },
     /// Run random models for a long time.
     Soak {
@@ -145,6 +153,10 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             "tidy" => Task::Tidy,
             "conformance" => Task::Conformance(ConformanceOptions::default()),
             "cross-check" => Task::CrossCheck { count: 500 },
+            "exporters" => Task::Exporters {
+                count: 100,
+                seed: 0,
+            },
             "soak" => Task::Soak { minutes: 30 },
             "fuzz" => Task::Fuzz(FuzzOptions::default()),
             "sanitize" => Task::Sanitize {
@@ -165,6 +177,8 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             (Task::Conformance(options), Long("bless")) => options.bless = true,
             (Task::Conformance(options), Value(word)) => options.words.push(word.string()?),
             (Task::CrossCheck { count }, Value(word)) => *count = word.parse()?,
+            (Task::Exporters { count, .. }, Value(word)) => *count = word.parse()?,
+            (Task::Exporters { seed, .. }, Long("seed")) => *seed = parser.value()?.parse()?,
             (Task::Soak { minutes }, Value(word)) => *minutes = word.parse()?,
             (Task::Fuzz(options), Long("minutes")) => options.minutes = parser.value()?.parse()?,
             (Task::Fuzz(options), Value(word)) => options.targets.push(word.string()?),
@@ -244,6 +258,13 @@ mod tests {
             Task::CrossCheck { count: 20 }
         );
         assert!(parsed(&["cross-check", "many"]).is_err());
+        assert_eq!(
+            parsed(&["exporters", "1000", "--seed", "7"]).unwrap(),
+            Task::Exporters {
+                count: 1000,
+                seed: 7
+            }
+        );
         assert_eq!(parsed(&["soak"]).unwrap(), Task::Soak { minutes: 30 });
         assert_eq!(parsed(&["soak", "2"]).unwrap(), Task::Soak { minutes: 2 });
     }

@@ -16,6 +16,7 @@ mod bless;
 mod build;
 mod conformance;
 mod demo;
+mod exporters;
 mod flags;
 mod fuzz;
 mod models;
@@ -59,6 +60,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Conformance(options) => conformance::run(&options),
         Task::CrossCheck { count } => conformance::cross_check(count),
+        Task::Exporters { count, seed } => exporters::run(count, seed),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Sanitize { packages } => sanitize::run(&packages),
