@@ -6,7 +6,9 @@ use crate::report;
 use crate::timing::TimingArguments;
 use anyhow::{Context, Error};
 use clap::Args;
-use kiln::{Backend, Cache, CompilePolicy, Dim, Mode, Model, Notice, Options, VariantOptions};
+use kiln::{
+    Backend, Cache, CompilePolicy, Dim, Mode, Model, Notice, Options, SealKey, VariantOptions,
+};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -33,6 +35,10 @@ pub(crate) struct ModelArguments {
     /// Where compiled code is kept; `off` for nowhere. Without it, KILN_CACHE_DIR or the user's cache folder
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
+    /// A file with a secret of 32 bytes or more, of mode 600, that signs what is kept: what is not signed with it is
+    /// compiled again
+    #[arg(long, value_name = "FILE")]
+    cache_key: Option<PathBuf>,
     /// When kernels are compiled: first-use, background, after=N (from the Nth call on), ahead (never in a call)
     #[arg(long, value_name = "WHEN", value_parser = policy)]
     policy: Option<CompilePolicy>,
@@ -132,11 +138,16 @@ impl ModelArguments {
         if let Some(target) = &self.target {
             options = options.target(target);
         }
-        if let Some(folder) = &self.cache {
-            options = options.cache(match folder.as_os_str() == "off" {
-                true => Cache::off(),
-                false => Cache::folder(folder),
-            });
+        if self.cache.is_some() || self.cache_key.is_some() {
+            let mut cache = match &self.cache {
+                Some(folder) if folder.as_os_str() == "off" => Cache::off(),
+                Some(folder) => Cache::folder(folder),
+                None => Cache::default(),
+            };
+            if let Some(key) = &self.cache_key {
+                cache = cache.key(SealKey::read(key)?);
+            }
+            options = options.cache(cache);
         }
         #[cfg(feature = "llvm")]
         if let Some(compiler) = &self.compiler {

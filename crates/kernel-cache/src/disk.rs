@@ -23,6 +23,7 @@ use crate::error::{CacheError, FolderProblem};
 use crate::fs::{FileKind, Folder, FolderFile, Fs, SystemFs};
 use crate::key::CacheKey;
 use crate::miss::{Miss, NotStored};
+use crate::seal::SealKey;
 use crate::tier::{Claim, Stored, Tier};
 
 use evict::Account;
@@ -59,6 +60,9 @@ pub struct DiskOptions {
     /// Whether an entry is made to outlast a power cut before it is published. Without it, one that did not is found
     /// damaged, and made again.
     pub sync: bool,
+    /// Signs the entries that are written; those that are not signed with it are misses then. Without it, entries that
+    /// another process signed are read as others, and neither replaced nor removed.
+    pub key: Option<SealKey>,
 }
 
 impl Default for DiskOptions {
@@ -67,6 +71,7 @@ impl Default for DiskOptions {
             max_bytes: 4 << 30,
             max_entry_bytes: 1 << 30,
             sync: false,
+            key: None,
         }
     }
 }
@@ -186,8 +191,11 @@ impl DiskTier {
         };
         look(&*folder).inspect_err(|miss| {
             if miss.is_about_the_entry() {
-                tracing::debug!(%key, %miss, "removing a cache entry");
-                let _ = folder.remove(&FileName::Entry(key.digest()).to_string());
+                let name = FileName::Entry(key.digest()).to_string();
+                if !self.is_anothers(&*folder, &name) {
+                    tracing::debug!(%key, %miss, "removing a cache entry");
+                    let _ = folder.remove(&name);
+                }
             } else if *miss != Miss::Absent {
                 self.warn(miss, None);
             }
@@ -197,7 +205,7 @@ impl DiskTier {
     fn lookup(&self, folder: &dyn Folder, key: &CacheKey) -> Result<StoredEntry, Miss> {
         let name = FileName::Entry(key.digest()).to_string();
         let (bytes, file) = self.read_file(folder, &name)?;
-        let (head, payload) = entry::read(bytes)?;
+        let (head, payload) = entry::read(bytes, self.options.key.as_ref())?;
         entry::matches(&head, key)?;
         // What cannot be marked is evicted earlier than it should be, no more.
         let _ = file.touch();
@@ -224,7 +232,7 @@ impl DiskTier {
                 found: head.content_bytes,
             });
         }
-        let mut checker = entry::Checker::new(&front);
+        let mut checker = entry::Checker::new(&front, self.options.key.as_ref());
         let mut read = |target: &mut [u8]| {
             file.read_into(target).map_err(|error| match error.kind() {
                 // It became shorter under us.
@@ -236,11 +244,20 @@ impl DiskTier {
             read(piece)?;
             checker.update(piece);
         }
-        let mut seal = [0; entry::DIGEST];
+        let mut seal = vec![0; entry::seal_bytes(&front)?];
         read(&mut seal)?;
         checker.finish(&seal)?;
         let _ = file.touch();
         Ok(head.compile_time)
+    }
+
+    /// Whether an entry is signed, and this process has no key: it is left to those who have.
+    fn is_anothers(&self, folder: &dyn Folder, name: &str) -> bool {
+        self.options.key.is_none()
+            && folder
+                .open(name)
+                .and_then(|mut file| file.read(PRELUDE))
+                .is_ok_and(|prelude| entry::is_signed(&prelude))
     }
 
     /// Everything before the content of an open entry, and what it says.
@@ -260,8 +277,11 @@ impl DiskTier {
         front: &[u8],
         content: &[u8],
     ) -> Result<(), NotStored> {
+        if self.is_anothers(folder, &FileName::Entry(key.digest()).to_string()) {
+            return Err(NotStored::ReadOnly);
+        }
         let (draft, mut file) = create_draft(folder)?;
-        let seal = entry::seal(front, content);
+        let seal = entry::seal(front, content, self.options.key.as_ref());
         let written = [front, content, &seal]
             .into_iter()
             .try_for_each(|part| file.write(part))
@@ -329,10 +349,10 @@ impl Tier for DiskTier {
         compile_time: Duration,
         content: &[u8],
     ) -> Result<Stored, NotStored> {
-        let front = entry::front(key, compile_time, content.len())?;
+        let front = entry::front(key, compile_time, content.len(), self.options.key.is_some())?;
         let bytes = (front.len() as u64)
             .saturating_add(content.len() as u64)
-            .saturating_add(32);
+            .saturating_add(2 * entry::DIGEST as u64);
         let limit = self.options.max_entry_bytes.min(self.options.max_bytes);
         if bytes > limit {
             return Err(NotStored::TooLarge { bytes, limit });
@@ -345,8 +365,11 @@ impl Tier for DiskTier {
     }
 
     fn remove(&self, key: &CacheKey) {
-        if let Ok(folder) = self.folder() {
-            let _ = folder.remove(&FileName::Entry(key.digest()).to_string());
+        let name = FileName::Entry(key.digest()).to_string();
+        if let Ok(folder) = self.folder()
+            && !self.is_anothers(&*folder, &name)
+        {
+            let _ = folder.remove(&name);
         }
     }
 

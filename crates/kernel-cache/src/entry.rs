@@ -1,10 +1,11 @@
 //! The bytes of an entry: how they are framed, and how they are checked before anything is believed.
 //!
 //! ```text
-//! prelude   8 magic, 4 format, 4 epoch, 32 digest of the key, 4 length of the head, 4 zero, 8 length of the content
+//! prelude   8 magic, 4 format, 4 epoch, 32 digest of the key, 4 length of the head, 4 signed, 8 length of the content
 //! head      kind, compile time, fields of the key
 //!           32 BLAKE3 of prelude and head
 //! content
+//!           32 authentication code, where the prelude's second last number is 1: keyed BLAKE3 of everything before
 //!           32 BLAKE3 of everything before
 //! ```
 //! Numbers are little-endian. Nothing here depends on where the file is, on the machine or on the time, so an entry can
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use crate::key::{CacheKey, KeyDigest, KeyField, differences};
 use crate::miss::{Miss, NotStored};
+use crate::seal::{SealKey, check_code};
 
 /// What every entry begins with: not text, and spoilt by whoever converts line ends.
 const MAGIC: [u8; 8] = *b"\x89KILN\r\n\x1a";
@@ -89,6 +91,7 @@ pub(crate) fn front(
     key: &CacheKey,
     compile_time: Duration,
     content_bytes: usize,
+    is_signed: bool,
 ) -> Result<Vec<u8>, NotStored> {
     let head = head::write(key, compile_time);
     let too_large = NotStored::TooLarge {
@@ -105,7 +108,7 @@ pub(crate) fn front(
     front.extend(EPOCH.to_le_bytes());
     front.extend(key.digest().as_bytes());
     front.extend(head_bytes.to_le_bytes());
-    front.extend([0; 4]);
+    front.extend(u32::from(is_signed).to_le_bytes());
     front.extend((content_bytes as u64).to_le_bytes());
     front.extend(head);
     let digest = blake3::hash(&front);
@@ -114,35 +117,67 @@ pub(crate) fn front(
 }
 
 /// Checks a content against what stands behind it, as it is read piece by piece.
-pub(crate) struct Checker(blake3::Hasher);
+pub(crate) struct Checker {
+    digest: blake3::Hasher,
+    /// Where there is a key.
+    code: Option<blake3::Hasher>,
+}
 
 impl Checker {
     /// Begins behind everything before the content.
-    pub(crate) fn new(front: &[u8]) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(front);
-        Self(hasher)
+    pub(crate) fn new(front: &[u8], key: Option<&SealKey>) -> Self {
+        let mut checker = Self {
+            digest: blake3::Hasher::new(),
+            code: key.map(SealKey::hasher),
+        };
+        checker.update(front);
+        checker
     }
 
     /// The next piece.
     pub(crate) fn update(&mut self, piece: &[u8]) {
-        self.0.update(piece);
+        self.digest.update(piece);
+        if let Some(code) = &mut self.code {
+            code.update(piece);
+        }
     }
 
-    /// What stands behind the content.
-    pub(crate) fn finish(self, seal: &[u8]) -> Result<(), Miss> {
-        match self.0.finalize().as_bytes() == seal {
-            true => Ok(()),
-            false => Err(Miss::Digest { part: "content" }),
+    /// What stands behind the content: the code of a signed entry, and the digest.
+    pub(crate) fn finish(mut self, seal: &[u8]) -> Result<(), Miss> {
+        let (code, digest) = seal.split_at(seal.len().saturating_sub(DIGEST));
+        self.digest.update(code);
+        if self.digest.finalize().as_bytes() != digest {
+            return Err(Miss::Digest { part: "content" });
+        }
+        // Whole, but by whom? Without a key, signed entries are read as others.
+        match &self.code {
+            Some(hasher) => check_code(hasher, code),
+            None => Ok(()),
         }
     }
 }
 
-/// What stands behind the content.
-pub(crate) fn seal(front: &[u8], content: &[u8]) -> [u8; DIGEST] {
+/// What stands behind the content: with a key, the code that signs it, and then the digest.
+pub(crate) fn seal(front: &[u8], content: &[u8], key: Option<&SealKey>) -> Vec<u8> {
+    let mut seal = Vec::with_capacity(2 * DIGEST);
+    if let Some(key) = key {
+        let code = key.hasher().update(front).update(content).finalize();
+        seal.extend(code.as_bytes());
+    }
     let mut hasher = blake3::Hasher::new();
-    hasher.update(front).update(content);
-    *hasher.finalize().as_bytes()
+    hasher.update(front).update(content).update(&seal);
+    seal.extend(hasher.finalize().as_bytes());
+    seal
+}
+
+/// How many bytes stand behind the content, by the prelude.
+pub(crate) fn seal_bytes(prelude: &[u8]) -> Result<usize, Miss> {
+    Prelude::read(prelude).map(|prelude| prelude.seal_bytes())
+}
+
+/// Whether an entry is signed, by its prelude.
+pub(crate) fn is_signed(prelude: &[u8]) -> bool {
+    Prelude::read(prelude).is_ok_and(|prelude| prelude.is_signed)
 }
 
 /// How many bytes of the file come before its content, by its prelude; for reading the head alone.
@@ -180,17 +215,15 @@ pub(crate) fn read_head(front: &[u8], file_bytes: u64) -> Result<EntryHead, Miss
     })
 }
 
-/// A whole file, checked.
-pub(crate) fn read(file: Vec<u8>) -> Result<(EntryHead, Payload), Miss> {
+/// A whole file, checked; with a key, only one that is signed with it.
+pub(crate) fn read(file: Vec<u8>, key: Option<&SealKey>) -> Result<(EntryHead, Payload), Miss> {
     let head = read_head(&file, file.len() as u64)?;
     let begin = front_bytes(&file)?;
-    let end = file.len().saturating_sub(DIGEST);
-    let (Some(before), Some(digest)) = (file.get(..end), file.get(end..)) else {
+    let end = file.len().saturating_sub(seal_bytes(&file)?);
+    let (Some(before), Some(seal)) = (file.get(..end), file.get(end..)) else {
         return Err(Miss::NotAnEntry);
     };
-    if blake3::hash(before).as_bytes() != digest {
-        return Err(Miss::Digest { part: "content" });
-    }
+    Checker::new(before, key).finish(seal)?;
     let payload = Payload {
         buffer: file,
         range: begin..end,
@@ -223,6 +256,7 @@ pub(crate) fn matches(head: &EntryHead, key: &CacheKey) -> Result<(), Miss> {
 struct Prelude {
     digest: KeyDigest,
     head_bytes: usize,
+    is_signed: bool,
     content_bytes: u64,
 }
 
@@ -252,9 +286,9 @@ impl Prelude {
         }
         let digest = reader.array::<32>().ok_or_else(|| too_short(bytes))?;
         let mut number = || reader.number().ok_or_else(|| too_short(bytes));
-        let (head_bytes, zero) = (number()? as usize, number()?);
+        let (head_bytes, signed) = (number()? as usize, number()?);
         let content_bytes = reader.array::<8>().ok_or_else(|| too_short(bytes))?;
-        if head_bytes > HEAD_LIMIT || zero != 0 {
+        if head_bytes > HEAD_LIMIT || signed > 1 {
             return Err(Miss::Head {
                 what: "numbers of the prelude",
             });
@@ -262,12 +296,20 @@ impl Prelude {
         Ok(Self {
             digest: KeyDigest::from(digest),
             head_bytes,
+            is_signed: signed == 1,
             content_bytes: u64::from_le_bytes(content_bytes),
         })
     }
 
+    fn seal_bytes(&self) -> usize {
+        match self.is_signed {
+            true => 2 * DIGEST,
+            false => DIGEST,
+        }
+    }
+
     fn file_bytes(&self) -> Option<u64> {
-        let around = PRELUDE + self.head_bytes + 2 * DIGEST;
+        let around = PRELUDE + self.head_bytes + DIGEST + self.seal_bytes();
         self.content_bytes.checked_add(around as u64)
     }
 }

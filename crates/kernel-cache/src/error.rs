@@ -76,6 +76,15 @@ pub enum CacheError {
         problem: String,
     },
 
+    /// E0710: a file of a cache key that is not to be believed.
+    #[error("cannot use the cache key {path:?}: {problem}")]
+    KeyFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        problem: String,
+    },
+
     /// E0708: a bundle in another format.
     #[error(
         "expected a bundle of format {expected}, found format {found} in {path:?}; make it with this version of Kiln"
@@ -167,6 +176,7 @@ impl CacheError {
             Self::Bundle { .. } => "E0707",
             Self::BundleFormat { .. } => "E0708",
             Self::BundleIo { .. } => "E0709",
+            Self::KeyFile { .. } => "E0710",
         }
     }
 }

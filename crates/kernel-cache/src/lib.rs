@@ -49,6 +49,7 @@ mod fs;
 mod kernels;
 mod key;
 mod miss;
+mod seal;
 mod signature;
 mod stats;
 mod stored;
@@ -69,6 +70,7 @@ pub use fs::{FileInfo, FileKind, Folder, FolderFile, Fs, SystemFs, open_regular}
 pub use kernels::{KernelCache, KernelCacheEntry, LruKernelCache};
 pub use key::{CacheKey, EntryKind, FieldDifference, FieldValue, KeyDigest, KeyField};
 pub use miss::{Miss, MissCategory, NotStored, Rejection, TierMiss};
+pub use seal::SealKey;
 pub use signature::{DimPattern, ShapeSignature};
 pub use stats::CacheStats;
 pub use stored::StoredKernelCache;

@@ -74,6 +74,9 @@ pub enum Miss {
         /// Head or content.
         part: &'static str,
     },
+    /// The entry is whole, and not signed with the key of this process.
+    #[error("expected an entry that is signed with the cache key, found another")]
+    Unauthenticated,
     /// Above the limit on one entry.
     #[error("the entry has {bytes} bytes, above the limit of {limit}")]
     TooLarge {
@@ -223,6 +226,7 @@ impl Miss {
             | Self::Kind { .. }
             | Self::Field { .. }
             | Self::TooLarge { .. }
+            | Self::Unauthenticated
             | Self::Rejected(_) => MissCategory::Rejected,
             Self::Folder(problem) if problem.is_refusal() => MissCategory::Rejected,
             Self::Folder(_) | Self::Io { .. } | Self::Unavailable { .. } => MissCategory::IoError,
@@ -233,7 +237,10 @@ impl Miss {
     pub(crate) fn is_about_the_entry(&self) -> bool {
         match self.category() {
             MissCategory::Corrupt | MissCategory::Skewed => true,
-            MissCategory::Rejected => matches!(self, Self::Key { .. } | Self::Rejected(_)),
+            MissCategory::Rejected => matches!(
+                self,
+                Self::Key { .. } | Self::Unauthenticated | Self::Rejected(_)
+            ),
             MissCategory::Absent | MissCategory::IoError => false,
         }
     }

@@ -1,7 +1,7 @@
 //! Where compiled code is kept between processes, said by the user: [`Cache`].
 
 use crate::environment;
-use kiln_kernel_cache::{DiskOptions, DiskTier};
+use kiln_kernel_cache::{DiskOptions, DiskTier, SealKey};
 use std::path::{Path, PathBuf};
 
 /// Where compiled code is kept, so that later processes need not compile it again.
@@ -20,12 +20,17 @@ use std::path::{Path, PathBuf};
 pub struct Cache {
     folder: Option<PathBuf>,
     max_bytes: Option<u64>,
+    key: Option<SealKey>,
 }
 
 impl Default for Cache {
     fn default() -> Self {
         let environment::CacheEnvironment { folder, max_bytes } = environment::cache();
-        Self { folder, max_bytes }
+        Self {
+            folder,
+            max_bytes,
+            key: None,
+        }
     }
 }
 
@@ -35,6 +40,7 @@ impl Cache {
         Self {
             folder: None,
             max_bytes: None,
+            key: None,
         }
     }
 
@@ -44,6 +50,7 @@ impl Cache {
         Self {
             folder: Some(path.into()),
             max_bytes: None,
+            key: None,
         }
     }
 
@@ -52,6 +59,24 @@ impl Cache {
     pub fn max_bytes(self, bytes: u64) -> Self {
         Self {
             max_bytes: Some(bytes),
+            ..self
+        }
+    }
+
+    /// With a key that signs what is stored: entries that are not signed with it are made again. A process without the
+    /// key reads signed entries, and neither replaces nor removes them.
+    ///
+    /// ```
+    /// use kiln::{Cache, SealKey};
+    ///
+    /// let secret = [7; 32]; // of a random number generator; or `SealKey::read("/etc/my-service/cache.key")?`
+    /// let cache = Cache::folder("/var/cache/my-service").key(SealKey::of_secret(&secret));
+    /// assert!(!format!("{cache:?}").contains('7'));
+    /// ```
+    #[must_use]
+    pub fn key(self, key: SealKey) -> Self {
+        Self {
+            key: Some(key),
             ..self
         }
     }
@@ -66,6 +91,7 @@ impl Cache {
         let defaults = DiskOptions::default();
         let options = DiskOptions {
             max_bytes: self.max_bytes.unwrap_or(defaults.max_bytes),
+            key: self.key,
             ..defaults
         };
         Some(DiskTier::at(self.folder.clone()?, options))

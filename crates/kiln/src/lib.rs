@@ -99,6 +99,7 @@ pub use dim::Dim;
 pub use error::{Error, ErrorKind};
 pub use explain::{Explained, ExplainedStep};
 pub use jit::{Jit, jit};
+pub use kiln_kernel_cache::SealKey;
 pub use limits::Limits;
 pub use model::Model;
 pub use notice::Notice;

@@ -44,7 +44,7 @@ impl Bundle {
     }
 
     pub(super) fn read_entry(&self, place: Indexed) -> Result<StoredEntry, Miss> {
-        let (head, payload) = entry::read(self.read_some(place.offset, place.bytes)?)?;
+        let (head, payload) = entry::read(self.read_some(place.offset, place.bytes)?, None)?;
         Ok(StoredEntry {
             compile_time: head.compile_time,
             payload,
@@ -78,14 +78,14 @@ impl Bundle {
                 found: head.content_bytes,
             });
         }
-        let mut checker = Checker::new(&front);
+        let mut checker = Checker::new(&front, None);
         let mut offset = place.offset + front.len() as u64;
         for piece in content.chunks_mut(PIECE) {
             self.read_at(piece, offset)?;
             checker.update(piece);
             offset += piece.len() as u64;
         }
-        let mut seal = [0; DIGEST];
+        let mut seal = vec![0; entry::seal_bytes(&front)?];
         self.read_at(&mut seal, offset)?;
         checker.finish(&seal)?;
         Ok(head.compile_time)

@@ -32,7 +32,7 @@ impl Bundle {
         entries.sort_by_key(|entry| entry.key.digest());
         let mut fronts = Vec::with_capacity(entries.len());
         for Collected { key, time, content } in &entries {
-            let front = entry::front(key, *time, content.len());
+            let front = entry::front(key, *time, content.len(), false);
             fronts.push(front.map_err(|problem| failed(problem.to_string()))?);
         }
         let n_entries = u32::try_from(entries.len());
@@ -68,7 +68,7 @@ impl Bundle {
             for (entry, front) in entries.iter().zip(&fronts) {
                 file.write_all(front)?;
                 file.write_all(&entry.content)?;
-                file.write_all(&entry::seal(front, &entry.content))?;
+                file.write_all(&entry::seal(front, &entry.content, None))?;
             }
             file.into_inner().map_err(io::Error::from)?.sync_all()?;
             fs::rename(draft, path)

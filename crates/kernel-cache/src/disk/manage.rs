@@ -164,7 +164,7 @@ impl DiskTier {
 
     fn check(&self, folder: &dyn Folder, name: FileName, digest: KeyDigest) -> Result<(), Miss> {
         let (bytes, _) = self.read_file(folder, &name.to_string())?;
-        let (head, _) = entry::read(bytes)?;
+        let (head, _) = entry::read(bytes, self.options.key.as_ref())?;
         if head.digest == digest {
             Ok(())
         } else {

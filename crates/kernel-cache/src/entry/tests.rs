@@ -15,8 +15,9 @@ fn key() -> CacheKey {
 }
 
 fn file(content: &[u8]) -> Vec<u8> {
-    let mut file = front(&key(), Duration::from_millis(12), content.len()).expect("it is small");
-    let seal = seal(&file, content);
+    let mut file =
+        front(&key(), Duration::from_millis(12), content.len(), false).expect("it is small");
+    let seal = seal(&file, content, None);
     file.extend(content);
     file.extend(seal);
     file
@@ -25,7 +26,7 @@ fn file(content: &[u8]) -> Vec<u8> {
 #[test]
 fn what_is_written_is_read() {
     for content in [&b""[..], b"x", &[7; 5000]] {
-        let (head, payload) = read(file(content)).expect("it is whole");
+        let (head, payload) = read(file(content), None).expect("it is whole");
         assert_eq!(&*payload, content);
         assert_eq!(head.compile_time, Duration::from_millis(12));
         assert_eq!(head.content_bytes, content.len() as u64);
@@ -39,12 +40,12 @@ fn what_is_written_is_read() {
 fn every_truncation_of_an_entry_is_a_miss() {
     let whole = file(b"some machine code");
     for length in 0..whole.len() {
-        let miss = read(whole[..length].to_vec()).expect_err("it is short");
+        let miss = read(whole[..length].to_vec(), None).expect_err("it is short");
         assert!(matches!(miss, Miss::Length { .. }), "{length}: {miss}");
     }
     let mut longer = whole.clone();
     longer.push(0);
-    assert!(matches!(read(longer), Err(Miss::Length { .. })));
+    assert!(matches!(read(longer, None), Err(Miss::Length { .. })));
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn every_flipped_bit_of_an_entry_is_a_miss() {
     for bit in 0..8 * whole.len() {
         let mut damaged = whole.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        let miss = read(damaged).expect_err("a bit is flipped");
+        let miss = read(damaged, None).expect_err("a bit is flipped");
         let category = miss.category();
         let is_seen = matches!(category, MissCategory::Corrupt | MissCategory::Skewed);
         assert!(is_seen, "bit {bit}: {miss}");
@@ -65,13 +66,13 @@ fn entries_of_other_formats_epochs_keys_and_kinds_are_refused_with_the_reason() 
     let spoil = |at: usize| {
         let mut bytes = file(b"code");
         bytes[at] += 1;
-        read(bytes).expect_err("it is of another version")
+        read(bytes, None).expect_err("it is of another version")
     };
     insta::assert_snapshot!(spoil(8), @"expected format 1, found 2");
     insta::assert_snapshot!(spoil(12), @"expected epoch 2, found 3");
     insta::assert_snapshot!(spoil(0), @"the file is no cache entry");
 
-    let (head, _) = read(file(b"code")).expect("it is whole");
+    let (head, _) = read(file(b"code"), None).expect("it is whole");
     let refused = |kind, digest, fields: &[(&'static str, &'static str)]| {
         let other = CacheKey::new(kind, digest, fields.iter().copied());
         matches(&head, &other)
@@ -88,14 +89,14 @@ fn entries_of_other_formats_epochs_keys_and_kinds_are_refused_with_the_reason() 
 fn a_head_that_is_too_large_is_not_stored() {
     let many = (0..400).map(|number| (format!("field {number}"), "v".repeat(200)));
     let key = CacheKey::of_fields(EntryKind::KERNEL, many);
-    let refused = front(&key, Duration::ZERO, 0);
+    let refused = front(&key, Duration::ZERO, 0, false);
     assert!(matches!(refused, Err(NotStored::TooLarge { .. })));
 }
 
 #[test]
 fn the_first_format_is_frozen() {
     let key = CacheKey::of_fields(EntryKind::new("k"), [("f", "v")]);
-    let front = front(&key, Duration::from_nanos(258), 2).expect("it is small");
+    let front = front(&key, Duration::from_nanos(258), 2, false).expect("it is small");
     let hex: String = front[40..96]
         .iter()
         .map(|byte| format!("{byte:02x}"))
@@ -116,7 +117,7 @@ proptest! {
             let n = bytes.len().min(16);
             bytes[..n].copy_from_slice(&prelude[..n]);
         }
-        prop_assert!(read(bytes.clone()).is_err());
+        prop_assert!(read(bytes.clone(), None).is_err());
         prop_assert!(read_head(&bytes, u64::MAX).is_err());
         let _ = head::read(&bytes);
     }

@@ -18,6 +18,7 @@ mod killed;
 mod mounts;
 mod nesting;
 mod races;
+mod sealed;
 mod storm;
 mod support;
 mod trust;

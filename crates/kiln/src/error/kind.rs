@@ -226,7 +226,8 @@ fn of_cache(error: &CacheError) -> ErrorKind {
         | CacheError::Io { .. }
         | CacheError::Bundle { .. }
         | CacheError::BundleFormat { .. }
-        | CacheError::BundleIo { .. } => ErrorKind::Environment,
+        | CacheError::BundleIo { .. }
+        | CacheError::KeyFile { .. } => ErrorKind::Environment,
         _ => ErrorKind::Internal,
     }
 }
