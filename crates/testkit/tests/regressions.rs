@@ -1,4 +1,5 @@
-//! What fuzzing found once, and what it starts from, goes through the fuzz targets again.
+//! What fuzzing found once, and what it starts from, goes through the fuzz targets again; so do damaged seeds, others every
+//! day. `KILN_TEST_BASE` and `KILN_TEST_SECONDS` are as in `kiln_testkit::random`; `KILN_TEST_TARGET` names one target.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +10,7 @@
 
 use kiln_codegen_llvm::LlvmCompiler;
 use kiln_kernel::KernelCompiler;
+use kiln_testkit::random::{SeedsOfTheDay, SplitMix64, seeded_bytes};
 use kiln_testkit::targets::{COMPILED_TARGETS, TARGETS, seeds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +52,77 @@ fn finds_and_seeds_of_the_fuzzers_keep_the_laws_as_machine_code() {
     for (name, target) in COMPILED_TARGETS {
         replay(name, |bytes| target(&compiler, bytes));
     }
+}
+
+/// Says which input it was when a target panics on it.
+struct Told<'a>(&'a str, &'a Path, u64);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self(name, path, number) = self;
+            println!("{name}: {} with damage {number}", path.display());
+        }
+    }
+}
+
+/// Bytes with a few of them flipped, replaced, left out, repeated or taken from elsewhere.
+fn damaged(mut bytes: Vec<u8>, number: u64) -> Vec<u8> {
+    let mut random = SplitMix64::new(number);
+    for _ in 0..=random.below(4) {
+        let length = bytes.len() as u64;
+        let (at, end) = (random.below(length), random.below(length));
+        let (at, end) = (at.min(end) as usize, at.max(end) as usize);
+        let short = end.min(at + 16);
+        match (random.below(6), bytes.get_mut(at)) {
+            (0, Some(byte)) => *byte ^= 1 << random.below(8),
+            (1, Some(byte)) => *byte = [0, 1, 0x7f, 0x80, 0xff, b'9'][random.below(6) as usize],
+            (2, Some(_)) => drop(bytes.drain(at..short)),
+            (3, Some(_)) => bytes.extend_from_within(at..short),
+            (4, Some(_)) => {
+                let piece = bytes[at..short].to_vec();
+                let to = random.below(length) as usize;
+                bytes.splice(to..to, piece);
+            }
+            _ => bytes.extend(seeded_bytes(number, 1 + random.below(8) as usize)),
+        }
+    }
+    bytes
+}
+
+#[test]
+fn damaged_seeds_of_the_day_keep_the_laws() {
+    let compiler: Arc<dyn KernelCompiler> = Arc::new(LlvmCompiler::new());
+    let of_the_day = SeedsOfTheDay::begin();
+    let plain = TARGETS.map(|(name, run)| {
+        let run: Box<dyn Fn(&[u8])> = Box::new(run);
+        (name, run)
+    });
+    let compiled = COMPILED_TARGETS.map(|(name, run)| {
+        let compiler = Arc::clone(&compiler);
+        let run: Box<dyn Fn(&[u8])> = Box::new(move |bytes| run(&compiler, bytes));
+        (name, run)
+    });
+    let only = std::env::var("KILN_TEST_TARGET").ok();
+    let mut targets: Vec<_> = plain.into_iter().chain(compiled).collect();
+    targets.retain(|(name, _)| only.as_deref().is_none_or(|only| only == *name));
+    let seeds: Vec<_> = targets
+        .iter()
+        .map(|(name, _)| files("seeds", name))
+        .collect();
+    let mut n_inputs = 0;
+    'all: for number in of_the_day.first.. {
+        for ((name, run), seeds) in targets.iter().zip(&seeds) {
+            if !of_the_day.go_on() {
+                break 'all;
+            }
+            let path = &seeds[(number % seeds.len() as u64) as usize];
+            let _told = Told(name, path, number);
+            run(&damaged(std::fs::read(path).unwrap(), number));
+            n_inputs += 1;
+        }
+    }
+    println!("{n_inputs} inputs");
 }
 
 #[test]
