@@ -130,21 +130,35 @@ pub enum OpFault {
 impl OpFault {
     /// The code of an index outside the axis it addresses, whoever finds it.
     pub const INDEX_OUT_OF_RANGE: &str = "E0822";
+    /// The code of sizes that do not broadcast.
+    pub const BROADCAST: &str = "E0820";
+    /// The code of sizes that are not equal.
+    pub const SIZE_MISMATCH: &str = "E0821";
+    /// The code of a negative size or padding.
+    pub const NEGATIVE: &str = "E0823";
+    /// The code of an empty axis.
+    pub const EMPTY_AXIS: &str = "E0824";
+    /// The code of more than there is.
+    pub const LIMIT: &str = "E0825";
+    /// The code of a size without a value.
+    pub const SIZE: &str = "E0827";
+    /// The code of what the verifier refuses where it can.
+    pub const MALFORMED: &str = "E0829";
 
     /// The fault's stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Broadcast { .. } => "E0820",
-            Self::SizeMismatch { .. } => "E0821",
+            Self::Broadcast { .. } => Self::BROADCAST,
+            Self::SizeMismatch { .. } => Self::SIZE_MISMATCH,
             Self::IndexOutOfRange { .. } => Self::INDEX_OUT_OF_RANGE,
-            Self::Negative { .. } => "E0823",
-            Self::EmptyAxis { .. } => "E0824",
-            Self::Limit { .. } => "E0825",
+            Self::Negative { .. } => Self::NEGATIVE,
+            Self::EmptyAxis { .. } => Self::EMPTY_AXIS,
+            Self::Limit { .. } => Self::LIMIT,
             Self::Scalar(error) => error.code(),
-            Self::Size(_) => "E0827",
+            Self::Size(_) => Self::SIZE,
             Self::Tensor(error) => error.code(),
             Self::ResultMismatch { .. } => "E0828",
-            Self::Malformed { .. } => "E0829",
+            Self::Malformed { .. } => Self::MALFORMED,
             Self::Stopped => "E0835",
             Self::UnknownCustomOp { .. } => "E0830",
             Self::CustomOp { .. } => "E0831",

@@ -33,19 +33,15 @@ pub enum RuntimeError {
         site: String,
     },
 
-    /// E0863: two sizes meet that differ, and neither is 1.
-    #[error("cannot broadcast {left} = {left_size} with {right} = {right_size} in {origin}")]
-    Broadcast {
-        /// One size, as the graph writes it.
-        left: String,
-        /// Its value.
-        left_size: i64,
-        /// The other.
-        right: String,
-        /// Its value.
-        right_size: i64,
+    /// Sizes that do not meet what an op asks of them; has the code that the interpreter gives it.
+    #[error("{problem} in {origin}")]
+    Contract {
+        /// What was expected and found.
+        problem: String,
         /// The op.
         origin: String,
+        /// The code.
+        code: &'static str,
     },
 
     /// E0864: sizes for which an op has no result.
@@ -188,7 +184,7 @@ impl RuntimeError {
                 ..
             } => ScalarFault::DIVISION_BY_ZERO,
             Self::Fault { .. } => OpFault::INDEX_OUT_OF_RANGE,
-            Self::Broadcast { .. } => "E0863",
+            Self::Contract { code, .. } => code,
             Self::Requirement { .. } => "E0864",
             Self::Size { .. } => "E0865",
             Self::Compile(error) => error.code,

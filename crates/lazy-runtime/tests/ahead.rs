@@ -248,5 +248,5 @@ fn sizes_that_need_another_plan_are_left_to_the_call() {
     }
     expect_same(&program, &graph, &[ramp(&[3]), ramp(&[1])]);
     let error = error_of(&program, &[ramp(&[3]), ramp(&[2])]);
-    assert_eq!(error.code(), "E0863");
+    assert_eq!(error.code(), "E0820");
 }

@@ -13,7 +13,7 @@ use crate::{
     freeze_constants, inline_control_flow, resolve_bindings, simplify_algebra, sink_constants,
 };
 use kiln_ir::{Graph, verify};
-use kiln_shape_inference::{ShapeInferenceEngine, check_types_with};
+use kiln_shape_inference::{ShapeInferenceEngine, body_requirements, check_types_with};
 use std::fmt;
 use tracing::Span;
 
@@ -120,6 +120,11 @@ pub fn optimize(
     let engine = options.verify.then(|| options.engine.clone());
     if let Some(engine) = &engine {
         check(&graph, engine, || "before the passes".to_owned())?;
+    }
+    // Before anything is simplified: what a rewrite drops is asked of each call all the same.
+    if graph.dims().requirements().is_empty() {
+        let requirements = body_requirements(&mut graph);
+        graph.dims_mut().set_requirements(requirements);
     }
     while report.rounds < ROUND_LIMIT && !report.converged && ctx.may_rewrite() {
         report.rounds += 1;

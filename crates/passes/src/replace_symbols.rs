@@ -57,6 +57,10 @@ fn replaced_table(
             });
         }
     }
+    let asked = from.requirements().iter();
+    let asked = asked.map(|asked| table.import_requirement(from, asked, &mut import));
+    let asked = asked.collect::<Result<Vec<_>, _>>()?;
+    table.set_requirements(asked);
     Ok((table, import))
 }
 

@@ -68,6 +68,14 @@ impl Printer<'_> {
             let (left, right) = (dims.display(fact.left), dims.display(fact.right));
             writeln!(f, "    expects {left} == {right} ({})", fact.origin)?;
         }
+        for asked in &segment.contract {
+            let (kind, sizes) = (asked.kind.parts().0, dims.display_shape(&asked.left));
+            let with = match asked.right.as_slice() {
+                [] => String::new(),
+                right => format!(" with {}", dims.display_shape(right)),
+            };
+            writeln!(f, "    asks {kind} of {sizes}{with} ({})", asked.origin)?;
+        }
         for requirement in &segment.requirements {
             let predicate = dims.display_predicate(&requirement.predicate);
             writeln!(f, "    requires {predicate}: {}", requirement.message)?;

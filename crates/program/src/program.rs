@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cranelift_entity::PrimaryMap;
 use kiln_ir::{Constant, Graph, RegionId};
 use kiln_kernel::VerifiedKernel;
-use kiln_symbolic_shape::{PlanFact, Predicate, SymbolId};
+use kiln_symbolic_shape::{PlanFact, Predicate, SizeRequirement, SymbolId};
 
 use crate::buffer::{Buffer, Slot};
 use crate::ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
@@ -64,6 +64,9 @@ pub struct Segment {
     pub sizes: Vec<SizeId>,
     /// Facts that it was planned under: where one does not hold, another plan must run.
     pub facts: Vec<PlanFact>,
+    /// What ops ask of sizes, in the order of the graph before it was optimised: checked in order, before all else, with
+    /// the interpreter's codes. Holds what unused results ask for, too.
+    pub contract: Vec<SizeRequirement>,
     /// What must hold of the sizes for the steps to have a result.
     pub requirements: Vec<Requirement>,
 }

@@ -43,6 +43,7 @@ mod values;
 mod builder;
 mod check;
 mod read;
+mod requirements;
 
 pub use builder::{Disagreement, GraphBuilder, LoopBody};
 pub use check::{check_types, check_types_with, infer_types, infer_types_with};
@@ -52,6 +53,7 @@ pub use error::{InferError, InferErrorKind, InferErrors};
 pub use known::{Element, KNOWN_LIMIT, KnownValue, Ratio};
 pub use node::Node;
 pub use read::{InferredTypes, read_graph, read_graph_with, read_graph_within};
+pub use requirements::{body_requirements, requirements_of};
 pub use rule::{Inferred, ShapeInferenceRule};
 pub use state::InferenceState;
 

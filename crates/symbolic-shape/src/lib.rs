@@ -9,6 +9,7 @@
 //! - Three kinds of knowledge are three types: a [`ContractFact`] holds or the call is rejected, a [`PlanFact`] selects
 //!   between plans, a [`Hint`] changes speed alone.
 //! - [`DimTable::prove`] answers [`Proof::Proved`], [`Proof::Disproved`] or [`Proof::Unknown`] within a limit of steps.
+//! - A [`SizeRequirement`] is what an operator asks of the sizes of each call, kept without being simplified.
 //! - [`DimTable::evaluate`] computes concrete sizes with checks.
 //! - [`SymbolicDimension`] and [`SymbolicShape`] describe sizes at the API's edge, where there is no table.
 //! - [`text`] has the lexer and the diagnostics that all of Kiln's text forms share.
@@ -48,6 +49,7 @@ mod limits;
 mod polynomial;
 mod prove;
 mod range;
+mod requirement;
 mod shape;
 mod table;
 mod work;
@@ -65,6 +67,7 @@ pub use ids::{DimId, SymbolId};
 pub use limits::DimLimits;
 pub use prove::{Fuel, Proof};
 pub use range::DimRange;
+pub use requirement::{RequirementKind, SizeRequirement, Unmet};
 pub use shape::{SymbolicShape, Unification};
 pub use table::{
     DimDisplay, DimExpression, DimFactor, DimImport, DimTable, DimTerm, PredicateDisplay,

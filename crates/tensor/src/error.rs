@@ -209,6 +209,13 @@ pub enum TensorError {
 }
 
 impl TensorError {
+    /// The code of a slice that leaves its axis, whoever finds it.
+    pub const SLICE_OUT_OF_RANGE: &str = "E0345";
+    /// The code of a shape that cannot be repeated to another.
+    pub const BROADCAST_MISMATCH: &str = "E0346";
+    /// The code of a shape with another number of elements.
+    pub const RESHAPE_MISMATCH: &str = "E0347";
+
     /// The error's stable code.
     pub fn code(&self) -> &'static str {
         match self {
@@ -219,9 +226,9 @@ impl TensorError {
             TensorError::DTypeMismatch { .. } => "E0342",
             TensorError::AxisOutOfRange { .. } => "E0343",
             TensorError::NotAPermutation { .. } => "E0344",
-            TensorError::SliceOutOfRange { .. } => "E0345",
-            TensorError::BroadcastMismatch { .. } => "E0346",
-            TensorError::ReshapeMismatch { .. } => "E0347",
+            TensorError::SliceOutOfRange { .. } => Self::SLICE_OUT_OF_RANGE,
+            TensorError::BroadcastMismatch { .. } => Self::BROADCAST_MISMATCH,
+            TensorError::ReshapeMismatch { .. } => Self::RESHAPE_MISMATCH,
             TensorError::NotSqueezable { .. } => "E0348",
             TensorError::ConcatMismatch { .. } => "E0349",
             TensorError::NothingToConcat => "E0350",

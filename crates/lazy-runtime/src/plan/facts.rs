@@ -1,9 +1,9 @@
-//! What a segment asks of sizes: plan facts, which pick the plan, and requirements, which refuse the call.
+//! What a segment asks of sizes: what its ops ask, which refuses the call first; plan facts, which pick the plan, and requirements, which refuse the call.
 
 use kiln_program::{Program, Segment};
 use kiln_symbolic_shape::{Binding, PlanFact};
 
-use super::Refusal;
+use super::{Refusal, contract};
 use crate::error::RuntimeError;
 
 /// Checks a segment's facts and requirements.
@@ -13,15 +13,13 @@ pub(super) fn check(
     binding: &Binding,
 ) -> Result<(), Refusal> {
     let dims = program.graph().dims();
+    contract::check(dims, &segment.contract, binding)?;
     let mut failed: Vec<PlanFact> = Vec::new();
     for fact in &segment.facts {
         let value = |dim| dims.evaluate(dim, binding);
         match (value(fact.left), value(fact.right)) {
             (Ok(left), Ok(right)) if left == right => {}
-            (Ok(left), Ok(right)) => {
-                refuse_broadcast(program, fact, [left, right])?;
-                failed.push(fact.clone());
-            }
+            (Ok(_), Ok(_)) => failed.push(fact.clone()),
             (Err(error), _) | (_, Err(error)) => {
                 let what = format!(
                     "{} == {}",
@@ -62,24 +60,4 @@ pub(super) fn check(
         }
     }
     Ok(())
-}
-
-/// Names the two sizes of a broadcast that no plan can compute: they differ, and neither is 1.
-fn refuse_broadcast(
-    program: &Program,
-    fact: &PlanFact,
-    sizes: [i64; 2],
-) -> Result<(), RuntimeError> {
-    let dims = program.graph().dims();
-    let [left_size, right_size] = sizes;
-    if left_size == 1 || right_size == 1 || fact.origin.starts_with("if ") {
-        return Ok(());
-    }
-    Err(RuntimeError::Broadcast {
-        left: dims.display(fact.left).to_string(),
-        left_size,
-        right: dims.display(fact.right).to_string(),
-        right_size,
-        origin: fact.origin.clone(),
-    })
 }

@@ -5,6 +5,7 @@
 
 mod arena;
 mod axis_order;
+mod contract;
 mod facts;
 mod frame;
 mod make;

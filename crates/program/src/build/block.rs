@@ -74,6 +74,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         super::kernels::finish_kernels(self.program, &mut block, nodes, &orders)?;
         super::memory::assign_places(self.program, &mut block, &self.shapes);
         super::sizes::collect_sizes(self.program, &mut block);
+        super::contract::assign_contract(&mut self.program.graph, &mut block);
         Ok(block)
     }
 

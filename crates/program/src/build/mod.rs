@@ -3,6 +3,7 @@
 //! One block per region, outermost last; recursion is over nested regions, whose depth the graph's verifier bounds.
 
 mod block;
+mod contract;
 mod kernels;
 mod layout;
 mod memory;

@@ -5,10 +5,13 @@ use std::collections::HashMap;
 use cranelift_entity::{EntityRef, PrimaryMap};
 use kiln_ir::{BlobMap, Constant, Digest, Graph, Op, OpId, ValueId, text};
 use kiln_symbolic_shape::text::{Cursor, Diagnostic, parse_dim, parse_predicate};
-use kiln_symbolic_shape::{DimTable, PlanFact, SymbolId};
+use kiln_symbolic_shape::{DimId, DimTable, PlanFact, RequirementKind, SizeRequirement, SymbolId};
 
 use super::walk::Walk;
-use super::{FORMAT, StoredBlock, StoredKernel, StoredProgram, StoredSegment, StoredStep, check};
+use super::{
+    FORMAT, StoredBlock, StoredKernel, StoredProgram, StoredRequirement, StoredSegment, StoredStep,
+    check,
+};
 use crate::error::ProgramError;
 use crate::program::{Block, Program, ProgramKernel, Requirement, Segment};
 use crate::sizes::Sizes;
@@ -60,6 +63,11 @@ impl Program {
                         .facts
                         .iter()
                         .map(|fact| (text(fact.left), text(fact.right), fact.origin.clone()))
+                        .collect(),
+                    contract: segment
+                        .contract
+                        .iter()
+                        .map(|asked| store_requirement(asked, &text))
                         .collect(),
                     requirements: segment
                         .requirements
@@ -157,6 +165,13 @@ impl Program {
         if graph.dims().symbols().count() != n_symbols {
             return Err(damaged("a size of symbols that the graph lacks"));
         }
+        // Another plan of this graph asks for the same.
+        if let Some(body) = blocks.get(stored.body) {
+            let body: &Block = body;
+            let asked = body.segments.iter().flat_map(|segment| &segment.contract);
+            let asked = asked.cloned().collect();
+            graph.dims_mut().set_requirements(asked);
+        }
         let program = Self {
             graph,
             sizes,
@@ -225,6 +240,9 @@ fn load_block(stored: &StoredBlock, graph: &mut Graph, walk: &Walk) -> Result<Bl
                 origin: origin.clone(),
             });
         }
+        let asked = segment.contract.iter();
+        let asked = asked.map(|asked| load_requirement(asked, graph.dims_mut()));
+        let contract = asked.collect::<Result<Vec<_>, _>>()?;
         let mut requirements = Vec::with_capacity(segment.requirements.len());
         for (predicate, message) in &segment.requirements {
             let predicate = parsed(predicate, graph.dims_mut(), parse_predicate)?;
@@ -239,6 +257,7 @@ fn load_block(stored: &StoredBlock, graph: &mut Graph, walk: &Walk) -> Result<Bl
             own: segment.own.clone(),
             sizes: segment.sizes.clone(),
             facts,
+            contract,
             requirements,
         });
     }
@@ -249,6 +268,38 @@ fn load_block(stored: &StoredBlock, graph: &mut Graph, walk: &Walk) -> Result<Bl
         symbols: named(graph, &stored.symbols)?,
         segments,
         results: stored.results.clone(),
+    })
+}
+
+fn store_requirement(asked: &SizeRequirement, text: &dyn Fn(DimId) -> String) -> StoredRequirement {
+    let all = |dims: &[DimId]| dims.iter().map(|&dim| text(dim)).collect();
+    let (kind, number) = asked.kind.parts();
+    StoredRequirement {
+        kind: kind.to_owned(),
+        number,
+        what: asked.what.to_string(),
+        origin: asked.origin.clone(),
+        left: all(&asked.left),
+        right: all(&asked.right),
+    }
+}
+
+fn load_requirement(
+    stored: &StoredRequirement,
+    dims: &mut DimTable,
+) -> Result<SizeRequirement, ProgramError> {
+    let kind = RequirementKind::from_parts(&stored.kind, stored.number)
+        .ok_or_else(|| damaged("a requirement of no kind"))?;
+    let mut all = |texts: &[String]| {
+        let sizes = texts.iter().map(|text| parsed(text, dims, parse_dim));
+        sizes.collect::<Result<Vec<_>, _>>()
+    };
+    Ok(SizeRequirement {
+        kind,
+        what: stored.what.clone().into(),
+        origin: stored.origin.clone(),
+        left: all(&stored.left)?,
+        right: all(&stored.right)?,
     })
 }
 

@@ -16,7 +16,7 @@ use crate::ids::{BlockId, BufferId, SizeId};
 use crate::step::Step;
 
 /// The format that this version writes and reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A program in a form that any serde format keeps. Made by [`Program::store`](crate::Program::store).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,8 +56,20 @@ struct StoredSegment {
     sizes: Vec<SizeId>,
     /// Left, right, origin.
     facts: Vec<(String, String, String)>,
+    contract: Vec<StoredRequirement>,
     /// Predicate, message.
     requirements: Vec<(String, String)>,
+}
+
+/// What an op asks of sizes: the kind as a word and a number, sizes as expressions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredRequirement {
+    kind: String,
+    number: i64,
+    what: String,
+    origin: String,
+    left: Vec<String>,
+    right: Vec<String>,
 }
 
 /// A step whose ops and values are numbers of the walk; its symbols are named beside it.

@@ -68,6 +68,47 @@ pub fn shapes_under(graph: &Graph, binding: &Binding) -> Option<Vec<Vec<usize>>>
     graph.inputs().iter().map(shape).collect()
 }
 
+/// The same shapes with one to three changes that may break what the graph asks of sizes: a size off by one, 0, 1, 2, a
+/// prime, or another's. Mostly all axes that one expression sizes change together, so that what ops ask for is broken and
+/// not only that equal names have equal sizes.
+///
+/// # Errors
+/// When the source of choices fails.
+pub fn broken_shapes(
+    choices: &mut Unstructured<'_>,
+    graph: &Graph,
+    shapes: &[Vec<usize>],
+) -> arbitrary::Result<Vec<Vec<usize>>> {
+    let mut broken = shapes.to_vec();
+    let axes: Vec<(usize, usize)> = (shapes.iter().enumerate())
+        .flat_map(|(input, shape)| (0..shape.len()).map(move |axis| (input, axis)))
+        .collect();
+    if axes.is_empty() {
+        return Ok(broken);
+    }
+    let dim =
+        |(input, axis): (usize, usize)| graph.ty(graph.inputs()[input]).innermost().dims[axis];
+    for _ in 0..choices.int_in_range(1..=3)? {
+        let &at = choices.choose(&axes)?;
+        let &other = choices.choose(&axes)?;
+        let size = broken[at.0][at.1];
+        let new = match choices.int_in_range(0..=6)? {
+            0 => size + 1,
+            1 => size.saturating_sub(1),
+            2 => size * 2,
+            3 => broken[other.0][other.1],
+            _ => *choices.choose(&[0, 1, 2, 3, 5, 7, 11, 13])?,
+        };
+        let together = choices.int_in_range(0..=7)? > 0;
+        for &axis in &axes {
+            if axis == at || together && dim(axis) == dim(at) {
+                broken[axis.0][axis.1] = new;
+            }
+        }
+    }
+    Ok(broken)
+}
+
 /// Random tensors of these shapes for a graph's inputs; of equal types some may be one tensor twice.
 ///
 /// # Errors

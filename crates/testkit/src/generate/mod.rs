@@ -20,7 +20,7 @@ mod scope;
 mod sizes;
 
 pub use elements::{Flavor, random_tensor};
-pub use inputs::{input_shapes, input_tensors, shapes_under};
+pub use inputs::{broken_shapes, input_shapes, input_tensors, shapes_under};
 
 use arbitrary::Unstructured;
 use kiln_ir::{Graph, ValueId};

@@ -1,0 +1,93 @@
+//! What each segment asks of sizes before it runs: the contract of the graph's ops.
+//!
+//! The body asks for what the graph asked for before it was optimised, which its table carries, and for what its ops ask
+//! now; a nested region for the latter. Each requirement goes to the first segment that knows all its symbols, and keeps
+//! its order there.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use kiln_ir::Graph;
+use kiln_shape_inference::requirements_of;
+use kiln_symbolic_shape::{DimTable, SizeRequirement, SymbolId};
+
+use crate::program::{Block, Segment};
+use crate::step::Action;
+
+/// Lists what each segment of a block asks for.
+pub(super) fn assign_contract(graph: &mut Graph, block: &mut Block) {
+    let known_from = known_from(&block.segments);
+    let mut asked = Vec::new();
+    if block.region == graph.body() {
+        let inputs = input_symbols(graph);
+        let dims = graph.dims();
+        // Sizes that came from data which no result needs are not known to any call.
+        let is_known = |symbol: &SymbolId| {
+            inputs.contains(symbol)
+                || known_from.contains_key(symbol)
+                || dims.definition(*symbol).is_some()
+        };
+        let of_source = dims.requirements().iter();
+        let known = of_source.filter(|asked| symbols_of(dims, asked).iter().all(is_known));
+        asked.extend(known.cloned());
+    }
+    let ops = graph.region(block.region).ops.clone();
+    asked.extend(requirements_of(graph, &ops));
+    let mut seen = HashSet::new();
+    for requirement in asked {
+        let SizeRequirement {
+            kind, left, right, ..
+        } = &requirement;
+        if !seen.insert((*kind, left.clone(), right.clone())) {
+            continue;
+        }
+        let symbols = symbols_of(graph.dims(), &requirement);
+        let segments = symbols.iter().filter_map(|symbol| known_from.get(symbol));
+        let first = segments.max().copied().unwrap_or(0);
+        // Every block has a segment, and what a last step binds is known to no other.
+        if let Some(segment) = block.segments.get_mut(first) {
+            segment.contract.push(requirement);
+        }
+    }
+}
+
+/// The first segment that knows each symbol which steps of a block bind.
+fn known_from(segments: &[Segment]) -> BTreeMap<SymbolId, usize> {
+    let mut known = BTreeMap::new();
+    for (index, segment) in segments.iter().enumerate() {
+        for step in &segment.steps {
+            if let Action::Bind { symbols, .. }
+            | Action::If { symbols, .. }
+            | Action::Loop { symbols, .. }
+            | Action::Interpret { symbols, .. } = &step.action
+            {
+                known.extend(symbols.iter().map(|&symbol| (symbol, index + 1)));
+            }
+        }
+    }
+    known
+}
+
+/// The symbols in the types of the graph's inputs.
+fn input_symbols(graph: &Graph) -> BTreeSet<SymbolId> {
+    let types = graph
+        .inputs()
+        .iter()
+        .filter_map(|&input| graph.tensor_ty(input));
+    let dims = types.flat_map(|ty| ty.dims.iter());
+    dims.flat_map(|&dim| graph.dims().symbols_in(dim)).collect()
+}
+
+/// The symbols whose values a requirement depends on, looking through definitions.
+fn symbols_of(table: &DimTable, requirement: &SizeRequirement) -> BTreeSet<SymbolId> {
+    let mut found = BTreeSet::new();
+    let mut pending = requirement.left.clone();
+    pending.extend_from_slice(&requirement.right);
+    while let Some(dim) = pending.pop() {
+        for symbol in table.symbols_in(dim) {
+            if found.insert(symbol) {
+                pending.extend(table.definition(symbol));
+            }
+        }
+    }
+    found
+}

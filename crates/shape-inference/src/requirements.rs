@@ -1,0 +1,287 @@
+//! What ops ask of the sizes of each call: one list, taken from the types of a verified graph.
+//!
+//! An op that computes anything asks for the same as the interpreter does when it gets there, in the same order, whether its
+//! result is used or not. What a type says of a result presumes that the op's own requirements are met, so a requirement is
+//! left out only by what is known of the op's *operands*.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use crate::node::Node;
+use kiln_ir::{Dims, Graph, Op, OpId, PadMode, ReduceFunction, TensorType, ValueId, Window};
+use kiln_symbolic_shape::{DimId, RequirementKind as Kind, SizeRequirement};
+
+/// What the ops of the graph's body ask of sizes, in the order of the program, each once.
+///
+/// Ops of nested regions, which may never run, are asked when their region is: [`requirements_of`].
+pub fn body_requirements(graph: &mut Graph) -> Vec<SizeRequirement> {
+    let ops = graph.region(graph.body()).ops.clone();
+    requirements_of(graph, &ops)
+}
+
+/// What these ops ask of sizes, in their order, each once.
+pub fn requirements_of(graph: &mut Graph, ops: &[OpId]) -> Vec<SizeRequirement> {
+    let mut seen: HashSet<(Kind, Vec<DimId>, Vec<DimId>)> = HashSet::new();
+    let mut all = Vec::new();
+    for &op in ops {
+        let mut asked = Asked::new(graph, op);
+        asked.ask(graph);
+        for requirement in asked.list {
+            let key = (
+                requirement.kind,
+                requirement.left.clone(),
+                requirement.right.clone(),
+            );
+            if !graph.dims().always_meets(&requirement) && seen.insert(key) {
+                all.push(requirement);
+            }
+        }
+    }
+    all
+}
+
+/// One op, and what it asks for.
+struct Asked {
+    op: Op,
+    origin: String,
+    operands: Vec<Option<TensorType>>,
+    results: Vec<Option<TensorType>>,
+    list: Vec<SizeRequirement>,
+}
+
+impl Asked {
+    fn new(graph: &Graph, id: OpId) -> Self {
+        let data = graph.op(id);
+        let types = |values: &[ValueId]| {
+            let types = values.iter().map(|&value| graph.tensor_ty(value).cloned());
+            types.collect::<Vec<_>>()
+        };
+        Self {
+            op: data.op.clone(),
+            origin: Node::of_op(data).label(),
+            operands: types(&data.operands),
+            results: types(&data.results),
+            list: Vec::new(),
+        }
+    }
+
+    fn push(
+        &mut self,
+        kind: Kind,
+        what: impl Into<Cow<'static, str>>,
+        left: impl IntoIterator<Item = DimId>,
+        right: impl IntoIterator<Item = DimId>,
+    ) {
+        self.list.push(SizeRequirement {
+            kind,
+            what: what.into(),
+            origin: self.origin.clone(),
+            left: left.into_iter().collect(),
+            right: right.into_iter().collect(),
+        });
+    }
+
+    /// The sizes of an operand; none where it is not there, which the verifier refuses.
+    fn operand(&self, index: usize) -> Dims {
+        let ty = self.operands.get(index).and_then(Option::as_ref);
+        ty.map_or_else(Dims::new, |ty| ty.dims.clone())
+    }
+
+    fn result(&self) -> Dims {
+        let ty = self.results.first().and_then(Option::as_ref);
+        ty.map_or_else(Dims::new, |ty| ty.dims.clone())
+    }
+
+    /// Sizes among the attributes: each has a value, and none is negative.
+    fn sizes(&mut self, what: &'static str, dims: &[DimId]) {
+        for &dim in dims {
+            self.push(Kind::Value, what, [dim], []);
+            self.push(Kind::NonNegative, what, [dim], []);
+        }
+    }
+
+    fn broadcast(&mut self, shapes: &[Dims]) {
+        let rank = shapes.iter().map(|dims| dims.len()).max().unwrap_or(0);
+        for axis in 0..rank {
+            let at = |dims: &Dims| dims.get((axis + dims.len()).checked_sub(rank)?).copied();
+            let met: Vec<DimId> = shapes.iter().filter_map(at).collect();
+            self.push(Kind::Broadcast, "sizes that broadcast", met, []);
+        }
+    }
+
+    fn ask(&mut self, graph: &mut Graph) {
+        let (x, y) = (self.operand(0), self.operand(1));
+        match self.op.clone() {
+            Op::Iota { dims, .. } | Op::RandomBits { dims } => self.sizes("a size", &dims),
+            Op::Dims { sizes } => self.push(Kind::Value, "a size", sizes, []),
+            Op::Map { .. } => {
+                let shapes: Vec<Dims> = (0..self.operands.len())
+                    .map(|index| self.operand(index))
+                    .collect();
+                self.broadcast(&shapes);
+            }
+            Op::Reshape { dims } => {
+                self.sizes("a size", &dims);
+                self.push(Kind::SameCount, "numbers of elements", x, dims);
+            }
+            Op::Broadcast { dims } => {
+                self.sizes("a size", &dims);
+                let skipped = dims.len().saturating_sub(x.len());
+                let to: Dims = dims.iter().skip(skipped).copied().collect();
+                self.push(Kind::Expand, "sizes to repeat", x, to);
+            }
+            Op::Slice {
+                starts,
+                sizes,
+                steps,
+            } => {
+                self.sizes("the size of a slice", &sizes);
+                let axes = starts.iter().zip(&sizes).zip(&steps).zip(&x);
+                for (((&start, &size), &step), &axis) in axes {
+                    let kind = Kind::Slice { step };
+                    self.push(kind, "a slice inside its axis", [start, size], [axis]);
+                }
+            }
+            Op::Pad { low, high, mode } => {
+                self.sizes("a padding", &low);
+                self.sizes("a padding", &high);
+                if mode != PadMode::Constant {
+                    let result = self.result();
+                    for &size in &x {
+                        let what = "a border taken from the operand";
+                        self.push(Kind::NotEmpty, what, [size], result.clone());
+                    }
+                }
+            }
+            Op::Concat { axis } => {
+                let beside = |dims: Dims| {
+                    let dims = dims.into_iter().enumerate();
+                    dims.filter(move |&(at, _)| at != axis).map(|(_, dim)| dim)
+                };
+                for index in 1..self.operands.len() {
+                    let (first, other) = (self.operand(0), self.operand(index));
+                    let what = "axes beside the concatenated one";
+                    self.push(Kind::Equal, what, beside(first), beside(other));
+                }
+            }
+            Op::GatherElements { axis } => self.indexed_elements(&x, &y, axis),
+            Op::GatherNd { batch_axes } => {
+                let (x, y) = (
+                    x.into_iter().take(batch_axes),
+                    y.into_iter().take(batch_axes),
+                );
+                self.push(Kind::Equal, "batch axes", x, y);
+            }
+            Op::ScatterElements { axis, .. } => {
+                let updates = self.operand(2);
+                let what = "axes of the indexed block and the updates";
+                self.push(Kind::Equal, what, y.clone(), updates);
+                self.indexed_elements(&x, &y, axis);
+            }
+            Op::ScatterNd { .. } => self.scatter_nd(graph, &x, &y),
+            Op::Matmul { .. } => {
+                let ([left @ .., _, k], [right @ .., right_k, _]) = (x.as_slice(), y.as_slice())
+                else {
+                    return;
+                };
+                self.push(Kind::Equal, "inner axes", [*k], [*right_k]);
+                self.broadcast(&[Dims::from_slice(left), Dims::from_slice(right)]);
+            }
+            Op::Conv { window, groups, .. } => {
+                let (Some(&channels), Some(&filters), Some(&group)) =
+                    (x.get(1), y.first(), y.get(1))
+                else {
+                    return;
+                };
+                let divisor = i64::try_from(groups).unwrap_or(i64::MAX);
+                self.push(Kind::Divides { divisor }, "groups", [filters], []);
+                let groups = graph.dims_mut().constant(divisor);
+                self.push(Kind::Product, "input channels", [channels], [group, groups]);
+                self.window(&window);
+            }
+            Op::ConvTranspose { window, groups, .. } => {
+                let (Some(&channels), Some(&expected)) = (x.get(1), y.first()) else {
+                    return;
+                };
+                let divisor = i64::try_from(groups).unwrap_or(i64::MAX);
+                self.push(Kind::Divides { divisor }, "groups", [channels], []);
+                self.push(Kind::Equal, "input channels", [channels], [expected]);
+                self.window(&window);
+            }
+            Op::Pool { window, .. } => self.window(&window),
+            Op::Reduce {
+                function: ReduceFunction::Mean,
+                axes,
+                ..
+            } => {
+                let is_integer = |ty: &TensorType| ty.dtype.is_integer();
+                if self.operands.iter().flatten().all(is_integer) {
+                    let reduced = axes.iter().filter_map(|&axis| x.get(axis).copied());
+                    let (reduced, result): (Vec<_>, _) = (reduced.collect(), self.result());
+                    self.push(Kind::MeanOfSome, "a mean of integers", reduced, result);
+                }
+            }
+            Op::ArgReduce { axis, .. } => {
+                let (axis, result) = (x.get(axis).copied(), self.result());
+                self.push(Kind::NotEmpty, "the index of an extremum", axis, result);
+            }
+            Op::Resize(resize) => {
+                self.sizes("the size of a result", &resize.sizes);
+                let result = self.result();
+                self.push(Kind::NotEmpty, "resampling", x, result);
+            }
+            Op::TopK { k, axis, .. } => {
+                self.sizes("the number of elements to find", &[k]);
+                let axis = x.get(axis).copied();
+                self.push(Kind::AtMost, "elements along the axis", [k], axis);
+            }
+            // What these ask for is data, or what their regions ask for.
+            _ => return,
+        }
+        if !matches!(self.op, Op::TopK { .. } | Op::Custom { .. }) {
+            let result = self.result();
+            for dim in result {
+                self.push(Kind::Value, "a size", [dim], []);
+            }
+        }
+    }
+
+    /// Axes beside the indexed one are no longer in the indices than in the operand.
+    fn indexed_elements(&mut self, x: &Dims, indices: &Dims, axis: usize) {
+        let pairs = x.iter().copied().zip(indices.iter().copied()).enumerate();
+        let beside = pairs.filter(|&(at, _)| at != axis);
+        let (x, beside): (Vec<_>, Vec<_>) = beside.map(|(_, pair)| pair).unzip();
+        if matches!(self.op, Op::ScatterElements { .. }) {
+            // Nothing is scattered where there are no indices, so nothing is asked.
+            let along = indices.get(axis).copied();
+            let covered: Vec<_> = beside.into_iter().chain(along).collect();
+            let by: Vec<_> = x.into_iter().chain(along).collect();
+            self.push(Kind::Covers, "axes beside the indexed one", covered, by);
+            return;
+        }
+        for (size, index) in x.into_iter().zip(beside) {
+            self.push(Kind::Fits, "axes beside the indexed one", [index], [size]);
+        }
+    }
+
+    fn scatter_nd(&mut self, graph: &Graph, x: &Dims, indices: &Dims) {
+        let Some((&depth, outer)) = indices.split_last() else {
+            return;
+        };
+        let Some(depth) = graph.dims().as_constant(depth) else {
+            return;
+        };
+        let depth = usize::try_from(depth).unwrap_or(usize::MAX);
+        let expected: Vec<DimId> = outer.iter().chain(x.iter().skip(depth)).copied().collect();
+        let updates = self.operand(2);
+        let what = "axes of the indexed block and the updates";
+        self.push(Kind::Equal, what, expected, updates);
+    }
+
+    fn window(&mut self, window: &Window) {
+        self.sizes("a padding", &window.low);
+        self.sizes("a padding", &window.high);
+        let spatial: Dims = self.result().into_iter().skip(2).collect();
+        self.sizes("the size of a result", &spatial);
+    }
+}
