@@ -7,7 +7,7 @@ use anyhow::{Context, Error, bail};
 use kiln::kernel_cache::open_regular;
 use kiln::tensor::{read_npy, write_npy};
 use kiln::{Model, Outputs, Tensor};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
