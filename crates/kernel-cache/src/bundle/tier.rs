@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use crate::entry::{self, Checker, DIGEST, EntryHead, PRELUDE, StoredEntry};
+use crate::entry::{self, Checker, EntryHead, PRELUDE, StoredEntry};
 use crate::error::CacheError;
 use crate::key::CacheKey;
 use crate::miss::{Miss, MissCategory, NotStored};
