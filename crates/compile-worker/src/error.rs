@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kiln_kernel::CompileError;
+
 /// Why a worker gave no artifact. Each variant names its code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -106,7 +108,7 @@ impl WorkerError {
             Self::Message { .. } => "E0512",
             Self::Version { .. } => "E0513",
             Self::Protocol { .. } => "E0514",
-            Self::Cancelled => "E0515",
+            Self::Cancelled => CompileError::CANCELLED,
             Self::Compiler { code, .. } => code,
         }
     }

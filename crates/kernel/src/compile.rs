@@ -237,3 +237,9 @@ impl<C: KernelCompiler + ?Sized> KernelCompiler for Box<C> {
         (**self).listing(kernel, target, schedule, listing)
     }
 }
+
+impl CompileError {
+    /// The code of a compile that ended because every caller that waited for it was cancelled. It says nothing of the kernel,
+    /// so that the next caller compiles it again.
+    pub const CANCELLED: &str = "E0515";
+}

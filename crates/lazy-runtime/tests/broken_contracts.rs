@@ -24,6 +24,7 @@ fn options() -> InterpretOptions<'static> {
         limits: InterpretLimits {
             live_bytes: 1 << 20,
             iterations: 50,
+            ..InterpretLimits::default()
         },
         ..InterpretOptions::default()
     }

@@ -8,9 +8,6 @@ use kiln_kernel_cache::Failure;
 
 use crate::error::RuntimeError;
 
-/// The code of compilers that ended a compile because [`CompileObserver::is_cancelled`](kiln_kernel::CompileObserver) said so.
-const CANCELLED: &str = "E0515";
-
 /// What came of a compile that gave nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum KernelFailure {
@@ -21,7 +18,7 @@ pub(crate) enum KernelFailure {
 impl KernelFailure {
     /// Whether the compile was ended because no call wanted it any more.
     pub(crate) fn is_cancelled(&self) -> bool {
-        matches!(self, Self::Compile(error) if error.code == CANCELLED)
+        matches!(self, Self::Compile(error) if error.code == CompileError::CANCELLED)
     }
 }
 
