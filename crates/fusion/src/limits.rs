@@ -6,8 +6,9 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FusionLimits {
-    /// Kernel nodes of one kernel, estimated as they are after every demand was answered in place. An op alone may have
-    /// more.
+    /// Kernel nodes of one kernel that are under guards of concatenations, borders and resizes, estimated as they are after
+    /// every demand was answered in place. They become one basic block, on which code generation takes more than linear
+    /// time. An op alone may have more.
     pub kernel_nodes: usize,
     /// Steps that one plan may take: groups offered and searched, values walked, nodes counted, and proofs about sizes.
     /// Afterwards nothing more is joined.
@@ -17,7 +18,7 @@ pub struct FusionLimits {
 impl Default for FusionLimits {
     fn default() -> Self {
         Self {
-            kernel_nodes: 2048,
+            kernel_nodes: 192,
             plan_work: 1 << 24,
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! Lowering shares what is wanted twice at the same indices under the same guard. A concatenation or a border wants its
 //! operands at other indices and under another guard, so what is below one is written once per *path* to it: three
-//! concatenations of ten operands inside each other are a thousand paths. This counts the nodes over those paths, and stops
-//! at the limit, so that counting is bounded by what it allows.
+//! concatenations of ten operands inside each other are a thousand paths, each with the tests of all guards on its way.
+//! This counts the nodes on such paths, and stops at the limit, so that counting is bounded by what it allows. What stands
+//! under no guard is written once, is bounded by the ops of a kernel, and is not counted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,7 +22,7 @@ const PER_GUARD: usize = 3;
 /// A path from an output through the ops that move or guard what they read.
 type PathId = usize;
 
-/// Counts the kernel nodes of a candidate: at most one more step of work than `limit` allows.
+/// Counts the guarded kernel nodes of a candidate: at most one more step of work than `limit` allows.
 ///
 /// # Errors
 /// [`Refusal::Limit`] when there would be more than `limit`. One op alone is always allowed.
@@ -47,7 +48,10 @@ pub(crate) fn count_nodes(
             .copied()
             .collect();
         for path in at {
-            nodes = nodes.saturating_add(usize::try_from(unit_cost(&data.op).max(1)).unwrap_or(1));
+            if path != Paths::ROOT {
+                let cost = usize::try_from(unit_cost(&data.op).max(1)).unwrap_or(usize::MAX);
+                nodes = nodes.saturating_add(cost);
+            }
             for (position, &operand) in data.operands.iter().enumerate() {
                 let below = match moves(&data.op, position) {
                     Some(steps) => {
@@ -56,12 +60,13 @@ pub(crate) fn count_nodes(
                     }
                     None => path,
                 };
-                if wanted.entry(operand).or_default().insert(below) {
+                let is_new = wanted.entry(operand).or_default().insert(below);
+                if is_new && below != Paths::ROOT {
                     nodes = nodes.saturating_add(1 + PER_GUARD * paths.guards(below));
                 }
                 if nodes > limit && ops.len() > 1 {
                     return Err(Refusal::Limit {
-                        what: "nodes after inlining",
+                        what: "guarded nodes after inlining",
                         given: nodes,
                         limit,
                     });
