@@ -48,8 +48,10 @@ fn work_of_nested_concats_is_linear_in_their_ops() {
 #[test]
 fn a_spent_budget_leaves_a_plan_that_says_so() {
     let graph = read("graph @main(%x: f32[N]) {\n%1 = exp %x\n%2 = neg %1\nreturn %2\n}");
-    let mut limits = FusionLimits::default();
-    limits.plan_work = 1;
+    let limits = FusionLimits {
+        plan_work: 1,
+        ..FusionLimits::default()
+    };
     let plan = plan(&graph, &FusionOptions::new().with_limits(limits)).unwrap();
     assert_eq!(plan.count("kernel"), 2, "{plan}");
     assert!(plan.is_budget_spent());

@@ -34,8 +34,10 @@ fn equalities_that_rewrite_each_other_for_ever_end() {
 
 #[test]
 fn proofs_share_a_total_and_what_is_evident_is_proved_after_it() {
-    let mut limits = DimLimits::default();
-    limits.prover_total = 1;
+    let limits = DimLimits {
+        prover_total: 1,
+        ..DimLimits::default()
+    };
     let mut table = DimTable::with_limits(limits);
     let n = table.symbol("n").unwrap();
     let (zero, one) = (table.constant(0), table.constant(1));
