@@ -51,7 +51,8 @@ fn an_archive_beyond_the_limit_of_a_text_is_refused() {
     let options = limited(|limits| limits.text.constant_bytes = 255);
     let error = Model::load_with(&path, options).unwrap_err();
     let message = error.to_string();
-    assert!(message.contains("255"), "{}: {message}", error.code());
+    assert_eq!(error.code(), "E0941");
+    assert!(message.contains("255"), "{message}");
 }
 
 #[test]
