@@ -3,12 +3,10 @@
 //! A program that asks for [`Compiler::worker`](crate::Compiler::worker) begins with [`main_if_worker`]:
 //!
 //! ```
-//! fn main() {
-//!     kiln::compile_worker::main_if_worker();
-//!     let options = kiln::Options::new().compiler(kiln::Compiler::worker());
-//!     // The program goes on here.
-//! #   let _ = options;
-//! }
+//! // First in `main`.
+//! kiln::compile_worker::main_if_worker();
+//! let options = kiln::Options::new().compiler(kiln::Compiler::worker());
+//! # let _ = options;
 //! ```
 
 use kiln_codegen_llvm::LlvmCompiler;
