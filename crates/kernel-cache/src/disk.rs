@@ -251,13 +251,16 @@ impl DiskTier {
         Ok(head.compile_time)
     }
 
-    /// Whether an entry is signed, and this process has no key: it is left to those who have.
+    /// Whether an entry is signed, and this process has no key: it is left to those who have. Where its head is damaged, it
+    /// counts as unsigned.
     fn is_anothers(&self, folder: &dyn Folder, name: &str) -> bool {
-        self.options.key.is_none()
-            && folder
-                .open(name)
-                .and_then(|mut file| file.read(PRELUDE))
-                .is_ok_and(|prelude| entry::is_signed(&prelude))
+        if self.options.key.is_some() {
+            return false;
+        }
+        let front = self
+            .open_entry(folder, name)
+            .and_then(|mut file| self.read_front(&mut *file));
+        front.is_ok_and(|(front, _)| entry::is_signed(&front))
     }
 
     /// Everything before the content of an open entry, and what it says.
