@@ -9,7 +9,7 @@ use anyhow::{Context, Error, bail};
 use clap::Args;
 use kiln::kernel_cache::open_regular;
 use kiln::{Model, ShapeProfile};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long to wait for the last entries to be stored.
@@ -104,7 +104,7 @@ impl Compile {
 }
 
 /// Compiles for each of a profile's shapes that fits the model; answers with how many do.
-fn precompile(model: &Model, path: &PathBuf) -> Result<usize, Error> {
+fn precompile(model: &Model, path: &Path) -> Result<usize, Error> {
     let text = open_regular(path)
         .and_then(std::io::read_to_string)
         .with_context(|| format!("cannot read the profile {}", path.display()))?;

@@ -336,6 +336,8 @@ fn is_out_of_memory(said: &[u8]) -> bool {
         "memory allocation of",
         "out of memory",
         "bad_alloc",
+        // The only exceptions of LLVM's libraries are those of memory that is short.
+        "foreign exceptions",
         "Cannot allocate memory",
     ]
     .iter()

@@ -47,7 +47,6 @@ pub fn check_window_elements(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{InterpretOptions, interpret};
     use kiln_ir::BlobMap;
     use kiln_tensor::{DType, Tensor};

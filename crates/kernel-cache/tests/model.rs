@@ -47,6 +47,7 @@ mod sync {
 }
 
 #[path = "../src/flight.rs"]
+#[allow(dead_code, reason = "the model needs a part of it")]
 mod flight;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

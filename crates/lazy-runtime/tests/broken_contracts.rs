@@ -1,6 +1,8 @@
 //! Calls whose sizes break what the ops of a graph ask of them: compiled code refuses what the interpreter refuses, with
 //! its code, and computes what it computes.
 
+#![allow(clippy::expect_used, reason = "a test may panic")]
+
 mod support;
 
 use arbitrary::Unstructured;

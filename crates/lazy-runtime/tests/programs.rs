@@ -161,12 +161,8 @@ fn more_of_the_largest_than_there_are_is_refused() {
     };
     expect_same(&program, &graph, &call(4, 3));
     let error = error_of(&program, &call(2, 3));
-    // Either what the op requires of sizes, or a fact of the graph's contract.
-    assert!(
-        ["E0864", "E0816"].contains(&error.code()),
-        "{} {error}",
-        error.code()
-    );
+    // As the interpreter has it.
+    assert_eq!(error.code(), "E0825", "{error}");
 }
 
 #[test]

@@ -72,6 +72,7 @@ fn what_is_concatenated_is_computed_in_place() {
     program @joined: 3 kernels, 0 constants, steps: 3 kernel
     body(%x: f32[A, B], %y: f32[A, C]) -> (%c@own: f32[A, B + C], %n@own: f32[A, B])
       segment 0: 0 slots
+        asks value of [B + C] (concat (%4))
         kernel exp [kernel0 map] %x -> %a(%c+0): f32[A, B] strides [B + C, 1]
         kernel neg [kernel1 map] %y -> %b(%c+B): f32[A, C] strides [B + C, 1]
         kernel neg [kernel2 map] %a(%c+0) -> %n@own: f32[A, B]
@@ -138,6 +139,7 @@ fn a_segment_ends_where_data_become_sizes() {
         builtin non_zero %x -> %at@0.0: i64[1, A], %count@0.1: i64[]
         bind bind [n] %count@0.1
       segment 1: 1 slots
+        asks slice of [0, n] with [A] (slice (%3))
         requires min(0, min(1, n)*n - min(1, n)) >= 0: a slice within its operand
         requires max(0, min(1, n)*n - min(1, n)) + min(1, n) <= A: a slice within its operand
         kernel slice [kernel0 map] %at@0.0 -> %places@1.0: i64[1, n]
@@ -210,6 +212,7 @@ fn a_part_in_one_piece_is_no_copy() {
     program @parts: 5 kernels, 0 constants, steps: 6 kernel
     body(%x: f32[A, 8, B]) -> (%a@own: f32[1, 2, B], %b@own: f32[A, 2, B], %c@own: f32[2, B], %d@own: f32[1, 1, B])
       segment 0: 2 slots
+        asks slice of [A - 1, 1] with [A] (slice (%2))
         kernel exp [kernel0 map] %x -> %e@0.0: f32[A, 8, B]
         kernel neg [kernel1 map] %row(%e+8*A*B - 2*B) -> %a@own: f32[1, 2, B]
         kernel slice [kernel2 map] %e@0.0 -> %columns@0.1: f32[A, 2, B]

@@ -323,6 +323,7 @@ fn parts_in_the_same_order_are_joined_in_place() {
     program @rows: 3 kernels, 0 constants, steps: 3 kernel
     body(%x: f32[N, 8, A, B], %y: f32[N, 8, C, B]) -> (%d@own: f32[N, 8, A + C, B])
       segment 0: 1 slots
+        asks value of [A + C] (concat (%4))
         kernel exp [kernel0 map] %x -> %a(%c+0): f32[N, 8, A, B] strides [8*A*B + 8*B*C, 1, 8*B, 8]
         kernel tanh [kernel1 map] %y -> %b(%c+8*A*B): f32[N, 8, C, B] strides [8*A*B + 8*B*C, 1, 8*B, 8]
         kernel neg [kernel2 map] %c@0.0 -> %d@own: f32[N, 8, A + C, B]

@@ -54,7 +54,7 @@ pub(crate) fn reseal_bundle(bundle: &mut [u8]) {
         let (Some(offset), Some(bytes)) = (offset, bytes) else {
             return;
         };
-        let end = offset.checked_add(bytes).unwrap_or(usize::MAX);
+        let end = offset.saturating_add(bytes);
         if let Some(entry) = bundle.get_mut(offset..end) {
             reseal_entry(entry);
         }

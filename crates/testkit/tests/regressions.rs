@@ -15,6 +15,9 @@ use kiln_testkit::targets::{COMPILED_TARGETS, TARGETS, seeds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What a target does with bytes.
+type Run = Box<dyn Fn(&[u8])>;
+
 fn folder(kind: &str, target: &str) -> PathBuf {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     fuzz.join(kind).join(target)
@@ -95,12 +98,12 @@ fn damaged_seeds_of_the_day_keep_the_laws() {
     let compiler: Arc<dyn KernelCompiler> = Arc::new(LlvmCompiler::new());
     let of_the_day = SeedsOfTheDay::begin();
     let plain = TARGETS.map(|(name, run)| {
-        let run: Box<dyn Fn(&[u8])> = Box::new(run);
+        let run: Run = Box::new(run);
         (name, run)
     });
     let compiled = COMPILED_TARGETS.map(|(name, run)| {
         let compiler = Arc::clone(&compiler);
-        let run: Box<dyn Fn(&[u8])> = Box::new(move |bytes| run(&compiler, bytes));
+        let run: Run = Box::new(move |bytes| run(&compiler, bytes));
         (name, run)
     });
     let only = std::env::var("KILN_TEST_TARGET").ok();

@@ -272,7 +272,7 @@ fn numbers_that_the_element_type_does_not_hold_are_refused() {
     let exact = |x: Var| x * 2.0 + ((1 << 53) + 1);
     let x = Tensor::from_slice(&[1], &[3_i64]).unwrap();
     let graph = trace("f", &exact, &[ArgumentType::of(&x)]).unwrap();
-    let outputs = kiln_interpreter::interpret(&graph, &[x]).unwrap();
+    let outputs = interpret(&graph, &[x], &InterpretOptions::default()).unwrap();
     assert_eq!(outputs[0].to_vec::<i64>().unwrap(), [(1 << 53) + 7]);
 }
 

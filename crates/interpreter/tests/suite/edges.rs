@@ -268,5 +268,5 @@ fn a_shape_too_large_for_memory_is_an_error() {
         .unwrap()
         .broadcast_to(&[1 << 20])
         .unwrap();
-    assert_snapshot!(error(text, &[long.clone(), long]), @"E0832: expected at most 68719476736 bytes of live values, found 4398054899712 at add (%4): raise the limit or use smaller shapes");
+    assert_snapshot!(error(text, &[long.clone(), long]), @"E0832: expected at most 68719476736 bytes of live values, found 13194147921920 at add (%4): raise the limit or use smaller shapes");
 }

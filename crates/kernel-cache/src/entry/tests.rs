@@ -101,8 +101,8 @@ fn the_first_format_is_frozen() {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    insta::assert_snapshot!(hex, @"4faf1ac3bdea8f4818000000000000000200000000000000010000006b020100000000000001000000660001000000762877f50df75f0fb1");
-    insta::assert_snapshot!(blake3::hash(&front), @"bc53cca52af34b80628cebec208a269e993314eaad7a34031ca9806ce261bd7e");
+    insta::assert_snapshot!(hex, @"4faf1ac3bdea8f4818000000000000000200000000000000010000006b0201000000000000010000006600010000007679c33b0399e68465");
+    insta::assert_snapshot!(blake3::hash(&front), @"7f0e3455f7193d6bdc293bb9d1ab6a3dc97def816a95a5a97f70c0e1ed6048fe");
 }
 
 proptest! {
