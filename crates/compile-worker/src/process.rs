@@ -286,7 +286,7 @@ enum Broken {
     Error(WorkerError),
 }
 
-/// A socket that is read until a time, or until nobody wants what comes.
+/// A socket that is read until a time, or until the reader is cancelled.
 struct Patient<'a> {
     socket: &'a UnixStream,
     until: Instant,

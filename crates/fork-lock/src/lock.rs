@@ -18,7 +18,7 @@ const LOOKS: u32 = 50;
 /// How long it waits between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A mutex that no forked child waits for in vain. What it guards must be whole between any two statements: a thread that
+/// A mutex that cannot deadlock a forked child. What it guards must be whole between any two statements: a thread that
 /// panics while it has the lock leaves it to the next.
 pub struct ForkLock<T> {
     value: Mutex<T>,
@@ -63,7 +63,7 @@ impl<T> ForkLock<T> {
         }
     }
 
-    /// Somebody has it, or had it when this process was forked.
+    /// A thread has it, or had it when this process was forked.
     #[cold]
     fn lock_held(&self) -> MutexGuard<'_, T> {
         if process::id() == self.process {

@@ -128,7 +128,7 @@ pub enum OpFault {
 }
 
 impl OpFault {
-    /// The code of an index outside the axis it addresses, whoever finds it.
+    /// The code of an index outside the axis it addresses.
     pub const INDEX_OUT_OF_RANGE: &str = "E0822";
     /// The code of sizes that do not broadcast.
     pub const BROADCAST: &str = "E0820";

@@ -259,7 +259,7 @@ pub trait StopSignal: Send + Sync {
     /// Whether to end.
     fn is_stopped(&self) -> bool;
 
-    /// The stop word, which compiled code reads while it runs: 0 until the run is to end. Whoever implements this sees to it
+    /// The stop word, which compiled code reads while it runs: 0 until the run is to end. The implementation sees to it
     /// that the word is set soon after there is a reason to, also while no one asks [`is_stopped`](Self::is_stopped).
     fn word(&self) -> &AtomicU32;
 }

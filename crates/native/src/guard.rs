@@ -97,7 +97,7 @@ impl GuardedPages {
 
 impl Drop for GuardedPages {
     fn drop(&mut self) {
-        // SAFETY: the range is exactly what was mapped, and whoever has a pointer into it borrowed the owner.
+        // SAFETY: the range is exactly what was mapped, and every pointer into it borrows the owner.
         let _ = unsafe { rustix::mm::munmap(self.mapping.as_ptr(), self.mapped) };
     }
 }

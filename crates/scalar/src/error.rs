@@ -141,7 +141,7 @@ impl ScalarError {
 }
 
 impl ScalarFault {
-    /// The code of an integer divided by zero, whoever finds it.
+    /// The code of an integer divided by zero.
     pub const DIVISION_BY_ZERO: &str = "E0882";
 
     /// The fault's stable code.

@@ -209,7 +209,7 @@ pub enum TensorError {
 }
 
 impl TensorError {
-    /// The code of a slice that leaves its axis, whoever finds it.
+    /// The code of a slice that leaves its axis.
     pub const SLICE_OUT_OF_RANGE: &str = "E0345";
     /// The code of a shape that cannot be repeated to another.
     pub const BROADCAST_MISMATCH: &str = "E0346";

@@ -1,4 +1,4 @@
-//! Locks and once-cells that a forked child could wait for in vain.
+//! Locks and once-cells that can deadlock a forked child.
 //!
 //! A child has none of its parent's other threads, so a lock of `std::sync` that one of them held stays locked for ever.
 //! Crates use those of `kiln-fork-lock`; each file that may do otherwise is in `ALLOWED`, with why it is safe there.
@@ -92,7 +92,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
         let is_allowed = ALLOWED.iter().any(|(allowed, _)| allowed == &path);
         for name in used.0.into_iter().filter(|_| !is_allowed) {
             let message = format!(
-                "uses `std::sync::{name}`, which a forked child may wait for in vain; use `kiln-fork-lock`"
+                "uses `std::sync::{name}`, which can deadlock a forked child; use `kiln-fork-lock`"
             );
             problems.push(Problem::new(path, message));
         }
@@ -162,7 +162,7 @@ mod tests {
             ("crates/fork-lock/src/lock.rs", "use std::sync::Mutex;"),
             ("crates/cli/src/main.rs", "use std::sync::Mutex;"),
         ]);
-        let why = "which a forked child may wait for in vain; use `kiln-fork-lock`";
+        let why = "which can deadlock a forked child; use `kiln-fork-lock`";
         assert_eq!(
             said(&check(&tree).unwrap()),
             [

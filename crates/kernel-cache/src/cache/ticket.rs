@@ -82,7 +82,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// Tells how many wait for it, also while it is being compiled; none where nobody can.
+    /// Tells how many wait for it, also while it is being compiled; none where no thread can.
     pub fn counting_waiters(&self) -> Option<impl Fn() -> usize + use<V, E>> {
         self.lead.as_ref().map(Lead::counting)
     }
@@ -97,7 +97,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         self.lead.as_ref().map_or(0, Lead::n_followers)
     }
 
-    /// A place among those who wait for it; none where nobody can: in a forked child, and inside another compile.
+    /// A place among those who wait for it; none where no thread can: in a forked child, and inside another compile.
     pub fn waiter(&self) -> Option<Waiter<V, E>> {
         let follow = self.lead.as_ref()?.follow();
         let inner = Arc::clone(&self.cache.inner);

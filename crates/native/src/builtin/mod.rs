@@ -103,7 +103,7 @@ pub(crate) fn run(
             for_each_element!(x.1.dtype, T => {
                 // SAFETY: the slices do not overlap, as was just checked, and both have this dtype.
                 let (from, to) = unsafe { (from.as_slice::<T>(), to.as_mut_slice::<T>()) };
-                // What ended the run is told by whoever asks the signal next.
+                // What ended the run is reported at the next question to the signal.
                 let _stopped = interrupt.copy(to, from);
             });
             Ok(Vec::new())
