@@ -14,6 +14,7 @@ mod licences;
 mod limits;
 mod links;
 mod locks;
+mod paths;
 mod places;
 mod purity;
 mod sizes;

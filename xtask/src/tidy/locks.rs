@@ -3,11 +3,10 @@
 //! A child has none of its parent's other threads, so a lock of `std::sync` that one of them held stays locked for ever.
 //! Crates use those of `kiln-fork-lock`; each file that may do otherwise is in `ALLOWED`, with why it is safe there.
 
-use anyhow::{Context, Result};
-use syn::visit::{self, Visit};
+use anyhow::Result;
 
+use super::paths::{is_test_file, picked};
 use super::tree::{Problem, Tree};
-use crate::api::{flatten, is_test_only};
 
 /// The types of `std::sync` that block.
 const BLOCKING: [&str; 6] = ["Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "Once"];
@@ -83,14 +82,11 @@ const TOOLS: [&str; 2] = ["crates/cli/", "crates/testkit/"];
 pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     for path in tree.rust_files().filter(|path| is_library(path)) {
-        let file =
-            syn::parse_file(&tree.read(path)?).with_context(|| format!("cannot parse {path}"))?;
-        let mut used = Used::default();
-        used.visit_file(&file);
-        used.0.sort_unstable();
-        used.0.dedup();
         let is_allowed = ALLOWED.iter().any(|(allowed, _)| allowed == &path);
-        for name in used.0.into_iter().filter(|_| !is_allowed) {
+        for name in picked(tree, path, blocking)?
+            .into_iter()
+            .filter(|_| !is_allowed)
+        {
             let message = format!(
                 "uses `std::sync::{name}`, which can deadlock a forked child; use `kiln-fork-lock`"
             );
@@ -102,47 +98,16 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
 
 fn is_library(path: &str) -> bool {
     let is_source = path.starts_with("crates/") && path.contains("/src/");
-    let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
-    is_source && !is_test && !TOOLS.iter().any(|tool| path.starts_with(tool))
+    is_source && !is_test_file(path) && !TOOLS.iter().any(|tool| path.starts_with(tool))
 }
 
-#[derive(Default)]
-struct Used(Vec<&'static str>);
-
-impl Used {
-    fn add(&mut self, path: &[String]) {
-        if let [first, sync, name, ..] = path
-            && first == "std"
-            && sync == "sync"
-            && let Some(name) = BLOCKING.into_iter().find(|blocking| blocking == name)
-        {
-            self.0.push(name);
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for Used {
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        let words: Vec<String> = path
-            .segments
-            .iter()
-            .map(|segment| segment.ident.to_string())
-            .collect();
-        self.add(&words);
-        visit::visit_path(self, path);
-    }
-
-    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        for import in flatten(&item.tree) {
-            self.add(&import.path);
-        }
-    }
-
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !is_test_only(&module.attrs) {
-            visit::visit_item_mod(self, module);
-        }
-    }
+/// The blocking type of `std::sync` that a path names.
+fn blocking(path: &[String]) -> Option<&'static str> {
+    let [first, sync, name, ..] = path else {
+        return None;
+    };
+    let known = BLOCKING.into_iter().find(|blocking| blocking == name);
+    known.filter(|_| first == "std" && sync == "sync")
 }
 
 #[cfg(test)]

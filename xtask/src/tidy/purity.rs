@@ -3,12 +3,11 @@
 //! `xtask/layers.toml` says which; this looks for `std::env`, `std::fs` and so on in paths and imports of `src/`.
 //! Tests and build scripts are free. It reads names, not meaning: a library that does I/O for us is not seen.
 
-use anyhow::{Context, Result};
-use syn::visit::{self, Visit};
+use anyhow::Result;
 
 use super::layers::Layers;
+use super::paths::{is_test_file, picked};
 use super::tree::{Problem, Tree};
-use crate::api::{flatten, is_test_only};
 
 /// What counts as the outside world, as modules of `std`; the table calls them the same.
 const WORLD: [&str; 6] = ["env", "fs", "process", "net", "thread", "time"];
@@ -26,14 +25,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
             .rust_files()
             .filter(|path| path.starts_with(&folder) && !is_test_file(path))
         {
-            let file = syn::parse_file(&tree.read(path)?)
-                .with_context(|| format!("cannot parse {path}"))?;
-            let mut reached = Reached::default();
-            reached.visit_file(&file);
-            reached.0.sort_unstable();
-            reached.0.dedup();
-            for what in reached
-                .0
+            for what in picked(tree, path, reached)?
                 .into_iter()
                 .filter(|what| !layer.touches.iter().any(|its| its == what))
             {
@@ -48,56 +40,16 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-fn is_test_file(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.contains("/tests/")
-}
-
-#[derive(Default)]
-struct Reached(Vec<&'static str>);
-
-impl Reached {
-    fn add(&mut self, path: &[String]) {
-        let [first, module, rest @ ..] = path else {
-            return;
-        };
-        let known = WORLD.into_iter().find(|name| name == module);
-        let harmless = rest
-            .first()
-            .is_some_and(|item| HARMLESS.contains(&item.as_str()));
-        if let (true, Some(what), false) = (first == "std", known, harmless) {
-            self.0.push(what);
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for Reached {
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        let words: Vec<String> = path
-            .segments
-            .iter()
-            .map(|segment| segment.ident.to_string())
-            .collect();
-        self.add(&words);
-        visit::visit_path(self, path);
-    }
-
-    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        for import in flatten(&item.tree) {
-            self.add(&import.path);
-        }
-    }
-
-    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        if !is_test_only(&module.attrs) {
-            visit::visit_item_mod(self, module);
-        }
-    }
-
-    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
-        if !is_test_only(&function.attrs) {
-            visit::visit_item_fn(self, function);
-        }
-    }
+/// The part of the outside world that a path leads to.
+fn reached(path: &[String]) -> Option<&'static str> {
+    let [first, module, rest @ ..] = path else {
+        return None;
+    };
+    let is_harmless = rest
+        .first()
+        .is_some_and(|item| HARMLESS.contains(&item.as_str()));
+    let known = WORLD.into_iter().find(|name| name == module);
+    known.filter(|_| first == "std" && !is_harmless)
 }
 
 #[cfg(test)]
