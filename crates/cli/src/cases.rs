@@ -84,6 +84,14 @@ pub(crate) fn call(model: &Model, inputs: &[(String, Tensor)]) -> Result<Outputs
     interruptible(|options| model.run_with(inputs, options))
 }
 
+/// Calls the model as a program does that ends no call: what is measured. Ctrl-C ends the process.
+pub(crate) fn call_plainly(
+    model: &Model,
+    inputs: &[(String, Tensor)],
+) -> Result<Outputs, kiln::Error> {
+    model.run(inputs.iter().map(|(name, tensor)| (name, tensor)))
+}
+
 fn file_name(tensor: &str) -> String {
     format!("{}.npy", tensor.replace('/', "_"))
 }
