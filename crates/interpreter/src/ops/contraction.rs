@@ -5,7 +5,7 @@ use crate::element::Accumulator;
 use crate::fault::OpFault;
 use crate::interrupt::{Interrupt, PIECE};
 use ndarray::linalg::general_mat_mul;
-use ndarray::{ArrayView2, ArrayViewMut2};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 
 /// The sizes of a product: `[m, k]` times `[k, n]`.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,9 @@ const ASKED: usize = 1 << 22;
 
 /// Columns of a block of the result, and indices of a block of what is summed over, at the most.
 const BLOCK: usize = 1 << 12;
+
+/// Columns of what the library multiplies at once, and indices of what it sums over.
+const PACKED: usize = 64;
 
 /// Writes `left * right` over `result`, all row-major, in blocks of rows and columns, and of what is summed over where that
 /// is much; asks between two blocks whether to stop.
@@ -109,6 +112,9 @@ pub(crate) fn exact_product<A: Accumulator>(
 }
 
 /// The same for `f64`, through a library, one thread; the order of summation is the library's.
+///
+/// The library packs both factors into memory that it takes itself, and the process ends where there is none: so it gets
+/// blocks for which that is a constant, 64 KiB, whatever the sizes.
 pub(crate) fn float_product(
     Product { m, k, n }: Product,
     left: &[f64],
@@ -118,11 +124,16 @@ pub(crate) fn float_product(
     let left = ArrayView2::from_shape((m, k), &left[..m * k]);
     let right = ArrayView2::from_shape((k, n), &right[..k * n]);
     let result = ArrayViewMut2::from_shape((m, n), &mut result[..m * n]);
-    match (left, right, result) {
-        (Ok(left), Ok(right), Ok(mut result)) => {
-            general_mat_mul(1.0, &left, &right, 0.0, &mut result)
+    let (Ok(left), Ok(right), Ok(mut result)) = (left, right, result) else {
+        unreachable!("the slices were cut to the sizes");
+    };
+    result.fill(0.0);
+    let lefts = left.axis_chunks_iter(Axis(1), PACKED);
+    for (left, right) in lefts.zip(right.axis_chunks_iter(Axis(0), PACKED)) {
+        let results = result.axis_chunks_iter_mut(Axis(1), PACKED);
+        for (right, mut result) in right.axis_chunks_iter(Axis(1), PACKED).zip(results) {
+            general_mat_mul(1.0, &left, &right, 1.0, &mut result);
         }
-        _ => unreachable!("the slices were cut to the sizes"),
     }
 }
 
