@@ -13,10 +13,9 @@
 mod tier;
 mod write;
 
-use crate::fs::open_regular;
+use crate::fs::{extend_with_zeros, open_regular};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -67,6 +66,7 @@ impl Bundle {
             move |error: std::io::Error| CacheError::BundleIo {
                 path: path.to_owned(),
                 doing,
+                kind: error.kind(),
                 message: error.to_string(),
             }
         };
@@ -96,9 +96,7 @@ impl Bundle {
         };
         // At most as long as the file, which was just seen.
         let front_bytes = usize::try_from(front_bytes).unwrap_or(usize::MAX);
-        let reserved = front.try_reserve_exact(front_bytes - PRELUDE);
-        reserved.map_err(|_| io("reading")(ErrorKind::OutOfMemory.into()))?;
-        front.resize(front_bytes, 0);
+        extend_with_zeros(&mut front, front_bytes - PRELUDE).map_err(io("reading"))?;
         file.read_exact_at(&mut front[PRELUDE..], PRELUDE as u64)
             .map_err(io("reading"))?;
         let (before, digest) = front.split_at(front_bytes - DIGEST);

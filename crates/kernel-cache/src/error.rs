@@ -105,6 +105,8 @@ pub enum CacheError {
         path: PathBuf,
         /// What was being done.
         doing: &'static str,
+        /// What kind of failure it was.
+        kind: ErrorKind,
         /// The system's words.
         message: String,
     },

@@ -13,6 +13,16 @@ use std::path::Path;
 pub use regular::open_regular;
 pub use system::SystemFs;
 
+/// Makes room for what is read, as zeros.
+pub(crate) fn extend_with_zeros(bytes: &mut Vec<u8>, n_bytes: usize) -> io::Result<()> {
+    bytes.try_reserve_exact(n_bytes).map_err(|_| {
+        let problem = format!("cannot allocate {n_bytes} bytes: free memory");
+        io::Error::new(io::ErrorKind::OutOfMemory, problem)
+    })?;
+    bytes.resize(bytes.len() + n_bytes, 0);
+    Ok(())
+}
+
 /// One folder, opened anew for each use: it may be removed or replaced meanwhile.
 pub trait Fs: Send + Sync + fmt::Debug {
     /// Where it is, for messages.

@@ -208,6 +208,17 @@ pub enum TensorError {
     Deferred(Box<dyn std::error::Error + Send + Sync>),
 }
 
+impl From<TensorError> for io::Error {
+    /// For readers and writers of files, whose errors are the system's.
+    fn from(error: TensorError) -> Self {
+        match error {
+            TensorError::Io(error) => error,
+            TensorError::Allocation { .. } => Self::new(io::ErrorKind::OutOfMemory, error),
+            error => Self::new(io::ErrorKind::InvalidData, error),
+        }
+    }
+}
+
 impl TensorError {
     /// The code of a slice that leaves its axis.
     pub const SLICE_OUT_OF_RANGE: &str = "E0345";

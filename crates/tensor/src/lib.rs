@@ -39,6 +39,7 @@ mod exclusive;
 mod layout;
 mod offsets;
 mod pages;
+mod room;
 mod storage;
 
 mod tensor;
@@ -70,6 +71,7 @@ pub use npy::{read_npy, write_npy};
 pub use npz::{read_npz, write_npz};
 pub use offsets::Offsets;
 pub use pages::Pages;
+pub use room::zeroed_bytes;
 pub use share::Share;
 pub use tensor::Tensor;
 pub use views::AxisSlice;

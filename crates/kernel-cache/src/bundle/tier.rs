@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::entry::{self, Checker, EntryHead, PRELUDE, StoredEntry};
 use crate::error::CacheError;
+use crate::fs::extend_with_zeros;
 use crate::key::CacheKey;
-use crate::miss::{Miss, MissCategory, NotStored};
+use crate::miss::{Miss, NotStored};
 use crate::tier::{Stored, Tier};
 
 use super::{Bundle, Indexed};
@@ -37,8 +38,7 @@ impl Bundle {
         };
         let n_bytes = usize::try_from(n_bytes).map_err(|_| too_large())?;
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(n_bytes).map_err(|_| too_large())?;
-        bytes.resize(n_bytes, 0);
+        extend_with_zeros(&mut bytes, n_bytes).map_err(Miss::io("reading the bundle"))?;
         self.read_at(&mut bytes, offset)?;
         Ok(bytes)
     }
@@ -126,8 +126,18 @@ impl Tier for Bundle {
 
     fn damage(&self, key: &CacheKey, miss: &Miss) -> Option<CacheError> {
         let place = self.place(key).ok()?;
-        match miss.category() {
-            MissCategory::Absent => None,
+        match miss {
+            Miss::Absent => None,
+            Miss::Io {
+                doing: _,
+                kind,
+                message,
+            } => Some(CacheError::BundleIo {
+                path: self.path.clone(),
+                doing: "reading",
+                kind: *kind,
+                message: message.clone(),
+            }),
             _ => Some(self.damaged_entry(key.digest(), place, miss)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
 use crate::collected::Collected;
@@ -23,20 +23,22 @@ impl Bundle {
         entries: &[Collected],
     ) -> Result<u64, CacheError> {
         let path = path.as_ref();
-        let failed = |message: String| CacheError::BundleIo {
+        let failed = |error: io::Error| CacheError::BundleIo {
             path: path.to_owned(),
             doing: "writing",
-            message,
+            kind: error.kind(),
+            message: error.to_string(),
         };
+        let refused = |problem: String| failed(io::Error::new(ErrorKind::InvalidInput, problem));
         let mut entries: Vec<&Collected> = entries.iter().collect();
         entries.sort_by_key(|entry| entry.key.digest());
         let mut fronts = Vec::with_capacity(entries.len());
         for Collected { key, time, content } in &entries {
             let front = entry::front(key, *time, content.len(), false);
-            fronts.push(front.map_err(|problem| failed(problem.to_string()))?);
+            fronts.push(front.map_err(|problem| refused(problem.to_string()))?);
         }
         let n_entries = u32::try_from(entries.len());
-        let n_entries = n_entries.map_err(|_| failed("too many entries".to_owned()))?;
+        let n_entries = n_entries.map_err(|_| refused("too many entries".to_owned()))?;
         let begin = PRELUDE + manifest.len() + entries.len() * INDEXED + DIGEST;
         let mut index = Vec::with_capacity(entries.len() * INDEXED);
         let mut end = begin as u64;
@@ -77,7 +79,7 @@ impl Bundle {
             Ok(()) => Ok(end),
             Err(error) => {
                 let _ = fs::remove_file(draft);
-                Err(failed(error.to_string()))
+                Err(failed(error))
             }
         }
     }

@@ -11,6 +11,7 @@ use kiln_symbolic_shape::DimError;
 use kiln_tensor::TensorError;
 use kiln_trace::TraceError;
 use std::fmt;
+use std::io;
 
 /// What kind of trouble an [`Error`](crate::Error) is.
 ///
@@ -56,7 +57,8 @@ impl Failure {
     pub(super) fn kind(&self) -> ErrorKind {
         match self {
             Self::NotATensor { .. } | Self::NotCompiled { .. } => ErrorKind::Unsupported,
-            Self::Read { .. } | Self::Write { .. } => ErrorKind::Environment,
+            Self::Read { source, .. } => of_io(source.kind()),
+            Self::Write { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
             Self::Changed { .. } => ErrorKind::Environment,
             #[cfg(feature = "native")]
@@ -111,6 +113,14 @@ impl Failure {
             | Self::Verify(_)
             | Self::Evaluate(_) => ErrorKind::InvalidInput,
         }
+    }
+}
+
+/// Of a file that cannot be read or written.
+fn of_io(kind: io::ErrorKind) -> ErrorKind {
+    match kind {
+        io::ErrorKind::OutOfMemory => ErrorKind::Resource,
+        _ => ErrorKind::Environment,
     }
 }
 
@@ -226,8 +236,8 @@ fn of_cache(error: &CacheError) -> ErrorKind {
         | CacheError::Io { .. }
         | CacheError::Bundle { .. }
         | CacheError::BundleFormat { .. }
-        | CacheError::BundleIo { .. }
         | CacheError::KeyFile { .. } => ErrorKind::Environment,
+        CacheError::BundleIo { kind, .. } => of_io(*kind),
         _ => ErrorKind::Internal,
     }
 }
@@ -238,13 +248,13 @@ fn of_onnx(error: &kiln_onnx::Error) -> ErrorKind {
     match error {
         Error::Limit { .. } => ErrorKind::Limit,
         Error::File {
-            source: FileError::Io(_),
+            source: FileError::Io(error),
             ..
         }
         | Error::ExternalFile {
-            source: FileError::Io(_),
+            source: FileError::Io(error),
             ..
-        } => ErrorKind::Environment,
+        } => of_io(error.kind()),
         Error::UnsupportedElement { .. }
         | Error::UnsupportedOperators { .. }
         | Error::Unsupported { .. }

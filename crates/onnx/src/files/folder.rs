@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use kiln_tensor::zeroed_bytes;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -204,11 +205,7 @@ pub(crate) fn read_model_file(path: &Path, limits: &Limits) -> Result<(Vec<u8>, 
     limits.check(LimitKind::ModelBytes, file.size)?;
     let size = usize::try_from(file.size)
         .map_err(|_| failed(FileError::Io(io::ErrorKind::FileTooLarge.into())))?;
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(size)
-        .map_err(|_| failed(FileError::Io(io::ErrorKind::OutOfMemory.into())))?;
-    bytes.resize(size, 0);
+    let mut bytes = zeroed_bytes(size).map_err(|error| failed(FileError::Io(error.into())))?;
     file.read_at(0, &mut bytes)
         .map_err(|error| failed(error.into()))?;
     let parent = path

@@ -236,15 +236,10 @@ fn fill(expected: &Expected<'_>, file: &dyn DataFile, offset: u64) -> Result<Ten
         DType::U8 => fill_as::<u8>(expected, file, offset),
         // Not every byte is a bool, so these are read aside and converted.
         _ => {
-            let mut bytes = Vec::new();
             let size = expected
                 .elements
                 .saturating_mul(expected.dtype.size_in_bytes());
-            let reserved = bytes.try_reserve_exact(size);
-            reserved.map_err(|_| {
-                Failure::Storage(kiln_tensor::TensorError::Allocation { bytes: size })
-            })?;
-            bytes.resize(size, 0);
+            let mut bytes = kiln_tensor::zeroed_bytes(size).map_err(Failure::Storage)?;
             file.read_at(offset, &mut bytes).map_err(Failure::Read)?;
             Tensor::from_bytes(expected.dtype, &expected.shape, &bytes).map_err(Failure::Storage)
         }

@@ -74,10 +74,10 @@ fn decoded<T: Element>(
     let per_byte = 8 / bits;
     let mask = u8::MAX >> (8 - bits);
     let mut elements = Vec::new();
-    let short = |_| expected.malformed("there is no memory for it");
-    elements
-        .try_reserve_exact(expected.elements)
-        .map_err(short)?;
+    elements.try_reserve_exact(expected.elements).map_err(|_| {
+        let bytes = expected.elements.saturating_mul(size_of::<T>());
+        expected.at(kiln_tensor::TensorError::Allocation { bytes })
+    })?;
     elements.extend((0..expected.elements).map(|index| {
         let byte = codes.byte(index / per_byte);
         let code = (byte >> (index % per_byte * bits)) & mask;

@@ -28,12 +28,8 @@ pub(crate) fn densify(
     let coordinates = indices.as_slice::<i64>().map_err(at)?;
     let sources = values.as_bytes().map_err(at)?.chunks_exact(width);
 
-    let mut dense = Vec::new();
     let size = expected.elements.saturating_mul(width);
-    dense
-        .try_reserve_exact(size)
-        .map_err(|_| at(kiln_tensor::TensorError::Allocation { bytes: size }))?;
-    dense.resize(size, 0);
+    let mut dense = kiln_tensor::zeroed_bytes(size).map_err(at)?;
     let mut next = 0;
     for (index, source) in sources.enumerate() {
         let linear = match indices.rank() {

@@ -31,12 +31,29 @@ pub(crate) const OPSET: i64 = 20;
 /// # Ok::<(), String>(())
 /// ```
 pub fn to_onnx(graph: &Graph, shapes: &[Vec<usize>]) -> Option<Vec<u8>> {
+    Some(write(graph, shapes, None)?.0)
+}
+
+/// The same with the elements of constants in a file of this name beside the model, which comes second.
+pub fn to_onnx_beside(
+    graph: &Graph,
+    shapes: &[Vec<usize>],
+    location: &str,
+) -> Option<(Vec<u8>, Vec<u8>)> {
+    write(graph, shapes, Some(location))
+}
+
+fn write(
+    graph: &Graph,
+    shapes: &[Vec<usize>],
+    location: Option<&str>,
+) -> Option<(Vec<u8>, Vec<u8>)> {
     let binding = binding(graph, shapes)?;
-    let mut exporter = Exporter::new(graph, &binding);
+    let mut exporter = Exporter::new(graph, &binding, location);
     for &op in &graph.region(graph.body()).ops {
         exporter.op(graph.op(op))?;
     }
-    let mut content = exporter.into_content();
+    let (mut content, outside) = exporter.into_contents();
     content.text(2, "generated");
     for (&input, shape) in graph.inputs().iter().zip(shapes) {
         let dtype = graph.tensor_ty(input)?.dtype;
@@ -59,7 +76,7 @@ pub fn to_onnx(graph: &Graph, shapes: &[Vec<usize>]) -> Option<Vec<u8>> {
     model.text(2, "kiln");
     model.message(7, &content);
     model.message(8, &opset);
-    Some(model.into_bytes())
+    Some((model.into_bytes(), outside))
 }
 
 /// A tensor as a file of ONNX's test data.
@@ -112,12 +129,18 @@ fn value_info(name: &str, dtype: DType, shape: Option<&Vec<usize>>) -> Message {
 }
 
 fn tensor_message(name: &str, tensor: &Tensor) -> Option<Message> {
+    let mut message = typed_message(name, tensor)?;
+    message.bytes(9, tensor.contiguous().ok()?.as_bytes().ok()?);
+    Some(message)
+}
+
+/// A tensor's name and type, without its elements.
+fn typed_message(name: &str, tensor: &Tensor) -> Option<Message> {
     let mut message = Message::new();
     for &size in tensor.shape() {
         message.number(1, i64::try_from(size).ok()?);
     }
     message.number(2, number_of(tensor.dtype()));
     message.text(8, name);
-    message.bytes(9, tensor.contiguous().ok()?.as_bytes().ok()?);
     Some(message)
 }

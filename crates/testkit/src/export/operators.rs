@@ -1,7 +1,7 @@
 //! The operators that core ops are written as.
 
 use super::message::Message;
-use super::{name, number_of, tensor_message};
+use super::{name, number_of, tensor_message, typed_message};
 use kiln_ir::{
     Combine, CumulateFunction, Extremum, Graph, Op, OpData, PadMode, PoolFunction, ReduceFunction,
     Resize, ResizeMode, ValueId, Window, Word,
@@ -23,22 +23,65 @@ pub(super) struct Exporter<'g> {
     graph: &'g Graph,
     binding: &'g Binding,
     content: Message,
+    outside: Option<Outside<'g>>,
     n_names: usize,
 }
 
+/// The file that the elements of the graph's constants go to, and what is in it.
+struct Outside<'g> {
+    location: &'g str,
+    content: Vec<u8>,
+}
+
 impl<'g> Exporter<'g> {
-    pub(super) fn new(graph: &'g Graph, binding: &'g Binding) -> Self {
+    /// For a graph whose constants are in the model, or have their elements in a file beside it.
+    pub(super) fn new(graph: &'g Graph, binding: &'g Binding, location: Option<&'g str>) -> Self {
+        let outside = |location| Outside {
+            location,
+            content: Vec::new(),
+        };
         Self {
             graph,
             binding,
             content: Message::new(),
+            outside: location.map(outside),
             n_names: 0,
         }
     }
 
-    /// The fields of the graph's message so far: its nodes and constants.
-    pub(super) fn into_content(self) -> Message {
-        self.content
+    /// The fields of the graph's message so far, which are its nodes and constants; and the file beside.
+    pub(super) fn into_contents(self) -> (Message, Vec<u8>) {
+        let outside = self.outside.map(|outside| outside.content);
+        (self.content, outside.unwrap_or_default())
+    }
+
+    /// A constant of the graph.
+    fn initializer(&mut self, name: &str, tensor: &Tensor) -> Option<()> {
+        let mut message = typed_message(name, tensor)?;
+        let elements = tensor.contiguous().ok()?;
+        let bytes = elements.as_bytes().ok()?;
+        match &mut self.outside {
+            None => message.bytes(9, bytes),
+            Some(Outside { location, content }) => {
+                let offset = content.len().to_string();
+                let length = bytes.len().to_string();
+                content.extend_from_slice(bytes);
+                let entries = [
+                    ("location", *location),
+                    ("offset", offset.as_str()),
+                    ("length", length.as_str()),
+                ];
+                for (key, value) in entries {
+                    let mut entry = Message::new();
+                    entry.text(1, key);
+                    entry.text(2, value);
+                    message.message(13, &entry);
+                }
+                message.number(14, 1);
+            }
+        }
+        self.content.message(5, &message);
+        Some(())
     }
 
     fn size(&self, dim: DimId) -> Option<i64> {
@@ -119,8 +162,7 @@ impl<'g> Exporter<'g> {
         let number = |value: usize| Attribute::Int(i64::try_from(value).unwrap_or(i64::MAX));
         match &data.op {
             Op::Constant(constant) => {
-                let message = tensor_message(outputs.first()?, constant.tensor())?;
-                self.content.message(5, &message);
+                self.initializer(outputs.first()?, constant.tensor())?;
             }
             Op::Map {
                 function,

@@ -4,6 +4,7 @@ use super::known::{self, Seen};
 use super::opened::OpenedFile;
 use crate::error::{Error, Failure};
 use kiln_onnx::{DataFile, FileError, FileIdentity, Folder, Fs, Limits, Location, Model};
+use kiln_tensor::zeroed_bytes;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -34,10 +35,7 @@ pub(super) fn read(
     };
     let size = usize::try_from(own.file.size());
     let size = size.map_err(|_| failed(io::ErrorKind::FileTooLarge.into()))?;
-    let mut bytes = Vec::new();
-    let reserved = bytes.try_reserve_exact(size);
-    reserved.map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;
-    bytes.resize(size, 0);
+    let mut bytes = zeroed_bytes(size).map_err(|error| failed(error.into()))?;
     own.file.read_at(0, &mut bytes).map_err(failed)?;
     let shared = Arc::new(Shared {
         hasher: Mutex::new(blake3::Hasher::new()),

@@ -1,0 +1,21 @@
+//! Bytes that are not a tensor's: room for what is read from a file before it is understood.
+
+use crate::TensorError;
+
+/// So many zeros.
+///
+/// # Errors
+/// [`TensorError::Allocation`] if there is no memory for them.
+///
+/// ```
+/// assert_eq!(kiln_tensor::zeroed_bytes(3)?, [0; 3]);
+/// assert_eq!(kiln_tensor::zeroed_bytes(usize::MAX).unwrap_err().code(), "E0840");
+/// # Ok::<(), kiln_tensor::TensorError>(())
+/// ```
+pub fn zeroed_bytes(bytes: usize) -> Result<Vec<u8>, TensorError> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(bytes)
+        .map_err(|_| TensorError::Allocation { bytes })?;
+    room.resize(bytes, 0);
+    Ok(room)
+}
