@@ -1,4 +1,5 @@
-//! A cache folder in memory, so that a target can put any bytes in the place of an entry without touching a disk.
+//! A cache folder in memory: any bytes can be put in the place of an entry without touching a disk, and what was done to it
+//! is recorded, so that [`power_cut`](crate::power_cut) can say what a disk may hold of it.
 
 use kiln_kernel_cache::{FileInfo, FileKind, Folder, FolderFile, Fs};
 use std::collections::BTreeMap;
@@ -13,11 +14,58 @@ const ENTRY: &str = ".kiln";
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFs(Arc<Mutex<Files>>);
 
+/// A change of a folder, or of a file in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A new file got this name.
+    Create(String, FileNumber),
+    /// Bytes were appended.
+    Write(FileNumber, Vec<u8>),
+    /// The bytes of a file were made to last.
+    SyncFile(FileNumber),
+    /// A file lost the first name and got the second.
+    Rename(String, String, FileNumber),
+    /// A name was removed.
+    Remove(String),
+    /// The names were made to last.
+    SyncFolder,
+}
+
+/// Tells a file from others, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileNumber(usize);
+
 #[derive(Debug, Default)]
 struct Files {
-    by_name: BTreeMap<String, Vec<u8>>,
+    by_name: BTreeMap<String, FileNumber>,
+    contents: Vec<Vec<u8>>,
+    changes: Vec<Change>,
     /// The name of the entry that was renamed into place last.
     entry: Option<String>,
+}
+
+impl Files {
+    fn number(&self, name: &str) -> io::Result<FileNumber> {
+        Ok(*self.by_name.get(name).ok_or(io::ErrorKind::NotFound)?)
+    }
+
+    fn content(&self, file: FileNumber) -> &[u8] {
+        self.contents.get(file.0).map_or(&[], Vec::as_slice)
+    }
+
+    /// A new file with a name.
+    fn add(&mut self, name: &str, content: Vec<u8>) -> FileNumber {
+        let file = FileNumber(self.contents.len());
+        self.contents.push(content);
+        self.by_name.insert(name.to_owned(), file);
+        file
+    }
+
+    fn create(&mut self, name: &str) -> FileNumber {
+        let file = self.add(name, Vec::new());
+        self.changes.push(Change::Create(name.to_owned(), file));
+        file
+    }
 }
 
 impl MemoryFs {
@@ -26,17 +74,32 @@ impl MemoryFs {
         Self::default()
     }
 
+    /// A folder that holds these files.
+    pub fn holding<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
+        let fs = Self::new();
+        for (name, content) in files {
+            fs.files().add(name, content.to_vec());
+        }
+        fs
+    }
+
+    /// What was done to it so far.
+    pub fn changes(&self) -> Vec<Change> {
+        self.files().changes.clone()
+    }
+
     /// The bytes of the entry that was stored last.
     pub fn content(&self) -> Option<Vec<u8>> {
         let files = self.files();
-        files.by_name.get(files.entry.as_ref()?).cloned()
+        let file = files.number(files.entry.as_ref()?).ok()?;
+        Some(files.content(file).to_vec())
     }
 
     /// Puts these bytes in the place of the entry that was stored last, if there was one.
     pub fn replace(&self, bytes: &[u8]) {
         let mut files = self.files();
         if let Some(name) = files.entry.clone() {
-            files.by_name.insert(name, bytes.to_vec());
+            files.add(&name, bytes.to_vec());
         }
     }
 
@@ -45,10 +108,10 @@ impl MemoryFs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn file(&self, name: &str) -> Box<dyn FolderFile> {
+    fn file(&self, number: FileNumber) -> Box<dyn FolderFile> {
         Box::new(MemoryFile {
             fs: self.clone(),
-            name: name.to_owned(),
+            number,
             at: 0,
         })
     }
@@ -83,12 +146,13 @@ impl Folder for MemoryFs {
 
     fn info_of(&self, name: &str) -> io::Result<FileInfo> {
         let files = self.files();
-        let file = files.by_name.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(info(FileKind::Regular, file.len()))
+        let file = files.number(name)?;
+        Ok(info(FileKind::Regular, files.content(file).len()))
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn FolderFile>> {
-        self.info_of(name).map(|_| self.file(name))
+        let file = self.files().number(name)?;
+        Ok(self.file(file))
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn FolderFile>> {
@@ -96,19 +160,22 @@ impl Folder for MemoryFs {
         if files.by_name.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        files.by_name.insert(name.to_owned(), Vec::new());
-        Ok(self.file(name))
+        Ok(self.file(files.create(name)))
     }
 
     fn open_or_create(&self, name: &str) -> io::Result<Box<dyn FolderFile>> {
-        self.files().by_name.entry(name.to_owned()).or_default();
-        Ok(self.file(name))
+        let mut files = self.files();
+        let file = files.number(name).unwrap_or_else(|_| files.create(name));
+        Ok(self.file(file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut files = self.files();
-        let file = files.by_name.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        let file = files.number(from)?;
+        files.by_name.remove(from);
         files.by_name.insert(to.to_owned(), file);
+        let change = Change::Rename(from.to_owned(), to.to_owned(), file);
+        files.changes.push(change);
         if to.contains(ENTRY) {
             files.entry = Some(to.to_owned());
         }
@@ -116,8 +183,11 @@ impl Folder for MemoryFs {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let removed = self.files().by_name.remove(name);
-        removed.map(drop).ok_or(io::ErrorKind::NotFound.into())
+        let mut files = self.files();
+        files.number(name)?;
+        files.by_name.remove(name);
+        files.changes.push(Change::Remove(name.to_owned()));
+        Ok(())
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -125,6 +195,7 @@ impl Folder for MemoryFs {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.files().changes.push(Change::SyncFolder);
         Ok(())
     }
 }
@@ -132,21 +203,20 @@ impl Folder for MemoryFs {
 /// An open file: where the next byte is read.
 struct MemoryFile {
     fs: MemoryFs,
-    name: String,
+    number: FileNumber,
     at: usize,
 }
 
 impl FolderFile for MemoryFile {
     fn info(&self) -> io::Result<FileInfo> {
-        self.fs.info_of(&self.name)
+        let files = self.fs.files();
+        Ok(info(FileKind::Regular, files.content(self.number).len()))
     }
 
     fn read(&mut self, n_bytes: usize) -> io::Result<Vec<u8>> {
         let files = self.fs.files();
-        let file = files.by_name.get(&self.name);
-        let rest = file
-            .and_then(|file| file.get(self.at..))
-            .unwrap_or_default();
+        let rest = files.content(self.number).get(self.at..);
+        let rest = rest.unwrap_or_default();
         let bytes = rest.get(..n_bytes).unwrap_or(rest).to_vec();
         self.at += bytes.len();
         Ok(bytes)
@@ -163,13 +233,18 @@ impl FolderFile for MemoryFile {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut files = self.fs.files();
-        let file = files.by_name.get_mut(&self.name);
-        file.ok_or(io::ErrorKind::NotFound)?
+        let content = files.contents.get_mut(self.number.0);
+        content
+            .ok_or(io::ErrorKind::NotFound)?
             .extend_from_slice(bytes);
+        files
+            .changes
+            .push(Change::Write(self.number, bytes.to_vec()));
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.fs.files().changes.push(Change::SyncFile(self.number));
         Ok(())
     }
 

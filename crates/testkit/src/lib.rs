@@ -5,6 +5,7 @@
 //! | [`random`] | choices from bytes: a fuzzer's, or those of a seed |
 //! | [`generate`] | random valid graphs of every core op, and inputs for them |
 //! | [`files`] | a cache folder in memory |
+//! | [`power_cut`] | what a disk may hold of it after a power cut |
 //! | [`export`] | graphs as ONNX models, for other implementations to run |
 //! | [`oracle`] | whether two results are the same, as far as they have to be |
 //! | [`laws`] | what holds for every graph: its text, types and hash |
@@ -42,6 +43,7 @@ pub mod large;
 pub mod laws;
 pub mod mutate;
 pub mod oracle;
+pub mod power_cut;
 pub mod programs;
 pub mod random;
 mod reseal;
