@@ -28,13 +28,14 @@ usage: cargo xtask <task>
                                 minimised and kept
   sanitize [PACKAGE...]         run the suites of the packages with unsafe code, or those named, under the sanitizers of
                                 nightly, and a few kernels under valgrind
+  deny                          check dependencies against deny.toml with cargo-deny: licences, bans, sources, advisories
   bench [--peers] [WORD...]     measure what is promised, in release; only rows whose names hold a word;
                                 with --peers also Kiln beside onnxruntime and OpenVINO
   tune                          measure register tiles on this machine and rewrite the table that they are chosen by
   bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, soak, fuzz, sanitize, bench, tune, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, soak, fuzz, sanitize, deny, bench, tune, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub(crate) enum Task {
         /// The packages whose tests run; all that hold unsafe code where there is none.
         packages: Vec<String>,
     },
+    /// Check dependencies.
+    Deny,
     /// Measure what is promised.
     Bench(BenchOptions),
     /// Rewrite the table of what register tiles take.
@@ -162,6 +165,7 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             "sanitize" => Task::Sanitize {
                 packages: Vec::new(),
             },
+            "deny" => Task::Deny,
             "bench" => Task::Bench(BenchOptions::default()),
             "tune" => Task::Tune,
             "bless" => Task::Bless(BlessOptions::default()),

@@ -2,9 +2,11 @@
 //!
 //! Targets are built once per sanitizer, each kind in a folder of its own, and run as programs. Invariants: a find is
 //! minimised and kept under `fuzz/artifacts/`, printed with the command that replays it, and an error in the end; a corpus is
-//! kept under `fuzz/corpus/`, so that a later run goes on where this one ended.
+//! kept under `fuzz/corpus/`, so that a later run goes on where this one ended; and `record` keeps how long each target has run
+//! clean.
 
 mod progress;
+mod record;
 mod session;
 
 use std::path::{Path, PathBuf};
@@ -15,7 +17,9 @@ use serde::Deserialize;
 
 use crate::flags::FuzzOptions;
 use crate::nightly::Nightly;
+use crate::workspace::Metadata;
 use crate::{setup, step, workspace};
+use record::Record;
 use session::{Outcome, Session};
 
 /// The version of cargo-fuzz that is installed where there is none.
@@ -85,6 +89,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
         }
     }
     let mut outcomes = Vec::new();
+    let metadata = Metadata::load(&root)?;
     for target in &targets {
         let sanitizer = Sanitizer::of(target);
         let session = Session {
@@ -101,7 +106,12 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
             "fuzz: {target} for {} min of processor time",
             options.minutes
         );
+        let code = record::code_of(target, &root, &metadata)?;
         let outcome = session.run(budget)?;
+        // Read anew: another run may have written meanwhile.
+        let mut record = Record::read(&root)?;
+        record.add(target, &code, &record::today()?, &outcome);
+        record.write(&root)?;
         for find in &outcome.finds {
             println!("fuzz: find: {}", session.replay(find));
         }

@@ -16,6 +16,7 @@ mod bless;
 mod build;
 mod conformance;
 mod demo;
+mod deny;
 mod exporters;
 mod flags;
 mod fuzz;
@@ -63,6 +64,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Exporters { count, seed } => exporters::run(count, seed),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Deny => deny::run(),
         Task::Sanitize { packages } => sanitize::run(&packages),
         Task::Bench(options) => bench::run(&options),
         Task::Tune => tune::run(),

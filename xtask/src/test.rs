@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::step::{self, Counts};
 use crate::workspace::Metadata;
-use crate::{conformance, models, outside, setup, tidy, workspace};
+use crate::{conformance, deny, models, outside, setup, tidy, workspace};
 
 /// The variable that tells tests where the real models are.
 const MODELS_VARIABLE: &str = "KILN_MODELS";
@@ -49,6 +49,7 @@ pub(crate) fn run() -> Result<()> {
 fn steps(root: &Path, models: Option<&Path>, counts: &mut Counts) -> Result<()> {
     step::run("format", cargo(root).args(["fmt", "--all", "--check"]))?;
     step::timed("tidy", tidy::run)?;
+    deny::check_offline(root)?;
     let clippy = [
         "clippy",
         "--workspace",

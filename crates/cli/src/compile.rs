@@ -9,6 +9,7 @@ use anyhow::{Context, Error, bail};
 use clap::Args;
 use kiln::kernel_cache::open_regular;
 use kiln::{Model, ShapeProfile};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -105,8 +106,10 @@ impl Compile {
 
 /// Compiles for each of a profile's shapes that fits the model; answers with how many do.
 fn precompile(model: &Model, path: &Path) -> Result<usize, Error> {
+    // One byte more than may be read is an error that says so.
+    let limit = ShapeProfile::TEXT_BYTES as u64 + 1;
     let text = open_regular(path)
-        .and_then(std::io::read_to_string)
+        .and_then(|file| std::io::read_to_string(file.take(limit)))
         .with_context(|| format!("cannot read the profile {}", path.display()))?;
     let profile = ShapeProfile::from_json(&text)?;
     let mut fitting = 0;

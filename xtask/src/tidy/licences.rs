@@ -1,4 +1,4 @@
-//! Dependencies' licences against the allow-list in `xtask/licences.toml`.
+//! Dependencies' licences against the allow-list in `deny.toml`.
 //!
 //! Looks at what cargo resolves for the platform this runs on. An expression passes when the allowed
 //! licences alone can meet it: `OR` needs one side, `AND` both.
@@ -8,7 +8,12 @@ use serde::Deserialize;
 
 use super::tree::{Problem, Tree};
 
-const ALLOW: &str = "xtask/licences.toml";
+const ALLOW: &str = "deny.toml";
+
+#[derive(Deserialize)]
+struct Rules {
+    licenses: Allowed,
+}
 
 #[derive(Deserialize)]
 struct Allowed {
@@ -17,7 +22,7 @@ struct Allowed {
 
 /// Checks every package that is not ours.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
-    let allowed: Allowed =
+    let Rules { licenses: allowed } =
         toml::from_str(&tree.read(ALLOW)?).with_context(|| format!("cannot read {ALLOW}"))?;
     let mut problems = Vec::new();
     for package in tree.metadata.foreign() {
@@ -109,13 +114,13 @@ mod tests {
 
     #[test]
     fn a_package_without_an_allowed_licence_is_a_problem() {
-        let (_folder, mut tree) = Tree::of(&[(ALLOW, "allow = ['MIT']")]);
+        let (_folder, mut tree) = Tree::of(&[(ALLOW, "[licenses]\nallow = ['MIT']")]);
         let packages = r#"{"workspace_members":["1"],"packages":[{"name":"kiln","id":"1"},
             {"name":"good","id":"2","license":"MIT"},{"name":"bad","id":"3","version":"1.0.0"}]}"#;
         tree.metadata = serde_json::from_str(packages).unwrap();
         assert_eq!(
             said(&check(&tree).unwrap()),
-            ["xtask/licences.toml: bad 1.0.0 has licence `none declared`, which is not allowed"]
+            ["deny.toml: bad 1.0.0 has licence `none declared`, which is not allowed"]
         );
     }
 }

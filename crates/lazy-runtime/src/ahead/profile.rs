@@ -60,12 +60,23 @@ impl ProfiledShapes {
 }
 
 impl ShapeProfile {
+    /// The most bytes of a text that is read: some hundred thousand shapes.
+    pub const TEXT_BYTES: usize = 16 << 20;
+
     /// A profile of these shapes; equal ones become one.
     pub fn new(entries: impl IntoIterator<Item = ProfiledShapes>) -> Self {
-        let mut profile = Self::default();
-        entries.into_iter().for_each(|entry| profile.add(entry));
-        profile.sort();
-        profile
+        let mut entries: Vec<ProfiledShapes> = entries.into_iter().collect();
+        entries.sort_by(|a, b| a.shapes.cmp(&b.shapes));
+        entries.dedup_by(|entry, known| {
+            let is_known = entry.shapes == known.shapes;
+            if is_known {
+                known.calls = known.calls.saturating_add(entry.calls);
+                known.nanoseconds = known.nanoseconds.saturating_add(entry.nanoseconds);
+            }
+            is_known
+        });
+        entries.sort_by(|a, b| (b.nanoseconds, &a.shapes).cmp(&(a.nanoseconds, &b.shapes)));
+        Self { entries }
     }
 
     /// The shapes, the ones that took most time first.
@@ -75,10 +86,8 @@ impl ShapeProfile {
 
     /// Both profiles in one.
     #[must_use]
-    pub fn merged(mut self, other: Self) -> Self {
-        other.entries.into_iter().for_each(|entry| self.add(entry));
-        self.sort();
-        self
+    pub fn merged(self, other: Self) -> Self {
+        Self::new(self.entries.into_iter().chain(other.entries))
     }
 
     /// As text to be saved.
@@ -94,8 +103,14 @@ impl ShapeProfile {
     /// Reads a text that was saved.
     ///
     /// # Errors
-    /// A text that is no profile, or of another version.
+    /// A text that is no profile, of another version, or of more than [`TEXT_BYTES`](Self::TEXT_BYTES).
     pub fn from_json(text: &str) -> Result<Self, ProfileError> {
+        if text.len() > Self::TEXT_BYTES {
+            let (given, limit) = (text.len(), Self::TEXT_BYTES);
+            return Err(ProfileError {
+                problem: format!("a text of {given} bytes, more than {limit}"),
+            });
+        }
         let saved: Saved = serde_json::from_str(text).map_err(|error| ProfileError {
             problem: error.to_string(),
         })?;
@@ -105,25 +120,6 @@ impl ShapeProfile {
             });
         }
         Ok(Self::new(saved.entries))
-    }
-
-    fn add(&mut self, entry: ProfiledShapes) {
-        let known = self
-            .entries
-            .iter_mut()
-            .find(|known| known.shapes == entry.shapes);
-        match known {
-            Some(known) => {
-                known.calls = known.calls.saturating_add(entry.calls);
-                known.nanoseconds = known.nanoseconds.saturating_add(entry.nanoseconds);
-            }
-            None => self.entries.push(entry),
-        }
-    }
-
-    fn sort(&mut self) {
-        self.entries
-            .sort_by(|a, b| (b.nanoseconds, &a.shapes).cmp(&(a.nanoseconds, &b.shapes)));
     }
 }
 
@@ -148,6 +144,25 @@ mod tests {
         assert_eq!(merged.entries()[0].time(), Duration::from_nanos(70));
         let text = merged.to_json();
         assert_eq!(ShapeProfile::from_json(&text).unwrap(), merged);
+    }
+
+    #[test]
+    fn a_text_at_the_limit_is_read_in_time_that_grows_with_it_and_a_longer_one_is_refused() {
+        let shapes =
+            |size: usize| format!("{{\"shapes\":[[{size}]],\"calls\":1,\"nanoseconds\":0}}");
+        let shapes: Vec<String> = (0..300_000).map(shapes).collect();
+        let entries = shapes.join(",");
+        let mut text = format!("{{\"kiln_shape_profile\":1,\"entries\":[{entries}]}}");
+        text.push_str(&" ".repeat(ShapeProfile::TEXT_BYTES - text.len()));
+        // Comparing each with all others would take hours.
+        let profile = ShapeProfile::from_json(&text).unwrap();
+        assert_eq!(profile.entries().len(), 300_000);
+        text.push(' ');
+        let error = ShapeProfile::from_json(&text).unwrap_err().to_string();
+        assert!(
+            error.ends_with("16777217 bytes, more than 16777216"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,0 +1,89 @@
+//! `cargo xtask deny`: dependencies against `deny.toml`, by cargo-deny: licences, bans, sources, and known advisories.
+//!
+//! Advisories are in a database that is fetched; where it cannot be had they are skipped, loudly, and all else is checked.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::{step, workspace};
+
+/// The version of cargo-deny that is installed where there is none.
+const CARGO_DENY: &str = "0.20.2";
+
+/// Workspaces of their own beside the project's.
+const WORKSPACES: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
+
+/// Checks everything.
+pub(crate) fn run() -> Result<()> {
+    let root = workspace::root();
+    if !is_here() {
+        let mut command = Command::new(workspace::cargo());
+        command.args(["install", "cargo-deny", "--version", CARGO_DENY, "--locked"]);
+        step::run("installing cargo-deny", &mut command)?;
+    }
+    check(&root)?;
+    // Told apart from a finding by trying the fetch alone.
+    if !cargo_deny(&root, &["fetch", "db"]).status()?.success() {
+        println!(
+            "SKIPPED: advisories: their database cannot be fetched here; run `cargo xtask deny` with a network"
+        );
+        return Ok(());
+    }
+    let known = ["check", "--disable-fetch", "advisories"];
+    of_each_workspace(&root, "advisories", &known)
+}
+
+/// What needs no network, if cargo-deny is here; else says how to get it.
+pub(crate) fn check_offline(root: &Path) -> Result<()> {
+    if is_here() {
+        return check(root);
+    }
+    println!(
+        "skipped: bans and sources of dependencies (no cargo-deny); `cargo xtask deny` installs it"
+    );
+    Ok(())
+}
+
+fn check(root: &Path) -> Result<()> {
+    let known = ["check", "licenses", "bans", "sources"];
+    of_each_workspace(root, "licences, bans and sources of dependencies", &known)
+}
+
+fn of_each_workspace(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
+    let mut failed = Vec::new();
+    for manifest in WORKSPACES {
+        let mut arguments = arguments.to_vec();
+        arguments.splice(0..0, ["--manifest-path", manifest]);
+        let title = format!("{what} ({manifest})");
+        if let Err(error) = step::run(&title, &mut cargo_deny(root, &arguments)) {
+            println!("deny: {error:#}");
+            failed.push(title);
+        }
+    }
+    if !failed.is_empty() {
+        bail!(
+            "{}: {}",
+            failed.join("; "),
+            "what to do is in SECURITY.md, under Dependencies"
+        );
+    }
+    Ok(())
+}
+
+fn cargo_deny(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(workspace::cargo());
+    command
+        .current_dir(root)
+        .args(["deny", "--workspace", "--all-features"])
+        .args(arguments);
+    command
+}
+
+fn is_here() -> bool {
+    let version = Command::new(workspace::cargo())
+        .args(["deny", "--version"])
+        .output();
+    version.is_ok_and(|output| output.status.success())
+}
