@@ -52,12 +52,25 @@ struct Threads {
 }
 
 impl Threads {
+    /// How many have a name that begins so.
+    fn named(name: &str) -> usize {
+        let names = Self::names();
+        names.iter().filter(|given| given.starts_with(name)).count()
+    }
+
+    fn names() -> Vec<String> {
+        let tasks = fs::read_dir("/proc/self/task").unwrap();
+        // One that ends meanwhile has no name any more.
+        let name = |task: std::io::Result<fs::DirEntry>| {
+            fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+        };
+        tasks.map(name).collect()
+    }
+
     fn count() -> Self {
         let mut threads = Self::default();
-        for task in fs::read_dir("/proc/self/task").unwrap() {
-            // One that ends meanwhile has no name any more.
-            let name = fs::read_to_string(task.unwrap().path().join("comm"));
-            match name.unwrap_or_default() {
+        for name in Self::names() {
+            match name {
                 name if name.starts_with("kiln-compile-") => threads.compile += 1,
                 name if name.starts_with("kiln-worker-") => threads.workers += 1,
                 _ => threads.others += 1,
@@ -287,6 +300,45 @@ fn expect_flat(samples: &[Sample], allowed: usize) {
         last.threads.workers <= first.threads.workers + 1,
         "{samples:?}"
     );
+}
+
+/// What is held is dropped with it.
+type Leak = Box<dyn std::any::Any>;
+
+#[test]
+fn leaks_of_memory_descriptors_and_threads_are_seen() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let thread = |name: &'static str| {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let handle = thread.spawn(move || ended.recv().is_ok()).unwrap();
+        // A thread has its name once it runs.
+        while Threads::named(name) == 0 {
+            std::thread::yield_now();
+        }
+        Box::new((end, handle))
+    };
+    let leaks: [(&str, &dyn Fn() -> Leak); 4] = [
+        ("memory", &|| Box::new(vec![1_u8; 30 << 20])),
+        ("a descriptor", &|| {
+            Box::new(fs::File::open("/dev/null").unwrap())
+        }),
+        ("a thread", &|| thread("a-leak")),
+        ("two workers", &|| {
+            Box::new((thread("kiln-worker-8"), thread("kiln-worker-9")))
+        }),
+    ];
+    for (what, leak) in leaks {
+        let before = Sample::take();
+        expect_flat(&[before, before, Sample::take()], 24 << 20);
+        let leaked = leak();
+        let samples = [before, before, Sample::take()];
+        let judged = std::panic::catch_unwind(|| expect_flat(&samples, 24 << 20));
+        assert!(judged.is_err(), "{what}: {samples:?}");
+        drop(leaked);
+    }
 }
 
 #[test]
