@@ -57,23 +57,12 @@ pub(crate) struct Dependency {
 impl Metadata {
     /// Asks cargo about the workspace at `root`, for the platform this runs on.
     pub(crate) fn load(root: &Path) -> Result<Self> {
-        let host = host_triple()?;
-        let output = Command::new(cargo())
-            .args([
-                "metadata",
-                "--format-version",
-                "1",
-                "--filter-platform",
-                &host,
-            ])
-            .current_dir(root)
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cannot run `cargo metadata`")?;
-        if !output.status.success() {
-            bail!("`cargo metadata` failed ({})", output.status);
-        }
-        serde_json::from_slice(&output.stdout).context("cannot read what `cargo metadata` printed")
+        Self::read(&metadata_text(root)?)
+    }
+
+    /// Reads what cargo printed.
+    pub(crate) fn read(text: &[u8]) -> Result<Self> {
+        serde_json::from_slice(text).context("cannot read what `cargo metadata` printed")
     }
 
     /// The workspace's own packages.
@@ -89,6 +78,27 @@ impl Metadata {
             .iter()
             .filter(|package| !self.workspace_members.contains(&package.id))
     }
+}
+
+/// What `cargo metadata` prints about the workspace at `root`, for the platform this runs on.
+pub(crate) fn metadata_text(root: &Path) -> Result<Vec<u8>> {
+    let host = host_triple()?;
+    let output = Command::new(cargo())
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--filter-platform",
+            &host,
+        ])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run `cargo metadata`")?;
+    if !output.status.success() {
+        bail!("`cargo metadata` failed ({})", output.status);
+    }
+    Ok(output.stdout)
 }
 
 /// The project's root folder.
