@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn a_byte_that_is_no_bool_is_an_error() {
-        let byte = Box::leak(Box::new([0u8, 1, 7]));
-        let foreign = Foreign::new(NonNull::from(&mut byte[0]), 3, || ());
-        // SAFETY: the bytes are leaked, so they live for ever, and nobody writes to them.
+        static BYTES: [u8; 3] = [0, 1, 7];
+        let foreign = Foreign::new(NonNull::from(&BYTES[0]), 3, || ());
+        // SAFETY: the bytes live for ever, and nobody writes to them.
         let tensor = unsafe { Tensor::foreign(DType::Bool, &[3], &[1], 0, foreign) }.unwrap();
         assert_eq!(tensor.as_slice::<bool>().unwrap_err().code(), "E0354");
         assert_eq!(tensor.to_vec::<bool>().unwrap_err().code(), "E0354");

@@ -38,9 +38,9 @@ fn unaligned_tensors_are_copied() {
     let bytes = uploaded(&[9u8, 1, 0, 0, 0, 2, 0, 0, 0]);
     let tensor = cpu.download(&bytes, 1, DType::I32, &[2]).unwrap();
     assert_eq!(tensor.as_slice::<i32>().unwrap(), [1, 2]);
-    let leaked = Box::leak(Box::new([0u64; 2]));
-    let start = std::ptr::NonNull::from(leaked).cast::<u8>();
-    // SAFETY: the memory is leaked and never written; one byte in, it is long enough.
+    static ZEROS: [u64; 2] = [0; 2];
+    let start = std::ptr::NonNull::from(&ZEROS).cast::<u8>();
+    // SAFETY: the memory lives for ever and is never written; one byte in, it is long enough.
     let tensor = unsafe {
         let memory = kiln_tensor::Foreign::new(start.add(1), 8, || ());
         Tensor::foreign(DType::F32, &[2], &[1], 0, memory).unwrap()
