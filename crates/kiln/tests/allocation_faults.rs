@@ -25,7 +25,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
 /// What is smaller does not grow with a model or its inputs here.
@@ -139,8 +139,11 @@ unsafe extern "C" fn mmap64(
     mapped as *mut c_void
 }
 
-/// What is injected is injected into one test at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+/// The tests take turns, from their first line on: a failure is for whoever allocates next.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs `operation` on a state made anew while its first, second, … large allocation fails, until all have; alone, and with
 /// all that follow. Each time it succeeds nevertheless, or says how much memory there was not, and `check` judges the state
@@ -151,7 +154,6 @@ fn fail_each<S>(
     mut operation: impl FnMut(&mut S) -> Result<(), Error>,
     mut check: impl FnMut(S),
 ) -> (usize, usize) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let is_traced = std::env::var_os("KILN_TEST_ALLOCATIONS").is_some();
     IS_TRACED.store(is_traced, Ordering::SeqCst);
     let (mut refused, mut n_errors) = (Vec::new(), 0);
@@ -364,6 +366,7 @@ const MORE_ROWS: usize = 700;
 
 #[test]
 fn each_large_allocation_of_a_call_may_fail() {
+    let _alone = alone();
     for (what, body, wanted) in CASES {
         for backend in [Backend::Interpreter, Backend::Llvm] {
             let text = format!("graph @f{body}");
@@ -475,6 +478,7 @@ fn input_of(model: &Model) -> [(String, Tensor); 1] {
 
 #[test]
 fn each_large_allocation_of_storing_a_model_may_fail() {
+    let _alone = alone();
     let folder = TempDir::new().unwrap();
     let path = kept_model(folder.path(), Kept::Beside);
     let load = |cache: &TempDir| {
@@ -500,6 +504,7 @@ fn each_large_allocation_of_storing_a_model_may_fail() {
 
 #[test]
 fn each_large_allocation_of_a_load_may_fail() {
+    let _alone = alone();
     let answer = |model: &Model| bytes_of(&call(model, &input_of(model)).unwrap());
     for kept in [Kept::Inside, Kept::Beside, Kept::Bundle] {
         let folder = TempDir::new().unwrap();
