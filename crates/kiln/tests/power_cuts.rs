@@ -157,7 +157,7 @@ fn answer(path: &Path, cache: Cache) -> Result<(Vec<f32>, u64), kiln::Error> {
     // Packed weights are stored by a thread of their own.
     assert!(model.wait_for_compiles(Duration::from_secs(60)));
     let stats = model.compilation_stats();
-    Ok((outputs[0].to_vec()?, stats.compilations as u64))
+    Ok((outputs[0].to_vec()?, stats.compilations))
 }
 
 /// The entries of a folder, the first one that was written first.
