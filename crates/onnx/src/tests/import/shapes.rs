@@ -272,6 +272,24 @@ fn a_stale_size_of_a_result_refuses_no_call() {
     }
 }
 
+/// ONNX would have the 0 copy the operand's size, which has no elements either.
+#[test]
+fn a_computed_size_of_zero_is_a_size_and_copies_nothing() {
+    let nodes = vec![
+        node("Shape", "x", "shape", vec![]),
+        node("Gather", "shape order", "turned", vec![]),
+        node("Reshape", "x turned", "y", vec![]),
+    ];
+    let constants = [("order", i64s(&[3], &[0, 2, 1]))];
+    let net = over(&["B", "S", "4"], &constants, nodes);
+    let graph = imported(&of_version(net, 17), &ImportOptions::new()).unwrap();
+    assert_eq!(output_type(&graph), "f32[B, 4, S]");
+    for (batch, seq) in [(2, 3), (0, 3), (2, 0), (0, 0)] {
+        let x = Tensor::zeros(DType::F32, &[batch, seq, 4]).unwrap();
+        assert_eq!(run(&graph, &[x])[0].shape(), [batch, 4, seq]);
+    }
+}
+
 #[test]
 fn squeezing_without_axes_requires_symbolic_sizes_not_to_be_one() {
     let net = over(
