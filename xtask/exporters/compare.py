@@ -1,62 +1,57 @@
-"""Generates exporter-like models and compares what Kiln gives with what onnxruntime gives.
+"""Compares what Kiln gives for models made as exporters write them with what onnxruntime gives.
 
-    compare.py KILN FOLDER COUNT SEED
+    compare.py PROGRAM FOLDER COUNT SEED
+    compare.py PROGRAM FOLDER torch
 
-Each model is called with eight shapes in random order in one process per backend. A model that fails keeps its folder:
-`model.onnx`, `cases/` and `report.txt`. The exit code is 1 when there is a wrong result, a crash, a refusal without a code
-or more than 2 % of refusals among the calls that onnxruntime computes.
+PROGRAM calls models on Kiln. Each model is called with eight shapes in random order, on each backend in a process that
+goes on to the next model. A model that fails keeps its folder: `model.onnx`, `cases/` and `report.txt`. The exit code is 1
+when there is a wrong result, a crash, a refusal without a code, or more than 2 % of refusals among the calls that
+onnxruntime computes.
 """
 
 import collections
+import concurrent.futures
 import os
 import re
 import shutil
-import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import onnx
 import onnxruntime
 
-from families import FAMILIES
+from worker import Silence, Worker
 
-SHAPES = 8
-OPSETS = (11, 13, 17, 18)
 BACKENDS = ("interpreter", "llvm")
 # Seconds for all shapes of a model on one backend.
-TIME_LIMIT = 60
+TIME_LIMIT = 120
 # Relative to the largest element of a result.
 TOLERANCE = 5e-5
 MOST_REFUSALS = 0.02
 
 
-def generate(seed):
-    """The model of a seed with its inputs, or none where the family has no form in the version that came."""
-    rng = np.random.default_rng(seed)
-    family = FAMILIES[seed % len(FAMILIES)]
-    graph, call = family(rng, int(rng.choice(OPSETS)))
-    return family.__name__, graph.model(), [call(rng) for _ in range(SHAPES)]
-
-
-def write(folder, model, calls):
-    shutil.rmtree(folder, ignore_errors=True)
+def write(folder, case):
     os.makedirs(folder)
-    onnx.save(model, os.path.join(folder, "model.onnx"))
-    for index, call in enumerate(calls):
-        case = os.path.join(folder, "cases", f"{index:03}")
-        os.makedirs(case)
+    onnx.save(case.model, os.path.join(folder, "model.onnx"))
+    for index, call in enumerate(case.calls):
+        path = os.path.join(folder, "cases", f"{index:03}")
+        os.makedirs(path)
         for name, value in call.items():
-            np.save(os.path.join(case, f"{name}.npy"), value)
+            np.save(os.path.join(path, f"{name}.npy"), value)
 
 
-def expected(model, calls):
+def expected(case):
     """What onnxruntime gives for each call; none where it refuses."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    # As the model says it, operator by operator.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(case.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     results = []
-    for call in calls:
+    for call in case.calls:
         try:
             results.append(session.run(None, call))
         except Exception:  # onnxruntime's own exceptions have no common base
@@ -64,96 +59,163 @@ def expected(model, calls):
     return results
 
 
-def agree(given, wanted, is_quantised):
+def allowed(step, results):
+    """How far a result may be off: a number, or a factor of another result."""
+    if isinstance(step, tuple):
+        factor, index = step
+        return factor * float(np.abs(results[index]).max(initial=0.0))
+    return step
+
+
+def difference(given, wanted, step):
+    """How two results differ; nothing where they agree."""
     if given.shape != wanted.shape or given.dtype != wanted.dtype:
-        return False
+        return f"expected {wanted.dtype}{list(wanted.shape)}, found {given.dtype}{list(given.shape)}"
     if given.dtype.kind != "f":
-        return np.array_equal(given, wanted)
-    if not np.array_equal(np.isnan(given), np.isnan(wanted)):
-        return False
+        unlike = int((given != wanted).sum())
+        return f"{unlike} of {given.size} elements differ" if unlike else None
     finite = np.isfinite(wanted)
     if not np.array_equal(given[~finite], wanted[~finite], equal_nan=True):
-        return False
+        return "not the same NaN and infinities"
     largest = float(np.abs(wanted[finite]).max(initial=1.0))
-    # A quantised result may be a step off where a sum lies between two steps.
-    bound = 0.06 if is_quantised else TOLERANCE * largest
-    return bool((np.abs(given[finite] - wanted[finite]) <= bound).all())
+    off = np.abs(given[finite].astype(np.float64) - wanted[finite])
+    worst = float(np.where(np.isnan(off), np.inf, off).max(initial=0.0))
+    bound = max(step * 1.01, TOLERANCE * largest)
+    return f"{worst:.3g} apart where {bound:.3g} is allowed" if worst > bound else None
 
 
-def run(kiln, folder, backend):
-    """Runs all cases; the process, or none past the time limit."""
-    command = [kiln, "run", os.path.join(folder, "model.onnx"), "--cases", os.path.join(folder, "cases"),
-               "--out", os.path.join(folder, backend), "--backend", backend]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT)
-    except subprocess.TimeoutExpired:
-        return None
+def cause(outcome):
+    """A refusal's code and message, without what is this model's own."""
+    if outcome["code"] is None:
+        is_panic = outcome["message"].startswith("panicked")
+        return f"{'CRASH' if is_panic else 'WITHOUT A CODE'}: {outcome['message']}"
+    text = re.sub(r"`[^`]*`|\d+|%\w+", "_", outcome["message"].splitlines()[0])
+    return f"{outcome['code']} {text[:140]}"
 
 
-def check(kiln, folder, backend, names, wanted, tally, family):
-    """Counts how each call of a model went on a backend; what is wrong, as lines."""
-    process = run(kiln, folder, backend)
-    if process is None:
-        tally[f"timeout ({family})"] += SHAPES
-        return [f"{backend}: more than {TIME_LIMIT} s"]
-    if process.returncode < 0 or "panicked" in process.stderr:
-        tally["CRASH"] += SHAPES
-        return [f"{backend}: ended by {process.returncode}: {process.stderr[-2000:]}"]
-    problems = []
-    for index, results in enumerate(wanted):
-        if results is None:
-            continue
-        case = os.path.join(folder, backend, f"{index:03}")
-        if not os.path.isdir(case):
-            of_case = [line for line in process.stderr.splitlines() if f"{index:03}" in line]
-            text = (of_case or process.stderr.strip().splitlines() or ["no message"])[0]
-            code = re.search(r"E\d{4}", text) or re.search(r"E\d{4}", process.stderr)
-            tally[f"refused {code.group() if code else 'WITHOUT A CODE'} ({family})"] += 1
-            problems.append(f"{backend} {index:03}: {text}")
-            continue
-        is_quantised = family == "quantised"
-        given = [np.load(os.path.join(case, f"{name}.npy")) for name in names]
-        bad = [name for name, a, b in zip(names, given, results) if not agree(a, np.asarray(b), is_quantised)]
-        tally["WRONG" if bad else "agrees"] += 1
-        problems += [f"{backend} {index:03}: {name} differs" for name in bad]
-    return problems
+class Tally:
+    """What became of all calls of a backend."""
+
+    def __init__(self):
+        self.agree, self.wrong, self.crashed = 0, 0, 0
+        self.refused = collections.Counter()
+
+    def total(self):
+        return self.agree + self.wrong + self.crashed + self.refused.total()
+
+    def failed(self):
+        untyped = any(what.startswith("WITHOUT") for what in self.refused)
+        return bool(self.wrong or self.crashed or untyped or self.refused.total() > MOST_REFUSALS * self.total())
+
+    def print(self, backend):
+        total = max(self.total(), 1)
+        print(f"\n{backend}: {self.agree} of {self.total()} calls agree, {self.wrong} are wrong, {self.crashed} crashed, "
+              f"{self.refused.total()} are refused ({100 * self.refused.total() / total:.2f} %)")
+        for what, count in self.refused.most_common():
+            print(f"  {count:6}  {what}")
 
 
-def main(kiln, root, count, seed):
-    onnxruntime.set_default_logger_severity(4)
-    tallies = {backend: collections.Counter() for backend in BACKENDS}
-    unusable = 0
-    for number in range(seed, seed + count):
-        family, model, calls = generate(number)
+class Comparison:
+    def __init__(self, program, root):
+        self.program, self.root = program, root
+        self.tallies = {backend: Tally() for backend in BACKENDS}
+        self.unusable = collections.Counter()
+        self.lock = threading.Lock()
+        self.local = threading.local()
+        self.workers = []
+
+    def worker(self):
+        if not hasattr(self.local, "worker"):
+            self.local.worker = Worker(self.program, TIME_LIMIT)
+            self.workers.append(self.local.worker)
+        return self.local.worker
+
+    def compare(self, label, make):
+        """Compares one model on all backends."""
         try:
-            wanted = expected(model, calls)
-        except Exception:
-            unusable += 1
-            continue
-        folder = os.path.join(root, f"{family}_{number}")
-        write(folder, model, calls)
-        names = [output.name for output in model.graph.output]
+            case = make()
+            wanted = expected(case)
+        except Exception as error:
+            with self.lock:
+                self.unusable[f"{label}: {str(error).splitlines()[0][:160]}"] += 1
+            return
+        folder = os.path.join(self.root, case.name)
+        write(folder, case)
         problems = []
         for backend in BACKENDS:
-            problems += check(kiln, folder, backend, names, wanted, tallies[backend], family)
+            problems += self.check(folder, backend, case, wanted)
         if problems:
             with open(os.path.join(folder, "report.txt"), "w", encoding="utf-8") as file:
                 file.write("\n".join(problems) + "\n")
         else:
             shutil.rmtree(folder)
-    failed = False
-    for backend, tally in tallies.items():
-        total = sum(tally.values())
-        refused = sum(n for what, n in tally.items() if what.startswith(("refused", "timeout")))
-        print(f"\n{backend}: {total} calls")
-        for what, n in sorted(tally.items(), key=lambda entry: -entry[1]):
-            print(f"  {n:7}  {what}")
-        bad = tally["WRONG"] + tally["CRASH"] + sum(n for what, n in tally.items() if "WITHOUT" in what)
-        failed |= bad > 0 or refused > MOST_REFUSALS * max(total, 1)
-        print(f"  {100 * refused / max(total, 1):.1f} % refused")
-    print(f"\n{count} models, {unusable} that onnxruntime does not load; those that failed are in {root}")
-    return 1 if failed else 0
+
+    def check(self, folder, backend, case, wanted):
+        """Calls a model on a backend and counts how that went; what is wrong, as lines."""
+        tally = self.tallies[backend]
+        names = [f"{index:03}" for index, results in enumerate(wanted) if results is not None]
+        if not names:
+            return []
+        try:
+            answer = self.worker().ask({"folder": folder, "backend": backend, "cases": names, "prefix": backend})
+        except Silence as silence:
+            with self.lock:
+                tally.crashed += len(names)
+            return [f"{backend}: {silence}"]
+        problems = []
+        outcomes = [answer["refused"]] * len(names) if answer["refused"] else answer["calls"]
+        for name, outcome, results in zip(names, outcomes, (r for r in wanted if r is not None)):
+            if outcome["verdict"] != "passed":
+                what = cause(outcome)
+                with self.lock:
+                    if what.startswith("CRASH"):
+                        tally.crashed += 1
+                    else:
+                        tally.refused[f"{what} ({case.family})"] += 1
+                problems.append(f"{backend} {name}: {outcome['code']}: {outcome['message']}")
+                continue
+            off = []
+            for index, result in enumerate(results):
+                path = os.path.join(folder, "cases", name, f"{backend}.{index}.npy")
+                unlike = difference(np.load(path), np.asarray(result), allowed(case.steps[index], results))
+                if unlike:
+                    off.append(f"{backend} {name}: result {index}: {unlike}")
+            with self.lock:
+                if off:
+                    tally.wrong += 1
+                else:
+                    tally.agree += 1
+            problems += off
+        return problems
+
+    def report(self, count, seconds):
+        for backend, tally in self.tallies.items():
+            tally.print(backend)
+        print(f"\n{count} models in {seconds:.0f} s, {self.unusable.total()} of them not exported or not loaded by onnxruntime; "
+              f"what failed is in {self.root}")
+        for what in self.unusable:
+            print(f"  {what}")
+        return 1 if any(tally.failed() for tally in self.tallies.values()) else 0
+
+
+def main(program, root, *what):
+    onnxruntime.set_default_logger_severity(4)
+    if what[0] == "torch":
+        import torch_modules
+        cases = list(torch_modules.cases())
+    else:
+        import generated
+        cases = list(generated.cases(int(what[0]), int(what[1])))
+    comparison = Comparison(program, root)
+    start = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = [pool.submit(comparison.compare, *case) for case in cases]
+        for future in done:
+            future.result()
+    for worker in comparison.workers:
+        worker.close()
+    return comparison.report(len(cases), time.monotonic() - start)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+    sys.exit(main(*sys.argv[1:]))

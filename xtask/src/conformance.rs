@@ -97,6 +97,11 @@ fn folders(name: &str) -> Result<(PathBuf, PathBuf)> {
 }
 
 fn run_cases(root: &Path, folder: &Path, cases: Vec<Case>) -> Result<Vec<Run>> {
+    worker::run(&program(root)?, folder, cases)
+}
+
+/// Builds the program that runs cases and calls models.
+pub(crate) fn program(root: &Path) -> Result<PathBuf> {
     let mut build = Command::new(workspace::cargo());
     build
         .current_dir(root)
@@ -104,7 +109,7 @@ fn run_cases(root: &Path, folder: &Path, cases: Vec<Case>) -> Result<Vec<Run>> {
     step::run("the program that runs the cases", &mut build)?;
     let target = Metadata::load(root)?.target_directory;
     let name = format!("kiln-conformance{}", std::env::consts::EXE_SUFFIX);
-    worker::run(&target.join("debug").join(name), folder, cases)
+    Ok(target.join("debug").join(name))
 }
 
 fn report(lost: &[String]) -> Result<()> {

@@ -1,53 +1,77 @@
 //! `cargo xtask exporters`: models as exporters write them, on Kiln and on onnxruntime.
 //!
-//! The scripts in `xtask/exporters` generate the models, have both compute them at eight shapes each, and print what agrees,
-//! what differs and what is refused, by cause. They are the same for the same seed.
+//! The scripts in `xtask/exporters` generate the models, or have torch export its modules; both compute them at eight shapes
+//! each, and what agrees, what differs and what is refused is printed, by cause. Generated models are the same for the same
+//! seed. Kiln's side is the program of `xtask/conformance`, kept running from model to model.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::conformance::CROSS_CHECK;
+use crate::conformance::{self, CROSS_CHECK};
+use crate::python::Needs;
 use crate::workspace::{self, Metadata};
-use crate::{python, setup, step};
+use crate::{python, setup};
 
-/// Compares `count` models, of seeds from `seed` on.
-pub(crate) fn run(count: usize, seed: u64) -> Result<()> {
+/// What torch's modules are exported with.
+pub(crate) const TORCH: Needs<'_> = Needs {
+    task: "exporters",
+    what: "packages of torch",
+    list: "xtask/exporters/torch.txt",
+};
+
+/// Which models are compared.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Models {
+    /// Generated ones.
+    Generated {
+        /// How many.
+        count: usize,
+        /// The seed of the first.
+        seed: u64,
+    },
+    /// Modules of torch, each through both of its exporters.
+    Torch,
+}
+
+/// Compares the models.
+pub(crate) fn run(models: &Models) -> Result<()> {
     setup::run()?;
     let root = workspace::root();
     let target = Metadata::load(&root)?.target_directory;
-    let mut build = Command::new(workspace::cargo());
-    build
-        .current_dir(&root)
-        .args(["build", "--quiet", "--package", "kiln-cli"]);
-    step::run("the command that runs the models", &mut build)?;
-    let kiln = target
-        .join("debug")
-        .join(format!("kiln{}", std::env::consts::EXE_SUFFIX));
-    let folder = target.join("exporters");
-    let models = folder.join("models");
-    if models.exists() {
-        std::fs::remove_dir_all(&models).context("cannot remove the models of before")?;
-    }
-    std::fs::create_dir_all(&models).context("cannot create a folder for models")?;
-    let python = python::python(
-        &root,
-        target.join("cross-check").join("python"),
-        &CROSS_CHECK,
-    )?;
+    let program = conformance::program(&root)?;
+    let folder = emptied(target.join("exporters").join("models"))?;
+    let scripts = root.join("xtask/exporters");
+    let (environment, needs, what) = match models {
+        Models::Generated { count, seed } => {
+            let what = vec![count.to_string(), seed.to_string()];
+            (target.join("cross-check"), &CROSS_CHECK, what)
+        }
+        Models::Torch => (target.join("exporters"), &TORCH, vec!["torch".to_owned()]),
+    };
+    let python = python::python(&root, environment.join("python"), needs)?;
     let status = Command::new(python)
-        .arg(root.join("xtask/exporters/compare.py"))
-        .arg(kiln)
-        .arg(&models)
-        .arg(count.to_string())
-        .arg(seed.to_string())
+        .arg(scripts.join("compare.py"))
+        .arg(program)
+        .arg(&folder)
+        .args(what)
         .status()
         .context("cannot start the comparison")?;
     if !status.success() {
         bail!(
             "models differ or are refused; each has a report.txt in {}",
-            models.display()
+            folder.display()
         );
     }
     Ok(())
+}
+
+/// A folder with nothing of the run before in it.
+fn emptied(folder: PathBuf) -> Result<PathBuf> {
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).context("cannot remove the models of before")?;
+    }
+    std::fs::create_dir_all(&folder).context("cannot create a folder for models")?;
+    Ok(folder)
 }

@@ -5,6 +5,8 @@
 use anyhow::{Result, bail};
 use lexopt::prelude::*;
 
+use crate::exporters::Models;
+
 /// What `cargo xtask help` prints.
 pub(crate) const HELP: &str = "\
 Kiln's project tasks
@@ -21,7 +23,9 @@ usage: cargo xtask <task>
                                 run ONNX's own test cases, interpreted and compiled; only those whose names hold a
                                 word; with --bless the lists of what passes are rewritten
   cross-check [COUNT]           compare so many generated models (500) with what onnxruntime gives
-  exporters [--seed N] [COUNT]  compare so many models (100), made as exporters write them, with what onnxruntime gives
+  exporters [--torch] [--seed N] [COUNT]
+                                compare so many models (100), made as exporters write them, with what onnxruntime gives;
+                                with --torch modules that both of torch's exporters write
   soak [MINUTES]                random models and shapes for so long (30 minutes): answers stay right, nothing grows
   fuzz [--minutes N] [TARGET...]
                                 run each fuzz target, or those named, for N minutes of processor time (5); finds are
@@ -62,12 +66,7 @@ pub(crate) enum Task {
         count: usize,
     },
     /// Compare models made as exporters write them with onnxruntime.
-    Exporters {
-        /// How many.
-        count: usize,
-        /// The seed of the first.
-        seed: u64,
-    },
+    Exporters(Models),
     /// Run random models for a long time.
     Soak {
         /// How many minutes.
@@ -156,10 +155,10 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             "tidy" => Task::Tidy,
             "conformance" => Task::Conformance(ConformanceOptions::default()),
             "cross-check" => Task::CrossCheck { count: 500 },
-            "exporters" => Task::Exporters {
+            "exporters" => Task::Exporters(Models::Generated {
                 count: 100,
                 seed: 0,
-            },
+            }),
             "soak" => Task::Soak { minutes: 30 },
             "fuzz" => Task::Fuzz(FuzzOptions::default()),
             "sanitize" => Task::Sanitize {
@@ -181,8 +180,13 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             (Task::Conformance(options), Long("bless")) => options.bless = true,
             (Task::Conformance(options), Value(word)) => options.words.push(word.string()?),
             (Task::CrossCheck { count }, Value(word)) => *count = word.parse()?,
-            (Task::Exporters { count, .. }, Value(word)) => *count = word.parse()?,
-            (Task::Exporters { seed, .. }, Long("seed")) => *seed = parser.value()?.parse()?,
+            (Task::Exporters(Models::Generated { count, .. }), Value(word)) => {
+                *count = word.parse()?;
+            }
+            (Task::Exporters(Models::Generated { seed, .. }), Long("seed")) => {
+                *seed = parser.value()?.parse()?;
+            }
+            (Task::Exporters(models), Long("torch")) => *models = Models::Torch,
             (Task::Soak { minutes }, Value(word)) => *minutes = word.parse()?,
             (Task::Fuzz(options), Long("minutes")) => options.minutes = parser.value()?.parse()?,
             (Task::Fuzz(options), Value(word)) => options.targets.push(word.string()?),
@@ -264,11 +268,16 @@ mod tests {
         assert!(parsed(&["cross-check", "many"]).is_err());
         assert_eq!(
             parsed(&["exporters", "1000", "--seed", "7"]).unwrap(),
-            Task::Exporters {
+            Task::Exporters(Models::Generated {
                 count: 1000,
                 seed: 7
-            }
+            })
         );
+        assert_eq!(
+            parsed(&["exporters", "--torch"]).unwrap(),
+            Task::Exporters(Models::Torch)
+        );
+        assert!(parsed(&["exporters", "--torch", "30"]).is_err());
         assert_eq!(parsed(&["soak"]).unwrap(), Task::Soak { minutes: 30 });
         assert_eq!(parsed(&["soak", "2"]).unwrap(), Task::Soak { minutes: 2 });
     }

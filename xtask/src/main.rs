@@ -61,7 +61,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Conformance(options) => conformance::run(&options),
         Task::CrossCheck { count } => conformance::cross_check(count),
-        Task::Exporters { count, seed } => exporters::run(count, seed),
+        Task::Exporters(models) => exporters::run(&models),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Deny => deny::run(),

@@ -139,6 +139,7 @@ mod tests {
             crate::bench::PEERS.list,
             crate::conformance::PACKAGES.list,
             crate::conformance::CROSS_CHECK.list,
+            crate::exporters::TORCH.list,
         ] {
             let text = std::fs::read_to_string(root.join(list)).unwrap();
             for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -71,10 +71,7 @@ impl Check {
             n_ops(&graph)
         ))?;
         for wrong in &imported.wrong_types {
-            report::line(format!(
-                "type of {}: the model states {}, its operators give {}; the latter counts",
-                wrong.value, wrong.stated, wrong.inferred
-            ))?;
+            report::line(wrong)?;
         }
         if imported.wrong_types.is_empty() {
             report::line("types: none is stated wrongly")?;

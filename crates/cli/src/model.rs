@@ -65,7 +65,7 @@ pub(crate) struct ModelArguments {
     /// Leave the graph as it was imported
     #[arg(long)]
     no_passes: bool,
-    /// Refuse a model whose stated types contradict its operators
+    /// Refuse a model that states types which its operators contradict or do not confirm
     #[arg(long)]
     strict: bool,
 }

@@ -1,10 +1,10 @@
-//! News that a model runs otherwise than one may think: nothing that falls back does so silently.
+//! News that a model is not what it says, or runs otherwise than one may think: nothing that falls back does so silently.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Why a model is interpreted although nobody asked for it.
+/// What is worth knowing about a model that loads all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
@@ -16,6 +16,14 @@ pub enum Notice {
         /// Why not.
         reason: String,
     },
+    /// The model states types of values that its operators contradict or do not confirm, such as sizes that an exporter left
+    /// behind. What follows from the operators counts; `kiln check` lists them all.
+    WrongTypes {
+        /// How many.
+        count: usize,
+        /// The first, with what follows from the operators.
+        first: String,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -26,6 +34,9 @@ impl fmt::Display for Notice {
             ),
             Self::NotCompilable { reason } => {
                 write!(f, "the model is interpreted, for it cannot be compiled: {reason}")
+            }
+            Self::WrongTypes { count, first } => {
+                write!(f, "the model states types that its operators do not confirm, {count} in all; {first}")
             }
         }
     }

@@ -2,7 +2,8 @@
 #![cfg(feature = "onnx")]
 
 use kiln::onnx::NoFiles;
-use kiln::{DType, Dim, Error, ErrorKind, Model, Options, Tensor};
+use kiln::{DType, Dim, Error, ErrorKind, Mode, Model, Notice, Options, Tensor};
+use std::sync::{Arc, Mutex};
 
 /// A field of a protobuf message: its number and its bytes.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
@@ -40,6 +41,11 @@ fn value(name: &str, sizes: Option<&[&str]>) -> Vec<u8> {
 
 /// `y = op(x, other)`, with an attribute-free operator of version 17.
 fn model(op: &str, sizes: Option<&[&str]>) -> Vec<u8> {
+    model_stating(op, sizes, sizes)
+}
+
+/// The same, where the model states other sizes of its result.
+fn model_stating(op: &str, sizes: Option<&[&str]>, stated: Option<&[&str]>) -> Vec<u8> {
     let node = [
         field(1, b"x"),
         field(1, b"other"),
@@ -52,7 +58,7 @@ fn model(op: &str, sizes: Option<&[&str]>) -> Vec<u8> {
         field(2, b"g"),
         field(11, &value("x", sizes)),
         field(11, &value("other", Some(&["length"]))),
-        field(12, &value("y", sizes)),
+        field(12, &value("y", stated)),
     ];
     let metadata = [field(1, b"author"), field(2, b"somebody")].concat();
     [
@@ -86,6 +92,34 @@ fn named_dimensions_stay_symbols() {
             [11.0, 21.0].repeat(batch)
         );
     }
+}
+
+#[test]
+fn stale_sizes_of_a_result_are_a_notice_and_refuse_no_call() {
+    let bytes = model_stating("Add", Some(&["batch", "length"]), Some(&["batch", "batch"]));
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&notices);
+    let options =
+        Options::new().on_notice(move |notice| heard.lock().unwrap().push(notice.clone()));
+    let loaded = load(&bytes, options).unwrap();
+    let told = notices.lock().unwrap().clone();
+    let stale: Vec<_> = told
+        .iter()
+        .filter(|notice| matches!(notice, Notice::WrongTypes { .. }))
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        stale,
+        [
+            r#"the model states types that its operators do not confirm, 1 in all; type of "y": the model states f32[batch, batch], its operators give f32[batch, length]; the latter counts"#
+        ]
+    );
+    let x = Tensor::full(&[3, 2], 1.5_f32).unwrap();
+    let other = Tensor::full(&[2], 1.0_f32).unwrap();
+    let outputs = loaded.run([("x", &x), ("other", &other)]).unwrap();
+    assert_eq!(outputs.get("y").unwrap().shape(), [3, 2]);
+    let strict = load(&bytes, Options::new().mode(Mode::Strict)).unwrap_err();
+    assert!(strict.to_string().contains("stated type of"), "{strict}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub enum Mode {
     /// It is an error.
     #[default]
     Strict,
-    /// The equality is checked at run time; a type that is proved wrong is dropped and listed.
+    /// The stated type counts for nothing, and is listed.
     Lenient,
 }
 

@@ -1,5 +1,5 @@
-//! Runs ONNX's test cases: folders of cases come in by standard input, a line each, and a line of JSON goes out for
-//! each, in order.
+//! Runs ONNX's test cases, and calls of generated models: requests come in by standard input, a line of JSON each, and a
+//! line of JSON goes out for each, in order.
 //!
 //! What watches it, and ends it when a case takes too long, is `cargo xtask conformance`. A case that ends the process
 //! is therefore no answer, which counts as a failure.
@@ -9,6 +9,7 @@
     reason = "the answers are what a pipe carries away"
 )]
 
+mod calls;
 mod case;
 mod compare;
 mod verdict;
@@ -19,24 +20,34 @@ use serde::Deserialize;
 
 /// A line of standard input.
 #[derive(Deserialize)]
-struct Request {
-    /// The case's folder.
-    folder: std::path::PathBuf,
-    rtol: f64,
-    atol: f64,
+#[serde(untagged)]
+enum Request {
+    /// Run a case, and compare with what it expects.
+    Case {
+        /// The case's folder.
+        folder: std::path::PathBuf,
+        rtol: f64,
+        atol: f64,
+    },
+    /// Call a model, and write the results.
+    Calls(calls::Calls),
 }
 
 fn main() -> anyhow::Result<()> {
     let stdin = std::io::stdin().lock();
     for line in stdin.lines() {
         let request: Request = serde_json::from_str(&line?)?;
-        let tolerance = compare::Tolerance {
-            relative: request.rtol,
-            absolute: request.atol,
-        };
-        let answer = case::run(&request.folder, tolerance);
         let mut stdout = std::io::stdout().lock();
-        serde_json::to_writer(&mut stdout, &answer)?;
+        match request {
+            Request::Case { folder, rtol, atol } => {
+                let tolerance = compare::Tolerance {
+                    relative: rtol,
+                    absolute: atol,
+                };
+                serde_json::to_writer(&mut stdout, &case::run(&folder, tolerance))?;
+            }
+            Request::Calls(calls) => serde_json::to_writer(&mut stdout, &calls::run(&calls))?,
+        }
         writeln!(stdout)?;
         stdout.flush()?;
     }

@@ -97,43 +97,53 @@ impl Lowering<'_> {
         self.b.apply(ScalarOp::Div, [output, input])
     }
 
+    /// A number over the scale, as f64. By a quotient of sizes it is rounded once, so that whole numbers and halves come out
+    /// exact.
+    fn unscaled(&mut self, axis: ResizedAxis, x: NodeId) -> NodeId {
+        if axis.scale > 0.0 {
+            let scale = self.float(axis.scale);
+            return self.b.apply(ScalarOp::Div, [x, scale]);
+        }
+        let (input, output) = (self.float_of(axis.input), self.float_of(axis.output));
+        let product = self.b.apply(ScalarOp::Mul, [x, input]);
+        self.b.apply(ScalarOp::Div, [product, output])
+    }
+
     /// Where an output index lies on the input axis, as f64.
     fn coordinate(&mut self, coordinates: Coordinates, axis: ResizedAxis, at: NodeId) -> NodeId {
         let x = self.b.cast(at, DType::F64);
-        let scale = self.scale(axis);
+        if coordinates == Coordinates::Asymmetric {
+            return self.unscaled(axis, x);
+        }
         let half = self.float(0.5);
         let one = self.float(1.0);
         let zero = self.float(0.0);
         let output = self.float_of(axis.output);
         let input = self.float_of(axis.input);
-        let moved = self.b.apply(ScalarOp::Add, [x, half]);
-        let scaled = self.b.apply(ScalarOp::Div, [moved, scale]);
         let several = self.b.apply(ScalarOp::Gt, [output, one]);
-        match coordinates {
-            Coordinates::HalfPixel => self.b.apply(ScalarOp::Sub, [scaled, half]),
-            Coordinates::HalfPixelSymmetric => {
-                let two = self.float(2.0);
-                let exact = self.b.apply(ScalarOp::Mul, [scale, input]);
-                let adjustment = self.b.apply(ScalarOp::Div, [output, exact]);
-                let rest = self.b.apply(ScalarOp::Sub, [one, adjustment]);
-                let centre = self.b.apply(ScalarOp::Div, [input, two]);
-                let offset = self.b.apply(ScalarOp::Mul, [centre, rest]);
-                let sum = self.b.apply(ScalarOp::Add, [offset, scaled]);
-                self.b.apply(ScalarOp::Sub, [sum, half])
-            }
-            Coordinates::PytorchHalfPixel => {
-                let centred = self.b.apply(ScalarOp::Sub, [scaled, half]);
-                self.b.apply(ScalarOp::Select, [several, centred, zero])
-            }
-            Coordinates::AlignCorners => {
-                let last = self.b.apply(ScalarOp::Sub, [input, one]);
-                let last_out = self.b.apply(ScalarOp::Sub, [output, one]);
-                let product = self.b.apply(ScalarOp::Mul, [x, last]);
-                let at = self.b.apply(ScalarOp::Div, [product, last_out]);
-                self.b.apply(ScalarOp::Select, [several, at, zero])
-            }
-            Coordinates::Asymmetric => self.b.apply(ScalarOp::Div, [x, scale]),
+        if coordinates == Coordinates::AlignCorners {
+            let last = self.b.apply(ScalarOp::Sub, [input, one]);
+            let last_out = self.b.apply(ScalarOp::Sub, [output, one]);
+            let product = self.b.apply(ScalarOp::Mul, [x, last]);
+            let at = self.b.apply(ScalarOp::Div, [product, last_out]);
+            return self.b.apply(ScalarOp::Select, [several, at, zero]);
         }
+        let moved = self.b.apply(ScalarOp::Add, [x, half]);
+        let mut scaled = self.unscaled(axis, moved);
+        if coordinates == Coordinates::HalfPixelSymmetric && axis.scale > 0.0 {
+            let (two, scale) = (self.float(2.0), self.float(axis.scale));
+            let exact = self.b.apply(ScalarOp::Mul, [scale, input]);
+            let adjustment = self.b.apply(ScalarOp::Div, [output, exact]);
+            let rest = self.b.apply(ScalarOp::Sub, [one, adjustment]);
+            let centre = self.b.apply(ScalarOp::Div, [input, two]);
+            let offset = self.b.apply(ScalarOp::Mul, [centre, rest]);
+            scaled = self.b.apply(ScalarOp::Add, [offset, scaled]);
+        }
+        let centred = self.b.apply(ScalarOp::Sub, [scaled, half]);
+        if coordinates == Coordinates::PytorchHalfPixel {
+            return self.b.apply(ScalarOp::Select, [several, centred, zero]);
+        }
+        centred
     }
 
     /// The element nearest to an output index.

@@ -24,6 +24,7 @@ mod stated;
 mod unroll;
 mod unsupported;
 
+use std::fmt;
 use std::sync::Arc;
 
 use kiln_ir::{Graph, ValueId};
@@ -46,7 +47,6 @@ use self::graph::{Frame, Made, import_graph, output_value};
 use self::inputs::Sizes;
 use self::names::Names;
 use self::registry::Registry;
-use self::stated::Trust;
 use crate::{Error, Model, Name};
 
 /// Imports a model.
@@ -87,8 +87,7 @@ pub struct Imported {
     pub wrong_types: Vec<WrongType>,
 }
 
-/// A type that a model states of a value, and that is proved wrong; or that cannot be confirmed, where such statements
-/// contradict each other.
+/// A type that a model states of a value, and that its operators contradict or do not confirm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WrongType {
@@ -100,6 +99,20 @@ pub struct WrongType {
     pub stated: String,
 }
 
+impl fmt::Display for WrongType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            value,
+            inferred,
+            stated,
+        } = self;
+        write!(
+            f,
+            "type of {value}: the model states {stated}, its operators give {inferred}; the latter counts"
+        )
+    }
+}
+
 /// Imports a model, and says what it states wrongly.
 ///
 /// # Errors
@@ -109,25 +122,6 @@ pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Import
     let _entered = span.enter();
     let registry = Registry::new(model, options);
     unsupported::check_operators(model, &registry)?;
-    let (imported, is_contradictory) =
-        import_trusting(model, options, &registry, Trust::Unrefuted)?;
-    if !is_contradictory {
-        return Ok(imported);
-    }
-    tracing::debug!(
-        "types that the model states contradict each other; those that are not confirmed are dropped"
-    );
-    let (imported, _) = import_trusting(model, options, &registry, Trust::Confirmed)?;
-    Ok(imported)
-}
-
-/// Imports a model, taking what it states of types so far; says whether its statements contradict each other.
-fn import_trusting(
-    model: &Model,
-    options: &ImportOptions,
-    registry: &Registry<'_>,
-    trust: Trust,
-) -> Result<(Imported, bool), Error> {
     let mut builder = GraphBuilder::with_limits(
         graph_name(model),
         ShapeInferenceEngine::new(),
@@ -143,7 +137,7 @@ fn import_trusting(
     inputs::add_inputs(&mut builder, model, options, &sizes, &mut names)?;
     let made = Made::default();
     let frame = Frame {
-        registry,
+        registry: &registry,
         limits: &options.limits,
         opsets: model.opsets(),
         path: Arc::from(""),
@@ -153,13 +147,9 @@ fn import_trusting(
     };
     import_graph(&frame, &mut builder, model.graph(), &mut names)?;
     builder.clear_origin();
-    let outcome = stated::annotate(&mut builder, model, &sizes, &names, trust)?;
-    for wrong in &outcome.wrong_types {
-        tracing::debug!(
-            inferred = wrong.inferred,
-            stated = wrong.stated,
-            "a type that the model states counts for nothing"
-        );
+    let wrong_types = stated::annotate(&mut builder, model, &sizes, &names)?;
+    if let Some(first) = wrong_types.first() {
+        tracing::warn!(count = wrong_types.len(), %first, "types that the model states count for nothing");
     }
     for (key, value) in model.metadata() {
         builder.metadata_mut().insert(key.clone(), value.clone());
@@ -182,9 +172,7 @@ fn import_trusting(
         node: "model".to_owned(),
         source,
     })?;
-    let is_contradictory = outcome.is_contradictory || !stated::can_hold(&graph);
-    let wrong_types = outcome.wrong_types;
-    Ok((Imported { graph, wrong_types }, is_contradictory))
+    Ok(Imported { graph, wrong_types })
 }
 
 /// The name of an entry of a sequence that goes into or out of the model.

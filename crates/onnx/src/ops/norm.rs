@@ -1,13 +1,14 @@
 //! Norms, decomposed into means and element-wise operations.
 //!
-//! Where a model's operands have different dtypes, the work is done in the widest and the result cast back.
+//! Where a model's operands have different dtypes, the work is done in the widest and the result cast back; on floats of 16
+//! bits in f32.
 
 use kiln_ir::{Dims, PoolFunction, ReduceFunction, ValueId, Window};
 use kiln_tensor::DType;
 
 use super::cast::dtype_of;
 use super::pool::{root, to_power};
-use super::support::{Imported, one, operator, several};
+use super::support::{Imported, in_f32, one, operator, several};
 use crate::import::{Item, Operator};
 use crate::{Error, NodeContext};
 
@@ -56,7 +57,10 @@ fn batch_normalization(ctx: &mut NodeContext<'_>) -> Imported {
         return Err(ctx.unsupported("training, as version 6 has it without \"is_test\""));
     }
     let dtype = ctx.dtype(x)?;
-    let wide = widest(ctx, 5)?;
+    let wide = match widest(ctx, 5)? {
+        DType::F16 | DType::BF16 => DType::F32,
+        wide => wide,
+    };
     let x = ctx.cast(x, wide)?;
     let mut given = [x; 4];
     for (index, value) in given.iter_mut().enumerate() {
@@ -110,7 +114,11 @@ fn statistics(
 fn instance_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let (x, scale, bias) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     let epsilon = epsilon(ctx)?;
-    one(ctx.build(|builder| builder.instance_norm(x, scale, bias, epsilon))?)
+    one(in_f32(ctx, x, |ctx, x| {
+        let wide = ctx.dtype(x)?;
+        let (scale, bias) = (ctx.cast(scale, wide)?, ctx.cast(bias, wide)?);
+        ctx.build(|builder| builder.instance_norm(x, scale, bias, epsilon))
+    })?)
 }
 
 /// Before version 21 scale and bias are per group, from then on per channel.
@@ -226,23 +234,26 @@ fn local_response_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let alpha = f64::from(ctx.attributes().get_or("alpha", 1e-4_f32)?);
     let beta = f64::from(ctx.attributes().get_or("beta", 0.75_f32)?);
     let bias = f64::from(ctx.attributes().get_or("bias", 1.0_f32)?);
-    let squares = ctx.map("square", &[x])?;
-    // Channels become a spatial axis: [N, 1, C, everything else].
-    let rest = ctx.product(dims.get(2..).unwrap_or_default())?;
-    let unit = ctx.size(1);
-    let planes: Dims = [dims[0], unit, dims[1], rest].into_iter().collect();
-    let planes = ctx.reshape(squares, &planes)?;
-    let (before, after) = ((size - 1) / 2, size - 1 - (size - 1) / 2);
-    let window: Window =
-        ctx.build(|builder| Ok(builder.window(&[1, 1], &[1, 1], &[before, 0], &[after, 0])))?;
-    let sum = ctx.build(|builder| builder.pool(planes, PoolFunction::Sum, &[size, 1], window))?;
-    let sum = ctx.reshape(sum, &dims)?;
-    let scaled = ctx.scaled(sum, alpha / size as f64)?;
-    let bias = ctx.scalar_like(x, bias)?;
-    let spread = ctx.add(scaled, bias)?;
-    let beta = ctx.scalar_like(x, beta)?;
-    let spread = ctx.map("pow", &[spread, beta])?;
-    one(ctx.div(x, spread)?)
+    one(in_f32(ctx, x, |ctx, x| {
+        let squares = ctx.map("square", &[x])?;
+        // Channels become a spatial axis: [N, 1, C, everything else].
+        let rest = ctx.product(dims.get(2..).unwrap_or_default())?;
+        let unit = ctx.size(1);
+        let planes: Dims = [dims[0], unit, dims[1], rest].into_iter().collect();
+        let planes = ctx.reshape(squares, &planes)?;
+        let (before, after) = ((size - 1) / 2, size - 1 - (size - 1) / 2);
+        let window: Window =
+            ctx.build(|builder| Ok(builder.window(&[1, 1], &[1, 1], &[before, 0], &[after, 0])))?;
+        let sum =
+            ctx.build(|builder| builder.pool(planes, PoolFunction::Sum, &[size, 1], window))?;
+        let sum = ctx.reshape(sum, &dims)?;
+        let scaled = ctx.scaled(sum, alpha / size as f64)?;
+        let bias = ctx.scalar_like(x, bias)?;
+        let spread = ctx.add(scaled, bias)?;
+        let beta = ctx.scalar_like(x, beta)?;
+        let spread = ctx.map("pow", &[spread, beta])?;
+        ctx.div(x, spread)
+    })?)
 }
 
 /// `(x - mean) / (standard deviation + 1e-9)`, as the operator's definition has it.
@@ -251,13 +262,15 @@ fn mean_variance_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let rank = ctx.rank(x)?;
     let axes = ctx.attributes().get_or::<&[i64]>("axes", &[0, 2, 3])?;
     let axes = ctx.ascending(axes, rank)?;
-    let (mean, variance) = statistics(ctx, x, &axes)?;
-    let epsilon = ctx.scalar_like(x, 1e-9)?;
-    one(ctx.build(|builder| {
-        let centred = builder.sub(x, mean)?;
-        let deviation = builder.sqrt(variance)?;
-        let deviation = builder.add(deviation, epsilon)?;
-        builder.div(centred, deviation)
+    one(in_f32(ctx, x, |ctx, x| {
+        let (mean, variance) = statistics(ctx, x, &axes)?;
+        let epsilon = ctx.scalar_like(x, 1e-9)?;
+        ctx.build(|builder| {
+            let centred = builder.sub(x, mean)?;
+            let deviation = builder.sqrt(variance)?;
+            let deviation = builder.add(deviation, epsilon)?;
+            builder.div(centred, deviation)
+        })
     })?)
 }
 
@@ -267,11 +280,13 @@ fn lp_normalization(ctx: &mut NodeContext<'_>) -> Imported {
     let rank = ctx.rank(x)?;
     let axis = ctx.axis_attribute(-1, rank)?;
     let p = ctx.attributes().get_or("p", 2_i64)?;
-    let powers = to_power(ctx, x, p)?;
-    let sum = ctx.reduce(ReduceFunction::Sum, powers, &[axis], true)?;
-    let norm = root(ctx, sum, p)?;
-    let zero = ctx.scalar_like(x, 0.0)?;
-    let nothing = ctx.map("eq", &[norm, zero])?;
-    let quotient = ctx.div(x, norm)?;
-    one(ctx.map("select", &[nothing, zero, quotient])?)
+    one(in_f32(ctx, x, |ctx, x| {
+        let powers = to_power(ctx, x, p)?;
+        let sum = ctx.reduce(ReduceFunction::Sum, powers, &[axis], true)?;
+        let norm = root(ctx, sum, p)?;
+        let zero = ctx.scalar_like(x, 0.0)?;
+        let nothing = ctx.map("eq", &[norm, zero])?;
+        let quotient = ctx.div(x, norm)?;
+        ctx.map("select", &[nothing, zero, quotient])
+    })?)
 }

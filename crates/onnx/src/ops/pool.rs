@@ -4,7 +4,7 @@ use kiln_ir::{Integers, Op, PoolFunction, ReduceFunction, ValueId, Window};
 use kiln_symbolic_shape::DimId;
 
 use super::pool_indices::largest_indices;
-use super::support::{Imported, one, operator, several};
+use super::support::{Imported, in_f32, one, operator, several};
 use super::window::{Moves, spatial_sizes};
 use crate::import::Operator;
 use crate::{Error, NodeContext};
@@ -167,17 +167,21 @@ fn lp_pool(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let p = ctx.attributes().get_or("p", 2_i64)?;
     let pooling = Pooling::read(ctx)?;
-    let powers = to_power(ctx, x, p)?;
-    let sum = pooling.apply(ctx, PoolFunction::Sum, powers)?;
-    one(root(ctx, sum, p)?)
+    one(in_f32(ctx, x, |ctx, x| {
+        let powers = to_power(ctx, x, p)?;
+        let sum = pooling.apply(ctx, PoolFunction::Sum, powers)?;
+        root(ctx, sum, p)
+    })?)
 }
 
 fn global_lp_pool(ctx: &mut NodeContext<'_>) -> Imported {
     let p = ctx.attributes().get_or("p", 2_i64)?;
     global(ctx, |ctx, x, axes| {
-        let powers = to_power(ctx, x, p)?;
-        let sum = ctx.reduce(ReduceFunction::Sum, powers, axes, true)?;
-        root(ctx, sum, p)
+        in_f32(ctx, x, |ctx, x| {
+            let powers = to_power(ctx, x, p)?;
+            let sum = ctx.reduce(ReduceFunction::Sum, powers, axes, true)?;
+            root(ctx, sum, p)
+        })
     })
 }
 

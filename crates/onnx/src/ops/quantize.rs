@@ -145,14 +145,24 @@ pub(super) fn quantized(
     x: ValueId,
     scale: ValueId,
     zero_point: Option<ValueId>,
+    to: (DType, u32),
+) -> Result<ValueId, Error> {
+    let quotient = ctx.div(x, scale)?;
+    rounded_to_steps(ctx, quotient, zero_point, to)
+}
+
+/// Numbers of steps, rounded and moved by the zero point, to so many bits of a dtype.
+pub(super) fn rounded_to_steps(
+    ctx: &mut NodeContext<'_>,
+    steps: ValueId,
+    zero_point: Option<ValueId>,
     (to, bits): (DType, u32),
 ) -> Result<ValueId, Error> {
     if !to.is_integer() || bits > 16 {
         return Err(ctx.unsupported(format!("quantising to {to}")));
     }
     let (low, high) = bounds(to, bits);
-    let quotient = ctx.div(x, scale)?;
-    let rounded = ctx.map("round_even", &[quotient])?;
+    let rounded = ctx.map("round_even", &[steps])?;
     // f32 holds every sum of such a number and a zero point that does not saturate anyway.
     let mut rounded = ctx.cast(rounded, DType::F32)?;
     if let Some(zero_point) = zero_point {
@@ -163,7 +173,10 @@ pub(super) fn quantized(
         ctx.scalar_like(rounded, low)?,
         ctx.scalar_like(rounded, high)?,
     );
-    let clipped = ctx.map("clip", &[rounded, low, high])?;
+    // NaN is above nothing and becomes the lowest value, as everywhere; ONNX does not say.
+    let is_above = ctx.map("gt", &[rounded, low])?;
+    let capped = ctx.map("min", &[rounded, high])?;
+    let clipped = ctx.map("select", &[is_above, capped, low])?;
     ctx.cast(clipped, to)
 }
 
@@ -237,7 +250,8 @@ fn qlinear_conv(ctx: &mut NodeContext<'_>) -> Imported {
     requantized(ctx, sum, x_scale, w_scale, (6, 7))
 }
 
-/// Sums of products as numbers, quantised with the scale and zero point at two operands.
+/// Sums of products quantised with the scale and zero point at two operands. The scales become one factor first, as in the
+/// reference evaluator: a sum is rounded once before it is rounded to a step.
 fn requantized(
     ctx: &mut NodeContext<'_>,
     sum: ValueId,
@@ -248,18 +262,17 @@ fn requantized(
     let (scale, zero_point) = (ctx.input(scale)?, ctx.input(zero_point)?);
     let to = ctx.dtype(zero_point)?;
     let wide = ctx.cast(sum, DType::F32)?;
-    let factor = ctx.mul(left_scale, right_scale)?;
-    let factor = ctx.cast(factor, DType::F32)?;
-    let number = ctx.mul(wide, factor)?;
-    let scale = ctx.cast(scale, DType::F32)?;
-    let rank = ctx.rank(number)?;
-    let scale = along_axis(ctx, scale, rank.saturating_sub(2), number)?;
-    let zero_point = along_axis(ctx, zero_point, rank.saturating_sub(2), number)?;
-    one(quantized(
-        ctx,
-        number,
-        scale,
-        Some(zero_point),
-        (to, to.bits()),
-    )?)
+    let rank = ctx.rank(wide)?;
+    let rows = rank.saturating_sub(2);
+    let scale = along_axis(ctx, scale, rows, wide)?;
+    let zero_point = along_axis(ctx, zero_point, rows, wide)?;
+    let mut scales = [left_scale, right_scale, scale];
+    for scale in &mut scales {
+        *scale = ctx.cast(*scale, DType::F32)?;
+    }
+    let factor = ctx.mul(scales[0], scales[1])?;
+    let factor = ctx.div(factor, scales[2])?;
+    let steps = ctx.mul(wide, factor)?;
+    let zero_point = Some(zero_point);
+    one(rounded_to_steps(ctx, steps, zero_point, (to, to.bits()))?)
 }

@@ -3,7 +3,7 @@
 use kiln_ir::{Extremum, Indices, Op, ReduceFunction, ValueId};
 use kiln_tensor::DType;
 
-use super::support::{Imported, one, operator};
+use super::support::{Imported, in_f32, one, operator};
 use crate::import::Operator;
 use crate::{Error, NodeContext};
 
@@ -146,11 +146,13 @@ fn log_sum_exp(ctx: &mut NodeContext<'_>) -> Imported {
 
 fn sum_square(ctx: &mut NodeContext<'_>) -> Imported {
     let reduction = Reduction::read(ctx)?;
-    let squares = ctx.map("square", &[reduction.x])?;
-    one(reduction.apply(ctx, ReduceFunction::Sum, squares)?)
+    one(in_f32(ctx, reduction.x, |ctx, x| {
+        let squares = ctx.map("square", &[x])?;
+        reduction.apply(ctx, ReduceFunction::Sum, squares)
+    })?)
 }
 
-/// Integers go through f64 and back.
+/// Integers go through f64 and back, floats of 16 bits through f32.
 fn in_floats(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -158,7 +160,7 @@ fn in_floats(
 ) -> Imported {
     let dtype = ctx.dtype(x)?;
     if dtype.is_float() {
-        return one(compute(ctx, x)?);
+        return one(in_f32(ctx, x, compute)?);
     }
     let wide = ctx.cast(x, DType::F64)?;
     let result = compute(ctx, wide)?;

@@ -34,6 +34,22 @@ pub(super) fn several<const N: usize>(values: [ValueId; N]) -> Imported {
     Ok(values.into_iter().map(Item::Tensor).collect())
 }
 
+/// Computes in f32 what is of a float of 16 bits, and rounds the result: values inside an operator are of no declared dtype,
+/// and must not overflow where its result does not.
+pub(super) fn in_f32(
+    ctx: &mut NodeContext<'_>,
+    x: ValueId,
+    compute: impl FnOnce(&mut NodeContext<'_>, ValueId) -> Result<ValueId, Error>,
+) -> Result<ValueId, Error> {
+    let dtype = ctx.dtype(x)?;
+    if !matches!(dtype, DType::F16 | DType::BF16) {
+        return compute(ctx, x);
+    }
+    let wide = ctx.cast(x, DType::F32)?;
+    let result = compute(ctx, wide)?;
+    ctx.cast(result, dtype)
+}
+
 /// # Constants
 impl NodeContext<'_> {
     /// A constant scalar; integers truncate the number.

@@ -4,11 +4,11 @@ use super::GraphBuilder;
 use crate::context::Mode;
 use crate::error::{InferError, InferErrorKind};
 use kiln_ir::{Definition, Op, Type, ValueId};
-use kiln_symbolic_shape::{DimId, Predicate, Proof};
+use kiln_symbolic_shape::{DimId, Proof};
 use kiln_tensor::DType;
 use std::collections::BTreeSet;
 
-/// A stated type that is proved wrong and was dropped.
+/// A stated type that is not proved to be the inferred one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disagreement {
     /// The value.
@@ -24,9 +24,8 @@ impl GraphBuilder {
     /// size is taken as it reads better; sizes with symbols that have no value here are passed over.
     ///
     /// # Errors
-    /// In strict mode, when the statement is not proved to be what was inferred. In lenient mode, an
-    /// unproved size becomes a run-time check and a wrong statement a [`Disagreement`], of which
-    /// nothing is kept. Checks that earlier statements became count as known.
+    /// In strict mode, when the statement is not proved to be what was inferred. In lenient mode, it
+    /// becomes a [`Disagreement`]; of one that is wrong nothing is kept, else the sizes that are proved.
     pub fn annotate(
         &mut self,
         value: ValueId,
@@ -47,8 +46,8 @@ impl GraphBuilder {
         if proofs.contains(&Proof::Disproved) {
             return self.disagree(value, dtype, dims, true);
         }
-        if proofs.contains(&Proof::Unknown) && self.mode == Mode::Strict {
-            return self.disagree(value, dtype, dims, false);
+        if proofs.contains(&Proof::Unknown) {
+            self.disagree(value, dtype, dims, false)?;
         }
         // The sizes of a control op's results are symbols of that op.
         let symbols_stay = match self.graph.value(value).definition {
@@ -57,21 +56,10 @@ impl GraphBuilder {
             }
             Definition::Parameter { .. } => false,
         };
-        // A statement whose sizes contradict each other is found out at the second of them.
-        let n_unknown = proofs.iter().filter(|&&proof| proof == Proof::Unknown);
-        let before = (n_unknown.count() > 1).then(|| self.dims().clone());
         let mut refined = ty.clone();
         for ((dim, &stated), proof) in refined.dims.iter_mut().zip(dims).zip(proofs) {
             let Some(stated) = stated else { continue };
-            if proof == Proof::Unknown && !self.require_stated(value, *dim, stated)? {
-                if let Some(before) = before {
-                    *self.dims_mut() = before;
-                }
-                return self.disagree(value, dtype, dims, true);
-            }
-            // A required equality may be beyond the prover; the type then stays as it was inferred.
-            let settled = self.dims().equal(*dim, stated) == Proof::Proved;
-            if settled && !symbols_stay && self.reads_better(stated, *dim) {
+            if proof == Proof::Proved && !symbols_stay && self.reads_better(stated, *dim) {
                 *dim = stated;
             }
         }
@@ -79,7 +67,7 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// The statements that were proved wrong and dropped, in order.
+    /// The statements that were not proved, in order.
     pub fn disagreements(&self) -> &[Disagreement] {
         &self.disagreements
     }
@@ -107,17 +95,6 @@ impl GraphBuilder {
             }
             _ => Proof::Proved,
         }
-    }
-
-    /// Has the run time check a stated size; false when it never holds.
-    fn require_stated(
-        &mut self,
-        value: ValueId,
-        dim: DimId,
-        stated: DimId,
-    ) -> Result<bool, InferError> {
-        let what = format!("stated type of {}", self.describe(value));
-        self.require(Predicate::Equal(dim, stated), what)
     }
 
     fn reads_better(&self, stated: DimId, inferred: DimId) -> bool {

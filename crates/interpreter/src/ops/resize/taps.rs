@@ -25,12 +25,8 @@ pub(super) fn taps_of(
     output: usize,
     scale: f64,
 ) -> Result<Vec<Vec<Tap>>, OpFault> {
-    let scale = if scale > 0.0 {
-        scale
-    } else {
-        output as f64 / input as f64
-    };
-    let filter = Filter::new(resize, scale);
+    let stated = (scale > 0.0).then_some(scale);
+    let filter = Filter::new(resize, stated.unwrap_or(output as f64 / input as f64));
     if filter.reach > TAP_LIMIT {
         return Err(OpFault::Limit {
             what: "elements under a filter",
@@ -41,7 +37,7 @@ pub(super) fn taps_of(
     let axis = AxisSizes {
         input,
         output,
-        scale,
+        stated,
     };
     let mut taps = reserved(output)?;
     for x in 0..output {
@@ -55,41 +51,47 @@ pub(super) fn taps_of(
 struct AxisSizes {
     input: usize,
     output: usize,
-    scale: f64,
+    /// The scale, where it is not the quotient of the sizes.
+    stated: Option<f64>,
+}
+
+impl AxisSizes {
+    /// `x` over the scale. By a quotient of sizes it is rounded once, so that whole numbers and halves come out exact.
+    fn unscaled(self, x: f64) -> f64 {
+        match self.stated {
+            Some(scale) => x / scale,
+            None => x * self.input as f64 / self.output as f64,
+        }
+    }
 }
 
 /// Where an output index lies on the input axis.
-fn coordinate(
-    coordinates: Coordinates,
-    AxisSizes {
-        input,
-        output,
-        scale,
-    }: AxisSizes,
-    x: usize,
-) -> f64 {
-    let (x, input_size, output_size) = (x as f64, input as f64, output as f64);
+fn coordinate(coordinates: Coordinates, axis: AxisSizes, x: usize) -> f64 {
+    let (x, input_size, output_size) = (x as f64, axis.input as f64, axis.output as f64);
     match coordinates {
-        Coordinates::HalfPixel => (x + 0.5) / scale - 0.5,
+        Coordinates::HalfPixel => axis.unscaled(x + 0.5) - 0.5,
         Coordinates::HalfPixelSymmetric => {
-            let adjustment = output_size / (scale * input_size);
-            input_size / 2.0 * (1.0 - adjustment) + (x + 0.5) / scale - 0.5
+            let adjustment = match axis.stated {
+                Some(scale) => output_size / (scale * input_size),
+                None => 1.0,
+            };
+            input_size / 2.0 * (1.0 - adjustment) + axis.unscaled(x + 0.5) - 0.5
         }
         Coordinates::PytorchHalfPixel => {
-            if output > 1 {
-                (x + 0.5) / scale - 0.5
+            if axis.output > 1 {
+                axis.unscaled(x + 0.5) - 0.5
             } else {
                 0.0
             }
         }
         Coordinates::AlignCorners => {
-            if output > 1 {
+            if axis.output > 1 {
                 x * (input_size - 1.0) / (output_size - 1.0)
             } else {
                 0.0
             }
         }
-        Coordinates::Asymmetric => x / scale,
+        Coordinates::Asymmetric => axis.unscaled(x),
     }
 }
 

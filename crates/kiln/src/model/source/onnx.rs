@@ -2,8 +2,9 @@
 
 use super::{Error, Graph, Options, Signature, check_names, dim_failure};
 use crate::description::ValueDescription;
+use crate::notice::Notice;
 use kiln_onnx::{
-    Dim, ImportOptions, Model, ValueInfo, ValueType, graph_inputs, import as import_model,
+    Dim, ImportOptions, Imported, Model, ValueInfo, ValueType, graph_inputs, import_reporting,
 };
 use kiln_symbolic_shape::SymbolicDimension;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +45,16 @@ pub(super) fn import(
     for (input, &rank) in ranks {
         import_options = import_options.rank(input, rank);
     }
-    Ok(import_model(model, &import_options)?)
+    let Imported {
+        graph, wrong_types, ..
+    } = import_reporting(model, &import_options)?;
+    if let Some(first) = wrong_types.first() {
+        options.notices.tell(&Notice::WrongTypes {
+            count: wrong_types.len(),
+            first: first.to_string(),
+        });
+    }
+    Ok(graph)
 }
 
 /// What the options say of inputs, and how strictly the model is read.

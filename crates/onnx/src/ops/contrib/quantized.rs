@@ -5,7 +5,7 @@ use kiln_tensor::DType;
 
 use super::super::conv::{along_axis, centred};
 use super::super::matmul::product;
-use super::super::quantize::{dequantize_linear, quantize_linear, quantized};
+use super::super::quantize::{dequantize_linear, quantize_linear, quantized, rounded_to_steps};
 use super::super::support::{Imported, one, operator};
 use crate::import::{Operator, Takes};
 use crate::{Error, NodeContext};
@@ -136,13 +136,20 @@ fn gemm(ctx: &mut NodeContext<'_>) -> Imported {
     let a_scale = ctx.as_scalar(a_scale)?;
     let b_scale = along_axis(ctx, b_scale, 1, sum)?;
     let factor = ctx.mul(a_scale, b_scale)?;
+    let mut factor = ctx.scaled(factor, alpha)?;
     let wide = ctx.cast(sum, DType::F32)?;
-    let wide = ctx.mul(wide, factor)?;
-    let wide = ctx.scaled(wide, alpha)?;
-    if ctx.optional(7).is_none() {
-        return one(wide);
-    }
-    one(requantized(ctx, wide, 7, like)?)
+    let Some(scale) = ctx.optional(7) else {
+        return one(ctx.mul(wide, factor)?);
+    };
+    let scale = ctx.as_scalar(scale)?;
+    factor = ctx.div(factor, scale)?;
+    let zero_point = match ctx.optional(8) {
+        Some(value) => Some(ctx.as_scalar(value)?),
+        None => None,
+    };
+    let to = zero_point.map_or(Ok(like), |value| ctx.dtype(value))?;
+    let steps = ctx.mul(wide, factor)?;
+    one(rounded_to_steps(ctx, steps, zero_point, (to, to.bits()))?)
 }
 
 /// Operands `a, b, a scale, b scale, a zero, b zero, bias`.

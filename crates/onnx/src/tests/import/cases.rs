@@ -44,6 +44,7 @@ case_files!(
     constant,
     contrib,
     conv,
+    differences,
     einsum,
     fourier,
     elementwise,

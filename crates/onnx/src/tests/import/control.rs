@@ -151,6 +151,35 @@ fn a_loop_ends_at_its_trip_count_or_when_its_condition_is_false() {
     assert_eq!(run("m yes start", 0, 9), (1, vec![]));
 }
 
+/// ONNX does not say how large an empty stack is; onnxruntime gives a vector where it does not know the rows' rank.
+#[test]
+fn a_loop_that_runs_no_round_stacks_nothing_of_its_rows_sizes() {
+    let rows = graph(
+        vec![input("i", DType::I64, &[]), input("c", DType::Bool, &[])],
+        vec![],
+        vec![
+            node("Identity", "c", "on", vec![]),
+            node("Concat", "x x", "row", vec![int("axis", 0)]),
+        ],
+        &["on", "row"],
+    );
+    let net = graph(
+        vec![
+            input("m", DType::I64, &[]),
+            input("going", DType::Bool, &[]),
+            input("x", DType::F32, &["K", "3"]),
+        ],
+        vec![],
+        vec![node("Loop", "m going", "all", vec![body("body", rows)])],
+        &["all"],
+    );
+    let x = Tensor::zeros(DType::F32, &[2, 3]).unwrap();
+    for (trips, going, rounds) in [(0_i64, true, 0), (5, false, 0), (2, true, 2)] {
+        let inputs = [Tensor::scalar(trips), Tensor::scalar(going), x.clone()];
+        assert_eq!(outputs(net.clone(), &inputs)[0].shape(), [rounds, 4, 3]);
+    }
+}
+
 #[test]
 fn a_carried_value_may_grow() {
     let growing = graph(

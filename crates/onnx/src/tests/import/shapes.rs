@@ -256,7 +256,7 @@ fn two_roads_of_different_strides_meet_under_a_plan_fact() {
 }
 
 #[test]
-fn a_stated_size_that_is_not_proved_is_checked_when_the_model_runs() {
+fn a_stale_size_of_a_result_refuses_no_call() {
     let mut net = over(
         &["N"],
         &[],
@@ -266,8 +266,28 @@ fn a_stated_size_that_is_not_proved_is_checked_when_the_model_runs() {
     let graph = imported(&of_version(net, 17), &ImportOptions::new()).unwrap();
     let x = |size: usize| Tensor::zeros(DType::F32, &[size]).unwrap();
     let options = kiln_interpreter::InterpretOptions::default();
-    assert!(kiln_interpreter::interpret(&graph, &[x(3)], &options).is_ok());
-    assert!(kiln_interpreter::interpret(&graph, &[x(4)], &options).is_err());
+    for size in [3, 4] {
+        let outputs = kiln_interpreter::interpret(&graph, &[x(size)], &options).unwrap();
+        assert_eq!(outputs[0].shape(), [2 * size]);
+    }
+}
+
+/// ONNX would have the 0 copy the operand's size, which has no elements either.
+#[test]
+fn a_computed_size_of_zero_is_a_size_and_copies_nothing() {
+    let nodes = vec![
+        node("Shape", "x", "shape", vec![]),
+        node("Gather", "shape order", "turned", vec![]),
+        node("Reshape", "x turned", "y", vec![]),
+    ];
+    let constants = [("order", i64s(&[3], &[0, 2, 1]))];
+    let net = over(&["B", "S", "4"], &constants, nodes);
+    let graph = imported(&of_version(net, 17), &ImportOptions::new()).unwrap();
+    assert_eq!(output_type(&graph), "f32[B, 4, S]");
+    for (batch, seq) in [(2, 3), (0, 3), (2, 0), (0, 0)] {
+        let x = Tensor::zeros(DType::F32, &[batch, seq, 4]).unwrap();
+        assert_eq!(run(&graph, &[x])[0].shape(), [batch, 4, seq]);
+    }
 }
 
 #[test]
