@@ -40,6 +40,7 @@ mod interrupt;
 
 mod liveness;
 mod ops;
+mod requirements;
 mod temporaries;
 mod windows;
 
@@ -52,4 +53,5 @@ pub use evaluate::{EvaluateContext, evaluate_op};
 pub use fault::{OpFault, Operand};
 pub use interpret::interpret;
 pub use options::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, TraceEvent};
+pub use requirements::check_requirements;
 pub use windows::check_window_elements;

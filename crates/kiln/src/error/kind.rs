@@ -190,7 +190,6 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
     match error {
         RuntimeError::Interpret(error) => of_interpret(error),
         RuntimeError::Fault { .. }
-        | RuntimeError::Contract { .. }
         | RuntimeError::Requirement { .. }
         | RuntimeError::OutputCount { .. }
         | RuntimeError::Size { .. } => ErrorKind::InvalidInput,
