@@ -7,6 +7,8 @@
 mod control;
 mod inputs;
 
+pub use control::runs_all_trips;
+
 use crate::bind::Contract;
 use crate::error::{InterpretError, OpSite};
 use crate::evaluate::{EvaluateContext, convert, evaluate_op, promote};
