@@ -67,7 +67,9 @@ impl<'a> Compared<'a> {
         let run = |graph| interpret(graph, inputs, &options());
         let (written, expected) = (run(self.written), run(&self.compiled));
         for result in [&written, &expected] {
-            if let Err(InterpretError::LiveBytes { .. } | InterpretError::Iterations { .. }) = result {
+            if let Err(InterpretError::LiveBytes { .. } | InterpretError::Iterations { .. }) =
+                result
+            {
                 return None;
             }
         }
@@ -373,10 +375,7 @@ fn layers_of_a_stack_that_no_output_needs_are_of_one_size() {
              }
            return %last
          }",
-        &[
-            (&[&[], &[0]], None),
-            (&[&[], &[3]], None),
-        ],
+        &[(&[&[], &[0]], None), (&[&[], &[3]], None)],
     );
     let text = "graph @g(%x: f32[A]) -> f32[B2] {
            %trips: i64[] = constant [2]

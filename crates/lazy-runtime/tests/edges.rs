@@ -7,9 +7,7 @@ mod support;
 
 use std::sync::Arc;
 
-use kiln_interpreter::{
-    CustomOp, CustomOps, InterpretLimits, InterpretOptions, interpret,
-};
+use kiln_interpreter::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, interpret};
 use kiln_kernel::CallerOnly;
 use kiln_lazy_runtime::{CompiledProgram, Runtime, RuntimeOptions};
 use kiln_tensor::{DType, Element, Tensor};
@@ -236,7 +234,11 @@ fn layers_of_a_loop_are_stacked_whether_or_not_their_number_is_known() {
         let graph = graph(&stacking(more));
         let program = compiled(&runtime(), &graph, true);
         for (trips, size) in [(0, 3), (1, 3), (2, 0), (5, 2), (17, 3)] {
-            let call = [Tensor::scalar(trips as i64), ramp(&[size]), Tensor::scalar(true)];
+            let call = [
+                Tensor::scalar(trips as i64),
+                ramp(&[size]),
+                Tensor::scalar(true),
+            ];
             expect_same(&program, &graph, &call);
         }
     }
@@ -251,7 +253,11 @@ fn iterations_and_layers_that_will_be_too_many_are_refused_before_they_run() {
             iterations: options.loop_iterations,
             ..InterpretLimits::default()
         };
-        let program = compiled(&runtime_with(FakeCompiler::default(), options), &graph, true);
+        let program = compiled(
+            &runtime_with(FakeCompiler::default(), options),
+            &graph,
+            true,
+        );
         let call = [Tensor::scalar(trips), ramp(&[256]), Tensor::scalar(true)];
         let options = InterpretOptions {
             limits,
@@ -259,7 +265,11 @@ fn iterations_and_layers_that_will_be_too_many_are_refused_before_they_run() {
         };
         let (compiled, interpreted) = (program.run(&call), interpret(&graph, &call, &options));
         let interpreted = interpreted.err().map(|error| error.code());
-        assert_eq!(compiled.err().map(|error| error.code()), interpreted, "{trips} trips");
+        assert_eq!(
+            compiled.err().map(|error| error.code()),
+            interpreted,
+            "{trips} trips"
+        );
         interpreted
     };
     // Half an hour and more, if they ran.

@@ -130,7 +130,9 @@ impl Copy<'_> {
     fn requirements(&mut self, old: &[SizeRequirement]) -> Result<Vec<SizeRequirement>, DimError> {
         let (from, dims) = (self.old.dims(), self.new.dims_mut());
         let import = &mut self.import;
-        let asked = old.iter().map(|asked| dims.import_requirement(from, asked, import));
+        let asked = old
+            .iter()
+            .map(|asked| dims.import_requirement(from, asked, import));
         let mut asked = asked.collect::<Result<Vec<_>, _>>()?;
         asked.retain(|asked| !dims.always_meets(asked));
         Ok(asked)

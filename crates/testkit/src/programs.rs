@@ -3,9 +3,7 @@
 //! The graph is optimised, fused and built as the facade does it; the runtime, with its compiler and device, is the
 //! caller's. [`smallest`] looks for the first value that goes wrong, as a graph of its own.
 
-use crate::oracle::{
-    Unexplained, explain, explain_near, is_of_data, may_fail_with, small_limits,
-};
+use crate::oracle::{Unexplained, explain, explain_near, is_of_data, may_fail_with, small_limits};
 use crate::random::SplitMix64;
 use kiln_fusion::FusionOptions;
 use kiln_interpreter::{InterpretError, InterpretOptions, interpret};

@@ -244,7 +244,8 @@ impl Machine<'_, '_> {
 pub fn runs_all_trips(graph: &Graph, id: OpId) -> bool {
     let body = graph.op(id).regions.first();
     let goes_on = body.and_then(|&body| graph.region(body).results.first());
-    let Some(Definition::Result { op, .. }) = goes_on.map(|&value| graph.value(value).definition) else {
+    let Some(Definition::Result { op, .. }) = goes_on.map(|&value| graph.value(value).definition)
+    else {
         return false;
     };
     let Op::Constant(constant) = &graph.op(op).op else {

@@ -55,7 +55,9 @@ impl fmt::Display for ErrorKind {
 impl Failure {
     pub(super) fn kind(&self) -> ErrorKind {
         match self {
-            Self::NotATensor { .. } | Self::NotCompiled { .. } => ErrorKind::Unsupported,
+            Self::NotATensor { .. } | Self::NotCompiled { .. } | Self::SeveralGraphs => {
+                ErrorKind::Unsupported
+            }
             Self::Read { .. } | Self::Write { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
             Self::Changed { .. } => ErrorKind::Environment,

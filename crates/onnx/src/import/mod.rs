@@ -7,6 +7,7 @@
 //! An operator that nothing imports is found before anything else, and one error lists all of
 //! them. Whatever else is wrong names the node it was met in.
 
+mod append;
 mod captures;
 mod context;
 mod control;
@@ -18,6 +19,7 @@ mod moved;
 mod names;
 mod options;
 mod order;
+mod questions;
 mod registry;
 mod scan;
 mod stated;
@@ -34,8 +36,9 @@ pub(crate) use context::Outputs;
 pub(crate) use control::{import_if, import_loop};
 pub(crate) use graph::typed;
 pub use inputs::graph_inputs;
-pub(crate) use item::Item;
+pub(crate) use item::{Item, Stacked};
 pub use options::{ImportOptions, OpImporter};
+pub use questions::Question;
 pub(crate) use registry::{Operator, Takes};
 pub(crate) use scan::import_scan;
 pub(crate) use unroll::import_sequence_map;
@@ -45,6 +48,7 @@ pub(crate) use unsupported::list as list_operators;
 use self::graph::{Frame, Made, import_graph, output_value};
 use self::inputs::Sizes;
 use self::names::Names;
+use self::questions::Questions;
 use self::registry::Registry;
 use self::stated::Trust;
 use crate::{Error, Model, Name};
@@ -105,29 +109,88 @@ pub struct WrongType {
 /// # Errors
 /// As [`import`].
 pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Imported, Error> {
+    match import_or_ask(model, options)? {
+        Import::Graph(imported) => Ok(imported),
+        Import::Question(question) => Err(question.error),
+    }
+}
+
+/// What becomes of a model.
+#[derive(Debug)]
+pub enum Import {
+    /// A graph.
+    Graph(Imported),
+    /// One graph or another, as a call says.
+    Question(Question),
+}
+
+/// Imports a model whose graph may depend on what a call brings, as far as the options' answers go.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_or_ask(model: &Model, options: &ImportOptions) -> Result<Import, Error> {
     let span = tracing::info_span!("onnx.import", nodes = model.graph().nodes().len());
     let _entered = span.enter();
     let registry = Registry::new(model, options);
     unsupported::check_operators(model, &registry)?;
-    let (imported, is_contradictory) =
-        import_trusting(model, options, &registry, Trust::Unrefuted)?;
-    if !is_contradictory {
-        return Ok(imported);
+    let import = |trust, wanted| import_trusting(model, options, &registry, trust, wanted);
+    let refused = match import(Trust::Unrefuted, None) {
+        Ok((imported, false)) => return Ok(Import::Graph(imported)),
+        Ok((_, true)) => {
+            tracing::debug!(
+                "types that the model states contradict each other; those that are not confirmed are dropped"
+            );
+            match import(Trust::Confirmed, None) {
+                Ok((imported, _)) => return Ok(Import::Graph(imported)),
+                Err(refused) => refused,
+            }
+        }
+        Err(refused) => refused,
+    };
+    let Some(number) = refused.open else {
+        return Err(refused.error);
+    };
+    match import(Trust::Confirmed, Some(number)) {
+        Err(Refused {
+            question: Some(graph),
+            ..
+        }) => Ok(Import::Question(Question {
+            number,
+            graph,
+            error: refused.error,
+        })),
+        _ => Err(refused.error),
     }
-    tracing::debug!(
-        "types that the model states contradict each other; those that are not confirmed are dropped"
-    );
-    let (imported, _) = import_trusting(model, options, &registry, Trust::Confirmed)?;
-    Ok(imported)
 }
 
-/// Imports a model, taking what it states of types so far; says whether its statements contradict each other.
+/// Why there is no graph.
+struct Refused {
+    error: Error,
+    /// The question whose answer might have helped.
+    open: Option<usize>,
+    /// The graph of the question that the import was to end with.
+    question: Option<Graph>,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            open: None,
+            question: None,
+        }
+    }
+}
+
+/// Imports a model, taking what it states of types so far; says whether its statements contradict each other. Ends with the
+/// question that is wanted, if one is.
 fn import_trusting(
     model: &Model,
     options: &ImportOptions,
     registry: &Registry<'_>,
     trust: Trust,
-) -> Result<(Imported, bool), Error> {
+    wanted: Option<usize>,
+) -> Result<(Imported, bool), Refused> {
     let mut builder = GraphBuilder::with_limits(
         graph_name(model),
         ShapeInferenceEngine::new(),
@@ -138,10 +201,13 @@ fn import_trusting(
     } else {
         Mode::Lenient
     });
+    for (key, value) in model.metadata() {
+        builder.metadata_mut().insert(key.clone(), value.clone());
+    }
     let mut names = Names::default();
     let sizes = Sizes::declare(&mut builder, model, options)?;
     inputs::add_inputs(&mut builder, model, options, &sizes, &mut names)?;
-    let made = Made::default();
+    let made = Made::new(Questions::new(&options.answers, wanted));
     let frame = Frame {
         registry,
         limits: &options.limits,
@@ -151,7 +217,15 @@ fn import_trusting(
         made: &made,
         is_nested: false,
     };
-    import_graph(&frame, &mut builder, model.graph(), &mut names)?;
+    if let Err(error) = import_graph(&frame, &mut builder, model.graph(), &mut names) {
+        let open = made.questions.open();
+        let question = made.questions.asked(builder);
+        return Err(Refused {
+            error,
+            open,
+            question: question.and_then(Result::ok),
+        });
+    }
     builder.clear_origin();
     let outcome = stated::annotate(&mut builder, model, &sizes, &names, trust)?;
     for wrong in &outcome.wrong_types {
@@ -161,14 +235,22 @@ fn import_trusting(
             "a type that the model states counts for nothing"
         );
     }
-    for (key, value) in model.metadata() {
-        builder.metadata_mut().insert(key.clone(), value.clone());
-    }
     let outputs = model.graph().outputs().iter();
     let mut tensors: Vec<(String, ValueId)> = Vec::new();
     for output in outputs {
         let item = output_value(&names, &output.name)?;
         match &item {
+            Item::Stacked(stacked) => {
+                let error = Error::Unsupported {
+                    node: format!("output {}", crate::Name::from(output.name.as_str())),
+                    what: item.kind(),
+                };
+                return Err(Refused {
+                    error,
+                    open: stacked.place.number,
+                    question: None,
+                });
+            }
             Item::Sequence(_) => {
                 let entries = item.values().into_iter().enumerate();
                 tensors

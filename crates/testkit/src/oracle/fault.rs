@@ -23,7 +23,10 @@ pub fn is_of_data(code: &str) -> bool {
 /// The codes are the same; but of two faults of data, either may come first, and where some sizes are known only after a
 /// part of the graph ran, so may a fault of data and one of sizes.
 pub fn may_fail_with(graph: &Graph, expected: &str, found: &str) -> bool {
-    let n_of_data = [expected, found].iter().filter(|code| is_of_data(code)).count();
+    let n_of_data = [expected, found]
+        .iter()
+        .filter(|code| is_of_data(code))
+        .count();
     let learns_sizes = |graph: &Graph| {
         let mut ops = graph.ops();
         ops.any(|(_, op)| !op.symbols.is_empty() || !op.regions.is_empty())
