@@ -117,6 +117,12 @@ pub(crate) enum Failure {
         "the model's graph depends on data, such as the branch that an `If` takes: it is known in calls alone"
     )]
     SeveralGraphs,
+    /// E0996: a call whose graph depends on too much.
+    #[error(
+        "expected a graph that depends on at most {limit} conditions and trip counts, found more; \
+         say what decides it with `Options::fix`"
+    )]
+    Questions { limit: usize },
     /// E0977: a file could not be read.
     #[error("cannot read {file}: {source}")]
     Read {
@@ -266,6 +272,7 @@ impl Failure {
             Self::DimText { .. } => "E0975",
             Self::UnknownRank { .. } => "E0976",
             Self::SeveralGraphs => "E0995",
+            Self::Questions { .. } => "E0996",
             Self::Read { .. } => "E0977",
             Self::Dim { .. } => "E0978",
             Self::NotATensor { .. } => "E0979",

@@ -41,11 +41,15 @@ pub(crate) use source::Source;
 pub(crate) use source::file_name;
 #[cfg(feature = "llvm")]
 pub(crate) use source::{ConstantPlace, ModelDigest};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How many questions one call may be asked before its graph is known.
+const QUESTIONS_LIMIT: usize = 64;
 
 /// A tensor program, ready to be called with tensors of any size that it allows.
 ///
@@ -291,8 +295,8 @@ impl Model {
         guarded("a call", || {
             let inside = self.0.options.enter_first_call();
             let inputs = call::arrange(&self.0.signature, inputs)?;
-            let instance = self.instance_for(&inputs, call)?;
-            let tensors = instance.run(&inputs, &self.0.options, call)?;
+            let (instance, call) = self.instance_for(&inputs, call)?;
+            let tensors = instance.run(&inputs, &self.0.options, call.as_deref())?;
             drop(inside);
             self.0.options.tell_first_call();
             Ok(self.outputs_of(&instance, tensors))
@@ -340,7 +344,7 @@ impl Model {
     /// ```
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), Error> {
         guarded("a call", || {
-            let instance = self.instance_for(inputs, None)?;
+            let (instance, _) = self.instance_for(inputs, None)?;
             instance.run_into(inputs, outputs, &self.0.options, None)
         })
     }
@@ -356,8 +360,8 @@ impl Model {
         options: &CallOptions,
     ) -> Result<(), Error> {
         guarded("a call", || {
-            let instance = self.instance_for(inputs, Some(options))?;
-            instance.run_into(inputs, outputs, &self.0.options, Some(options))
+            let (instance, call) = self.instance_for(inputs, Some(options))?;
+            instance.run_into(inputs, outputs, &self.0.options, call.as_deref())
         })
     }
 
@@ -487,14 +491,17 @@ impl Model {
         Outputs::new(names, tensors)
     }
 
-    /// The instance for these inputs. `call` says what may end the search, where that depends on data.
-    fn instance_for(
+    /// The instance for these inputs, and what is left of `call`: where the graph depends on data, finding it is a part of the
+    /// call.
+    fn instance_for<'a>(
         &self,
         inputs: &[Tensor],
-        call: Option<&CallOptions>,
-    ) -> Result<Chosen<'_>, Error> {
+        call: Option<&'a CallOptions>,
+    ) -> Result<(Chosen<'_>, Option<Cow<'a, CallOptions>>), Error> {
         let tree = match &self.0.instances {
-            Instances::Only(instance) => return Ok(Chosen::Only(instance)),
+            Instances::Only(instance) => {
+                return Ok((Chosen::Only(instance), call.map(Cow::Borrowed)));
+            }
             Instances::Tree(tree) => tree,
         };
         let open = self.0.signature.open.iter();
@@ -506,14 +513,18 @@ impl Model {
             ranks: ranks.collect(),
             answers: BTreeMap::new(),
         };
-        let options = &self.0.options;
-        // Numbers of questions only grow along a path, and are those of a model's nodes, so this ends.
+        let (begin, options) = (Instant::now(), &self.0.options);
         loop {
             let node = tree.node(&choice, |source| Instance::build(source, &choice, options))?;
+            let rest = call.map(|call| Cow::Owned(call.clone().after(begin.elapsed())));
             let &Built::Question(number, ref question) = &*node else {
-                return Ok(Chosen::OfTree(node));
+                return Ok((Chosen::OfTree(node), rest));
             };
-            let given = question.run(inputs, options, call)?;
+            if choice.answers.len() >= QUESTIONS_LIMIT {
+                let limit = QUESTIONS_LIMIT;
+                return Err(Failure::Questions { limit }.into());
+            }
+            let given = question.run(inputs, options, rest.as_deref())?;
             choice.answers.insert(number, answer_in(&given)?);
         }
     }

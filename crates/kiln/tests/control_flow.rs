@@ -399,3 +399,60 @@ fn a_loop_without_an_iteration_stacks_nothing_of_the_sizes_that_are_known() {
         assert_eq!(shapes(2), [vec![4, 3], vec![1, 4, 3], vec![1, 2, 3]]);
     }
 }
+
+/// A list to which a loop appends `x` while what it counts to is below `n`: each round asks.
+fn appending_while() -> Vec<u8> {
+    let body = graph(
+        &[
+            node("next = Add(count, one)", &[]),
+            node("on = Less(next, n)", &[]),
+            node("list_out = SequenceInsert(list_in, x)", &[]),
+        ],
+        &[],
+        &[
+            untyped("i"),
+            untyped("go"),
+            untyped("count"),
+            untyped("list_in"),
+        ],
+        &[untyped("on"), untyped("next"), untyped("list_out")],
+    );
+    let nodes = [
+        node("empty = SequenceEmpty()", &[]),
+        node("first = Less(zero, n)", &[]),
+        node(
+            "last, list = Loop(_, first, zero, empty)",
+            &[graph_attribute("body", &body)],
+        ),
+        node("y = ConcatFromSequence(list)", &[int_attribute("axis", 0)]),
+    ];
+    let inputs = [
+        value("n", I64, Some(&[])),
+        value("x", F32, Some(&["N", "2"])),
+    ];
+    model(&graph(&nodes, &constants(), &inputs, &[untyped("y")]))
+}
+
+#[test]
+fn a_call_is_asked_no_more_often_than_the_limit() {
+    for model in models(&appending_while()) {
+        for n in [3, 1] {
+            assert_eq!(
+                run_n(&model, n, &ramp(&[2, 2])).unwrap().shape(),
+                [2 * n as usize, 2]
+            );
+        }
+        let error = run_n(&model, 1000, &ramp(&[2, 2])).unwrap_err();
+        assert_eq!((error.code(), error.kind()), ("E0996", ErrorKind::Limit));
+    }
+}
+
+#[test]
+fn the_time_of_a_call_covers_what_it_is_asked() {
+    for model in models(&appending_while()) {
+        let none = kiln::CallOptions::new().with_time_limit(std::time::Duration::ZERO);
+        let (n, x) = (Tensor::scalar(3_i64), ramp(&[2, 2]));
+        let error = model.run_with([("n", &n), ("x", &x)], &none).unwrap_err();
+        assert_eq!((error.code(), error.kind()), ("E0894", ErrorKind::Limit));
+    }
+}

@@ -58,6 +58,7 @@ impl Failure {
             Self::NotATensor { .. } | Self::NotCompiled { .. } | Self::SeveralGraphs => {
                 ErrorKind::Unsupported
             }
+            Self::Questions { .. } => ErrorKind::Limit,
             Self::Read { .. } | Self::Write { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
             Self::Changed { .. } => ErrorKind::Environment,

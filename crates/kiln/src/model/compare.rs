@@ -37,7 +37,7 @@ impl Model {
         inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
     ) -> Result<Reference, Error> {
         let inputs = call::arrange(&self.0.signature, inputs)?;
-        let instance = self.instance_for(&inputs, None)?;
+        let (instance, _) = self.instance_for(&inputs, None)?;
         let options = &self.0.options;
         let imported = instance.imported(options)?;
         let of = |mode| interpret_graph(imported, &inputs, options, mode, None);
@@ -68,7 +68,7 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compare(&self, reference: &Reference) -> Result<Comparison, Error> {
-        let instance = self.instance_for(&reference.inputs, None)?;
+        let (instance, _) = self.instance_for(&reference.inputs, None)?;
         let compiled = self.outputs_of(
             &instance,
             instance.run(&reference.inputs, &self.0.options, None)?,

@@ -144,7 +144,7 @@ impl Model {
         inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
     ) -> Result<(Outputs, Vec<StepProfile>), Error> {
         let inputs = call::arrange(&self.0.signature, inputs)?;
-        let instance = self.instance_for(&inputs, None)?;
+        let (instance, _) = self.instance_for(&inputs, None)?;
         if matches!(instance.executable(), Executable::Interpreted) {
             return Err(not_compiled("a profile"));
         }

@@ -31,7 +31,9 @@ use kiln_shape_inference::{ShapeInferenceEngine, check_types, infer_types, read_
 use kiln_symbolic_shape::{DimError, Hint};
 #[cfg(feature = "llvm")]
 use kiln_tensor::{DType, Tensor};
-use std::collections::{BTreeMap, BTreeSet};
+#[cfg(feature = "llvm")]
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 #[cfg(feature = "onnx")]

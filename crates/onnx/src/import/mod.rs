@@ -147,7 +147,9 @@ pub fn import_or_ask(model: &Model, options: &ImportOptions) -> Result<Import, E
         }
         Err(refused) => refused,
     };
-    let Some(number) = refused.open else {
+    // What was answered is not asked again.
+    let is_new = |number: &usize| !options.answers.contains_key(number);
+    let Some(number) = refused.open.filter(is_new) else {
         return Err(refused.error);
     };
     match import(Trust::Confirmed, Some(number)) {
