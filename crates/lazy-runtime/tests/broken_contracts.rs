@@ -17,7 +17,7 @@ use kiln_tensor::{DType, Tensor};
 use kiln_testkit::generate::{
     Flavor, GraphOptions, broken_shapes, input_shapes, input_tensors, random_graph,
 };
-use kiln_testkit::oracle::{Tolerance, compare_all, is_of_data, may_fail_with};
+use kiln_testkit::oracle::{Tolerance, compare_all, is_of_data, may_fail_with, may_leave_out};
 use kiln_testkit::random::seeded_bytes;
 use support::{compiled, graph, ramp, runtime};
 
@@ -91,6 +91,7 @@ impl<'a> Compared<'a> {
             (Err(error), Err((code, _))) if may_fail_with(&self.compiled, error.code(), code) => {
                 Some(true)
             }
+            (Err(error), Ok(_)) if may_leave_out(&self.compiled, error.code()) => Some(false),
             (expected, found) => self.disagree(inputs, expected, found),
         }
     }
@@ -389,6 +390,34 @@ fn layers_of_a_stack_that_no_output_needs_are_of_one_size() {
            return %last
          }";
     expect_codes(text, &[(&[&[0]], None), (&[&[3]], Some("E0349"))]);
+}
+
+#[test]
+fn faults_of_data_in_elements_that_no_output_needs_are_met_op_by_op_alone() {
+    let graph = graph(
+        "graph @g(%x: f32[A], %i: i64[B]) -> f32[2] {
+           %0 = gather %x, %i {axis = 0}
+           %1 = slice %0 {starts = [0], sizes = [2], steps = [1]}
+           return %1
+         }",
+    );
+    let indices = |last: i64| Tensor::from_slice(&[3], &[1, 0, last]).expect("a small tensor");
+    for (last, is_fault) in [(2, false), (3, true)] {
+        let inputs = [ramp(&[3]), indices(last)];
+        let code = |fuse| {
+            let compared = Compared::plain(&graph, fuse);
+            let found = compared.program.run(&inputs);
+            compared.is_refused(&inputs);
+            found.err().map(|error| error.code())
+        };
+        assert_eq!(code(false), is_fault.then_some("E0822"));
+        assert_eq!(code(true), None);
+        let interpreted = interpret(&graph, &inputs, &options()).err();
+        assert_eq!(
+            interpreted.map(|error| error.code()),
+            is_fault.then_some("E0822")
+        );
+    }
 }
 
 fn number(name: &str, default: u64) -> u64 {

@@ -3,7 +3,9 @@
 //! The graph is optimised, fused and built as the facade does it; the runtime, with its compiler and device, is the
 //! caller's. [`smallest`] looks for the first value that goes wrong, as a graph of its own.
 
-use crate::oracle::{Unexplained, explain, explain_near, is_of_data, may_fail_with, small_limits};
+use crate::oracle::{
+    Unexplained, explain, explain_near, is_of_data, may_fail_with, may_leave_out, small_limits,
+};
 use crate::random::SplitMix64;
 use kiln_fusion::FusionOptions;
 use kiln_interpreter::{InterpretError, InterpretOptions, interpret};
@@ -187,8 +189,8 @@ impl Compared {
     }
 
     /// As [`check`](Self::check); and where the interpreter fails, every program fails with the same code, in the sense of
-    /// [`may_fail_with`]. What the interpreter refuses for its own limits is passed over, and a fault of data in an op that
-    /// the passes leave out is none.
+    /// [`may_fail_with`]. What the interpreter refuses for its own limits is passed over; a fault of data in an op that the
+    /// passes leave out is none, nor is one in elements that kernels leave out, in the sense of [`may_leave_out`].
     ///
     /// # Errors
     /// The first difference.
@@ -206,6 +208,7 @@ impl Compared {
         };
         for program in &self.programs {
             let found = match program.run(inputs) {
+                Ok(_) if may_leave_out(&self.optimized, expected.code()) => continue,
                 Ok(_) => None,
                 Err(error) if may_fail_with(&self.optimized, expected.code(), error.code()) => {
                     continue;

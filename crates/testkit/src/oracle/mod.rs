@@ -9,6 +9,6 @@ mod promoted;
 mod run;
 
 pub use compare::{Mismatch, Tolerance, compare, compare_all};
-pub use fault::{is_of_data, may_fail_with};
+pub use fault::{is_of_data, may_fail_with, may_leave_out};
 pub use promoted::{Unexplained, explain, explain_near};
 pub use run::{Agreement, Disagreement, run_both, small_limits};
