@@ -156,6 +156,17 @@ pub enum InterpretError {
     #[error("cancelled")]
     Cancelled,
 
+    /// Sizes that do not meet what an op asks of them; has the code of the fault that the op would meet.
+    #[error("{problem} in {origin}")]
+    Requirement {
+        /// What was expected and found.
+        problem: String,
+        /// The op.
+        origin: String,
+        /// The code.
+        code: &'static str,
+    },
+
     /// An op could not be computed; has the code of the fault.
     #[error("{fault} in {at}")]
     Op {
@@ -183,6 +194,7 @@ impl InterpretError {
             Self::LiveBytes { .. } => "E0832",
             Self::Iterations { .. } => "E0833",
             Self::RegionDepth { .. } => "E0834",
+            Self::Requirement { code, .. } => code,
             Self::Cancelled => "E0835",
             Self::Op { fault, .. } => fault.code(),
         }

@@ -1,10 +1,13 @@
 //! Running a graph: its regions in order, each value dropped after its last use.
 //!
-//! After every op its results are compared with the types the graph declares. Recursion is over
-//! nested regions alone, and limited.
+//! After every op its results are compared with the types the graph declares. What a region is recorded to ask of sizes
+//! (`Region::requirements`) is judged as soon as they are known, before data can be at fault. Recursion is over nested
+//! regions alone, and limited.
 
 mod control;
 mod inputs;
+
+pub use control::runs_all_trips;
 
 use crate::bind::Contract;
 use crate::error::{InterpretError, OpSite};
@@ -12,6 +15,7 @@ use crate::evaluate::{EvaluateContext, convert, evaluate_op, promote};
 use crate::fault::OpFault;
 use crate::liveness::Liveness;
 use crate::options::{InterpretOptions, TraceEvent};
+use crate::requirements::check_requirements;
 use crate::temporaries::temporary_bytes;
 use crate::windows::check_window_elements;
 use kiln_ir::{Graph, Op, OpData, OpId, REGION_DEPTH_LIMIT, RegionId, TensorType, Type, ValueId};
@@ -82,8 +86,13 @@ impl<'g> Machine<'g, '_> {
             .copied()
             .zip(arguments.into_iter().map(|tensor| (tensor, 0)))
             .collect();
+        let dims = graph.dims();
+        let mut asked = check_requirements(dims, &body.requirements, binding)?;
         for (position, &op) in body.ops.iter().enumerate() {
             self.run_op(op, &mut values, binding)?;
+            if !asked.is_empty() && !graph.op(op).symbols.is_empty() {
+                asked = check_requirements(dims, asked, binding)?;
+            }
             for value in self.liveness.dead_after(region, position) {
                 if let Some((_, bytes)) = values.remove(value) {
                     self.live_bytes -= bytes;

@@ -40,6 +40,7 @@ mod interrupt;
 
 mod liveness;
 mod ops;
+mod requirements;
 mod temporaries;
 mod windows;
 
@@ -50,6 +51,7 @@ pub use bind::{PlanFactValue, bind_symbols, plan_facts_hold};
 pub use error::{InputAxis, InterpretError, OpSite};
 pub use evaluate::{EvaluateContext, evaluate_op};
 pub use fault::{OpFault, Operand};
-pub use interpret::interpret;
+pub use interpret::{interpret, runs_all_trips};
 pub use options::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, TraceEvent};
+pub use requirements::check_requirements;
 pub use windows::check_window_elements;

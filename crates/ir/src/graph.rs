@@ -11,7 +11,7 @@ use crate::ids::{OpId, RegionId, ValueId};
 use crate::op::Op;
 use crate::ty::{TensorType, Type};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
-use kiln_symbolic_shape::{DimId, DimTable, SymbolId};
+use kiln_symbolic_shape::{DimId, DimTable, SizeRequirement, SymbolId};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -92,6 +92,12 @@ pub struct Region {
     pub ops: Vec<OpId>,
     /// What it yields.
     pub results: Vec<ValueId>,
+    /// What its ops, as the program was written, ask of sizes whenever it is entered, in their order. Passes keep it,
+    /// whatever they do with the ops. Empty where nothing is asked, or nothing was recorded; not part of the text.
+    pub requirements: Vec<SizeRequirement>,
+    /// Where in the region around it, as the program was written, the op is that it belongs to: in terms of
+    /// [`SizeRequirement::position`]. Empty where nothing was recorded.
+    pub position: Vec<u32>,
 }
 
 /// What [`Graph::append`] needs to add an op.
@@ -243,6 +249,24 @@ impl Graph {
     /// Says what a region yields.
     pub fn set_results(&mut self, region: RegionId, results: impl IntoIterator<Item = ValueId>) {
         self.regions[region].results = results.into_iter().collect();
+    }
+
+    /// Records what a region asks of sizes, and where the region is.
+    pub fn set_requirements(
+        &mut self,
+        region: RegionId,
+        requirements: Vec<SizeRequirement>,
+        position: Vec<u32>,
+    ) {
+        let region = &mut self.regions[region];
+        region.requirements = requirements;
+        region.position = position;
+    }
+
+    /// Whether any region's requirements were recorded.
+    pub fn has_requirements(&self) -> bool {
+        let mut regions = self.regions.values();
+        regions.any(|region| !region.requirements.is_empty())
     }
 
     /// Appends an op to a region.

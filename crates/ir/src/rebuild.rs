@@ -142,8 +142,8 @@ impl<'a> Rebuild<'a> {
         self.values_of(&old.region(from).results)
     }
 
-    /// Gives a new region those symbols of an old one that are kept, and copies of those parameters
-    /// that are, by position.
+    /// Gives a new region the requirements of an old one, those of its symbols that are kept, and copies of those
+    /// parameters that are, by position.
     pub fn open_region(
         &mut self,
         from: RegionId,
@@ -153,6 +153,8 @@ impl<'a> Rebuild<'a> {
     ) {
         let old = self.old;
         let region = old.region(from);
+        let (requirements, position) = (region.requirements.clone(), region.position.clone());
+        self.new.set_requirements(into, requirements, position);
         for &symbol in region.symbols.iter().filter(|&&symbol| keep_symbol(symbol)) {
             self.new.add_region_symbol(into, symbol);
         }

@@ -112,6 +112,17 @@ pub(crate) enum Failure {
     /// E0976: the rank of an input is not known, and what was asked for needs it.
     #[error("the rank of input {name} is not known; say it with `Options::rank`")]
     UnknownRank { name: String },
+    /// E0995: what was asked for needs one graph, and the model is one or another, as data say.
+    #[error(
+        "the model's graph depends on data, such as the branch that an `If` takes: it is known in calls alone"
+    )]
+    SeveralGraphs,
+    /// E0996: a call whose graph depends on too much.
+    #[error(
+        "expected a graph that depends on at most {limit} conditions and trip counts, found more; \
+         say what decides it with `Options::fix`"
+    )]
+    Questions { limit: usize },
     /// E0977: a file could not be read.
     #[error("cannot read {file}: {source}")]
     Read {
@@ -260,6 +271,8 @@ impl Failure {
             Self::UnknownBackend { .. } => "E0974",
             Self::DimText { .. } => "E0975",
             Self::UnknownRank { .. } => "E0976",
+            Self::SeveralGraphs => "E0995",
+            Self::Questions { .. } => "E0996",
             Self::Read { .. } => "E0977",
             Self::Dim { .. } => "E0978",
             Self::NotATensor { .. } => "E0979",

@@ -1,7 +1,7 @@
 //! A loaded model: what it takes and gives, and calls.
 //!
-//! A model is built once when it is loaded. Where it leaves the rank of an input open, it is built
-//! once per combination of ranks instead, at the first call that brings it.
+//! A model is built once when it is loaded. Where its graph depends on what calls bring (the rank of an input, the branch
+//! that an `If` takes), it is built once for each such combination instead, at the first call that brings it.
 
 mod ahead;
 #[cfg(feature = "native")]
@@ -23,7 +23,11 @@ use crate::guard::guarded;
 use crate::options::Options;
 use crate::outputs::Outputs;
 use crate::recording::building;
-use instance::Instance;
+use instance::{Built, Instance};
+#[cfg(feature = "llvm")]
+pub(crate) use instances::Choice;
+#[cfg(not(feature = "llvm"))]
+use instances::Choice;
 use instances::{Chosen, Instances};
 use kiln_ir::{BlobMap, Graph};
 #[cfg(feature = "native")]
@@ -37,11 +41,15 @@ pub(crate) use source::Source;
 pub(crate) use source::file_name;
 #[cfg(feature = "llvm")]
 pub(crate) use source::{ConstantPlace, ModelDigest};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How many questions one call may be asked before its graph is known.
+const QUESTIONS_LIMIT: usize = 64;
 
 /// A tensor program, ready to be called with tensors of any size that it allows.
 ///
@@ -191,12 +199,20 @@ impl Model {
 
     fn new(source: Source, options: Options) -> Result<Self, Error> {
         let (signature, instances) = match source.open_signature(&options)? {
-            Some(signature) => (signature, Instances::of_ranks(Arc::new(source))),
+            Some(signature) => (signature, Instances::tree(Arc::new(source))),
             None => {
                 let source = Arc::new(source);
-                let instance = Instance::build(&source, &BTreeMap::new(), &options)?;
-                let signature = Signature::of_graph(instance.optimized())?;
-                (signature, Instances::Only(Box::new(instance)))
+                match Instance::build(&source, &Choice::default(), &options)? {
+                    Built::Graph(instance) => {
+                        let signature = Signature::of_graph(instance.optimized())?;
+                        (signature, Instances::Only(Box::new(instance)))
+                    }
+                    Built::Question(_, question) => {
+                        let outputs = source.stated_outputs()?;
+                        let signature = Signature::of_question(question.optimized(), outputs)?;
+                        (signature, Instances::tree(source))
+                    }
+                }
             }
         };
         Ok(Self(Arc::new(Inner {
@@ -279,11 +295,11 @@ impl Model {
         guarded("a call", || {
             let inside = self.0.options.enter_first_call();
             let inputs = call::arrange(&self.0.signature, inputs)?;
-            let instance = self.instance_for(&inputs)?;
-            let tensors = instance.run(&inputs, &self.0.options, call)?;
+            let (instance, call) = self.instance_for(&inputs, call)?;
+            let tensors = instance.run(&inputs, &self.0.options, call.as_deref())?;
             drop(inside);
             self.0.options.tell_first_call();
-            Ok(self.outputs_of(tensors))
+            Ok(self.outputs_of(&instance, tensors))
         })
     }
 
@@ -328,7 +344,7 @@ impl Model {
     /// ```
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), Error> {
         guarded("a call", || {
-            let instance = self.instance_for(inputs)?;
+            let (instance, _) = self.instance_for(inputs, None)?;
             instance.run_into(inputs, outputs, &self.0.options, None)
         })
     }
@@ -344,8 +360,8 @@ impl Model {
         options: &CallOptions,
     ) -> Result<(), Error> {
         guarded("a call", || {
-            let instance = self.instance_for(inputs)?;
-            instance.run_into(inputs, outputs, &self.0.options, Some(options))
+            let (instance, call) = self.instance_for(inputs, Some(options))?;
+            instance.run_into(inputs, outputs, &self.0.options, call.as_deref())
         })
     }
 
@@ -426,7 +442,7 @@ impl Model {
     /// The optimised graph.
     ///
     /// # Errors
-    /// When the rank of an input is open: then there are several, or none yet.
+    /// When the rank of an input is open, or the graph depends on data: then there are several, or none yet.
     pub fn graph(&self) -> Result<Graph, Error> {
         Ok(self.only_instance()?.optimized().clone())
     }
@@ -466,48 +482,78 @@ impl Model {
         self.only_instance()?.stage(name, &self.0.options)
     }
 
-    fn outputs_of(&self, tensors: Vec<Tensor>) -> Outputs {
-        Outputs::new(Arc::clone(&self.0.signature.output_names), tensors)
+    /// The outputs of an instance: the tensors that it gave, by its graph's names.
+    fn outputs_of(&self, instance: &Instance, tensors: Vec<Tensor>) -> Outputs {
+        let names = match &self.0.instances {
+            Instances::Only(_) => Arc::clone(&self.0.signature.output_names),
+            Instances::Tree(_) => instance.optimized().output_names().into(),
+        };
+        Outputs::new(names, tensors)
     }
 
-    /// The instance for inputs of these ranks.
-    fn instance_for(&self, inputs: &[Tensor]) -> Result<Chosen<'_>, Error> {
-        let open = self.0.signature.open.iter();
-        let ranks = open
-            .filter_map(|&index| inputs.get(index))
-            .map(Tensor::rank);
-        self.instance(ranks.collect())
-    }
-
-    fn only_instance(&self) -> Result<Chosen<'_>, Error> {
-        match self
-            .0
-            .signature
-            .open
-            .first()
-            .and_then(|&index| self.inputs().get(index))
-        {
-            None => self.instance(Vec::new()),
-            Some(input) => Err(Failure::UnknownRank {
-                name: input.name().escape_debug().to_string(),
+    /// The instance for these inputs, and what is left of `call`: where the graph depends on data, finding it is a part of the
+    /// call.
+    fn instance_for<'a>(
+        &self,
+        inputs: &[Tensor],
+        call: Option<&'a CallOptions>,
+    ) -> Result<(Chosen<'_>, Option<Cow<'a, CallOptions>>), Error> {
+        let tree = match &self.0.instances {
+            Instances::Only(instance) => {
+                return Ok((Chosen::Only(instance), call.map(Cow::Borrowed)));
             }
-            .into()),
+            Instances::Tree(tree) => tree,
+        };
+        let open = self.0.signature.open.iter();
+        let ranks = open.filter_map(|&index| {
+            let name = self.inputs().get(index)?.name().to_owned();
+            Some((name, inputs.get(index)?.rank()))
+        });
+        let mut choice = Choice {
+            ranks: ranks.collect(),
+            answers: BTreeMap::new(),
+        };
+        let (begin, options) = (Instant::now(), &self.0.options);
+        loop {
+            let node = tree.node(&choice, |source| Instance::build(source, &choice, options))?;
+            let rest = call.map(|call| Cow::Owned(call.clone().after(begin.elapsed())));
+            let &Built::Question(number, ref question) = &*node else {
+                return Ok((Chosen::OfTree(node), rest));
+            };
+            if choice.answers.len() >= QUESTIONS_LIMIT {
+                let limit = QUESTIONS_LIMIT;
+                return Err(Failure::Questions { limit }.into());
+            }
+            let given = question.run(inputs, options, rest.as_deref())?;
+            choice.answers.insert(number, answer_in(&given)?);
         }
     }
 
-    fn instance(&self, ranks: Vec<usize>) -> Result<Chosen<'_>, Error> {
-        let by_ranks = match &self.0.instances {
-            Instances::Only(instance) => return Ok(Chosen::Only(instance)),
-            Instances::ByRanks(by_ranks) => by_ranks,
-        };
-        by_ranks.of(ranks, |source, ranks| {
-            let open = self.0.signature.open.iter();
-            let inputs = open.filter_map(|&index| self.inputs().get(index));
-            let names = inputs.map(|input| input.name().to_owned());
-            let by_name = names.zip(ranks.iter().copied()).collect();
-            Instance::build(source, &by_name, &self.0.options)
-        })
+    fn only_instance(&self) -> Result<Chosen<'_>, Error> {
+        if let Instances::Only(instance) = &self.0.instances {
+            return Ok(Chosen::Only(instance));
+        }
+        let mut open = self.0.signature.open.iter();
+        let open = open.next().and_then(|&index| self.inputs().get(index));
+        Err(match open {
+            Some(input) => Failure::UnknownRank {
+                name: input.name().escape_debug().to_string(),
+            },
+            None => Failure::SeveralGraphs,
+        }
+        .into())
     }
+}
+
+/// The answer that a question's graph gave: a `bool`, or an integer.
+fn answer_in(given: &[Tensor]) -> Result<i64, Error> {
+    let Some(answer) = given.first() else {
+        unreachable!("a question has one output");
+    };
+    Ok(match answer.item::<bool>() {
+        Ok(answer) => i64::from(answer),
+        Err(_) => answer.item::<i64>()?,
+    })
 }
 
 impl fmt::Debug for Model {

@@ -33,17 +33,6 @@ pub enum RuntimeError {
         site: String,
     },
 
-    /// Sizes that do not meet what an op asks of them; has the code that the interpreter gives it.
-    #[error("{problem} in {origin}")]
-    Contract {
-        /// What was expected and found.
-        problem: String,
-        /// The op.
-        origin: String,
-        /// The code.
-        code: &'static str,
-    },
-
     /// E0864: sizes for which an op has no result.
     #[error("{step}: expected {message} ({predicate}), found {found}")]
     Requirement {
@@ -184,7 +173,6 @@ impl RuntimeError {
                 ..
             } => ScalarFault::DIVISION_BY_ZERO,
             Self::Fault { .. } => OpFault::INDEX_OUT_OF_RANGE,
-            Self::Contract { code, .. } => code,
             Self::Requirement { .. } => "E0864",
             Self::Size { .. } => "E0865",
             Self::Compile(error) => error.code,

@@ -7,7 +7,7 @@ mod support;
 
 use std::sync::Arc;
 
-use kiln_interpreter::{CustomOp, CustomOps};
+use kiln_interpreter::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, interpret};
 use kiln_kernel::CallerOnly;
 use kiln_lazy_runtime::{CompiledProgram, Runtime, RuntimeOptions};
 use kiln_tensor::{DType, Element, Tensor};
@@ -202,9 +202,87 @@ fn a_loop_that_goes_on_too_long_is_stopped() {
     );
     let call = |trips: i64| [Tensor::scalar(trips), ramp(&[2])];
     expect_same(&program, &graph, &call(3));
-    let error = error_of(&program, &call(4));
-    assert!(error.to_string().contains("loop"), "{error}");
-    assert_eq!(error.code(), "E0833", "{error}");
+    for trips in [4, i64::MAX] {
+        let error = error_of(&program, &call(trips));
+        assert!(error.to_string().contains("loop"), "{error}");
+        assert_eq!(error.code(), "E0833", "{error}");
+    }
     // The next call counts anew.
     expect_same(&program, &graph, &call(2));
+}
+
+/// A loop that gives one layer per iteration, and goes on as the text says.
+fn stacking(more: &str) -> String {
+    format!(
+        "graph @f(%trips: i64[], %x: f32[A], %c: bool[]) -> f32[n, A] {{
+           %on: bool[] = constant [true]
+           %y: f32[n, A] = loop %trips, %on, %x, %c {{carried = 0}} -> (n)
+             region(%i: i64[], %a: f32[A], %d: bool[]) {{
+               %true: bool[] = constant [true]
+               %t = cast %i {{to = f32}}
+               %s = mul %a, %t
+               yield {more}, %s
+             }}
+           return %y
+         }}"
+    )
+}
+
+#[test]
+fn layers_of_a_loop_are_stacked_whether_or_not_their_number_is_known() {
+    for more in ["%true", "%d"] {
+        let graph = graph(&stacking(more));
+        let program = compiled(&runtime(), &graph, true);
+        for (trips, size) in [(0, 3), (1, 3), (2, 0), (5, 2), (17, 3)] {
+            let call = [
+                Tensor::scalar(trips as i64),
+                ramp(&[size]),
+                Tensor::scalar(true),
+            ];
+            expect_same(&program, &graph, &call);
+        }
+    }
+}
+
+#[test]
+fn iterations_and_layers_that_will_be_too_many_are_refused_before_they_run() {
+    let run = |more: &str, trips: i64, options: RuntimeOptions| {
+        let graph = graph(&stacking(more));
+        let limits = InterpretLimits {
+            live_bytes: options.live_bytes,
+            iterations: options.loop_iterations,
+            ..InterpretLimits::default()
+        };
+        let program = compiled(
+            &runtime_with(FakeCompiler::default(), options),
+            &graph,
+            true,
+        );
+        let call = [Tensor::scalar(trips), ramp(&[256]), Tensor::scalar(true)];
+        let options = InterpretOptions {
+            limits,
+            ..InterpretOptions::default()
+        };
+        let (compiled, interpreted) = (program.run(&call), interpret(&graph, &call, &options));
+        let interpreted = interpreted.err().map(|error| error.code());
+        assert_eq!(
+            compiled.err().map(|error| error.code()),
+            interpreted,
+            "{trips} trips"
+        );
+        interpreted
+    };
+    // Half an hour and more, if they ran.
+    let begin = std::time::Instant::now();
+    assert_eq!(run("%true", i64::MAX, RuntimeOptions::new()), Some("E0833"));
+    assert_eq!(run("%true", 1 << 31, RuntimeOptions::new()), Some("E0832"));
+    assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+    // One that may end at any time runs up to its limits.
+    let few = || {
+        let mut options = RuntimeOptions::new();
+        (options.loop_iterations, options.live_bytes) = (100, 1 << 20);
+        options
+    };
+    assert_eq!(run("%d", i64::MAX, few()), Some("E0833"));
+    assert_eq!(run("%true", 50, few()), None);
 }

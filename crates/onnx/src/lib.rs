@@ -51,8 +51,8 @@ pub use files::{
     DataFile, FileError, FileIdentity, Folder, Fs, Location, MemoryFiles, NoFiles, Refusal,
 };
 pub use import::{
-    ImportOptions, Imported, NodeContext, OpImporter, UnsupportedOperator, WrongType, graph_inputs,
-    import, import_reporting,
+    Import, ImportOptions, Imported, NodeContext, OpImporter, Question, UnsupportedOperator,
+    WrongType, graph_inputs, import, import_or_ask, import_reporting,
 };
 pub use limits::{LimitKind, Limits};
 pub use model::{

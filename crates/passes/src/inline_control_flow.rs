@@ -12,7 +12,7 @@ use crate::peephole::constant_of;
 use crate::rebuild::rebuild_with;
 use crate::replace_symbols::{Replacements, replace_symbols};
 use kiln_ir::{Constant, Graph, NewOp, Op, OpData, OpId, Rebuild, RegionId, Type, ValueId, Visit};
-use kiln_symbolic_shape::{DimId, DimTable, Proof, SymbolId};
+use kiln_symbolic_shape::{DimId, DimTable, Proof, SizeRequirement, SymbolId};
 use kiln_tensor::Tensor;
 use std::collections::BTreeMap;
 
@@ -104,7 +104,9 @@ impl Inliner {
             if !enter(rebuild, into, data, region) {
                 return false;
             }
+            let before = rebuild.new_graph().region(into).ops.len();
             rebuild.copy_ops(region, into);
+            ask_in(rebuild, into, region, before);
         }
         for (&result, &place) in data.results.iter().zip(&places) {
             let value = rebuild.value(place);
@@ -210,6 +212,28 @@ fn enter(rebuild: &mut Rebuild<'_>, into: RegionId, data: &OpData, region: Regio
         rebuild.map(parameter, value);
     }
     true
+}
+
+/// What a dissolved region asked of sizes is asked by the one around it, in the order of the program; so is what the control
+/// flow in it stands for, its ops being those from `first` on.
+fn ask_in(rebuild: &mut Rebuild<'_>, into: RegionId, dissolved: RegionId, first: usize) {
+    let old = rebuild.old().region(dissolved);
+    let new = rebuild.new_graph_mut();
+    let within = |position: &[u32]| [&old.position, position].concat();
+    let outer = new.region(into).clone();
+    let nested = outer.ops.get(first..).unwrap_or_default().iter();
+    let nested: Vec<RegionId> = nested.flat_map(|&op| new.op(op).regions.clone()).collect();
+    for region in nested {
+        let data = new.region(region).clone();
+        new.set_requirements(region, data.requirements, within(&data.position));
+    }
+    let mut requirements = outer.requirements;
+    requirements.extend(old.requirements.iter().map(|asked| SizeRequirement {
+        position: within(&asked.position),
+        ..asked.clone()
+    }));
+    requirements.sort_by(|a, b| a.position.cmp(&b.position));
+    new.set_requirements(into, requirements, outer.position);
 }
 
 fn same_kind(left: &Type, right: &Type) -> bool {

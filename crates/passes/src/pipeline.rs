@@ -13,7 +13,7 @@ use crate::{
     freeze_constants, inline_control_flow, resolve_bindings, simplify_algebra, sink_constants,
 };
 use kiln_ir::{Graph, verify};
-use kiln_shape_inference::{ShapeInferenceEngine, body_requirements, check_types_with};
+use kiln_shape_inference::{ShapeInferenceEngine, check_types_with, record_requirements};
 use std::fmt;
 use tracing::Span;
 
@@ -121,11 +121,7 @@ pub fn optimize(
     if let Some(engine) = &engine {
         check(&graph, engine, || "before the passes".to_owned())?;
     }
-    // Before anything is simplified: what a rewrite drops is asked of each call all the same.
-    if graph.dims().requirements().is_empty() {
-        let requirements = body_requirements(&mut graph);
-        graph.dims_mut().set_requirements(requirements);
-    }
+    record_requirements(&mut graph);
     while report.rounds < ROUND_LIMIT && !report.converged && ctx.may_rewrite() {
         report.rounds += 1;
         let before = ctx.rewrites();

@@ -5,7 +5,9 @@
 //! hold, a size that overflows) leaves the caller with the graph it had.
 
 use kiln_ir::{Graph, NewOp, RegionId, Type, ValueId};
-use kiln_symbolic_shape::{DimError, DimId, DimImport, DimTable, PlanFact, SymbolId};
+use kiln_symbolic_shape::{
+    DimError, DimId, DimImport, DimTable, PlanFact, SizeRequirement, SymbolId,
+};
 
 /// Symbols with what they turned out to be, in the order in which they were defined.
 pub(crate) type Replacements = Vec<(SymbolId, DimId)>;
@@ -57,10 +59,6 @@ fn replaced_table(
             });
         }
     }
-    let asked = from.requirements().iter();
-    let asked = asked.map(|asked| table.import_requirement(from, asked, &mut import));
-    let asked = asked.collect::<Result<Vec<_>, _>>()?;
-    table.set_requirements(asked);
     Ok((table, import))
 }
 
@@ -122,7 +120,22 @@ impl Copy<'_> {
             .map(|&value| self.value(value))
             .collect();
         self.new.set_results(into, results);
+        let requirements = self.requirements(&data.requirements)?;
+        let position = data.position.clone();
+        self.new.set_requirements(into, requirements, position);
         Ok(())
+    }
+
+    /// What a region asks of sizes; no longer what is known to hold with the expressions put in.
+    fn requirements(&mut self, old: &[SizeRequirement]) -> Result<Vec<SizeRequirement>, DimError> {
+        let (from, dims) = (self.old.dims(), self.new.dims_mut());
+        let import = &mut self.import;
+        let asked = old
+            .iter()
+            .map(|asked| dims.import_requirement(from, asked, import));
+        let mut asked = asked.collect::<Result<Vec<_>, _>>()?;
+        asked.retain(|asked| !dims.always_meets(asked));
+        Ok(asked)
     }
 
     fn dim(&mut self, dim: DimId) -> Result<DimId, DimError> {

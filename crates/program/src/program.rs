@@ -64,8 +64,8 @@ pub struct Segment {
     pub sizes: Vec<SizeId>,
     /// Facts that it was planned under: where one does not hold, another plan must run.
     pub facts: Vec<PlanFact>,
-    /// What ops ask of sizes, in the order of the graph before it was optimised: checked in order, before all else, with
-    /// the interpreter's codes. Holds what unused results ask for, too.
+    /// What ops ask of sizes, in the order of the graph before it was optimised: checked in order, before all else, whenever
+    /// the block is entered, with the interpreter's codes. Holds what unused results ask for, too.
     pub contract: Vec<SizeRequirement>,
     /// What must hold of the sizes for the steps to have a result.
     pub requirements: Vec<Requirement>,

@@ -53,7 +53,7 @@ pub use error::{InferError, InferErrorKind, InferErrors};
 pub use known::{Element, KNOWN_LIMIT, KnownValue, Ratio};
 pub use node::Node;
 pub use read::{InferredTypes, read_graph, read_graph_with, read_graph_within};
-pub use requirements::{body_requirements, requirements_of};
+pub use requirements::{record_requirements, requirements_of};
 pub use rule::{Inferred, ShapeInferenceRule};
 pub use state::InferenceState;
 

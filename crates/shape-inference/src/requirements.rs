@@ -1,4 +1,4 @@
-//! What ops ask of the sizes of each call: one list, taken from the types of a verified graph.
+//! What ops ask of the sizes of each call: one list per region, taken from the types of a verified graph.
 //!
 //! An op that computes anything asks for the same as the interpreter does when it gets there, in the same order, whether its
 //! result is used or not. What a type says of a result presumes that the op's own requirements are met, so a requirement is
@@ -11,20 +11,36 @@ use crate::node::Node;
 use kiln_ir::{Dims, Graph, Op, OpId, PadMode, ReduceFunction, TensorType, ValueId, Window};
 use kiln_symbolic_shape::{DimId, RequirementKind as Kind, SizeRequirement};
 
-/// What the ops of the graph's body ask of sizes, in the order of the program, each once.
+/// Records for each region what its ops ask of sizes, unless that was done before.
 ///
-/// Ops of nested regions, which may never run, are asked when their region is: [`requirements_of`].
-pub fn body_requirements(graph: &mut Graph) -> Vec<SizeRequirement> {
-    let ops = graph.region(graph.body()).ops.clone();
-    requirements_of(graph, &ops)
+/// To be called before anything is simplified: what a rewrite drops is asked of each call all the same.
+pub fn record_requirements(graph: &mut Graph) {
+    if graph.has_requirements() {
+        return;
+    }
+    let mut regions = vec![(graph.body(), Vec::new())];
+    while let Some((region, position)) = regions.pop() {
+        let ops = graph.region(region).ops.clone();
+        let requirements = requirements_of(graph, &ops);
+        graph.set_requirements(region, requirements, position);
+        for (index, &op) in ops.iter().enumerate() {
+            let nested = graph.op(op).regions.iter();
+            regions.extend(nested.map(|&region| (region, vec![index_of(index)])));
+        }
+    }
 }
 
-/// What these ops ask of sizes, in their order, each once.
+/// The position of an op; beyond the last that can be told apart, order is lost.
+fn index_of(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// What these ops ask of sizes, in their order, each once; ops of nested regions, which may never run, are not asked.
 pub fn requirements_of(graph: &mut Graph, ops: &[OpId]) -> Vec<SizeRequirement> {
     let mut seen: HashSet<(Kind, Vec<DimId>, Vec<DimId>)> = HashSet::new();
     let mut all = Vec::new();
-    for &op in ops {
-        let mut asked = Asked::new(graph, op);
+    for (index, &op) in ops.iter().enumerate() {
+        let mut asked = Asked::new(graph, op, index_of(index));
         asked.ask(graph);
         for requirement in asked.list {
             let key = (
@@ -44,13 +60,14 @@ pub fn requirements_of(graph: &mut Graph, ops: &[OpId]) -> Vec<SizeRequirement> 
 struct Asked {
     op: Op,
     origin: String,
+    position: u32,
     operands: Vec<Option<TensorType>>,
     results: Vec<Option<TensorType>>,
     list: Vec<SizeRequirement>,
 }
 
 impl Asked {
-    fn new(graph: &Graph, id: OpId) -> Self {
+    fn new(graph: &Graph, id: OpId, position: u32) -> Self {
         let data = graph.op(id);
         let types = |values: &[ValueId]| {
             let types = values.iter().map(|&value| graph.tensor_ty(value).cloned());
@@ -59,6 +76,7 @@ impl Asked {
         Self {
             op: data.op.clone(),
             origin: Node::of_op(data).label(),
+            position,
             operands: types(&data.operands),
             results: types(&data.results),
             list: Vec::new(),
@@ -76,6 +94,7 @@ impl Asked {
             kind,
             what: what.into(),
             origin: self.origin.clone(),
+            position: vec![self.position],
             left: left.into_iter().collect(),
             right: right.into_iter().collect(),
         });

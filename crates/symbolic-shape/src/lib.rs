@@ -67,7 +67,7 @@ pub use ids::{DimId, SymbolId};
 pub use limits::DimLimits;
 pub use prove::{Fuel, Proof};
 pub use range::DimRange;
-pub use requirement::{RequirementKind, SizeRequirement, Unmet};
+pub use requirement::{RequirementKind, SizeRequirement, Unmet, Verdict};
 pub use shape::{SymbolicShape, Unification};
 pub use table::{
     DimDisplay, DimExpression, DimFactor, DimImport, DimTable, DimTerm, PredicateDisplay,

@@ -106,6 +106,9 @@ pub struct SizeRequirement {
     pub what: Cow<'static, str>,
     /// The operator, for messages: `add (%3)`.
     pub origin: String,
+    /// Where in its region, as the program was written, the operator is: its index there, after those of the control flow
+    /// that was dissolved into the region since. Lists are in this order.
+    pub position: Vec<u32>,
     /// Sizes; what they are depends on the kind.
     pub left: Vec<DimId>,
     /// More sizes.
@@ -123,27 +126,29 @@ pub enum Unmet {
     NoValue(EvaluateError),
 }
 
+/// Whether sizes meet a requirement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They do.
+    Met,
+    /// A symbol in it has no value yet.
+    Unknown,
+    /// They do not.
+    Unmet(Unmet),
+}
+
 impl DimTable {
-    /// What operators require of the sizes of each call, in the order of the program.
-    pub fn requirements(&self) -> &[SizeRequirement] {
-        &self.requirements
-    }
-
-    /// Replaces the requirements.
-    pub fn set_requirements(&mut self, requirements: Vec<SizeRequirement>) {
-        self.requirements = requirements;
-    }
-
-    /// Whether a requirement is met by these sizes: none if it is, or if a symbol in it has no value yet.
-    pub fn unmet(&self, requirement: &SizeRequirement, binding: &Binding) -> Option<Unmet> {
+    /// Whether these sizes meet a requirement.
+    pub fn judge(&self, requirement: &SizeRequirement, binding: &Binding) -> Verdict {
         let left = self.evaluate_all(&requirement.left, binding);
         let values =
             left.and_then(|left| Ok((left, self.evaluate_all(&requirement.right, binding)?)));
-        match values {
+        let unmet = match values {
             Ok((left, right)) => unmet(requirement.kind, left, right),
-            Err(EvaluateError::Unbound { .. }) => None,
+            Err(EvaluateError::Unbound { .. }) => return Verdict::Unknown,
             Err(error) => Some(Unmet::NoValue(error)),
-        }
+        };
+        unmet.map_or(Verdict::Met, Verdict::Unmet)
     }
 
     /// Whether a requirement holds for all sizes that facts allow and for which those sizes have values.
@@ -180,7 +185,7 @@ impl DimTable {
                         || [start, size, axis]
                             .iter()
                             .all(|dim| self.as_constant(**dim).is_some())
-                            && self.unmet(requirement, &Binding::new()).is_none()
+                            && self.judge(requirement, &Binding::new()) == Verdict::Met
                 }
                 _ => false,
             },

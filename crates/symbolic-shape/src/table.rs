@@ -40,7 +40,6 @@ use crate::ids::{AtomId, DimId, SymbolId};
 use crate::limits::DimLimits;
 use crate::polynomial::Polynomial;
 use crate::range::DimRange;
-use crate::requirement::SizeRequirement;
 use crate::work::Work;
 
 /// Dimension expressions of one graph, with their symbols, facts and hints.
@@ -75,7 +74,6 @@ pub struct DimTable {
     plan_facts: Vec<PlanFact>,
     known_plan_facts: HashSet<(DimId, DimId)>,
     hints: Vec<Hint>,
-    pub(crate) requirements: Vec<SizeRequirement>,
 }
 
 /// An indivisible factor.

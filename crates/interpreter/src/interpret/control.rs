@@ -9,7 +9,7 @@ use crate::fault::OpFault;
 use crate::interrupt::Interrupt;
 use crate::ops::gather::integers;
 use crate::ops::movement::join;
-use kiln_ir::{OpId, RegionId};
+use kiln_ir::{Definition, Graph, Op, OpId, RegionId};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{DType, Tensor, TensorError};
 use std::cell::Cell;
@@ -72,6 +72,10 @@ impl Machine<'_, '_> {
         let (carried, captures) = rest.split_at(n_carried);
         let mut carried = carried.to_vec();
         let mut carried_bytes = 0;
+        let remaining = match goes_on && runs_all_trips(self.graph, id) {
+            true => self.check_iterations(id, trips)?,
+            false => 0,
+        };
         let mut stacks: Vec<Vec<Tensor>> = vec![Vec::new(); op.results.len() - n_carried];
         let mut stacked_bytes = 0;
         let mut iteration = 0;
@@ -95,6 +99,9 @@ impl Machine<'_, '_> {
             self.hold(id, carried_bytes)?;
             for (stack, tensor) in stacks.iter_mut().zip(yields) {
                 let bytes = bytes_of(&tensor);
+                if iteration == 0 {
+                    self.check_live(id, bytes.saturating_mul(remaining))?;
+                }
                 self.hold(id, bytes)?;
                 stacked_bytes += bytes;
                 stack.push(tensor);
@@ -180,6 +187,17 @@ impl Machine<'_, '_> {
         })
     }
 
+    /// Refuses more iterations than may still run, where all of them will; answers with how many that are.
+    fn check_iterations(&self, id: OpId, trips: i64) -> Result<u64, InterpretError> {
+        let limit = self.options.limits.iterations;
+        let trips = u64::try_from(trips).unwrap_or(0);
+        if trips > limit.saturating_sub(self.iterations) {
+            let at = site_of(self.graph, id);
+            return Err(InterpretError::Iterations { at, limit });
+        }
+        Ok(trips)
+    }
+
     fn count_iteration(&mut self, id: OpId) -> Result<(), InterpretError> {
         self.check_cancelled()?;
         self.iterations += 1;
@@ -220,6 +238,20 @@ impl Machine<'_, '_> {
         let shape: Vec<usize> = [0].into_iter().chain(inner).collect();
         Tensor::zeros(self.options.mode.stored(ty.dtype), &shape)
     }
+}
+
+/// Whether a loop that has begun runs as often as its trips say: whether each iteration yields a constant true.
+pub fn runs_all_trips(graph: &Graph, id: OpId) -> bool {
+    let body = graph.op(id).regions.first();
+    let goes_on = body.and_then(|&body| graph.region(body).results.first());
+    let Some(Definition::Result { op, .. }) = goes_on.map(|&value| graph.value(value).definition)
+    else {
+        return false;
+    };
+    let Op::Constant(constant) = &graph.op(op).op else {
+        return false;
+    };
+    matches!(constant.tensor().item::<bool>(), Ok(true))
 }
 
 /// Tensors of one shape under a new outermost axis.

@@ -7,7 +7,7 @@
 
 use super::runtime::{SharedRuntime, VERSION};
 use crate::error::Error;
-use crate::model::{ConstantPlace, ModelDigest, Source};
+use crate::model::{Choice, ConstantPlace, ModelDigest, Source};
 use crate::options::Options;
 use kiln_fork_lock::ForkCell;
 use kiln_ir::{BlobMap, Constant, Digest, Graph, Op};
@@ -71,7 +71,7 @@ impl ProgramStore {
     /// Where the program of this model is kept; none where nothing is, or the options bring a runtime of their own.
     pub(crate) fn of(
         model: &ModelDigest,
-        ranks: &BTreeMap<String, usize>,
+        choice: &Choice,
         options: &Options,
         shared: &SharedRuntime,
     ) -> Option<Self> {
@@ -82,11 +82,12 @@ impl ProgramStore {
         let runtime = &shared.runtime;
         let (compiler, target) = (runtime.compiler()?, runtime.target()?);
         let mut all_ranks = options.ranks.clone();
-        all_ranks.extend(ranks.clone());
+        all_ranks.extend(choice.ranks.clone());
         let fields = [
             ("model", KeyDigest::from(*model).to_string()),
             ("dims", format!("{:?}", options.dims)),
             ("ranks", format!("{all_ranks:?}")),
+            ("answers", format!("{:?}", choice.answers)),
             ("inputs", options.importing.key()?),
             ("passes", format!("{} {}", options.passes, options.freeze)),
             ("mode", format!("{:?}", options.mode)),

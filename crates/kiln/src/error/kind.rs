@@ -56,7 +56,10 @@ impl fmt::Display for ErrorKind {
 impl Failure {
     pub(super) fn kind(&self) -> ErrorKind {
         match self {
-            Self::NotATensor { .. } | Self::NotCompiled { .. } => ErrorKind::Unsupported,
+            Self::NotATensor { .. } | Self::NotCompiled { .. } | Self::SeveralGraphs => {
+                ErrorKind::Unsupported
+            }
+            Self::Questions { .. } => ErrorKind::Limit,
             Self::Read { source, .. } => of_io(source.kind()),
             Self::Write { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
@@ -200,7 +203,6 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
     match error {
         RuntimeError::Interpret(error) => of_interpret(error),
         RuntimeError::Fault { .. }
-        | RuntimeError::Contract { .. }
         | RuntimeError::Requirement { .. }
         | RuntimeError::OutputCount { .. }
         | RuntimeError::Size { .. } => ErrorKind::InvalidInput,

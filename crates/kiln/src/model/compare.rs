@@ -37,15 +37,15 @@ impl Model {
         inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
     ) -> Result<Reference, Error> {
         let inputs = call::arrange(&self.0.signature, inputs)?;
-        let instance = self.instance_for(&inputs)?;
+        let (instance, _) = self.instance_for(&inputs, None)?;
         let options = &self.0.options;
         let imported = instance.imported(options)?;
         let of = |mode| interpret_graph(imported, &inputs, options, mode, None);
         let (promoted, declared) = (of(Mode::Promoted)?, of(Mode::Declared)?);
         Ok(Reference {
             inputs,
-            promoted: self.outputs_of(promoted),
-            declared: self.outputs_of(declared),
+            promoted: self.outputs_of(&instance, promoted),
+            declared: self.outputs_of(&instance, declared),
         })
     }
 
@@ -68,8 +68,11 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compare(&self, reference: &Reference) -> Result<Comparison, Error> {
-        let instance = self.instance_for(&reference.inputs)?;
-        let compiled = self.outputs_of(instance.run(&reference.inputs, &self.0.options, None)?);
+        let (instance, _) = self.instance_for(&reference.inputs, None)?;
+        let compiled = self.outputs_of(
+            &instance,
+            instance.run(&reference.inputs, &self.0.options, None)?,
+        );
         let mut outputs = Vec::new();
         let expected = reference.promoted.iter().zip(reference.declared.iter());
         for ((name, found), ((_, promoted), (_, declared))) in compiled.iter().zip(expected) {

@@ -1,7 +1,8 @@
-//! A model built for given ranks: the graph as imported and as optimised.
+//! A model built for one choice of what its graph depends on: the graph as imported and as optimised.
 
 use super::executable::Executable;
-use super::source::Source;
+use super::instances::Choice;
+use super::source::{Made, Source};
 #[cfg(feature = "llvm")]
 use crate::compiled::{ProgramStore, runtime_for};
 use crate::error::{Error, Failure};
@@ -12,8 +13,8 @@ use kiln_fork_lock::ForkCell;
 use kiln_ir::Graph;
 use kiln_lazy_runtime::{CallOptions, RuntimeError};
 use kiln_passes::{PassOptions, optimize, pass_names};
+use kiln_shape_inference::record_requirements;
 use kiln_tensor::Tensor;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The stage before any pass.
@@ -25,48 +26,68 @@ const OPTIMIZED: &str = "optimized";
 pub(super) struct Instance {
     imported: ForkCell<Graph>,
     /// What the graph is imported from when somebody asks for it, where the program came from a store.
-    origin: Option<(Arc<Source>, BTreeMap<String, usize>)>,
+    origin: Option<(Arc<Source>, Choice)>,
     optimized: Graph,
     executable: Executable,
 }
 
+/// What was built of a model for a choice.
+pub(super) enum Built {
+    /// What calls run.
+    Graph(Instance),
+    /// What says how the model goes on, and the number of the question that it answers.
+    Question(usize, Instance),
+}
+
+impl Built {
+    /// What runs, whichever it is.
+    pub(super) fn instance(&self) -> &Instance {
+        match self {
+            Self::Graph(instance) | Self::Question(_, instance) => instance,
+        }
+    }
+}
+
 impl Instance {
-    /// The program that a store has, or else imports, optimises, plans and stores.
+    /// The program that a store has, or else imports, optimises, plans and stores. Questions are not stored.
     pub(super) fn build(
         source: &Arc<Source>,
-        ranks: &BTreeMap<String, usize>,
+        choice: &Choice,
         options: &Options,
-    ) -> Result<Self, Error> {
+    ) -> Result<Built, Error> {
         #[cfg(feature = "llvm")]
-        if let Some(store) = store_of(source, ranks, options) {
+        if let Some(store) = store_of(source, choice, options) {
             let stored = {
                 let _time = building(options.clockwork(), "load_program", "Loading a program");
-                let (source, ranks, options) = (Arc::clone(source), ranks.clone(), options.clone());
+                let (source, choice, options) =
+                    (Arc::clone(source), choice.clone(), options.clone());
                 store.load(&Arc::clone(&source), move || {
-                    let imported = import_graph(&source, &ranks, &options)?;
+                    let imported = source.graph(&choice, &options)?;
                     optimized_graph(&imported, &options)
                 })
             };
             if let Some(program) = stored {
                 let optimized = program.graph().clone();
                 let executable = Executable::of_stored(&optimized, program, options)?;
-                return Ok(Self {
+                return Ok(Built::Graph(Self {
                     imported: ForkCell::new(),
-                    origin: Some((Arc::clone(source), ranks.clone())),
+                    origin: Some((Arc::clone(source), choice.clone())),
                     optimized,
                     executable,
-                });
+                }));
             }
             let begin = std::time::Instant::now();
-            let built = Self::import(source, ranks, options)?;
-            if let Some(program) = built.executable.compiled() {
+            let built = Self::import(source, choice, options)?;
+            if let Built::Graph(instance) = &built
+                && let Some(program) = instance.executable.compiled()
+            {
                 let time = begin.elapsed();
                 let _time = building(options.clockwork(), "store_program", "Storing a program");
                 store.store(program.program(), source, time);
             }
             return Ok(built);
         }
-        Self::import(source, ranks, options)
+        Self::import(source, choice, options)
     }
 
     /// Of a graph that is all there is.
@@ -81,19 +102,21 @@ impl Instance {
     }
 
     /// Imports and optimises.
-    fn import(
-        source: &Source,
-        ranks: &BTreeMap<String, usize>,
-        options: &Options,
-    ) -> Result<Self, Error> {
-        let imported = import_graph(source, ranks, options)?;
-        let optimized = optimized_graph(&imported, options)?;
-        let executable = Executable::build(&optimized, options)?;
-        Ok(Self {
-            imported: ForkCell::from(imported),
-            origin: None,
-            optimized,
-            executable,
+    fn import(source: &Source, choice: &Choice, options: &Options) -> Result<Built, Error> {
+        let of_graph = |imported: Graph| {
+            let optimized = optimized_graph(&imported, options)?;
+            let executable = Executable::build(&optimized, options)?;
+            Ok::<_, Error>(Self {
+                imported: ForkCell::from(imported),
+                origin: None,
+                optimized,
+                executable,
+            })
+        };
+        Ok(match import_graph(source, choice, options)? {
+            Made::Graph(graph) => Built::Graph(of_graph(graph)?),
+            #[cfg(feature = "onnx")]
+            Made::Question(question) => Built::Question(question.number, of_graph(question.graph)?),
         })
     }
 
@@ -143,10 +166,10 @@ impl Instance {
         if let Some(graph) = self.imported.get() {
             return Ok(graph);
         }
-        let Some((source, ranks)) = &self.origin else {
+        let Some((source, choice)) = &self.origin else {
             unreachable!("a graph that was not imported has a source");
         };
-        let graph = source.graph(ranks, options)?;
+        let graph = source.graph(choice, options)?;
         Ok(self.imported.get_or_init(|| graph))
     }
 
@@ -181,12 +204,8 @@ impl Instance {
     }
 }
 
-/// The graph of a model.
-fn import_graph(
-    source: &Source,
-    ranks: &BTreeMap<String, usize>,
-    options: &Options,
-) -> Result<Graph, Error> {
+/// The graph of a model, or the question that comes first.
+fn import_graph(source: &Source, choice: &Choice, options: &Options) -> Result<Made, Error> {
     options.listener.tell(Work::Import, IMPORT, 0, Some(1));
     let imported = {
         let _span = tracing::info_span!("kiln.import").entered();
@@ -195,7 +214,7 @@ fn import_graph(
             "import",
             "Turning a model into a graph",
         );
-        source.graph(ranks, options)?
+        source.make(choice, options)?
     };
     options.listener.tell(Work::Import, IMPORT, 1, Some(1));
     Ok(imported)
@@ -212,7 +231,9 @@ fn optimized_graph(imported: &Graph, options: &Options) -> Result<Graph, Error> 
             options.listener.tell(Work::Optimize, pass, done, None);
         })?
     } else {
-        imported.clone()
+        let mut graph = imported.clone();
+        record_requirements(&mut graph);
+        graph
     };
     options.listener.tell(Work::Optimize, OPTIMIZED, 1, Some(1));
     Ok(optimized)
@@ -220,15 +241,11 @@ fn optimized_graph(imported: &Graph, options: &Options) -> Result<Graph, Error> 
 
 /// Where the program of a source is kept, if it is.
 #[cfg(feature = "llvm")]
-fn store_of(
-    source: &Source,
-    ranks: &BTreeMap<String, usize>,
-    options: &Options,
-) -> Option<ProgramStore> {
+fn store_of(source: &Source, choice: &Choice, options: &Options) -> Option<ProgramStore> {
     let digest = source.digest()?;
     // What is wrong with the runtime is said by whoever needs it.
     let shared = runtime_for(options).ok()?;
-    ProgramStore::of(digest, ranks, options, &shared)
+    ProgramStore::of(digest, choice, options, &shared)
 }
 
 /// The names of all stages in order.

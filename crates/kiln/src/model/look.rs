@@ -144,7 +144,7 @@ impl Model {
         inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
     ) -> Result<(Outputs, Vec<StepProfile>), Error> {
         let inputs = call::arrange(&self.0.signature, inputs)?;
-        let instance = self.instance_for(&inputs)?;
+        let (instance, _) = self.instance_for(&inputs, None)?;
         if matches!(instance.executable(), Executable::Interpreted) {
             return Err(not_compiled("a profile"));
         }
@@ -155,7 +155,7 @@ impl Model {
                 .run_profiled(instance.optimized(), &inputs, &self.0.options)?;
         drop(inside);
         self.0.options.tell_first_call();
-        Ok((self.outputs_of(tensors), profile))
+        Ok((self.outputs_of(&instance, tensors), profile))
     }
 }
 

@@ -37,6 +37,23 @@ impl Signature {
         }
     }
 
+    /// The signature of a model that asks: its inputs are those of the graph that answers, its outputs as the model says.
+    ///
+    /// # Errors
+    /// When an input is no tensor.
+    pub(super) fn of_question(
+        graph: &Graph,
+        outputs: Vec<ValueDescription>,
+    ) -> Result<Self, Error> {
+        let question = Self::of_graph(graph)?;
+        Ok(Self::new(
+            question.inputs,
+            Vec::new(),
+            outputs,
+            question.metadata,
+        ))
+    }
+
     /// The signature of a graph whose inputs and outputs are tensors.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Where a model comes from, and how a graph is made of it for given ranks.
+//! Where a model comes from, and how a graph is made of it for a choice of what that depends on.
 //!
 //! Not here: the passes. Everything that leaves this file is verified and its types follow from its
 //! ops.
@@ -18,7 +18,9 @@ mod onnx;
 )]
 mod opened;
 
+use super::instances::Choice;
 use super::signature::Signature;
+use crate::description::ValueDescription;
 use crate::error::{Error, Failure};
 use crate::options::Options;
 #[cfg(feature = "llvm")]
@@ -29,7 +31,9 @@ use kiln_shape_inference::{ShapeInferenceEngine, check_types, infer_types, read_
 use kiln_symbolic_shape::{DimError, Hint};
 #[cfg(feature = "llvm")]
 use kiln_tensor::{DType, Tensor};
-use std::collections::{BTreeMap, BTreeSet};
+#[cfg(feature = "llvm")]
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 #[cfg(feature = "onnx")]
@@ -218,20 +222,39 @@ impl Source {
         }
     }
 
-    /// The graph for given ranks of the inputs that leave theirs open, with the options' dimensions.
-    pub(super) fn graph(
-        &self,
-        ranks: &BTreeMap<String, usize>,
-        options: &Options,
-    ) -> Result<Graph, Error> {
-        let graph = match self {
-            Self::Graph(graph) => (**graph).clone(),
+    /// The graph for a choice, with the options' dimensions; or the next question, where the choice does not answer it.
+    pub(super) fn make(&self, choice: &Choice, options: &Options) -> Result<Made, Error> {
+        match self {
+            Self::Graph(graph) => constrain((**graph).clone(), options).map(Made::Graph),
             #[cfg(feature = "onnx")]
-            Self::Onnx(source) => return onnx::import(source.model()?, ranks, options),
-        };
-        let _ = ranks;
-        constrain(graph, options)
+            Self::Onnx(source) => onnx::import(source.model()?, choice, options),
+        }
     }
+
+    /// The graph for a choice that answers every question.
+    pub(super) fn graph(&self, choice: &Choice, options: &Options) -> Result<Graph, Error> {
+        match self.make(choice, options)? {
+            Made::Graph(graph) => Ok(graph),
+            #[cfg(feature = "onnx")]
+            Made::Question(question) => Err(question.error.into()),
+        }
+    }
+
+    /// What the model says of its outputs, for one that asks questions.
+    pub(super) fn stated_outputs(&self) -> Result<Vec<ValueDescription>, Error> {
+        match self {
+            Self::Graph(_) => Ok(Vec::new()),
+            #[cfg(feature = "onnx")]
+            Self::Onnx(source) => Ok(onnx::stated_outputs(source.model()?)),
+        }
+    }
+}
+
+/// What a source gives for a choice.
+pub(super) enum Made {
+    Graph(Graph),
+    #[cfg(feature = "onnx")]
+    Question(Box<kiln_onnx::Question>),
 }
 
 /// Narrows the graph's symbols as the options say, and its types with them.

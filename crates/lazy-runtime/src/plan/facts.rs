@@ -1,9 +1,10 @@
 //! What a segment asks of sizes: what its ops ask, which refuses the call first; plan facts, which pick the plan, and requirements, which refuse the call.
 
+use kiln_interpreter::check_requirements;
 use kiln_program::{Program, Segment};
 use kiln_symbolic_shape::{Binding, PlanFact};
 
-use super::{Refusal, contract};
+use super::Refusal;
 use crate::error::RuntimeError;
 
 /// Checks a segment's facts and requirements.
@@ -13,7 +14,7 @@ pub(super) fn check(
     binding: &Binding,
 ) -> Result<(), Refusal> {
     let dims = program.graph().dims();
-    contract::check(dims, &segment.contract, binding)?;
+    check_requirements(dims, &segment.contract, binding).map_err(RuntimeError::from)?;
     let mut failed: Vec<PlanFact> = Vec::new();
     for fact in &segment.facts {
         let value = |dim| dims.evaluate(dim, binding);

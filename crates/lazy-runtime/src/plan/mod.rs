@@ -5,7 +5,6 @@
 
 mod arena;
 mod axis_order;
-mod contract;
 mod facts;
 mod frame;
 mod make;

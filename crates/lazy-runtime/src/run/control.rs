@@ -3,7 +3,7 @@
 //! Each entry into a block starts from the symbols known outside, and gives values to the block's own from the sizes
 //! of its arguments; they end with the block.
 
-use kiln_interpreter::InterpretError;
+use kiln_interpreter::{InterpretError, OpSite, runs_all_trips};
 use kiln_kernel::Memory;
 use kiln_program::{Action, BlockId, BufferId, Step};
 use kiln_symbolic_shape::{Binding, SymbolId};
@@ -11,6 +11,7 @@ use kiln_tensor::Tensor;
 
 use super::bind::{bind_sizes, site_of};
 use super::host::step_site;
+use super::stack::Stack;
 use super::walk::Run;
 use super::{Stop, Value};
 use crate::error::RuntimeError;
@@ -79,7 +80,12 @@ impl Run<'_> {
         let mut goes_on = self.flag(condition, step)?;
         let (carried, captures) = rest.split_at(n_carried);
         let mut carried = carried.to_vec();
-        let mut stacks: Vec<Vec<Tensor>> = vec![Vec::new(); results.len() - n_carried];
+        let all = match goes_on {
+            true => self.all_iterations(step, trips)?,
+            false => None,
+        };
+        let n_stacks = results.len() - n_carried;
+        let mut stacks: Vec<Option<Stack>> = (0..n_stacks).map(|_| None).collect();
         let mut iteration = 0;
         while iteration < trips && goes_on {
             self.count_iteration(step)?;
@@ -96,21 +102,18 @@ impl Run<'_> {
             let (next, stacked) = given.split_at(n_carried);
             carried = next.to_vec();
             for (stack, value) in stacks.iter_mut().zip(stacked) {
-                stack.push(self.download(value.placed(), &step.name)?);
+                self.push_layer(step, stack, value, all)?;
             }
             iteration += 1;
         }
         for (index, stack) in stacks.into_iter().enumerate() {
-            let stacked = if stack.is_empty() {
-                self.no_iterations(step, n_carried + index, binding)?
-            } else {
-                let layers = stack.iter().map(|tensor| tensor.unsqueeze(0));
-                layers
-                    .collect::<Result<Vec<_>, _>>()
-                    .and_then(|layers| Tensor::concat(&layers.iter().collect::<Vec<_>>(), 0))
-                    .map_err(RuntimeError::tensor(step.name.as_str()))?
-            };
-            carried.push(self.upload(&stacked, step)?);
+            carried.push(match stack {
+                Some(stack) => stack.into_value(),
+                None => {
+                    let none = self.no_iterations(step, n_carried + index, binding)?;
+                    self.upload(&none, step)?
+                }
+            });
         }
         self.give(block, step, results, symbols, &carried, frame, binding)
     }
@@ -187,7 +190,7 @@ impl Run<'_> {
             .map_err(RuntimeError::tensor(step.name.as_str()))
     }
 
-    fn upload(&self, tensor: &Tensor, step: &Step) -> Result<Value, RuntimeError> {
+    pub(super) fn upload(&self, tensor: &Tensor, step: &Step) -> Result<Value, RuntimeError> {
         let memory = self.runtime.executor().upload(tensor);
         Ok(Value {
             memory: memory.map_err(RuntimeError::execute(step.name.as_str()))?,
@@ -206,15 +209,36 @@ impl Run<'_> {
         if self.state.iterations <= limit {
             return Ok(());
         }
+        let at = self.loop_site(step);
+        Err(InterpretError::Iterations { at, limit }.into())
+    }
+
+    /// How many iterations a loop runs, if nothing can end it early.
+    ///
+    /// # Errors
+    /// When they are more than may still run.
+    fn all_iterations(&self, step: &Step, trips: i64) -> Result<Option<usize>, RuntimeError> {
         let graph = self.program.graph();
-        let at = match step.ops.last() {
-            Some(&op) => site_of(graph, op),
-            None => kiln_interpreter::OpSite {
+        if !step.ops.last().is_some_and(|&op| runs_all_trips(graph, op)) {
+            return Ok(None);
+        }
+        let limit = self.runtime.options().loop_iterations;
+        let trips = u64::try_from(trips).unwrap_or(0);
+        if trips > limit.saturating_sub(self.state.iterations) {
+            let at = self.loop_site(step);
+            return Err(InterpretError::Iterations { at, limit }.into());
+        }
+        Ok(usize::try_from(trips).ok())
+    }
+
+    pub(super) fn loop_site(&self, step: &Step) -> OpSite {
+        match step.ops.last() {
+            Some(&op) => site_of(self.program.graph(), op),
+            None => OpSite {
                 op: "loop",
                 origin: step.name.clone(),
             },
-        };
-        Err(InterpretError::Iterations { at, limit }.into())
+        }
     }
 
     /// A stack of nothing. Its inner sizes are those of the declared type, 0 where only an iteration would have told.

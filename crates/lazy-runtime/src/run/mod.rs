@@ -10,6 +10,7 @@ mod download;
 mod host;
 mod inputs;
 mod outputs;
+mod stack;
 mod state;
 mod states;
 mod strided;

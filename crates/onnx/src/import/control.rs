@@ -1,5 +1,8 @@
 //! Control flow: `If` and `Loop`, whose bodies become regions, and what `Scan` shares with them.
 //!
+//! Branches that differ in rank, dtype or kind have no region: the caller says which is taken (see
+//! [`questions`](super::questions)), and that one is imported in place.
+//!
 //! Regions are isolated: what a body reads from around it is passed in, except constants, which are
 //! repeated inside, where what they say is known.
 
@@ -7,15 +10,16 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 
 use kiln_ir::ValueId;
-use kiln_shape_inference::{GraphBuilder, InferError, LoopBody};
+use kiln_shape_inference::{GraphBuilder, InferError, InferErrorKind, LoopBody};
 use kiln_tensor::{DType, Tensor};
 
 use super::captures::captures_of;
 use super::context::{NodeContext, Outputs};
 use super::graph::{Frame, import_body, origin_of};
-use super::item::Item;
+use super::item::{Item, Stacked};
 use super::names::{Binding, Names};
-use super::unroll::unrolled_loop;
+use super::questions::Place;
+use super::unroll::{Trips, unrolled_loop};
 use crate::{Error, ModelGraph, Node};
 
 /// An error inside a region's closure: of the builder, or of the import.
@@ -148,16 +152,42 @@ impl NodeContext<'_> {
     }
 }
 
-/// `If`: a condition that is known takes its branch at once.
+/// `If`: a condition that is known, or that the caller answered for, takes its branch at once.
 pub(crate) fn import_if(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     let condition = ctx.input(0)?;
     let condition = ctx.build(|builder| builder.reshape(condition, &[]))?;
     let then = ctx.attributes().require::<&ModelGraph>("then_branch")?;
     let otherwise = ctx.attributes().require::<&ModelGraph>("else_branch")?;
-    let known = ctx.constant_integers(condition).is_some();
+    if let Some(&[known]) = ctx.constant_integers(condition).as_deref() {
+        return import_taken(ctx, if known != 0 { then } else { otherwise });
+    }
+    let place = ctx.place(condition);
+    match ctx.answer(place)? {
+        Some(answer) => import_taken(ctx, if answer != 0 { then } else { otherwise }),
+        None => import_both(ctx, place, condition, [then, otherwise]),
+    }
+}
+
+/// The branch that is taken, in place.
+fn import_taken(ctx: &mut NodeContext<'_>, body: &ModelGraph) -> Result<Outputs, Error> {
+    let captures = Captures::of(ctx, &[body]);
+    let origin = origin_of(ctx.frame, ctx.node);
+    let names = captures.names(ctx.builder, &captures.values());
+    let names = ctx.placed(names)?;
+    let items = import_region(ctx.frame, ctx.builder, body, names, &origin);
+    Ok(ctx.placed(items)?.into())
+}
+
+/// Both branches, as regions.
+fn import_both(
+    ctx: &mut NodeContext<'_>,
+    place: Place,
+    condition: ValueId,
+    [then, otherwise]: [&ModelGraph; 2],
+) -> Result<Outputs, Error> {
     let captures = Captures::of(ctx, &[then, otherwise]);
     let origin = origin_of(ctx.frame, ctx.node);
-    let frame = ctx.frame.within_region(!known);
+    let frame = ctx.frame.within_region(true);
     // What each branch gives, as far as that is more than tensors.
     let forms: RefCell<Vec<Vec<Item>>> = RefCell::default();
     let import = |body| {
@@ -174,21 +204,33 @@ pub(crate) fn import_if(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     let results = ctx
         .builder
         .if_else(condition, &values, import(then), import(otherwise));
-    let results = ctx.placed(results)?;
     let forms = forms.into_inner();
-    let Some((first, others)) = forms.split_first() else {
-        return Ok(results.into_iter().map(Item::Tensor).collect());
+    let are_alike = match forms.as_slice() {
+        [one, other] => {
+            one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a.is_like(b))
+        }
+        _ => true,
     };
-    let alike = |other: &Vec<Item>| {
-        other.len() == first.len() && other.iter().zip(first).all(|(a, b)| a.is_like(b))
-    };
-    if !others.iter().all(alike) {
+    if !are_alike {
         let what =
             "branches that give values of different kinds, where only the data say which is taken";
-        return Err(ctx.unsupported(what));
+        return Err(ctx.left_open(place, ctx.unsupported(what)));
     }
+    // Branches that differ, here or in an `If` inside.
+    let is_open = match &results {
+        Err(RegionError::Infer(error)) => matches!(*error.kind, InferErrorKind::Region { .. }),
+        Err(RegionError::Import(_)) => ctx.is_unanswered_inside(),
+        Ok(_) => false,
+    };
+    let results = match ctx.placed(results) {
+        Err(error) if is_open => return Err(ctx.left_open(place, error)),
+        results => results?,
+    };
+    let Some(form) = forms.first() else {
+        return Ok(results.into_iter().map(Item::Tensor).collect());
+    };
     let mut results = results.into_iter();
-    let items = first.iter().map(|item| item.with_values(&mut results));
+    let items = form.iter().map(|item| item.with_values(&mut results));
     Ok(items.collect())
 }
 
@@ -199,10 +241,27 @@ pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     let n_carried = ctx.node.inputs().len().saturating_sub(2);
     ctx.expect_inputs(body, n_carried + 2)?;
     ctx.expect_outputs(body, n_carried + 1)?;
-    let is_tensor = |index: usize| matches!(ctx.item(index + 2), None | Some(Item::Tensor(_)));
-    if !(0..n_carried).all(is_tensor) {
-        return unrolled_loop(ctx, body);
+    let carried: Vec<Item> = (0..n_carried)
+        .map(|index| ctx.item(index + 2).cloned().unwrap_or(Item::Nothing))
+        .collect();
+    let is_tensor = |item: &Item| matches!(item, Item::Tensor(_) | Item::Nothing);
+    if carried.iter().all(is_tensor) {
+        return loop_of_regions(ctx, body, None);
     }
+    match ctx.trips_to_write_out(body, &carried)? {
+        Trips::Known(trips) => unrolled_loop(ctx, body, carried, trips),
+        Trips::Stacked(place) => loop_of_regions(ctx, body, Some(place)),
+    }
+}
+
+/// A loop whose body is a region. Sequences, to which it appends one entry per iteration, come out stacked; `place` is where
+/// their length may be asked for.
+fn loop_of_regions(
+    ctx: &mut NodeContext<'_>,
+    body: &ModelGraph,
+    place: Option<Place>,
+) -> Result<Outputs, Error> {
+    let n_carried = ctx.node.inputs().len().saturating_sub(2);
     let (trips, condition) = (ctx.optional(0), ctx.optional(1));
     let trips = match trips {
         Some(trips) => ctx.build(|builder| builder.reshape(trips, &[]))?,
@@ -213,7 +272,10 @@ pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
         Some(condition) => ctx.build(|builder| builder.reshape(condition, &[]))?,
         None => ctx.build(|builder| builder.scalar(DType::Bool, 1.0))?,
     };
-    let carried = (0..n_carried).map(|index| ctx.input(index + 2));
+    let is_sequence = |index: usize| matches!(ctx.item(index + 2), Some(Item::Sequence(_)));
+    let is_sequence: Vec<bool> = (0..n_carried).map(is_sequence).collect();
+    let carried = (0..n_carried).filter(|&index| !is_sequence[index]);
+    let carried = carried.map(|index| ctx.input(index + 2));
     let carried = carried.collect::<Result<Vec<_>, _>>()?;
     let captures = Captures::of(ctx, &[body]);
     let origin = origin_of(ctx.frame, ctx.node);
@@ -231,24 +293,71 @@ pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
             // An iteration runs only while the condition is true.
             let always = builder.scalar(DType::Bool, 1.0)?;
             bind_input(&mut names, body, 1, always);
-            for (index, &value) in carried.iter().enumerate() {
-                bind_input(&mut names, body, index + 2, value);
+            let mut carried = carried.iter();
+            for (index, &is_sequence) in is_sequence.iter().enumerate() {
+                // What a body appends to nothing is what it appends.
+                let item = match carried.as_slice().first() {
+                    Some(&value) if !is_sequence => {
+                        carried.next();
+                        Item::Tensor(value)
+                    }
+                    _ => Item::Sequence([].into()),
+                };
+                if let Some(input) = body.inputs().get(index + 2) {
+                    names.bind(&input.name, Binding::Value(item));
+                }
             }
             let results = import_region(&frame, builder, body, names, &origin)?;
+            let results = results.into_iter().map(appended).collect();
             let mut results = tensors(path, results)?.into_iter();
             let condition = match results.next() {
                 Some(condition) if is_conditional => builder.reshape(condition, &[])?,
                 _ => always,
             };
+            let (mut next, mut stacked) = (Vec::new(), Vec::new());
+            for (&is_sequence, value) in is_sequence.iter().zip(results.by_ref()) {
+                match is_sequence {
+                    false => next.push(value),
+                    true => stacked.push(value),
+                }
+            }
+            stacked.extend(results);
             Ok(LoopBody {
                 condition,
-                carried: results.by_ref().take(n_carried).collect(),
-                stacked: results.collect(),
+                carried: next,
+                stacked,
             })
         },
     );
     let results = ctx.placed(results)?;
-    Ok(results.into_iter().map(Item::Tensor).collect())
+    let (carried, stacked) = results.split_at(carried.len().min(results.len()));
+    let (mut carried, mut stacked) = (carried.iter(), stacked.iter());
+    let mut outputs = Outputs::new();
+    for &is_sequence in &is_sequence {
+        let item = match (is_sequence, place) {
+            (true, Some(place)) => stacked
+                .next()
+                .map(|&value| Item::Stacked(Stacked { value, place })),
+            _ => carried.next().map(|&value| Item::Tensor(value)),
+        };
+        outputs.extend(item);
+    }
+    outputs.extend(stacked.map(|&value| Item::Tensor(value)));
+    if let Some(place) = place {
+        ctx.check_entries(place, &outputs)?;
+    }
+    Ok(outputs)
+}
+
+/// What was appended to an empty sequence.
+fn appended(item: Item) -> Item {
+    match &item {
+        Item::Sequence(entries) => match &**entries {
+            [entry] => entry.clone(),
+            _ => item,
+        },
+        _ => item,
+    }
 }
 
 /// What a body gives, if it is nothing but tensors.

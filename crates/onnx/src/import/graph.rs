@@ -16,6 +16,7 @@ use super::item::Item;
 use super::moved;
 use super::names::{Binding, Names};
 use super::order::runnable_order;
+use super::questions::Questions;
 use super::registry::{Importer, Registry, Takes};
 use crate::{ElementType, Error, LimitKind, Limits, ModelGraph, ModelTensor, Name, Node, Opsets};
 
@@ -35,11 +36,22 @@ pub(crate) struct Frame<'m> {
     pub(crate) is_nested: bool,
 }
 
-/// What an import makes and the file does not hold, counted against the limits.
+/// What an import makes and the file does not hold, counted against the limits; and what it asks.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     nodes: Cell<u64>,
     entries: Cell<u64>,
+    pub(super) questions: Questions,
+}
+
+impl Made {
+    /// Nothing yet.
+    pub(super) fn new(questions: Questions) -> Self {
+        Self {
+            questions,
+            ..Self::default()
+        }
+    }
 }
 
 impl<'m> Frame<'m> {

@@ -1,13 +1,15 @@
 //! What a name of the model stands for while it is imported.
 //!
 //! The graph has tensors alone. A sequence is here the list of its entries, and an optional is its content or nothing:
-//! both are resolved when the model is imported, so how many entries there are must be known then.
+//! both are resolved when the model is imported, so how many entries there are must be known then. The one exception is what a
+//! loop appended, as often as data say: entries of one size, which are a tensor together.
 
 use std::sync::Arc;
 
 use kiln_ir::ValueId;
 use smallvec::SmallVec;
 
+use super::questions::Place;
 use crate::NarrowType;
 
 /// A tensor, or what stands for a value that is none.
@@ -19,8 +21,18 @@ pub(crate) enum Item {
     Narrow(ValueId, NarrowType),
     /// The entries of a sequence: each a tensor, narrow or not.
     Sequence(Arc<[Item]>),
+    /// A sequence as long as data say: a tensor whose outermost axis counts the entries.
+    Stacked(Stacked),
     /// An optional without content.
     Nothing,
+}
+
+/// A sequence as long as data say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stacked {
+    pub(crate) value: ValueId,
+    /// Where its length may be asked for, by what needs the entries one by one.
+    pub(super) place: Place,
 }
 
 impl Item {
@@ -28,7 +40,7 @@ impl Item {
     pub(crate) fn value(&self) -> Option<ValueId> {
         match self {
             Self::Tensor(value) | Self::Narrow(value, _) => Some(*value),
-            Self::Sequence(_) | Self::Nothing => None,
+            Self::Sequence(_) | Self::Stacked(_) | Self::Nothing => None,
         }
     }
 
@@ -38,6 +50,7 @@ impl Item {
             Self::Tensor(_) => "a tensor".to_owned(),
             Self::Narrow(_, narrow) => format!("a tensor of {narrow}"),
             Self::Sequence(entries) => format!("a sequence of {} entries", entries.len()),
+            Self::Stacked(_) => "a sequence as long as data say".to_owned(),
             Self::Nothing => "an optional without content".to_owned(),
         }
     }
@@ -46,6 +59,7 @@ impl Item {
     pub(crate) fn values(&self) -> SmallVec<[ValueId; 1]> {
         match self {
             Self::Sequence(entries) => entries.iter().filter_map(Item::value).collect(),
+            Self::Stacked(stacked) => std::iter::once(stacked.value).collect(),
             other => other.value().into_iter().collect(),
         }
     }
@@ -66,6 +80,10 @@ impl Item {
                 });
                 Self::Sequence(entries.collect())
             }
+            Self::Stacked(old) => Self::Stacked(Stacked {
+                value: values.next().unwrap_or(old.value),
+                ..*old
+            }),
             Self::Nothing => Self::Nothing,
         }
     }
@@ -73,7 +91,9 @@ impl Item {
     /// Whether both have the same form: the same kind, and as many entries.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Tensor(_), Self::Tensor(_)) | (Self::Nothing, Self::Nothing) => true,
+            (Self::Tensor(_), Self::Tensor(_))
+            | (Self::Stacked(_), Self::Stacked(_))
+            | (Self::Nothing, Self::Nothing) => true,
             (Self::Narrow(_, one), Self::Narrow(_, other)) => one == other,
             (Self::Sequence(one), Self::Sequence(other)) => {
                 one.len() == other.len()

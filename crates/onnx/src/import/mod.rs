@@ -7,6 +7,7 @@
 //! An operator that nothing imports is found before anything else, and one error lists all of
 //! them. Whatever else is wrong names the node it was met in.
 
+mod append;
 mod captures;
 mod context;
 mod control;
@@ -18,6 +19,7 @@ mod moved;
 mod names;
 mod options;
 mod order;
+mod questions;
 mod registry;
 mod scan;
 mod stated;
@@ -35,8 +37,9 @@ pub(crate) use context::Outputs;
 pub(crate) use control::{import_if, import_loop};
 pub(crate) use graph::typed;
 pub use inputs::graph_inputs;
-pub(crate) use item::Item;
+pub(crate) use item::{Item, Stacked};
 pub use options::{ImportOptions, OpImporter};
+pub use questions::Question;
 pub(crate) use registry::{Operator, Takes};
 pub(crate) use scan::import_scan;
 pub(crate) use unroll::import_sequence_map;
@@ -46,6 +49,7 @@ pub(crate) use unsupported::list as list_operators;
 use self::graph::{Frame, Made, import_graph, output_value};
 use self::inputs::Sizes;
 use self::names::Names;
+use self::questions::Questions;
 use self::registry::Registry;
 use crate::{Error, Model, Name};
 
@@ -118,10 +122,78 @@ impl fmt::Display for WrongType {
 /// # Errors
 /// As [`import`].
 pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Imported, Error> {
+    match import_or_ask(model, options)? {
+        Import::Graph(imported) => Ok(imported),
+        Import::Question(question) => Err(question.error),
+    }
+}
+
+/// What becomes of a model.
+#[derive(Debug)]
+pub enum Import {
+    /// A graph.
+    Graph(Imported),
+    /// One graph or another, as a call says.
+    Question(Question),
+}
+
+/// Imports a model whose graph may depend on what a call brings, as far as the options' answers go.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_or_ask(model: &Model, options: &ImportOptions) -> Result<Import, Error> {
     let span = tracing::info_span!("onnx.import", nodes = model.graph().nodes().len());
     let _entered = span.enter();
     let registry = Registry::new(model, options);
     unsupported::check_operators(model, &registry)?;
+    let refused = match import_until(model, options, &registry, None) {
+        Ok(imported) => return Ok(Import::Graph(imported)),
+        Err(refused) => refused,
+    };
+    // What was answered is not asked again.
+    let is_new = |number: &usize| !options.answers.contains_key(number);
+    let Some(number) = refused.open.filter(is_new) else {
+        return Err(refused.error);
+    };
+    match import_until(model, options, &registry, Some(number)) {
+        Err(Refused {
+            question: Some(graph),
+            ..
+        }) => Ok(Import::Question(Question {
+            number,
+            graph,
+            error: refused.error,
+        })),
+        _ => Err(refused.error),
+    }
+}
+
+/// Why there is no graph.
+struct Refused {
+    error: Error,
+    /// The question whose answer might have helped.
+    open: Option<usize>,
+    /// The graph of the question that the import was to end with.
+    question: Option<Graph>,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            open: None,
+            question: None,
+        }
+    }
+}
+
+/// Imports a model as far as the question that is wanted, or to its end.
+fn import_until(
+    model: &Model,
+    options: &ImportOptions,
+    registry: &Registry<'_>,
+    wanted: Option<usize>,
+) -> Result<Imported, Refused> {
     let mut builder = GraphBuilder::with_limits(
         graph_name(model),
         ShapeInferenceEngine::new(),
@@ -132,12 +204,15 @@ pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Import
     } else {
         Mode::Lenient
     });
+    for (key, value) in model.metadata() {
+        builder.metadata_mut().insert(key.clone(), value.clone());
+    }
     let mut names = Names::default();
     let sizes = Sizes::declare(&mut builder, model, options)?;
     inputs::add_inputs(&mut builder, model, options, &sizes, &mut names)?;
-    let made = Made::default();
+    let made = Made::new(Questions::new(&options.answers, wanted));
     let frame = Frame {
-        registry: &registry,
+        registry,
         limits: &options.limits,
         opsets: model.opsets(),
         path: Arc::from(""),
@@ -145,20 +220,36 @@ pub fn import_reporting(model: &Model, options: &ImportOptions) -> Result<Import
         made: &made,
         is_nested: false,
     };
-    import_graph(&frame, &mut builder, model.graph(), &mut names)?;
+    if let Err(error) = import_graph(&frame, &mut builder, model.graph(), &mut names) {
+        let open = made.questions.open();
+        let question = made.questions.asked(builder);
+        return Err(Refused {
+            error,
+            open,
+            question: question.and_then(Result::ok),
+        });
+    }
     builder.clear_origin();
     let wrong_types = stated::annotate(&mut builder, model, &sizes, &names)?;
     if let Some(first) = wrong_types.first() {
         tracing::warn!(count = wrong_types.len(), %first, "types that the model states count for nothing");
-    }
-    for (key, value) in model.metadata() {
-        builder.metadata_mut().insert(key.clone(), value.clone());
     }
     let outputs = model.graph().outputs().iter();
     let mut tensors: Vec<(String, ValueId)> = Vec::new();
     for output in outputs {
         let item = output_value(&names, &output.name)?;
         match &item {
+            Item::Stacked(stacked) => {
+                let error = Error::Unsupported {
+                    node: format!("output {}", crate::Name::from(output.name.as_str())),
+                    what: item.kind(),
+                };
+                return Err(Refused {
+                    error,
+                    open: stacked.place.number,
+                    question: None,
+                });
+            }
             Item::Sequence(_) => {
                 let entries = item.values().into_iter().enumerate();
                 tensors

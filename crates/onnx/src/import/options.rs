@@ -21,6 +21,7 @@ pub struct ImportOptions {
     pub(crate) fixed: BTreeMap<String, Tensor>,
     pub(crate) lengths: BTreeMap<String, usize>,
     pub(crate) absent: BTreeSet<String>,
+    pub(crate) answers: BTreeMap<usize, i64>,
     pub(crate) importers: BTreeMap<(String, String), Arc<dyn OpImporter>>,
     pub(crate) limits: Limits,
     pub(crate) dim_limits: DimLimits,
@@ -79,6 +80,13 @@ impl ImportOptions {
         self
     }
 
+    /// Answers a [`Question`](super::Question) that the model asks: a `bool` as 0 or 1.
+    #[must_use]
+    pub fn answer(mut self, question: usize, answer: i64) -> Self {
+        self.answers.insert(question, answer);
+        self
+    }
+
     /// Imports the operator `op_type` of `domain` with `importer`, whatever else it would have
     /// been. The standard domain is the empty one.
     #[must_use]
@@ -119,6 +127,7 @@ impl fmt::Debug for ImportOptions {
             .field("fixed", &self.fixed.keys())
             .field("lengths", &self.lengths)
             .field("absent", &self.absent)
+            .field("answers", &self.answers)
             .field("importers", &self.importers.keys())
             .field("limits", &self.limits)
             .field("dim_limits", &self.dim_limits)

@@ -1,16 +1,20 @@
-//! Loops that are written out: over sequences, whose entries are known when the model is imported.
+//! Loops that are written out: over sequences, whose entries are known when the model is imported. How often such a loop runs
+//! may be for a call to say (see [`questions`](super::questions)).
 //!
 //! Each round imports the body once more. The nodes that this brings in count towards
 //! [`Limits::inlined_nodes`](crate::Limits::inlined_nodes), the rounds of one loop are at most
 //! [`Limits::operator_parts`](crate::Limits::operator_parts).
 
+use kiln_ir::{Definition, ValueId};
+use kiln_symbolic_shape::DimId;
 use smallvec::smallvec;
 
 use super::captures::captures_of;
 use super::context::{NodeContext, Outputs};
 use super::graph::import_body;
-use super::item::Item;
+use super::item::{Item, Stacked};
 use super::names::{Binding, Names};
+use super::questions::Place;
 use crate::{Error, LimitKind, ModelGraph};
 
 impl NodeContext<'_> {
@@ -36,6 +40,17 @@ impl NodeContext<'_> {
         Ok(results)
     }
 
+    /// The operand is no sequence whose entries are known.
+    pub(crate) fn no_entries(&self, index: usize) -> Error {
+        let item = self.item(index);
+        let found = item.map_or_else(|| "nothing".to_owned(), Item::kind);
+        let error = self.operand_error(index, "a sequence of entries that are known", found);
+        match item {
+            Some(Item::Stacked(stacked)) => self.left_open(stacked.place, error),
+            _ => error,
+        }
+    }
+
     /// Counts nodes that the import makes and the file does not hold.
     fn count_inlined(&self, count: usize) -> Result<(), Error> {
         self.frame.count(LimitKind::InlinedNodes, count)
@@ -46,35 +61,97 @@ impl NodeContext<'_> {
         self.frame.count(LimitKind::SequenceEntries, count)
     }
 
-    fn known_bool(&self, item: &Item) -> Option<bool> {
-        match self.constant_integers(item.value()?)?.as_slice() {
-            &[known] => Some(known != 0),
-            _ => None,
+    /// A scalar that is known, or that the caller answered for.
+    ///
+    /// # Errors
+    /// `unknown` where it is neither.
+    fn known_or_asked(&mut self, value: ValueId, unknown: Error) -> Result<i64, Error> {
+        let value = self.build(|builder| builder.reshape(value, &[]))?;
+        if let Some(&[known]) = self.constant_integers(value).as_deref() {
+            return Ok(known);
         }
+        let place = self.place(value);
+        let answer = self.answer(place)?;
+        answer.ok_or_else(|| self.left_open(place, unknown))
     }
 }
 
-/// A `Loop` that carries sequences: how often it runs must be known.
+/// What becomes of a loop that carries sequences.
+pub(super) enum Trips {
+    /// It is written out so many times, at the most.
+    Known(i64),
+    /// Its body is a region, and what it appends to the sequences is stacked.
+    Stacked(Place),
+}
+
+impl NodeContext<'_> {
+    /// How often a loop that carries sequences is written out, if it has to be.
+    ///
+    /// # Errors
+    /// Where that is not known.
+    pub(super) fn trips_to_write_out(
+        &mut self,
+        body: &ModelGraph,
+        carried: &[Item],
+    ) -> Result<Trips, Error> {
+        let Some(trips) = self.optional(0) else {
+            return Ok(Trips::Known(i64::MAX));
+        };
+        let found = self.builder().describe(trips);
+        let trips = self.build(|builder| builder.reshape(trips, &[]))?;
+        if let Some(&[known]) = self.constant_integers(trips).as_deref() {
+            return Ok(Trips::Known(known));
+        }
+        let place = self.place(trips);
+        if let Some(answer) = self.answer(place)? {
+            return Ok(Trips::Known(answer));
+        }
+        let is_unconditional = match self.optional(1) {
+            None => true,
+            Some(condition) => self.constant_integers(condition).as_deref() == Some(&[1]),
+        };
+        if is_unconditional && self.only_appends(body, carried) {
+            return Ok(Trips::Stacked(place));
+        }
+        let expected = "a number that is known when the model is imported, as the loop carries a sequence; the option `fix` \
+                        makes an input known";
+        let unknown = self.operand_error(0, expected, found);
+        Err(self.left_open(place, unknown))
+    }
+
+    /// Refuses stacks whose entries may differ in size; they are asked for one by one then.
+    pub(super) fn check_entries(&self, place: Place, outputs: &[Item]) -> Result<(), Error> {
+        for output in outputs {
+            let Item::Stacked(Stacked { value, .. }) = output else {
+                continue;
+            };
+            let Definition::Result { op, .. } = self.builder.graph().value(*value).definition
+            else {
+                continue;
+            };
+            let symbols = &self.builder.graph().op(op).symbols;
+            let sizes = self.shape(*value)?;
+            let is_open = |&dim: &DimId| {
+                let symbol = self.builder.dims().as_symbol(dim);
+                symbol.is_some_and(|symbol| symbols.contains(&symbol))
+            };
+            if sizes.iter().skip(1).any(is_open) {
+                let what = "entries of a sequence that differ in size";
+                return Err(self.left_open(place, self.unsupported(what)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A `Loop` that carries sequences, written out.
 pub(super) fn unrolled_loop(
     ctx: &mut NodeContext<'_>,
     body: &ModelGraph,
+    mut carried: Vec<Item>,
+    trips: i64,
 ) -> Result<Outputs, Error> {
-    let trips = match ctx.optional(0) {
-        Some(trips) => match ctx.constant_integers(trips).as_deref() {
-            Some(&[trips]) => trips,
-            _ => {
-                let found = ctx.builder().describe(trips);
-                let expected = "a number that is known when the model is imported, as the loop \
-                                carries a sequence; the option `fix` makes an input known";
-                return Err(ctx.operand_error(0, expected, found));
-            }
-        },
-        None => i64::MAX,
-    };
-    let n_carried = ctx.node.inputs().len().saturating_sub(2);
-    let mut carried: Vec<Item> = (0..n_carried)
-        .map(|index| ctx.item(index + 2).cloned().unwrap_or(Item::Nothing))
-        .collect();
+    let n_carried = carried.len();
     let mut condition = match ctx.item(1).cloned() {
         Some(item) => item,
         None => Item::Tensor(ctx.build(|builder| builder.scalar(kiln_tensor::DType::Bool, 1.0))?),
@@ -84,14 +161,14 @@ pub(super) fn unrolled_loop(
     for round in 0..trips {
         let rounds = u64::try_from(round).unwrap_or(u64::MAX).saturating_add(1);
         ctx.check_limit(LimitKind::OperatorParts, rounds)?;
-        match ctx.known_bool(&condition) {
-            Some(true) => {}
-            Some(false) => break,
-            None => {
-                return Err(ctx.unsupported(
-                    "a loop that carries a sequence and a condition that only the data say",
-                ));
-            }
+        let unknown = ctx.unsupported(
+            "a loop in a region that carries a sequence and a condition that only the data say",
+        );
+        let Some(value) = condition.value() else {
+            return Err(unknown);
+        };
+        if ctx.known_or_asked(value, unknown)? == 0 {
+            break;
         }
         let round = ctx.add_constant(kiln_tensor::Tensor::scalar(round))?;
         let mut items = vec![Item::Tensor(round), condition];
@@ -124,10 +201,7 @@ pub(crate) fn import_sequence_map(ctx: &mut NodeContext<'_>) -> Result<Outputs, 
         .map(|index| ctx.item(index).cloned().unwrap_or(Item::Nothing))
         .collect();
     let Some(Item::Sequence(first)) = operands.first() else {
-        let found = operands
-            .first()
-            .map_or_else(|| "nothing".to_owned(), Item::kind);
-        return Err(ctx.operand_error(0, "a sequence", found));
+        return Err(ctx.no_entries(0));
     };
     let mut results = vec![Vec::new(); body.outputs().len()];
     for round in 0..first.len() {

@@ -1,14 +1,15 @@
 //! Sequences of tensors. How many entries there are is known when the model is imported, so what an operator does with
-//! them is done then, and leaves nothing but the entries.
+//! them is done then, and leaves nothing but the entries. Those that a loop stacked are joined and counted as they are.
 
 use std::sync::Arc;
 
+use kiln_ir::{Dims, ValueId};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::Tensor;
 use smallvec::smallvec;
 
 use super::support::{Imported, one, operator};
-use crate::import::{Item, Operator, Takes};
+use crate::import::{Item, Operator, Stacked, Takes};
 use crate::{Error, LimitKind, NodeContext};
 
 pub(super) const OPERATORS: &[Operator] = &[
@@ -32,10 +33,7 @@ fn sequence(ctx: &NodeContext<'_>, entries: Vec<Item>) -> Imported {
 fn entries(ctx: &NodeContext<'_>) -> Result<Arc<[Item]>, Error> {
     match ctx.item(0) {
         Some(Item::Sequence(entries)) => Ok(Arc::clone(entries)),
-        other => {
-            let found = other.map_or_else(|| "nothing".to_owned(), Item::kind);
-            Err(ctx.operand_error(0, "a sequence", found))
-        }
+        _ => Err(ctx.no_entries(0)),
     }
 }
 
@@ -86,6 +84,13 @@ fn empty(ctx: &mut NodeContext<'_>) -> Imported {
 }
 
 fn length(ctx: &mut NodeContext<'_>) -> Imported {
+    if let Some(&Item::Stacked(Stacked { value, .. })) = ctx.item(0) {
+        let length = ctx.shape(value)?[0];
+        return one(ctx.build(|builder| {
+            let length = builder.dims_tensor(&[length])?;
+            builder.reshape(length, &[])
+        })?);
+    }
     let length = i64::try_from(entries(ctx)?.len()).unwrap_or(i64::MAX);
     one(ctx.add_constant(Tensor::scalar(length))?)
 }
@@ -128,6 +133,9 @@ fn erase(ctx: &mut NodeContext<'_>) -> Imported {
 
 /// Along an axis, or stacked along a new one.
 fn concat(ctx: &mut NodeContext<'_>) -> Imported {
+    if let Some(&Item::Stacked(Stacked { value, .. })) = ctx.item(0) {
+        return concat_stacked(ctx, value);
+    }
     let item = Item::Sequence(entries(ctx)?);
     let values = item.values();
     let Some(&first) = values.first() else {
@@ -141,6 +149,26 @@ fn concat(ctx: &mut NodeContext<'_>) -> Imported {
     }
     let axis = ctx.axis(axis, rank)?;
     one(ctx.build(|builder| builder.concat(&values, axis))?)
+}
+
+/// The same of entries that are a tensor together: their axis goes to its place, or becomes one with the axis there.
+fn concat_stacked(ctx: &mut NodeContext<'_>, stacked: ValueId) -> Imported {
+    let dims = ctx.shape(stacked)?;
+    let axis = ctx.attributes().require::<i64>("axis")?;
+    let is_new = ctx.flag("new_axis", false)?;
+    let rank = dims.len() - 1;
+    let axis = ctx.axis(axis, if is_new { rank + 1 } else { rank })?;
+    // The axis that counts entries comes before the one that it is joined with.
+    let mut order: Vec<usize> = (1..=rank).collect();
+    order.insert(axis, 0);
+    let moved = ctx.build(|builder| builder.transpose(stacked, &order))?;
+    if is_new {
+        return one(moved);
+    }
+    let joined = ctx.sizes(|table| table.mul(dims[0], dims[axis + 1]))?;
+    let mut sizes: Dims = dims.iter().skip(1).copied().collect();
+    sizes[axis] = joined;
+    one(ctx.build(|builder| builder.reshape(moved, &sizes))?)
 }
 
 /// Into parts of one size, of the sizes that are given, or of single entries, whose axis may go.

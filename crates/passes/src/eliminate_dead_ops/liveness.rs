@@ -4,8 +4,9 @@
 //! carry values. A symbol is needed when it stands in a size of anything needed; then what gives it
 //! its value is needed too: a `bind`, the results of a control op, the parameters of a region.
 //!
-//! Not dropped, although nobody reads them: custom ops, whose effects are unknown; and a `bind`
-//! whose symbols a contract fact relates to others, because proofs may rest on that fact.
+//! Not dropped, although nobody reads them: custom ops, whose effects are unknown; a `bind` whose symbols a contract fact
+//! relates to others, because proofs may rest on that fact; and what decides whether sizes are refused: control flow whose
+//! regions have requirements, what gives the symbols in requirements their values, and stacks whose layers may differ in size.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_ir::{Definition, Graph, Op, OpData, OpId, RegionId, ValueId};
@@ -103,8 +104,26 @@ impl<'a> Walk<'a> {
             self.need_value(value);
         }
         for (id, data) in graph.ops() {
-            if matches!(data.op, Op::Custom { .. }) {
-                self.need_op(id);
+            match data.op {
+                Op::Custom { .. } => self.need_op(id),
+                Op::Loop { carried } => {
+                    let stacked = data.results.iter().skip(carried).copied();
+                    let ragged = stacked.filter(|&value| may_be_ragged(graph, data, value));
+                    ragged.for_each(|value| self.need_value(value));
+                }
+                _ => {}
+            }
+        }
+        for region in (0..graph.n_regions()).map(RegionId::new) {
+            let owner = self.owners[region];
+            // Regions of ops that an earlier pass dropped belong to nobody.
+            if owner.is_none() && region != graph.body() {
+                continue;
+            }
+            for asked in &graph.region(region).requirements {
+                owner.into_iter().for_each(|op| self.need_op(op));
+                let sizes = asked.left.iter().chain(&asked.right);
+                sizes.for_each(|&dim| self.need_dim(dim));
             }
         }
         for fact in graph.dims().contract_facts() {
@@ -296,4 +315,13 @@ impl<'a> Walk<'a> {
             .filter(stands_in)
             .for_each(|value| self.need_value(value));
     }
+}
+
+/// Whether the layers of what a loop stacks may differ in size: whether only the run tells their sizes.
+fn may_be_ragged(graph: &Graph, of_loop: &OpData, stacked: ValueId) -> bool {
+    let mut sizes = graph.ty(stacked).innermost().dims.iter().skip(1);
+    sizes.any(|&dim| {
+        let symbol = graph.dims().as_symbol(dim);
+        symbol.is_some_and(|symbol| of_loop.symbols.contains(&symbol))
+    })
 }

@@ -1,8 +1,7 @@
 //! What each segment asks of sizes before it runs: the contract of the graph's ops.
 //!
-//! The body asks for what the graph asked for before it was optimised, which its table carries, and for what its ops ask
-//! now; a nested region for the latter. Each requirement goes to the first segment that knows all its symbols, and keeps
-//! its order there.
+//! A block asks for what its region asked for before the graph was optimised, and for what its ops ask now. Each requirement
+//! goes to the first segment that knows all its symbols, and keeps its order there.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -16,20 +15,7 @@ use crate::step::Action;
 /// Lists what each segment of a block asks for.
 pub(super) fn assign_contract(graph: &mut Graph, block: &mut Block) {
     let known_from = known_from(&block.segments);
-    let mut asked = Vec::new();
-    if block.region == graph.body() {
-        let inputs = input_symbols(graph);
-        let dims = graph.dims();
-        // Sizes that came from data which no result needs are not known to any call.
-        let is_known = |symbol: &SymbolId| {
-            inputs.contains(symbol)
-                || known_from.contains_key(symbol)
-                || dims.definition(*symbol).is_some()
-        };
-        let of_source = dims.requirements().iter();
-        let known = of_source.filter(|asked| symbols_of(dims, asked).iter().all(is_known));
-        asked.extend(known.cloned());
-    }
+    let mut asked = graph.region(block.region).requirements.clone();
     let ops = graph.region(block.region).ops.clone();
     asked.extend(requirements_of(graph, &ops));
     let mut seen = HashSet::new();
@@ -65,16 +51,6 @@ fn known_from(segments: &[Segment]) -> BTreeMap<SymbolId, usize> {
         }
     }
     known
-}
-
-/// The symbols in the types of the graph's inputs.
-fn input_symbols(graph: &Graph) -> BTreeSet<SymbolId> {
-    let types = graph
-        .inputs()
-        .iter()
-        .filter_map(|&input| graph.tensor_ty(input));
-    let dims = types.flat_map(|ty| ty.dims.iter());
-    dims.flat_map(|&dim| graph.dims().symbols_in(dim)).collect()
 }
 
 /// The symbols whose values a requirement depends on, looking through definitions.

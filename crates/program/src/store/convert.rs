@@ -166,11 +166,10 @@ impl Program {
             return Err(damaged("a size of symbols that the graph lacks"));
         }
         // Another plan of this graph asks for the same.
-        if let Some(body) = blocks.get(stored.body) {
-            let body: &Block = body;
-            let asked = body.segments.iter().flat_map(|segment| &segment.contract);
-            let asked = asked.cloned().collect();
-            graph.dims_mut().set_requirements(asked);
+        for block in blocks.values() {
+            let block: &Block = block;
+            let asked = block.segments.iter().flat_map(|segment| &segment.contract);
+            graph.set_requirements(block.region, asked.cloned().collect(), Vec::new());
         }
         let program = Self {
             graph,
@@ -298,6 +297,7 @@ fn load_requirement(
         kind,
         what: stored.what.clone().into(),
         origin: stored.origin.clone(),
+        position: Vec::new(),
         left: all(&stored.left)?,
         right: all(&stored.right)?,
     })

@@ -1,13 +1,13 @@
-//! Graphs of an ONNX model: which ranks are open, and the import for given ones.
+//! Graphs of an ONNX model: which ranks are open, and the import for a choice.
 
-use super::{Error, Graph, Options, Signature, check_names, dim_failure};
+use super::{Choice, Error, Made, Options, Signature, check_names, dim_failure};
 use crate::description::ValueDescription;
 use crate::notice::Notice;
 use kiln_onnx::{
-    Dim, ImportOptions, Imported, Model, ValueInfo, ValueType, graph_inputs, import_reporting,
+    Dim, Import, ImportOptions, Imported, Model, ValueInfo, ValueType, graph_inputs, import_or_ask,
 };
 use kiln_symbolic_shape::SymbolicDimension;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 pub(super) fn open_signature(model: &Model, options: &Options) -> Result<Option<Signature>, Error> {
     let inputs = graph_inputs(model, &import_options(options))?;
@@ -24,16 +24,17 @@ pub(super) fn open_signature(model: &Model, options: &Options) -> Result<Option<
         return Ok(None);
     }
     let inputs = inputs.iter().map(describe).collect();
-    let outputs = model.graph().outputs().iter().map(describe).collect();
+    let outputs = stated_outputs(model);
     let metadata = model.metadata().clone();
     Ok(Some(Signature::new(inputs, open, outputs, metadata)))
 }
 
-pub(super) fn import(
-    model: &Model,
-    ranks: &BTreeMap<String, usize>,
-    options: &Options,
-) -> Result<Graph, Error> {
+/// What the model says of its outputs. Ranks may be any: which graph a call runs is for the call to say.
+pub(super) fn stated_outputs(model: &Model) -> Vec<ValueDescription> {
+    model.graph().outputs().iter().map(describe).collect()
+}
+
+pub(super) fn import(model: &Model, choice: &Choice, options: &Options) -> Result<Made, Error> {
     check_names(options, &dim_names(model))?;
     let mut import_options = import_options(options);
     for (name, &dim) in &options.dims {
@@ -42,19 +43,25 @@ pub(super) fn import(
             .map_err(|source| dim_failure(name, source))?;
         import_options = import_options.dim(name, dimension);
     }
-    for (input, &rank) in ranks {
+    for (input, &rank) in &choice.ranks {
         import_options = import_options.rank(input, rank);
+    }
+    for (&question, &answer) in &choice.answers {
+        import_options = import_options.answer(question, answer);
     }
     let Imported {
         graph, wrong_types, ..
-    } = import_reporting(model, &import_options)?;
+    } = match import_or_ask(model, &import_options)? {
+        Import::Graph(imported) => imported,
+        Import::Question(question) => return Ok(Made::Question(Box::new(question))),
+    };
     if let Some(first) = wrong_types.first() {
         options.notices.tell(&Notice::WrongTypes {
             count: wrong_types.len(),
             first: first.to_string(),
         });
     }
-    Ok(graph)
+    Ok(Made::Graph(graph))
 }
 
 /// What the options say of inputs, and how strictly the model is read.

@@ -1,29 +1,37 @@
-//! What ops ask of the sizes of a call, with the interpreter's codes.
+//! What ops ask of the sizes of a call, judged before they compute; with the codes of the faults that they would meet.
 
-use kiln_interpreter::OpFault;
+use crate::error::InterpretError;
+use crate::fault::OpFault;
 use kiln_symbolic_shape::{
     Binding, DimId, DimTable, EvaluateError, RequirementKind as Kind, SizeRequirement, Unmet,
+    Verdict,
 };
 use kiln_tensor::TensorError;
 
-use crate::error::RuntimeError;
-
-/// Checks requirements in their order.
-pub(super) fn check(
+/// Checks requirements in their order; answers with those whose symbols have no values yet.
+///
+/// # Errors
+/// The first that these sizes do not meet.
+pub fn check_requirements<'a>(
     dims: &DimTable,
-    requirements: &[SizeRequirement],
+    requirements: impl IntoIterator<Item = &'a SizeRequirement>,
     binding: &Binding,
-) -> Result<(), RuntimeError> {
+) -> Result<Vec<&'a SizeRequirement>, InterpretError> {
+    let mut unknown = Vec::new();
     for asked in requirements {
-        if let Some(unmet) = dims.unmet(asked, binding) {
-            return Err(RuntimeError::Contract {
-                problem: problem_of(dims, asked, &unmet),
-                origin: asked.origin.clone(),
-                code: code_of(asked.kind, &unmet),
-            });
+        match dims.judge(asked, binding) {
+            Verdict::Met => {}
+            Verdict::Unknown => unknown.push(asked),
+            Verdict::Unmet(unmet) => {
+                return Err(InterpretError::Requirement {
+                    problem: problem_of(dims, asked, &unmet),
+                    origin: asked.origin.clone(),
+                    code: code_of(asked.kind, &unmet),
+                });
+            }
         }
     }
-    Ok(())
+    Ok(unknown)
 }
 
 /// The code that the interpreter gives the same fault.

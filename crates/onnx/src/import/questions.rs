@@ -1,0 +1,114 @@
+//! What the graph itself depends on and only a call can say: which branch of an `If` is taken whose branches differ in more
+//! than sizes, how often a loop runs that carries a sequence.
+//!
+//! The caller answers by number ([`ImportOptions::answer`](super::ImportOptions::answer)). A question without an answer ends
+//! the import with a [`Question`]: a graph of what it takes to answer it. Numbers follow from the model and from the answers
+//! to earlier questions, so the questions of a model are the inner nodes of a tree, whose leaves are its graphs.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use kiln_ir::{Graph, ValueId};
+use kiln_shape_inference::{GraphBuilder, InferError};
+
+use super::context::NodeContext;
+use crate::Error;
+
+/// What a call has to say before the rest of a model can become a graph.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Question {
+    /// Its number, for [`ImportOptions::answer`](super::ImportOptions::answer).
+    pub number: usize,
+    /// A graph with the model's inputs and one output, a `bool` or an `i64` without axes.
+    pub graph: Graph,
+    /// What is wrong with the model where nobody can be asked.
+    pub error: Error,
+}
+
+/// The state of one import.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    answers: BTreeMap<usize, i64>,
+    /// The one that is known to be open: the import ends there.
+    wanted: Option<usize>,
+    met: Cell<usize>,
+    /// Whether something failed for want of an answer, in a region, where nothing can be asked.
+    unanswered: Cell<bool>,
+    /// The question that would have helped.
+    open: Cell<Option<usize>>,
+    asked: Cell<Option<ValueId>>,
+}
+
+impl Questions {
+    pub(super) fn new(answers: &BTreeMap<usize, i64>, wanted: Option<usize>) -> Self {
+        Self {
+            answers: answers.clone(),
+            wanted,
+            ..Self::default()
+        }
+    }
+
+    /// The question that would have helped the import that failed.
+    pub(super) fn open(&self) -> Option<usize> {
+        self.open.get()
+    }
+
+    /// The graph of the question that the import ended with.
+    pub(super) fn asked(&self, builder: GraphBuilder) -> Option<Result<Graph, InferError>> {
+        let value = self.asked.get()?;
+        Some(builder.finish(&[("answer", value)]))
+    }
+}
+
+/// A place in a model where a question may be asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// None in a region.
+    pub(super) number: Option<usize>,
+    value: ValueId,
+}
+
+impl NodeContext<'_> {
+    fn questions(&self) -> &Questions {
+        &self.frame.made.questions
+    }
+
+    /// Where `value`, a scalar that is not known, may be asked for.
+    pub(super) fn place(&self, value: ValueId) -> Place {
+        let questions = self.questions();
+        let number = (!self.is_nested()).then(|| questions.met.replace(questions.met.get() + 1));
+        Place { number, value }
+    }
+
+    /// The answer, if there is one.
+    ///
+    /// # Errors
+    /// Where this is the question to be asked: the import ends.
+    pub(super) fn answer(&self, place: Place) -> Result<Option<i64>, Error> {
+        let Some(number) = place.number else {
+            return Ok(None);
+        };
+        let questions = self.questions();
+        if questions.wanted == Some(number) {
+            questions.asked.set(Some(place.value));
+            return Err(self.unsupported("a graph that depends on data"));
+        }
+        Ok(questions.answers.get(&number).copied())
+    }
+
+    /// Notes that an answer would have kept `error` from happening; answers with the error.
+    pub(crate) fn left_open(&self, place: Place, error: Error) -> Error {
+        let questions = self.questions();
+        match place.number {
+            Some(number) => questions.open.set(Some(number)),
+            None => questions.unanswered.set(true),
+        }
+        error
+    }
+
+    /// Whether something inside failed for want of an answer.
+    pub(super) fn is_unanswered_inside(&self) -> bool {
+        self.questions().unanswered.get()
+    }
+}
