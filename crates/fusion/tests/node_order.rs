@@ -7,7 +7,7 @@
 )]
 
 mod node_order {
-    pub mod wire;
+    pub(crate) mod wire;
 }
 
 use arbitrary::Unstructured;
@@ -136,7 +136,7 @@ fn a_decoder_with_a_cache_is_fused_alike_in_any_order_of_its_nodes() {
     };
     let expected = of(bytes);
     let mut random = SplitMix64::new(6);
-    for round in 0..12 {
+    for round in 0..5 {
         let other = wire::with_shuffled_nodes(bytes, &mut random);
         assert_ne!(other.as_slice(), bytes);
         assert_same(&format!("round {round}"), &expected, &of(&other));

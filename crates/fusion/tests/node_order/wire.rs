@@ -74,7 +74,7 @@ fn names<'b>(bytes: &'b [u8], node: &Field, field: u64) -> Vec<&'b [u8]> {
 }
 
 /// The model with the nodes of its graph in some order in which each comes after what it reads.
-pub fn with_shuffled_nodes(bytes: &[u8], random: &mut SplitMix64) -> Vec<u8> {
+pub(crate) fn with_shuffled_nodes(bytes: &[u8], random: &mut SplitMix64) -> Vec<u8> {
     let mut shuffled = Vec::with_capacity(bytes.len());
     for field in fields(bytes, 0..bytes.len()) {
         if field.number != GRAPH {
