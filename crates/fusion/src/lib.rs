@@ -46,6 +46,7 @@ mod plan;
 
 mod candidate;
 mod cost;
+mod fact_classes;
 mod grow;
 mod name;
 mod op_kind;

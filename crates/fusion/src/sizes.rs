@@ -4,20 +4,15 @@
 //! plan that rests on it; whoever used one gets its number and has to store it.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_ir::{Graph, TensorType};
-use kiln_symbolic_shape::{
-    Binding, ContractFact, DimFactor, DimId, DimTable, FactOrigin, PlanFact, Predicate, Proof,
-};
+use kiln_symbolic_shape::{Binding, DimFactor, DimId, DimTable, PlanFact, Proof};
 
 use crate::budget::Budget;
+use crate::fact_classes::FactClasses;
 use crate::limits::FusionLimits;
 use crate::options::FusionOptions;
-
-/// The most work of making the table in which no size is 0; with more symbols a near miss may be listed that a table
-/// with fewer would rule out.
-const OCCUPIED_WORK: u64 = 1 << 21;
 
 /// Whether two sizes are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +37,7 @@ pub(crate) struct Sizes<'a> {
     likely: Binding,
     likely_size: i64,
     equalities: RefCell<BTreeMap<(DimId, DimId), Equality>>,
+    fact_classes: RefCell<Option<FactClasses>>,
     values: RefCell<BTreeMap<DimId, i64>>,
     /// The table where every size is at least 1.
     occupied: OnceCell<DimTable>,
@@ -74,6 +70,7 @@ impl<'a> Sizes<'a> {
             likely: likely_binding(table, likely_size),
             likely_size,
             equalities: RefCell::new(BTreeMap::new()),
+            fact_classes: RefCell::new(None),
             values: RefCell::new(BTreeMap::new()),
             occupied: OnceCell::new(),
         }
@@ -136,74 +133,107 @@ impl<'a> Sizes<'a> {
     /// Whether two sizes may be equal where tensors have elements. A fact that holds for empty ones alone is no
     /// reason for a plan.
     pub(crate) fn may_be_equal(&self, a: DimId, b: DimId) -> bool {
+        if self.budget.is_spent() {
+            return true;
+        }
         let table = self.occupied.get_or_init(|| {
-            // Each symbol that is narrowed has the whole table looked through.
-            let steps = (self.table.symbols().count() as u64).saturating_pow(2);
-            let steps = steps.saturating_mul(self.table.len() as u64);
-            self.budget.spend(steps.min(OCCUPIED_WORK));
-            match steps <= OCCUPIED_WORK {
-                true => occupied(self.table),
-                false => self.table.clone(),
-            }
+            self.budget.spend(self.table.len() as u64);
+            self.table.where_sizes_are_positive()
         });
-        table.equal(a, b) != Proof::Disproved
+        self.budget.spend(1);
+        if table.is_equal_somewhere(a, b) {
+            return true;
+        }
+        let before = table.prover_steps();
+        let answer = table.equal(a, b);
+        let steps = table.prover_steps().saturating_sub(before);
+        self.budget.spend(steps);
+        answer != Proof::Disproved
     }
 
     /// A shortest chain of plan facts from one size to the other.
     fn under_facts(&self, a: DimId, b: DimId) -> Equality {
-        let facts = self.table.plan_facts();
-        let mut reached: BTreeMap<usize, Option<usize>> = BTreeMap::new();
-        let mut pending: VecDeque<(DimId, Option<usize>)> = VecDeque::from([(a, None)]);
-        while let Some((at, by)) = pending.pop_front() {
-            if by.is_some() && self.table.equal(at, b).is_proved() {
-                let mut chain: Vec<usize> =
-                    std::iter::successors(by, |number| reached.get(number).copied().flatten())
-                        .collect();
-                chain.sort_unstable();
-                return Equality::Under(chain);
-            }
-            for (number, fact) in facts.iter().enumerate() {
-                if reached.contains_key(&number) {
-                    continue;
-                }
-                let other = if self.table.equal(at, fact.left).is_proved() {
-                    fact.right
-                } else if self.table.equal(at, fact.right).is_proved() {
-                    fact.left
-                } else {
-                    continue;
-                };
-                reached.insert(number, by);
-                pending.push_back((other, Some(number)));
-            }
+        let chain = self.with_fact_classes(|classes| classes.chain(self.table, a, b, &self.budget));
+        match chain {
+            Some(facts) => Equality::Under(facts),
+            None => Equality::Unknown,
         }
-        Equality::Unknown
     }
 
     /// A broadcast size is any of its arguments where they are all equal.
     fn of_broadcast(&self, a: DimId, b: DimId) -> Equality {
         for (dim, other) in [(a, b), (b, a)] {
-            let Some(arguments) = self.broadcast_arguments(dim) else {
-                continue;
-            };
-            let mut facts = Vec::new();
-            let all = arguments
-                .iter()
-                .all(|&argument| match self.equal(argument, other) {
-                    Equality::Proved => true,
-                    Equality::Under(more) => {
-                        facts.extend(more);
-                        true
-                    }
-                    Equality::Unknown | Equality::Disproved => false,
-                });
-            if all {
+            let found = self.broadcast_arguments(dim).and_then(|arguments| {
+                self.budget.spend(1 + arguments.len() as u64);
+                self.all_equal(&arguments, other)
+            });
+            if let Some(mut facts) = found {
                 facts.sort_unstable();
                 facts.dedup();
                 return Equality::Under(facts);
             }
         }
         Equality::Unknown
+    }
+
+    /// The facts under which all of some broadcast sizes are equal to another one.
+    ///
+    /// Some of them may be so together: where a fact says that `bcast(A, B)` is `C`, `bcast(A, B, C)` is `C`, whatever A and
+    /// B are of themselves.
+    fn all_equal(&self, arguments: &[DimId], other: DimId) -> Option<Vec<usize>> {
+        let mut left: BTreeSet<DimId> = arguments
+            .iter()
+            .copied()
+            .filter(|&dim| dim != other)
+            .collect();
+        let mut facts = Vec::new();
+        self.cover(&mut left, other);
+        let each = left.iter().try_fold(Vec::new(), |mut facts, &argument| {
+            match self.equal(argument, other) {
+                Equality::Proved => Some(facts),
+                Equality::Under(more) => {
+                    facts.extend(more);
+                    Some(facts)
+                }
+                Equality::Unknown | Equality::Disproved => None,
+            }
+        });
+        if let Some(more) = each {
+            facts.extend(more);
+            return Some(facts);
+        }
+        let of_other =
+            self.with_fact_classes(|classes| classes.facts_about(self.table, other, &self.budget));
+        for number in of_other {
+            let before = left.len();
+            if let Some(fact) = self.fact(number) {
+                self.cover(&mut left, fact.left);
+                self.cover(&mut left, fact.right);
+            }
+            if left.len() < before {
+                facts.push(number);
+            }
+            if left.is_empty() {
+                return Some(facts);
+            }
+        }
+        None
+    }
+
+    /// Takes the arguments of a broadcast out of a set, if it holds them all.
+    fn cover(&self, left: &mut BTreeSet<DimId>, broadcast: DimId) {
+        let Some(arguments) = self.broadcast_arguments(broadcast) else {
+            return;
+        };
+        self.budget.spend(1);
+        if arguments.iter().all(|argument| left.contains(argument)) {
+            left.retain(|dim| !arguments.contains(dim));
+        }
+    }
+
+    fn with_fact_classes<T>(&self, ask: impl FnOnce(&mut FactClasses) -> T) -> T {
+        let mut classes = self.fact_classes.borrow_mut();
+        ask(classes.get_or_insert_with(|| FactClasses::of(self.table, &self.budget)))
     }
 
     fn broadcast_arguments(&self, dim: DimId) -> Option<Vec<DimId>> {
@@ -247,23 +277,6 @@ impl<'a> Sizes<'a> {
         let bits = u64::from(ty.dtype.bits());
         self.likely_elements(ty).saturating_mul(bits).div_ceil(8)
     }
-}
-
-/// The table, were every free symbol that counts something at least 1.
-fn occupied(table: &DimTable) -> DimTable {
-    let mut occupied = table.clone();
-    let one = occupied.constant(1);
-    let counts =
-        |&symbol: &_| table.definition(symbol).is_none() && table.declared_min(symbol) >= 0;
-    for symbol in table.symbols().filter(counts) {
-        let at_least_one = Predicate::LessEqual(one, table.dim(symbol));
-        // A symbol that is 0 by contract stays so.
-        let _ = occupied.assume(ContractFact {
-            predicate: at_least_one,
-            origin: FactOrigin::Declared,
-        });
-    }
-    occupied
 }
 
 /// Hints where there are any; otherwise `likely_size`, within what the symbol's range and divisor allow.

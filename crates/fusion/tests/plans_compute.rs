@@ -11,7 +11,7 @@
 )]
 
 use arbitrary::Unstructured;
-use kiln_fusion::{FusionNode, FusionOptions, FusionPlan, NodeKind, plan};
+use kiln_fusion::{FusionLimits, FusionNode, FusionOptions, FusionPlan, NodeKind, plan};
 use kiln_interpreter::{
     EvaluateContext, InterpretOptions, bind_symbols, evaluate_op, interpret, plan_facts_hold,
 };
@@ -19,12 +19,14 @@ use kiln_ir::{Graph, Op, ValueId, text};
 use kiln_kernel::Role;
 use kiln_passes::{PassOptions, optimize};
 use kiln_scalar::Mode;
-use kiln_symbolic_shape::Binding;
+use kiln_symbolic_shape::{Binding, DimLimits};
 use kiln_tensor::{DType, Tensor};
 use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
+use kiln_testkit::laws::blobs_of;
 use kiln_testkit::oracle::small_limits;
 use kiln_testkit::random::seeded_bytes;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 type Values = BTreeMap<ValueId, Tensor>;
 
@@ -172,11 +174,20 @@ struct Tally {
     skipped: usize,
     failed: usize,
     unplanned: usize,
+    unread: usize,
+    unproved: usize,
+    spent: usize,
     fused: usize,
     interpreted: usize,
 }
 
-fn check_seed(seed: u64, smooth: bool, tally: &mut Tally) -> Result<(), String> {
+/// What planning may spend in a test.
+struct Allowed {
+    fusion: FusionLimits,
+    dims: DimLimits,
+}
+
+fn check_seed(seed: u64, smooth: bool, allowed: &Allowed, tally: &mut Tally) -> Result<(), String> {
     let bytes = seeded_bytes(seed, 4096);
     let mut choices = Unstructured::new(&bytes);
     let options = GraphOptions {
@@ -184,14 +195,25 @@ fn check_seed(seed: u64, smooth: bool, tally: &mut Tally) -> Result<(), String> 
         ..GraphOptions::default()
     };
     let graph = random_graph(&mut choices, &options).unwrap();
+    let Some(graph) = under(&graph, &allowed.dims) else {
+        tally.unread += 1;
+        return Ok(());
+    };
     let passes = &mut PassOptions {
         freeze: false,
         verify: false,
         ..PassOptions::default()
     };
     let graph = optimize(graph, passes).unwrap().0;
-    let with = plan(&graph, &FusionOptions::new()).map_err(|error| error.to_string())?;
-    let without = FusionOptions::new().with_plan_facts(false);
+    let options = FusionOptions::new().with_limits(allowed.fusion.clone());
+    let with = plan(&graph, &options).map_err(|error| error.to_string())?;
+    let spent = with.to_string().contains("steps of planning were spent");
+    assert_eq!(spent, with.is_budget_spent(), "{with}");
+    let unproved = with.to_string().contains("steps of proofs about sizes");
+    assert_eq!(unproved, graph.dims().is_prover_spent(), "{with}");
+    tally.unproved += usize::from(unproved);
+    tally.spent += usize::from(spent);
+    let without = options.with_plan_facts(false);
     let without = plan(&graph, &without).map_err(|error| error.to_string())?;
     for node in with.nodes() {
         node.validate_fusion(&graph)
@@ -252,6 +274,32 @@ fn check_seed(seed: u64, smooth: bool, tally: &mut Tally) -> Result<(), String> 
     Ok(())
 }
 
+/// The graph over a table of sizes with other limits; none where a size that it states does not fit into them.
+fn under(graph: &Graph, dims: &DimLimits) -> Option<Graph> {
+    if *dims == DimLimits::default() {
+        return Some(graph.clone());
+    }
+    let limits = text::ReadLimits::new(text::TextLimits::default(), dims.clone());
+    let source = text::print(graph);
+    let types = &mut text::AnnotatedTypes;
+    text::read_within(&source, &blobs_of(graph), types, &limits).ok()
+}
+
+fn check_seeds(seeds: Range<u64>, allowed: &Allowed) -> Tally {
+    let mut tally = Tally::default();
+    let mut broken = Vec::new();
+    for seed in seeds {
+        if let Err(error) = check_seed(seed, seed % 2 == 0, allowed, &mut tally) {
+            println!("{error}\n");
+            broken.push(seed);
+        }
+    }
+    println!("{tally:?}");
+    assert!(broken.is_empty(), "seeds {broken:?}");
+    assert!(tally.agreed > 0);
+    tally
+}
+
 #[test]
 fn plans_compute_what_their_graphs_do() {
     let seeds = match std::env::var("KILN_TEST_GRAPHS") {
@@ -261,15 +309,51 @@ fn plans_compute_what_their_graphs_do() {
         }
         Err(_) => 0..60_u64,
     };
-    let mut tally = Tally::default();
-    let mut broken = Vec::new();
-    for seed in seeds {
-        if let Err(error) = check_seed(seed, seed % 2 == 0, &mut tally) {
-            println!("{error}\n");
-            broken.push(seed);
+    let allowed = Allowed {
+        fusion: FusionLimits::default(),
+        dims: DimLimits::default(),
+    };
+    let tally = check_seeds(seeds, &allowed);
+    assert_eq!(tally.spent, 0);
+}
+
+/// Limits of planning: nothing, next to nothing, and what ends in the middle of a plan.
+#[test]
+fn plans_with_tiny_budgets_compute_what_their_graphs_do_and_say_so() {
+    for plan_work in [0, 1, 40, 400] {
+        for kernel_nodes in [0, 1, 8] {
+            let mut fusion = FusionLimits::default();
+            (fusion.plan_work, fusion.kernel_nodes) = (plan_work, kernel_nodes);
+            let allowed = Allowed {
+                fusion,
+                dims: DimLimits::default(),
+            };
+            let tally = check_seeds(100..108, &allowed);
+            assert!(tally.spent > 0 || plan_work == 400, "{tally:?}");
+            assert!(plan_work > 1 || tally.fused == 0, "{tally:?}");
         }
     }
-    println!("{tally:?}");
-    assert!(broken.is_empty(), "seeds {broken:?}");
-    assert!(tally.agreed > 0);
+}
+
+/// Limits of sizes: proofs that end at once, expressions that are cut off early.
+#[test]
+fn plans_over_tiny_tables_of_sizes_compute_what_their_graphs_do() {
+    for tiny in [0, 1, 16] {
+        let limited = DimLimits {
+            max_terms: tiny,
+            max_degree: tiny,
+            max_size: tiny,
+            max_depth: tiny,
+            prover_fuel: tiny as u64,
+            prover_total: tiny as u64,
+            max_rebuilds: tiny as u64,
+            ..DimLimits::default()
+        };
+        let allowed = Allowed {
+            fusion: FusionLimits::default(),
+            dims: limited,
+        };
+        let tally = check_seeds(200..216, &allowed);
+        assert!(tally.unproved > 0, "{tally:?}");
+    }
 }

@@ -27,6 +27,8 @@ pub struct Rebuild<'a> {
     old: &'a Graph,
     new: Graph,
     values: SecondaryMap<ValueId, PackedOption<ValueId>>,
+    /// The ops of each region of the old graph, where they are to be copied in another order.
+    orders: Option<SecondaryMap<RegionId, Vec<OpId>>>,
 }
 
 impl<'a> Rebuild<'a> {
@@ -38,10 +40,18 @@ impl<'a> Rebuild<'a> {
             old,
             new,
             values: SecondaryMap::with_capacity(old.n_values()),
+            orders: None,
         };
         let body = rebuild.new.body();
         rebuild.open_region(old.body(), body, |_| true, |_| true);
         rebuild
+    }
+
+    /// Copies the ops of each region in an order in which each comes after what it reads.
+    #[must_use]
+    pub fn in_order(mut self, orders: SecondaryMap<RegionId, Vec<OpId>>) -> Self {
+        self.orders = Some(orders);
+        self
     }
 
     /// Copies every op, letting `visit` step in before each; answers the finished graph.
@@ -177,7 +187,9 @@ impl<'a> Rebuild<'a> {
         visit: &mut dyn FnMut(&mut Self, RegionId, OpId) -> Result<Visit, E>,
     ) -> Result<(), E> {
         let old = self.old;
-        for &op in &old.region(from).ops {
+        let ordered = self.orders.as_ref().map(|orders| orders[from].clone());
+        let ops = ordered.as_ref().unwrap_or(&old.region(from).ops);
+        for &op in ops {
             if visit(self, into, op)? == Visit::Copy {
                 self.copy_visited(into, op, visit)?;
             }

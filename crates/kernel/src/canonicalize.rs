@@ -107,9 +107,20 @@ pub fn canonicalize_with(kernel: &VerifiedKernel, policy: &CanonicalPolicy) -> C
     let symbols = merged.dims().symbols();
     CanonicalKernel {
         values: symbols.map(|symbol| merged.dims().dim(symbol)).collect(),
-        kernel: merged,
+        kernel: with_plain_names(merged),
         dims,
     }
+}
+
+/// The kernel with nothing changed but its names, so that equal kernels of other names still share their code.
+fn with_plain_names(kernel: VerifiedKernel) -> VerifiedKernel {
+    let mut renamed = kernel.kernel().clone().renamed("kernel");
+    renamed.dims.rename_symbols(|symbol| format!("s{symbol}"));
+    for (number, buffer) in renamed.buffers.values_mut().enumerate() {
+        buffer.name = format!("b{number}");
+    }
+    // What is proved of a kernel does not depend on names.
+    verify(renamed).unwrap_or(kernel)
 }
 
 /// Whether no less is known of a kernel than of another that it came from.

@@ -25,6 +25,8 @@ pub struct Explained {
     pub facts: Vec<String>,
     /// What would have been joined, had a fact been known.
     pub near_misses: Vec<String>,
+    /// What ended early because a budget of planning was spent.
+    pub cut_short: Vec<String>,
     /// Ops that were to be one kernel until it turned out that they cannot be.
     pub taken_apart: Vec<String>,
     /// How many different kernels the steps launch.
@@ -113,6 +115,7 @@ impl Explained {
             steps: steps.collect(),
             facts: facts.collect(),
             near_misses: near.collect(),
+            cut_short: fusion.cut_short(),
             taken_apart: apart.collect(),
             kernels: program.kernels().len(),
             compiles,
@@ -161,6 +164,9 @@ impl fmt::Display for Explained {
         section(f, "facts that the plan rests on", &self.facts)?;
         section(f, "near misses", &self.near_misses)?;
         section(f, "taken apart", &self.taken_apart)?;
+        if !self.cut_short.is_empty() {
+            section(f, "budgets spent", &self.cut_short)?;
+        }
         let compiles: Vec<_> = self.compiles.iter().map(ToString::to_string).collect();
         section(f, "compiles", &compiles)?;
         let variants: Vec<_> = self.variants.iter().map(ToString::to_string).collect();

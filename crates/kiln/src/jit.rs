@@ -68,7 +68,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
     #[must_use]
     pub fn with_options(self, options: Options) -> Self {
         Self {
-            traced: self.traced,
+            traced: self.traced.with_limits(options.limits.dims.clone()),
             options: options.with_one_recorder(),
             models: ForkLock::default(),
         }

@@ -84,3 +84,36 @@ fn pipes_and_devices_are_refused_in_the_place_of_any_file() {
         );
     }
 }
+
+#[test]
+fn what_is_shown_of_plans_keeps_to_the_limits_of_planning() {
+    let text = "graph @two(%x: f32[N]) -> f32[N] {\n  %a = exp %x\n  %b = neg %a\n  return %b\n}";
+    let roomy = Model::from_text(text).unwrap();
+    assert!(roomy.inspect("fusion").unwrap().contains("1 kernels"));
+    assert!(roomy.explain().unwrap().cut_short.is_empty());
+    let tight = limited(|limits| limits.fusion.plan_work = 1);
+    let tight = Model::from_text_with(text, tight).unwrap();
+    let shown = tight.inspect("fusion").unwrap();
+    assert!(
+        shown.contains("2 kernels") && shown.contains("budget: all 1 steps"),
+        "{shown}"
+    );
+    let explained = tight.explain().unwrap();
+    assert_eq!(explained.count("kernel"), 2, "{explained}");
+    assert!(
+        explained.to_string().contains("budgets spent: 1"),
+        "{explained}"
+    );
+    let pair = tight.explain_pair("a", "b").unwrap();
+    assert!(pair.together.is_none(), "{pair}");
+}
+
+#[test]
+fn recorded_functions_keep_to_the_limits_of_sizes() {
+    let add = || kiln::jit(|x: kiln::Var, y: kiln::Var| x + y);
+    let x = kiln::Tensor::from_slice(&[2], &[1.0_f32, 2.0]).unwrap();
+    add().call([&x, &x]).unwrap();
+    let options = limited(|limits| limits.dims.max_nodes = 2);
+    let error = add().with_options(options).call([&x, &x]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+}

@@ -53,6 +53,7 @@ mod context;
 mod error;
 mod fold;
 mod op_key;
+mod order_ops;
 mod peephole;
 mod rebuild;
 mod replace_symbols;

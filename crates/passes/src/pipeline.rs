@@ -1,5 +1,6 @@
 //! `optimize`: the one list of passes, and the driver that runs it.
 //!
+//! First the ops are put in an order that does not depend on how they were written (`order_ops`).
 //! The list is run again until a whole round changes nothing, at most [`ROUND_LIMIT`] times; what is
 //! left then is missed improvement, never a wrong graph. Each pass is a span, says when it changed
 //! nothing, and is followed by the verifier and a check of types when asked for (in debug builds,
@@ -7,6 +8,7 @@
 
 use crate::context::{Changed, DEFAULT_FOLD_BUDGET, PassContext};
 use crate::error::PassError;
+use crate::order_ops::order_ops;
 use crate::report::{PassRun, Report};
 use crate::{
     canonicalize, eliminate_common_subexpressions, eliminate_dead_ops, fold_constants,
@@ -121,7 +123,10 @@ pub fn optimize(
     if let Some(engine) = &engine {
         check(&graph, engine, || "before the passes".to_owned())?;
     }
+    // Before anything is simplified or moved: what a rewrite drops is asked of each call all the same.
     record_requirements(&mut graph);
+    // Whatever order the ops were written in, everything from here on sees the same one.
+    graph = order_ops(graph);
     while report.rounds < ROUND_LIMIT && !report.converged && ctx.may_rewrite() {
         report.rounds += 1;
         let before = ctx.rewrites();

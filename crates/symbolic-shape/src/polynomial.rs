@@ -139,6 +139,35 @@ impl Polynomial {
         self.add_scaled(other, 1)
     }
 
+    /// The sum of all, in about as many steps as they have terms.
+    pub(crate) fn sum<'a>(
+        all: impl Iterator<Item = &'a Polynomial>,
+    ) -> Result<Polynomial, ArithmeticFault> {
+        let mut constant: i64 = 0;
+        let mut terms: Vec<Term> = Vec::new();
+        for polynomial in all {
+            constant = constant
+                .checked_add(polynomial.constant)
+                .ok_or(ArithmeticFault::Overflow)?;
+            terms.extend(polynomial.terms.iter().cloned());
+        }
+        terms.sort_unstable_by(|a, b| a.factors.cmp(&b.factors));
+        let mut result = Polynomial::constant(constant);
+        for equal in terms.chunk_by(|a, b| a.factors == b.factors) {
+            let coefficient = equal
+                .iter()
+                .try_fold(0_i64, |sum, term| sum.checked_add(term.coefficient))
+                .ok_or(ArithmeticFault::Overflow)?;
+            if let Some(term) = equal.first().filter(|_| coefficient != 0) {
+                result.terms.push(Term {
+                    factors: term.factors.clone(),
+                    coefficient,
+                });
+            }
+        }
+        Ok(result)
+    }
+
     pub(crate) fn sub(&self, other: &Polynomial) -> Result<Polynomial, ArithmeticFault> {
         self.add_scaled(other, -1)
     }

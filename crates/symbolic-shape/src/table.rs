@@ -21,6 +21,8 @@ mod import;
 mod intern;
 mod learn;
 mod narrow;
+mod positive;
+mod samples;
 mod substitute;
 mod symbols;
 
@@ -65,6 +67,7 @@ pub struct DimTable {
     rebuilt: u64,
     /// Whether a fact is being learned: all that follows from it shares one allowance of rebuilds.
     assuming: bool,
+    samples: samples::Samples,
     /// The steps of all proofs.
     proved: Work,
     /// How many consequences of a fact are being drawn inside each other.

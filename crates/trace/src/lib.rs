@@ -41,7 +41,7 @@ pub use error::TraceError;
 pub use function::{Arguments, TraceFunction};
 pub use results::Results;
 pub use size::Size;
-pub use traced::{ArgumentType, Signature, Traced, trace};
+pub use traced::{ArgumentType, Signature, Traced, trace, trace_within};
 pub use var::{Axes, Operand, Var};
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use crate::results::Results;
 use crate::var::Var;
 use kiln_fork_lock::ForkLock;
 use kiln_ir::Graph;
-use kiln_shape_inference::GraphBuilder;
+use kiln_shape_inference::{GraphBuilder, ShapeInferenceEngine};
+use kiln_symbolic_shape::DimLimits;
 use kiln_tensor::{DType, Tensor};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,7 +59,20 @@ pub fn trace<A: Arguments, F: TraceFunction<A>>(
     function: &F,
     signature: &[ArgumentType],
 ) -> Result<Graph, TraceError> {
-    let mut builder = GraphBuilder::new(name);
+    trace_within(name, function, signature, DimLimits::default())
+}
+
+/// As [`trace`], with other limits of the graph's table of sizes than the defaults.
+///
+/// # Errors
+/// As [`trace`].
+pub fn trace_within<A: Arguments, F: TraceFunction<A>>(
+    name: &str,
+    function: &F,
+    signature: &[ArgumentType],
+    limits: DimLimits,
+) -> Result<Graph, TraceError> {
+    let mut builder = GraphBuilder::with_limits(name, ShapeInferenceEngine::new(), limits);
     let mut inputs = Vec::with_capacity(signature.len());
     for (index, argument) in signature.iter().enumerate() {
         if argument.rank > MOST_AXES {
@@ -105,6 +119,7 @@ pub fn trace<A: Arguments, F: TraceFunction<A>>(
 pub struct Traced<F, A> {
     name: String,
     function: F,
+    limits: DimLimits,
     /// Only ever added to, so a panic of the function leaves it valid.
     graphs: ForkLock<BTreeMap<Signature, Arc<Graph>>>,
     arguments: PhantomData<fn(A)>,
@@ -116,6 +131,7 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         Self {
             name: name.into(),
             function,
+            limits: DimLimits::default(),
             graphs: ForkLock::default(),
             arguments: PhantomData,
         }
@@ -124,7 +140,20 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
     /// With another name, for its graphs; what was recorded is forgotten.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
-        Self::new(name, self.function)
+        let limits = self.limits;
+        Self {
+            limits,
+            ..Self::new(name, self.function)
+        }
+    }
+
+    /// With other limits of the tables of sizes of its graphs; what was recorded is forgotten.
+    #[must_use]
+    pub fn with_limits(self, limits: DimLimits) -> Self {
+        Self {
+            limits,
+            ..Self::new(self.name, self.function)
+        }
     }
 
     /// The name.
@@ -146,7 +175,12 @@ impl<A: Arguments, F: TraceFunction<A>> Traced<F, A> {
         if let Some(graph) = self.graphs.lock().get(signature) {
             return Ok(Arc::clone(graph));
         }
-        let graph = Arc::new(trace(&self.name, &self.function, signature)?);
+        let graph = Arc::new(trace_within(
+            &self.name,
+            &self.function,
+            signature,
+            self.limits.clone(),
+        )?);
         let mut graphs = self.graphs.lock();
         let graph = graphs.entry(signature.to_vec()).or_insert(graph);
         Ok(Arc::clone(graph))

@@ -1,12 +1,15 @@
 //! Growing regions: from one group per op to groups that are worth a kernel each.
 //!
-//! One mechanism. A round offers pairs of neighbouring groups (and chains of three, and siblings
-//! that read one value) in a fixed order of rules, the most bytes first; each offer is judged as a
-//! whole by [`examine`], must not make anything wait for itself, and must save something. Rounds go
-//! on until none joins anything. That ends: a join either makes one group of several, or (where an index map stays, since
-//! others read it too) leaves their number and adds ops to one of them. So the pair of the number of groups and the number of
-//! ops that groups do not hold falls, in lexicographic order, at each join; a refused set of groups is not offered again; and
-//! all of it is paid for from the plan's budget, which only falls. What was refused for a size that may well be equal is a near miss.
+//! One mechanism. A round offers pairs of neighbouring groups (and chains of three, and siblings that read one value) in a
+//! fixed order of rules, the most bytes first. Equal offers are taken in the order of their groups, which is that of their
+//! ops; passes put ops in an order that does not depend on how the graph was written, so neither do the groups. Each offer
+//! is judged as a whole by [`examine`], must not make anything wait for itself, and must save something. Rounds go on until
+//! none joins anything. What was refused for a size that may well be equal is a near miss.
+//!
+//! That ends: a join either makes one group of several, or (where an index map stays, since others read it too) leaves their
+//! number and adds ops to one of them. So the pair of the number of groups and the number of ops that groups do not hold
+//! falls, in lexicographic order, at each join; a refused set of groups is not offered again; and all of it is paid for from
+//! the plan's budget, which only falls.
 
 mod groups;
 mod offers;

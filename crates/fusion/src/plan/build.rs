@@ -58,6 +58,9 @@ pub fn plan(graph: &Graph, options: &FusionOptions) -> Result<FusionPlan, Fusion
         pending.extend(ops.flat_map(|&op| graph.op(op).regions.iter().copied()));
     }
     builder.plan.work = sizes.budget().spent();
+    let table = graph.dims();
+    let spent = table.is_prover_spent();
+    builder.plan.spent_proofs = spent.then_some(table.limits().prover_total);
     Ok(builder.plan)
 }
 

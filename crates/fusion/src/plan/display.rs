@@ -33,12 +33,8 @@ impl fmt::Display for FusionPlan {
                 near.producer, near.consumer, near.reason
             )?;
         }
-        if self.is_budget_spent() {
-            let limit = self.options.limits.plan_work;
-            writeln!(
-                f,
-                "budget: all {limit} steps were spent, so nothing more was joined"
-            )?;
+        for cut in self.cut_short() {
+            writeln!(f, "budget: {cut}")?;
         }
         for (ops, reason) in &self.rejected {
             writeln!(f, "taken apart: {} ops: {reason}", ops.len())?;

@@ -47,6 +47,8 @@ pub struct FusionPlan {
     pub(crate) rejected: Vec<(Vec<OpId>, String)>,
     pub(crate) options: FusionOptions,
     pub(crate) work: u64,
+    /// The steps that all proofs of the graph's table may take, if they took them.
+    pub(crate) spent_proofs: Option<u64>,
 }
 
 impl FusionPlan {
@@ -103,6 +105,23 @@ impl FusionPlan {
     /// Whether growing ended because the work that may go into a plan was spent.
     pub fn is_budget_spent(&self) -> bool {
         self.work >= self.options.limits.plan_work
+    }
+
+    /// What ended early because a budget was spent, for people: the plan is right, and less was joined than might have been.
+    pub fn cut_short(&self) -> Vec<String> {
+        let mut cut = Vec::new();
+        if self.is_budget_spent() {
+            let limit = self.options.limits.plan_work;
+            cut.push(format!(
+                "all {limit} steps of planning were spent, so nothing more was joined"
+            ));
+        }
+        if let Some(limit) = self.spent_proofs {
+            cut.push(format!(
+                "all {limit} steps of proofs about sizes were spent, so little more was proved"
+            ));
+        }
+        cut
     }
 
     /// The options it was made with.

@@ -21,4 +21,4 @@ mod words;
 mod tests;
 
 pub use print::print;
-pub use read::read;
+pub use read::{read, read_within};

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use kiln_symbolic_shape::DimTable;
 use kiln_symbolic_shape::text::{Cursor, Diagnostic, Diagnostics, Position, Span, TokenKind};
+use kiln_symbolic_shape::{DimLimits, DimTable};
 use kiln_tensor::DType;
 
 use super::read_axes::Bound;
@@ -25,7 +25,15 @@ use crate::form::{
 /// # Errors
 /// E01xx for the text, E02xx for what is wrong with an expression, E03xx for sizes; with the place.
 pub fn read(text: &str) -> Result<Kernel, Diagnostics> {
-    Reader::read(text).map_err(Diagnostics::from)
+    read_within(text, DimLimits::default())
+}
+
+/// As [`read`], with other limits of the kernel's table of sizes than the defaults.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_within(text: &str, limits: DimLimits) -> Result<Kernel, Diagnostics> {
+    Reader::read(text, limits).map_err(Diagnostics::from)
 }
 
 pub(super) type Read<T> = Result<T, Diagnostic>;
@@ -53,10 +61,10 @@ struct Declared<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn read(text: &'a str) -> Read<Kernel> {
+    fn read(text: &'a str, limits: DimLimits) -> Read<Kernel> {
         let mut reader = Self {
             cursor: Cursor::new(text),
-            builder: KernelBuilder::new("kernel", DimTable::new()),
+            builder: KernelBuilder::new("kernel", DimTable::with_limits(limits)),
             buffers: HashMap::new(),
             stages: HashMap::new(),
             scope: HashMap::new(),

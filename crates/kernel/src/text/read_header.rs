@@ -4,7 +4,7 @@
 //! in the order of the list, or else in that of the shapes.
 
 use kiln_symbolic_shape::text::{Diagnostic, Span, TokenKind, parse_dim, parse_shape, parse_where};
-use kiln_symbolic_shape::{DimError, SymbolicDimension};
+use kiln_symbolic_shape::{DimError, DimTable, SymbolicDimension};
 
 use super::print::shape_names;
 use super::read::{Read, Reader};
@@ -14,7 +14,8 @@ impl<'a> Reader<'a> {
     pub(super) fn header(&mut self) -> Read<()> {
         self.cursor.expect_keyword("kernel")?;
         let name = self.cursor.global()?;
-        self.builder = KernelBuilder::new(name, kiln_symbolic_shape::DimTable::new());
+        let limits = self.builder.dims().limits().clone();
+        self.builder = KernelBuilder::new(name, DimTable::with_limits(limits));
         if self.cursor.eat(&TokenKind::Less) {
             self.symbols()?;
         }

@@ -84,7 +84,7 @@ pub(crate) fn load(path: &Path, options: &Options) -> Result<(Program, Arc<Share
     for constant in &manifest.constants {
         blobs.insert(open_constant(&bundle, constant, &damaged)?);
     }
-    let program = Program::load(&manifest.program, &blobs)
+    let program = Program::load_within(&manifest.program, &blobs, &options.limits.of_reading())
         .map_err(|error| damaged("its program", error.to_string()))?;
     let mut key = key_of(options, manifest.target.clone())?;
     #[cfg(feature = "llvm")]

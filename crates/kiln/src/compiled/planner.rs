@@ -42,7 +42,6 @@ impl GraphPlanner {
     }
 
     /// With the limits of planning.
-    #[cfg(feature = "native")]
     pub(crate) fn with_limits(self, limits: FusionLimits) -> Self {
         Self { limits, ..self }
     }

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::model::{Choice, ConstantPlace, ModelDigest, Source};
 use crate::options::Options;
 use kiln_fork_lock::ForkCell;
+use kiln_ir::text::ReadLimits;
 use kiln_ir::{BlobMap, Constant, Digest, Graph, Op};
 use kiln_kernel_cache::{CacheKey, DiskTier, EntryKind, KeyDigest, Tier};
 use kiln_program::{Program, StoredProgram};
@@ -22,6 +23,7 @@ use std::time::Duration;
 /// The program of one model under one set of options.
 pub(crate) struct ProgramStore {
     disk: Arc<DiskTier>,
+    limits: ReadLimits,
     key: CacheKey,
 }
 
@@ -83,6 +85,7 @@ impl ProgramStore {
         let (compiler, target) = (runtime.compiler()?, runtime.target()?);
         let mut all_ranks = options.ranks.clone();
         all_ranks.extend(choice.ranks.clone());
+        let limits = format!("{:?} {:?}", options.limits.dims, options.limits.fusion);
         let fields = [
             ("model", KeyDigest::from(*model).to_string()),
             ("dims", format!("{:?}", options.dims)),
@@ -93,11 +96,13 @@ impl ProgramStore {
             ("mode", format!("{:?}", options.mode)),
             ("target", target.to_string()),
             ("features", compiler.features(target).join(" ")),
+            ("limits", limits),
             ("kiln", VERSION.to_owned()),
             ("compiler", compiler.version()),
         ];
         Some(Self {
             disk: Arc::new(disk),
+            limits: options.limits.of_reading(),
             key: CacheKey::of_fields(EntryKind::PROGRAM, fields),
         })
     }
@@ -135,7 +140,8 @@ impl ProgramStore {
         for constant in &stored.constants {
             blobs.insert(self.constant(constant, source, remedy)?);
         }
-        Program::load(&stored.program, &blobs).map_err(|error| error.to_string())
+        Program::load_within(&stored.program, &blobs, &self.limits)
+            .map_err(|error| error.to_string())
     }
 
     fn constant(

@@ -96,7 +96,7 @@ impl Model {
             compiled,
         };
         if !comparison.agrees() {
-            let fusion = instance.planner().fusion()?;
+            let fusion = instance.planner(&self.0.options).fusion()?;
             let steps =
                 Steps::compute(&instance, &fusion, reference, &comparison, &self.0.options)?;
             let first_wrong = steps.find(|value| match value.own {

@@ -10,6 +10,7 @@ use crate::compiled::GraphPlanner;
 use crate::error::{Error, Failure};
 use crate::explain::{self, Explained};
 use crate::guard::guarded;
+use crate::options::Options;
 use crate::outputs::Outputs;
 use kiln_fusion::{Explanation, FusionPlan};
 use kiln_kernel::VerifiedKernel;
@@ -57,12 +58,14 @@ impl Model {
     /// # Errors
     /// As [`inspect`](Self::inspect), and when there is no kernel of that name.
     pub fn inspect_kernels(&self, stage: &str, name: Option<&str>) -> Result<String, Error> {
-        let instance = self.only_instance()?;
+        let (instance, options) = (self.only_instance()?, &self.0.options);
         match stage {
-            FUSION => Ok(instance.planner().fusion()?.to_string()),
-            PROGRAM => Ok(instance.program(&instance.planner().fusion()?)?.to_string()),
+            FUSION => Ok(instance.planner(options).fusion()?.to_string()),
+            PROGRAM => Ok(instance
+                .program(&instance.planner(options).fusion()?, options)?
+                .to_string()),
             KERNELS | LLVM | ASSEMBLY => {
-                let program = instance.program(&instance.planner().fusion()?)?;
+                let program = instance.program(&instance.planner(options).fusion()?, options)?;
                 let mut text = String::new();
                 for kernel in kernels(&program, name)? {
                     let shown = match stage {
@@ -96,9 +99,9 @@ impl Model {
     /// When the rank of an input is open, or no program can be made.
     pub fn explain(&self) -> Result<Explained, Error> {
         guarded("explaining", || {
-            let instance = self.only_instance()?;
-            let fusion = instance.planner().fusion()?;
-            let program = instance.program(&fusion)?;
+            let (instance, options) = (self.only_instance()?, &self.0.options);
+            let fusion = instance.planner(options).fusion()?;
+            let program = instance.program(&fusion, options)?;
             Ok(Explained::new(
                 instance.optimized(),
                 &fusion,
@@ -128,10 +131,10 @@ impl Model {
     /// ```
     pub fn explain_pair(&self, a: &str, b: &str) -> Result<Explanation, Error> {
         guarded("explaining", || {
-            let instance = self.only_instance()?;
+            let (instance, options) = (self.only_instance()?, &self.0.options);
             let graph = instance.optimized();
             let (a, b) = (explain::op_named(graph, a)?, explain::op_named(graph, b)?);
-            Ok(instance.planner().fusion()?.explain(graph, a, b)?)
+            Ok(instance.planner(options).fusion()?.explain(graph, a, b)?)
         })
     }
 
@@ -161,8 +164,9 @@ impl Model {
 
 impl Instance {
     /// Plans as the executable's runtime would have them; without one, row-major throughout.
-    pub(super) fn planner(&self) -> GraphPlanner {
-        let planner = GraphPlanner::new(self.optimized().clone());
+    pub(super) fn planner(&self, options: &Options) -> GraphPlanner {
+        let planner =
+            GraphPlanner::new(self.optimized().clone()).with_limits(options.limits.fusion.clone());
         #[cfg(feature = "native")]
         if let Executable::Compiled(compiled) = self.executable() {
             return planner.with_layouts(compiled.shared.layouts());
@@ -170,8 +174,8 @@ impl Instance {
         planner
     }
 
-    pub(super) fn program(&self, fusion: &FusionPlan) -> Result<Program, Error> {
-        Ok(self.planner().program(fusion)?)
+    pub(super) fn program(&self, fusion: &FusionPlan, options: &Options) -> Result<Program, Error> {
+        Ok(self.planner(options).program(fusion)?)
     }
 
     /// A kernel as the compiler's own form, or as machine code.

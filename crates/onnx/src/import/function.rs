@@ -43,7 +43,8 @@ pub(crate) fn inline(
         depth,
         ..*frame
     };
-    import_nodes(&inner, builder, &nodes, &mut names)?;
+    let results: Vec<&str> = function.outputs().iter().map(String::as_str).collect();
+    import_nodes(&inner, builder, &nodes, &results, &mut names)?;
     let wanted = function.outputs().iter().take(call.outputs().len());
     wanted.map(|name| output_value(&names, name)).collect()
 }

@@ -89,7 +89,9 @@ pub(crate) fn import_graph(
     names: &mut Names,
 ) -> Result<(), Error> {
     bind_initializers(builder, graph, names)?;
-    import_nodes(frame, builder, graph.nodes(), names)
+    let results = graph.outputs().iter().map(|output| output.name.as_str());
+    let results: Vec<&str> = results.collect();
+    import_nodes(frame, builder, graph.nodes(), &results, names)
 }
 
 /// Imports a body and answers what it gives, in order.
@@ -167,14 +169,15 @@ pub(crate) fn import_tensor(
     })
 }
 
-/// Imports nodes, each after those whose results it reads.
+/// Imports the nodes that give `results`, each after those whose results it reads, and then all others.
 pub(crate) fn import_nodes(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
     nodes: &[Node],
+    results: &[&str],
     names: &mut Names,
 ) -> Result<(), Error> {
-    let order = runnable_order(nodes, names)?;
+    let order = runnable_order(nodes, results, names)?;
     for node in order.into_iter().filter_map(|position| nodes.get(position)) {
         let outputs = import_node(frame, builder, node, names)?;
         for (index, name) in node.outputs().iter().enumerate() {

@@ -1,21 +1,25 @@
 //! The order in which the nodes of a graph or body are imported.
 //!
-//! ONNX asks for nodes in an order in which they can run; graph optimisers do not always keep it. Nodes that are in such an
-//! order keep it, and others are moved no further than what they read makes necessary. A cycle has no order.
+//! ONNX asks for nodes in an order in which they can run; graph optimisers do not always keep it. Of all such orders one is
+//! taken that does not depend on how the nodes are listed: that in which a depth-first walk from the results leaves them.
+//! What nothing needs comes after it. A cycle has no order.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 
 use super::captures::captures_of;
 use super::names::Names;
 use crate::{AttributeValue, Error, Node};
 
-/// Positions of `nodes` in an order in which they can run; `names` are those that have values already. A name that nothing
-/// gives is left to the node that reads it.
+/// Positions of `nodes` in the order of a walk from `results`; `names` are those that have values already. A name that
+/// nothing gives is left to the node that reads it.
 ///
 /// # Errors
 /// [`Error::Cycle`] when nodes wait for each other's results.
-pub(super) fn runnable_order(nodes: &[Node], names: &Names) -> Result<Vec<usize>, Error> {
+pub(super) fn runnable_order(
+    nodes: &[Node],
+    results: &[&str],
+    names: &Names,
+) -> Result<Vec<usize>, Error> {
     let mut givers: HashMap<&str, usize> = HashMap::new();
     for (position, node) in nodes.iter().enumerate() {
         for name in node.outputs() {
@@ -24,37 +28,91 @@ pub(super) fn runnable_order(nodes: &[Node], names: &Names) -> Result<Vec<usize>
             }
         }
     }
-    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    let mut waits: Vec<usize> = vec![0; nodes.len()];
-    for (position, node) in nodes.iter().enumerate() {
-        for giver in reads(node).filter_map(|name| givers.get(name)) {
-            if let (Some(readers), Some(waits)) = (readers.get_mut(*giver), waits.get_mut(position))
-            {
-                readers.push(position);
-                *waits += 1;
-            }
+    let read: Vec<Vec<usize>> = nodes
+        .iter()
+        .map(|node| {
+            let givers = reads(node).filter_map(|name| givers.get(name));
+            givers.copied().collect()
+        })
+        .collect();
+    let needed = results.iter().filter_map(|&name| givers.get(name).copied());
+    let mut walk = Walk {
+        read: &read,
+        states: vec![State::New; nodes.len()],
+        order: Vec::with_capacity(nodes.len()),
+    };
+    for root in needed.chain(0..nodes.len()) {
+        if let Err(cycle) = walk.visit(root) {
+            let nodes = cycle.into_iter().filter_map(|node| nodes.get(node));
+            return Err(Error::Cycle {
+                nodes: nodes.map(Node::path).collect(),
+            });
         }
     }
-    let ready = waits.iter().enumerate().filter(|&(_, &waits)| waits == 0);
-    let mut ready: BinaryHeap<Reverse<usize>> = ready.map(|(node, _)| Reverse(node)).collect();
-    let mut order = Vec::with_capacity(nodes.len());
-    while let Some(Reverse(position)) = ready.pop() {
-        order.push(position);
-        for &reader in readers.get(position).into_iter().flatten() {
-            if let Some(waits) = waits.get_mut(reader) {
-                *waits -= 1;
-                if *waits == 0 {
-                    ready.push(Reverse(reader));
+    Ok(walk.order)
+}
+
+/// How far the walk is with a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    /// What it reads is being visited.
+    Open,
+    Done,
+}
+
+struct Walk<'a> {
+    /// Per node, the nodes that give what it reads.
+    read: &'a [Vec<usize>],
+    states: Vec<State>,
+    order: Vec<usize>,
+}
+
+impl Walk<'_> {
+    /// Puts a node into the order after all that it needs.
+    ///
+    /// # Errors
+    /// The nodes of a cycle from that which is listed first, each giving a name that the one before it reads.
+    fn visit(&mut self, root: usize) -> Result<(), Vec<usize>> {
+        // Open nodes, with how many of those they read were visited.
+        let mut open: Vec<(usize, usize)> = Vec::new();
+        self.enter(root, &mut open)?;
+        while let Some((node, next)) = open.last_mut() {
+            let given = self.read.get(*node).and_then(|read| read.get(*next));
+            match given.copied() {
+                Some(giver) => {
+                    *next += 1;
+                    self.enter(giver, &mut open)?;
+                }
+                None => {
+                    let node = *node;
+                    self.states[node] = State::Done;
+                    self.order.push(node);
+                    open.pop();
                 }
             }
         }
+        Ok(())
     }
-    if order.len() == nodes.len() {
-        return Ok(order);
+
+    fn enter(&mut self, node: usize, open: &mut Vec<(usize, usize)>) -> Result<(), Vec<usize>> {
+        match self.states[node] {
+            State::Done => Ok(()),
+            State::New => {
+                self.states[node] = State::Open;
+                open.push((node, 0));
+                Ok(())
+            }
+            State::Open => {
+                let path = open.iter().map(|&(node, _)| node);
+                let mut cycle: Vec<usize> = path.skip_while(|&other| other != node).collect();
+                let first = cycle.iter().enumerate().min_by_key(|&(_, &node)| node);
+                let first = first.map_or(0, |(at, _)| at);
+                cycle.rotate_left(first);
+                Err(cycle)
+            }
+        }
     }
-    Err(Error::Cycle {
-        nodes: cycle(nodes, &readers, &waits),
-    })
 }
 
 /// The names that a node reads, those of its bodies among them; one that is read twice may come twice.
@@ -68,32 +126,4 @@ fn reads(node: &Node) -> impl Iterator<Item = &str> {
         graphs.iter().flat_map(captures_of)
     });
     node.inputs().iter().map(String::as_str).chain(bodies)
-}
-
-/// The paths of the nodes of one cycle, each giving a name that the one before it reads, for nodes of which some wait.
-fn cycle(nodes: &[Node], readers: &[Vec<usize>], waits: &[usize]) -> Vec<String> {
-    let is_waiting = |node: usize| waits.get(node).is_some_and(|&waits| waits > 0);
-    // Each waiting node waits for one that waits, so going from giver to giver comes back.
-    let mut giver_of: HashMap<usize, usize> = HashMap::new();
-    for (giver, readers) in readers.iter().enumerate() {
-        if is_waiting(giver) {
-            for &reader in readers {
-                giver_of.entry(reader).or_insert(giver);
-            }
-        }
-    }
-    let mut visited: HashMap<usize, usize> = HashMap::new();
-    let mut path = Vec::new();
-    let mut at = (0..nodes.len()).find(|&node| is_waiting(node));
-    while let Some(node) = at {
-        if let Some(&begin) = visited.get(&node) {
-            path.drain(..begin);
-            break;
-        }
-        visited.insert(node, path.len());
-        path.push(node);
-        at = giver_of.get(&node).copied();
-    }
-    let nodes = path.into_iter().filter_map(|node| nodes.get(node));
-    nodes.map(Node::path).collect()
 }

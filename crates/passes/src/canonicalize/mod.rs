@@ -1,11 +1,12 @@
 //! `canonicalize`: one spelling for each thing, so that later passes have fewer forms to know.
 //!
 //! Operands of commutative functions in one order, constants last and without idle axes; data movement that moves nothing
-//! removed; movement of movement joined; a transpose that moves only axes of size 1 is a reshape.
+//! removed; movement of movement joined; concatenations of many in steps; a transpose that moves only axes of size 1 is a reshape.
 //! Every rule keeps every element bit for bit. A slice of a slice is joined only where both are
 //! proved in bounds, so no fault is lost.
 
 mod broadcast;
+mod concat;
 mod operands;
 mod reshape;
 mod scatter;
@@ -82,6 +83,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "drop_concat_operands",
         apply: trivial::drop_concat_operands,
+    },
+    Rule {
+        name: "split_concat",
+        apply: concat::split_concat,
     },
     Rule {
         name: "drop_pool",

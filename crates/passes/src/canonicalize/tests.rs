@@ -392,3 +392,30 @@ graph @main(%x: bf16[N, 2], %i: i64[K, 1], %u: bf16[K, 2]) -> bf16[N, 2] {
     // Out of range before and after.
     same_results(text, &[pairs(3), rows, pairs(4)]);
 }
+
+#[test]
+fn concatenations_of_many_are_made_in_steps() {
+    for n in [33, 80, 400] {
+        let list = |make: &dyn Fn(usize) -> String| -> String {
+            (0..n).map(make).collect::<Vec<_>>().join(", ")
+        };
+        let inputs = list(&|i| format!("%x{i}: f32[N{i}, 2]"));
+        let operands = list(&|i| format!("%x{i}"));
+        let source = format!(
+            "graph @main({inputs}) -> () {{\n  %y = concat {operands} {{axis = 0}}\n  return\n}}"
+        );
+        let mut before =
+            kiln_shape_inference::read_graph(&source, &kiln_ir::BlobMap::new()).unwrap();
+        let (op, _) = before.ops().next().unwrap();
+        let result = before.op(op).results[0];
+        before.set_outputs([("y", result)]);
+        let (after, _) = crate::testing::optimized(before.clone());
+        let widest = after.ops().map(|(_, data)| data.operands.len()).max();
+        assert!(
+            after.n_ops() > 1 && widest.unwrap() <= 32,
+            "{n}: {widest:?}"
+        );
+        let inputs: Vec<Tensor> = (0..n).map(|i| ramp(&[i % 3, 2])).collect();
+        crate::testing::assert_same(&before, &after, &inputs);
+    }
+}

@@ -32,11 +32,11 @@ fn a_layer_norm_as_exported_gets_simple() {
     let (graph, report) = optimized(graph(BLOCK));
     assert_snapshot!(text::print(&graph), @r#"
     graph @block(%x: f32[B, S, 4], %g: f32[4]) -> f32[B, S, 4] {
-      %eps: f32[] = constant [0.001]
       %0: f32[B, S, 1] = reduce %x {function = mean, axes = [2], keep_dims}
       %1: f32[B, S, 4] = sub %x, %0
       %2: f32[B, S, 4] = square %1
       %3: f32[B, S, 1] = reduce %2 {function = mean, axes = [2], keep_dims}
+      %eps: f32[] = constant [0.001]
       %4: f32[B, S, 1] = add %3, %eps
       %5: f32[B, S, 1] = sqrt %4
       %6: f32[B, S, 4] = div %1, %5

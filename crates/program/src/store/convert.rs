@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use cranelift_entity::{EntityRef, PrimaryMap};
+use kiln_ir::text::ReadLimits;
 use kiln_ir::{BlobMap, Constant, Digest, Graph, Op, OpId, ValueId, text};
 use kiln_symbolic_shape::text::{Cursor, Diagnostic, parse_dim, parse_predicate};
 use kiln_symbolic_shape::{DimId, DimTable, PlanFact, RequirementKind, SizeRequirement, SymbolId};
@@ -119,6 +120,18 @@ impl Program {
     /// # Errors
     /// Another format, a constant that is not there, or anything that is damaged.
     pub fn load(stored: &StoredProgram, blobs: &BlobMap) -> Result<Self, ProgramError> {
+        Self::load_within(stored, blobs, &ReadLimits::default())
+    }
+
+    /// As [`Program::load`], its texts read under other limits than the defaults.
+    ///
+    /// # Errors
+    /// As [`Program::load`].
+    pub fn load_within(
+        stored: &StoredProgram,
+        blobs: &BlobMap,
+        limits: &ReadLimits,
+    ) -> Result<Self, ProgramError> {
         if stored.format != FORMAT {
             return Err(ProgramError::Version {
                 expected: FORMAT,
@@ -135,8 +148,9 @@ impl Program {
                 });
             }
         }
-        let mut graph =
-            text::read(&stored.graph, blobs).map_err(|errors| damaged(errors.to_string()))?;
+        let types = &mut text::AnnotatedTypes;
+        let mut graph = text::read_within(&stored.graph, blobs, types, limits)
+            .map_err(|errors| damaged(errors.to_string()))?;
         let n_symbols = graph.dims().symbols().count();
         let walk = Walk::over(&graph);
         let mut sizes = Sizes::default();
@@ -145,7 +159,7 @@ impl Program {
         }
         let mut kernels = PrimaryMap::new();
         for kernel in &stored.kernels {
-            let form = kiln_kernel::text::read(&kernel.text);
+            let form = kiln_kernel::text::read_within(&kernel.text, limits.dims.clone());
             let form = form.map_err(|errors| damaged(errors.to_string()))?;
             let verified = kiln_kernel::verify(form);
             let verified = verified.map_err(|errors| damaged(errors.to_string()))?;

@@ -6,7 +6,7 @@ use crate::polynomial::Polynomial;
 use crate::table::{Atom, DimTable};
 
 /// How many known inequalities are looked through for one step.
-const SCANNED: u64 = 16;
+pub(super) const SCANNED: u64 = 16;
 
 /// The inequalities that share a factor with `polynomial`; none when the fuel ends.
 ///
@@ -91,9 +91,9 @@ fn of_atom(table: &DimTable, id: crate::ids::AtomId, facts: &mut Vec<Polynomial>
 /// One of several sizes that are all zero or more is at most their sum.
 fn at_most_sum(table: &DimTable, own: &Polynomial, args: &[DimId], facts: &mut Vec<Polynomial>) {
     if args.iter().all(|&dim| table.range(dim).at_least(0)) {
-        let sum = args.iter().try_fold(Polynomial::default(), |sum, &dim| {
-            sum.add(table.polynomial(table.canonical(dim)))
-        });
-        facts.extend(sum.and_then(|sum| sum.sub(own)));
+        let canonical = args
+            .iter()
+            .map(|&dim| table.polynomial(table.canonical(dim)));
+        facts.extend(Polynomial::sum(canonical).and_then(|sum| sum.sub(own)));
     }
 }

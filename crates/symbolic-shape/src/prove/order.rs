@@ -2,7 +2,8 @@
 //!
 //! Tries, in this order: the range of its terms; taking out a common factor that is never negative; replacing every atom
 //! by its least value plus something that is never negative; subtracting a positive multiple of a known inequality so that
-//! a harmful term vanishes (the elimination step of Fourier and Motzkin), to a small depth.
+//! a harmful term vanishes (the elimination step of Fourier and Motzkin), to a small depth. What is negative at a sample is
+//! not searched at all.
 
 use super::{Fuel, Proof, bounds, equal};
 use crate::congruence::gcd;
@@ -32,8 +33,22 @@ pub(super) fn is_non_negative(
 
 /// Whether `polynomial >= 0` was shown for all allowed sizes. None when the fuel ended.
 pub(super) fn holds(table: &DimTable, polynomial: &Polynomial, fuel: &mut Fuel) -> Option<bool> {
+    if is_known(table, polynomial, fuel)? {
+        return Some(true);
+    }
     let reduced = equal::reduce(table, polynomial.clone(), fuel)?;
     search(table, &reduced, MAX_ELIMINATIONS, fuel)
+}
+
+/// Whether a fact says so itself, or more. The search would find it too, after whatever it tries before.
+fn is_known(table: &DimTable, polynomial: &Polynomial, fuel: &mut Fuel) -> Option<bool> {
+    let known = &table.knowledge().non_negative;
+    fuel.spend(known.len() as u64 / bounds::SCANNED)?;
+    Some(
+        known
+            .iter()
+            .any(|fact| fact.constant <= polynomial.constant && fact.terms == polynomial.terms),
+    )
 }
 
 /// Recurses at most `MAX_ELIMINATIONS` deep.
@@ -44,6 +59,9 @@ fn search(
     fuel: &mut Fuel,
 ) -> Option<bool> {
     fuel.take(polynomial)?;
+    if table.is_negative_somewhere(polynomial) {
+        return Some(false);
+    }
     if directly(table, polynomial, fuel)? {
         return Some(true);
     }

@@ -49,8 +49,25 @@ impl DimTable {
         dims.iter().try_fold(one, |acc, &dim| self.mul(acc, dim))
     }
 
+    /// How many sizes [`DimTable::sum`] adds up at once.
+    pub const SUMMED_AT_ONCE: usize = 32;
+
     /// The sum of all of `dims`; 0 for none.
+    ///
+    /// More than [`DimTable::SUMMED_AT_ONCE`] are summed in parts of so many, in order, and then their sums: a sum that is
+    /// too large for one expression is the same whether it is taken of all or of the sums of such parts.
     pub fn sum(&mut self, dims: &[DimId]) -> Result<DimId, DimError> {
+        let mut sums = dims.to_vec();
+        while sums.len() > Self::SUMMED_AT_ONCE {
+            let parts = sums.chunks(Self::SUMMED_AT_ONCE);
+            sums = parts
+                .map(|part| self.sum_in_turn(part))
+                .collect::<Result<_, _>>()?;
+        }
+        self.sum_in_turn(&sums)
+    }
+
+    fn sum_in_turn(&mut self, dims: &[DimId]) -> Result<DimId, DimError> {
         let zero = self.constant(0);
         dims.iter().try_fold(zero, |acc, &dim| self.add(acc, dim))
     }

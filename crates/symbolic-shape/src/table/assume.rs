@@ -32,7 +32,9 @@ impl DimTable {
         self.assuming = false;
         learned?;
         self.known_facts.insert(fact.predicate.clone());
+        let predicate = fact.predicate.clone();
         self.facts.push(fact);
+        self.resample(&predicate);
         Ok(())
     }
 

@@ -105,6 +105,7 @@ impl DimTable {
         self.atoms[id].dim = dim;
         self.atoms[id].canonical = dim;
         self.dims[dim].canonical = dim;
+        self.sample_atom(id);
         self.canonicalize_atom(id, false);
         self.canonicalize_dim(dim);
         dim

@@ -93,6 +93,18 @@ impl DimTable {
         (0..self.symbols.len()).map(cranelift_entity::EntityRef::new)
     }
 
+    /// Names every symbol by its number. The names have to be identifiers, and distinct.
+    pub fn rename_symbols(&mut self, name: impl Fn(usize) -> String) {
+        self.names.clear();
+        self.stems.clear();
+        for symbol in self.symbols() {
+            let name: Arc<str> = name(cranelift_entity::EntityRef::index(symbol)).into();
+            let info = &mut self.symbols[symbol];
+            info.dimension = info.dimension.clone().renamed(name.clone());
+            self.names.insert(name, symbol);
+        }
+    }
+
     /// The least value that the declaration allowed, before any fact; 0 for a size.
     pub fn declared_min(&self, symbol: SymbolId) -> i64 {
         self.symbols[symbol].declared_min

@@ -1,6 +1,6 @@
 //! What bounds the work of a table: proofs have a total, and canonical forms an allowance per fact.
 
-use crate::{ContractFact, DimLimits, DimTable, FactOrigin, Predicate, Proof};
+use crate::{ContractFact, DimId, DimLimits, DimTable, FactOrigin, Predicate, Proof};
 
 #[test]
 fn equalities_that_rewrite_each_other_for_ever_end() {
@@ -47,4 +47,81 @@ fn proofs_share_a_total_and_what_is_evident_is_proved_after_it() {
         assert_eq!(table.prove(&Predicate::Equal(n, larger)), Proof::Disproved);
     }
     assert!(table.is_prover_spent());
+}
+
+/// The size of a group norm's rows, as exporters have it inferred, with the fact that it is a size.
+#[test]
+fn what_a_fact_says_is_proved_without_a_search() {
+    let limits = DimLimits {
+        prover_fuel: 64,
+        ..DimLimits::default()
+    };
+    let mut table = DimTable::with_limits(limits);
+    let (h, w) = (table.symbol("H").unwrap(), table.symbol("W").unwrap());
+    let (one, two, minus_one) = (table.constant(1), table.constant(2), table.constant(-1));
+    let mut rounded = Vec::new();
+    for size in [h, w] {
+        let more = table.add(size, one).unwrap();
+        let rest = table.modulo(more, two).unwrap();
+        let rest = table.mul(rest, minus_one).unwrap();
+        rounded.push(table.add(more, rest).unwrap());
+    }
+    let area = table.product(&rounded).unwrap();
+    let (zero, less) = (table.constant(0), table.sub(area, one).unwrap());
+    let is_size = Predicate::LessEqual(zero, less);
+    assert_eq!(table.prove(&is_size), Proof::Unknown);
+    table
+        .assume(ContractFact {
+            predicate: is_size.clone(),
+            origin: FactOrigin::Declared,
+        })
+        .unwrap();
+    assert_eq!(table.prove(&is_size), Proof::Proved);
+    assert_eq!(
+        table.prove(&Predicate::LessEqual(zero, area)),
+        Proof::Proved
+    );
+}
+
+/// Most proofs that fail are seen to fail at some sizes, before anything is searched.
+#[test]
+fn what_is_false_at_some_sizes_takes_few_steps() {
+    let mut table = DimTable::new();
+    let sizes: Vec<DimId> = (0..40)
+        .map(|n| table.symbol(&format!("N{n}")).unwrap())
+        .collect();
+    let all = table.bcast_of(&sizes).unwrap();
+    let before = table.prover_steps();
+    for &size in &sizes {
+        assert_eq!(table.prove(&Predicate::Equal(size, all)), Proof::Unknown);
+        assert!(table.is_told_apart(size, all));
+    }
+    let each = (table.prover_steps() - before) / 40;
+    assert!(each < 100, "{each} steps");
+    let fewer = table.bcast_of(&sizes[1..]).unwrap();
+    assert!(table.is_told_apart(fewer, all));
+    assert!(table.is_equal_somewhere(fewer, all));
+}
+
+/// What facts say holds at samples too, so that nothing is lost that can be proved.
+#[test]
+fn facts_that_exclude_samples_leave_proofs_as_they_are() {
+    let mut table = DimTable::new();
+    let [a, b, c] = ["A", "B", "C"].map(|name| table.symbol(name).unwrap());
+    let (five, seven) = (table.constant(5), table.constant(7));
+    let sum = table.add(b, c).unwrap();
+    let facts = [
+        Predicate::LessEqual(five, a),
+        Predicate::LessEqual(a, seven),
+        Predicate::Divides { divisor: 3, dim: b },
+        Predicate::Equal(a, sum),
+    ];
+    for predicate in facts {
+        let origin = FactOrigin::Declared;
+        table.assume(ContractFact { predicate, origin }).unwrap();
+    }
+    assert_eq!(table.prove(&Predicate::LessEqual(b, a)), Proof::Proved);
+    assert_eq!(table.prove(&Predicate::Equal(sum, a)), Proof::Proved);
+    assert_eq!(table.prove(&Predicate::LessEqual(b, seven)), Proof::Proved);
+    assert!(!table.is_told_apart(sum, a));
 }

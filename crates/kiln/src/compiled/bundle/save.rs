@@ -42,7 +42,7 @@ pub(crate) fn save(
     let mut blobs = BlobMap::new();
     let stored = program.store(&mut blobs)?;
     // As it is read from the bundle, so that texts and keys are those that are looked for.
-    let program = Program::load(&stored, &blobs)?;
+    let program = Program::load_within(&stored, &blobs, &options.limits.of_reading())?;
     let key = key_of(options, target.clone())?.without_variants();
     let collected = Arc::new(CollectingTier::new());
     let mut tiers: Vec<Arc<dyn Tier>> = vec![Arc::clone(&collected) as Arc<dyn Tier>];
