@@ -44,6 +44,7 @@ mod storage;
 mod tensor;
 
 mod concat;
+mod copying;
 mod deferred;
 #[cfg(feature = "fault-injection")]
 pub mod fault;
