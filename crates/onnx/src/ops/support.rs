@@ -38,7 +38,7 @@ pub(super) fn several<const N: usize>(values: [ValueId; N]) -> Imported {
 impl NodeContext<'_> {
     /// A constant scalar; integers truncate the number.
     pub(super) fn scalar(&mut self, dtype: DType, number: f64) -> Result<ValueId, Error> {
-        self.build(|builder| builder.scalar(dtype, number))
+        self.build(|builder| builder.scalar_nearest(dtype, number))
     }
 
     /// A constant scalar of the dtype of `value`.
@@ -265,7 +265,7 @@ impl NodeContext<'_> {
         dims: &[DimId],
     ) -> Result<ValueId, Error> {
         self.build(|builder| {
-            let scalar = builder.scalar(dtype, number)?;
+            let scalar = builder.scalar_nearest(dtype, number)?;
             builder.broadcast_to(scalar, dims)
         })
     }
