@@ -28,7 +28,7 @@ use instances::{Chosen, Instances};
 use kiln_ir::{BlobMap, Graph};
 #[cfg(feature = "native")]
 use kiln_lazy_runtime::Runtime;
-use kiln_lazy_runtime::{CallOptions, CompilationStats, CompileRecord, VariantRecord};
+use kiln_lazy_runtime::{CallControl, CallOptions, CompilationStats, CompileRecord, VariantRecord};
 use kiln_tensor::Tensor;
 use kiln_timing::Timing;
 use signature::Signature;
@@ -181,11 +181,15 @@ impl Model {
             let options = options.started();
             let timing = options.clockwork().clone();
             let _inside = timing.enter();
+            let (control, clockwork) = (options.control(None), timing.clone());
             let source = {
                 let _span = building(&timing, "read", "Reading a model and checking it");
                 read(&options)?
             };
-            Self::new(source, options)
+            waiting(control.as_deref(), move || {
+                let _inside = clockwork.enter();
+                Self::new(source, options)
+            })
         })
     }
 
@@ -279,8 +283,9 @@ impl Model {
         guarded("a call", || {
             let inside = self.0.options.enter_first_call();
             let inputs = call::arrange(&self.0.signature, inputs)?;
-            let instance = self.instance_for(&inputs)?;
-            let tensors = instance.run(&inputs, &self.0.options, call)?;
+            let control = self.0.options.control(call);
+            let instance = self.instance_for(&inputs, control.as_deref())?;
+            let tensors = instance.run(&inputs, &self.0.options, control.as_ref())?;
             drop(inside);
             self.0.options.tell_first_call();
             Ok(self.outputs_of(tensors))
@@ -327,13 +332,11 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), Error> {
-        guarded("a call", || {
-            let instance = self.instance_for(inputs)?;
-            instance.run_into(inputs, outputs, &self.0.options, None)
-        })
+        self.serve_into(inputs, outputs, None)
     }
 
-    /// [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were.
+    /// [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were. Once all is
+    /// computed, and only to be copied into the tensors, the call is not ended any more.
     ///
     /// # Errors
     /// As [`run_into`](Self::run_into) and [`run_with`](Self::run_with).
@@ -343,9 +346,19 @@ impl Model {
         outputs: &mut [Tensor],
         options: &CallOptions,
     ) -> Result<(), Error> {
+        self.serve_into(inputs, outputs, Some(options))
+    }
+
+    fn serve_into(
+        &self,
+        inputs: &[Tensor],
+        outputs: &mut [Tensor],
+        call: Option<&CallOptions>,
+    ) -> Result<(), Error> {
         guarded("a call", || {
-            let instance = self.instance_for(inputs)?;
-            instance.run_into(inputs, outputs, &self.0.options, Some(options))
+            let control = self.0.options.control(call);
+            let instance = self.instance_for(inputs, control.as_deref())?;
+            instance.run_into(inputs, outputs, &self.0.options, control.as_ref())
         })
     }
 
@@ -428,7 +441,9 @@ impl Model {
     /// # Errors
     /// When the rank of an input is open: then there are several, or none yet.
     pub fn graph(&self) -> Result<Graph, Error> {
-        Ok(self.only_instance()?.optimized().clone())
+        guarded("a look at the model", || {
+            Ok(self.only_instance()?.optimized().clone())
+        })
     }
 
     /// The names of the stages a graph goes through, for [`stage`](Self::stage): `import`, then the
@@ -463,7 +478,9 @@ impl Model {
     /// # Ok::<(), kiln::Error>(())
     /// ```
     pub fn stage(&self, name: &str) -> Result<Graph, Error> {
-        self.only_instance()?.stage(name, &self.0.options)
+        guarded("a look at the model", || {
+            self.only_instance()?.stage(name, &self.0.options)
+        })
     }
 
     fn outputs_of(&self, tensors: Vec<Tensor>) -> Outputs {
@@ -471,12 +488,16 @@ impl Model {
     }
 
     /// The instance for inputs of these ranks.
-    fn instance_for(&self, inputs: &[Tensor]) -> Result<Chosen<'_>, Error> {
+    fn instance_for(
+        &self,
+        inputs: &[Tensor],
+        control: Option<&CallControl>,
+    ) -> Result<Chosen<'_>, Error> {
         let open = self.0.signature.open.iter();
         let ranks = open
             .filter_map(|&index| inputs.get(index))
             .map(Tensor::rank);
-        self.instance(ranks.collect())
+        self.instance(&ranks.collect::<Vec<_>>(), control)
     }
 
     fn only_instance(&self) -> Result<Chosen<'_>, Error> {
@@ -487,7 +508,7 @@ impl Model {
             .first()
             .and_then(|&index| self.inputs().get(index))
         {
-            None => self.instance(Vec::new()),
+            None => self.instance(&[], None),
             Some(input) => Err(Failure::UnknownRank {
                 name: input.name().escape_debug().to_string(),
             }
@@ -495,18 +516,42 @@ impl Model {
         }
     }
 
-    fn instance(&self, ranks: Vec<usize>) -> Result<Chosen<'_>, Error> {
+    /// The instance for inputs of these ranks, built if it is the first time. A call that is to end does not wait for it.
+    fn instance(
+        &self,
+        ranks: &[usize],
+        control: Option<&CallControl>,
+    ) -> Result<Chosen<'_>, Error> {
         let by_ranks = match &self.0.instances {
             Instances::Only(instance) => return Ok(Chosen::Only(instance)),
             Instances::ByRanks(by_ranks) => by_ranks,
         };
-        by_ranks.of(ranks, |source, ranks| {
-            let open = self.0.signature.open.iter();
-            let inputs = open.filter_map(|&index| self.inputs().get(index));
-            let names = inputs.map(|input| input.name().to_owned());
-            let by_name = names.zip(ranks.iter().copied()).collect();
-            Instance::build(source, &by_name, &self.0.options)
-        })
+        let place = by_ranks.of(ranks);
+        if let Some(instance) = place.get() {
+            return Ok(Chosen::OfRanks(Arc::clone(instance)));
+        }
+        let open = self.0.signature.open.iter();
+        let inputs = open.filter_map(|&index| self.inputs().get(index));
+        let names = inputs.map(|input| input.name().to_owned());
+        let ranks: BTreeMap<String, usize> = names.zip(ranks.iter().copied()).collect();
+        let (source, options) = (Arc::clone(by_ranks.source()), self.0.options.clone());
+        let built = waiting(control, move || {
+            let build = || Instance::build(&source, &ranks, &options).map(Arc::new);
+            place.get_or_try_init(build).cloned()
+        })?;
+        Ok(Chosen::OfRanks(built))
+    }
+}
+
+/// What nothing can end: where a call may be ended, it is done on a thread of its own, and the call waits for it until it is
+/// to end.
+fn waiting<T: Send + 'static>(
+    control: Option<&CallControl>,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match control {
+        Some(control) => control.wait_for(work)?,
+        None => work(),
     }
 }
 

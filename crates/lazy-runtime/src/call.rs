@@ -149,9 +149,10 @@ impl CallControl {
             .compare_exchange(GOES_ON, CANCELLED, relaxed, relaxed);
     }
 
-    /// When the call ends by itself.
-    pub(crate) fn until(&self) -> Option<Duration> {
-        self.until
+    /// The time until the call ends by itself.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let until = self.until?;
+        Some(until.saturating_sub(self.clock.now()))
     }
 
     fn look(&self) -> u32 {

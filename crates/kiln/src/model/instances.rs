@@ -5,7 +5,7 @@
 
 use super::instance::Instance;
 use super::source::Source;
-use kiln_fork_lock::ForkLock;
+use kiln_fork_lock::{ForkCell, ForkLock};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct ByRanks {
     /// What further instances are built from.
     source: Arc<Source>,
     /// Only ever added to, so a panic of another thread leaves it valid.
-    built: ForkLock<BTreeMap<Vec<usize>, Arc<Instance>>>,
+    built: ForkLock<BTreeMap<Vec<usize>, Arc<ForkCell<Arc<Instance>>>>>,
 }
 
 /// An instance for a call.
@@ -54,7 +54,8 @@ impl Instances {
         match self {
             Self::Only(instance) => Some(Chosen::Only(instance)),
             Self::ByRanks(by_ranks) => {
-                let any = by_ranks.built.lock().values().next().cloned();
+                let built = by_ranks.built.lock();
+                let any = built.values().find_map(|instance| instance.get().cloned());
                 any.map(Chosen::OfRanks)
             }
         }
@@ -62,22 +63,17 @@ impl Instances {
 }
 
 impl ByRanks {
-    /// The instance for these ranks, built if it is the first time. Two threads that come at once may both build it; the
-    /// first to finish wins.
-    ///
-    /// # Errors
-    /// Those of building it.
-    pub(super) fn of<E>(
-        &self,
-        ranks: Vec<usize>,
-        build: impl FnOnce(&Arc<Source>, &[usize]) -> Result<Instance, E>,
-    ) -> Result<Chosen<'_>, E> {
-        if let Some(instance) = self.built.lock().get(&ranks) {
-            return Ok(Chosen::OfRanks(Arc::clone(instance)));
+    /// Where the instance for these ranks is, or is to be.
+    pub(super) fn of(&self, ranks: &[usize]) -> Arc<ForkCell<Arc<Instance>>> {
+        let mut built = self.built.lock();
+        if let Some(instance) = built.get(ranks) {
+            return Arc::clone(instance);
         }
-        let built = Arc::new(build(&self.source, &ranks)?);
-        let mut instances = self.built.lock();
-        let instance = instances.entry(ranks).or_insert(built);
-        Ok(Chosen::OfRanks(Arc::clone(instance)))
+        Arc::clone(built.entry(ranks.to_vec()).or_default())
+    }
+
+    /// What instances are built from.
+    pub(super) fn source(&self) -> &Arc<Source> {
+        &self.source
     }
 }

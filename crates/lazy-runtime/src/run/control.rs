@@ -105,10 +105,12 @@ impl Run<'_> {
                 self.no_iterations(step, n_carried + index, binding)?
             } else {
                 let layers = stack.iter().map(|tensor| tensor.unsqueeze(0));
-                layers
-                    .collect::<Result<Vec<_>, _>>()
-                    .and_then(|layers| Tensor::concat(&layers.iter().collect::<Vec<_>>(), 0))
-                    .map_err(RuntimeError::tensor(step.name.as_str()))?
+                let layers = layers.collect::<Result<Vec<_>, _>>();
+                let layers = layers.map_err(RuntimeError::tensor(step.name.as_str()))?;
+                let layers: Vec<&Tensor> = layers.iter().collect();
+                self.copied(&step.name, |goes_on| {
+                    Tensor::concat_while(&layers, 0, goes_on)
+                })?
             };
             carried.push(self.upload(&stacked, step)?);
         }
