@@ -3,26 +3,23 @@
 //! A child whose parent was at it on another thread has it half done, and locks of LLVM's that nobody holds any more. Nothing
 //! mends that, so it is an error.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::LlvmError;
 
 /// Something that is done once.
 pub(crate) struct Setup {
-    is_done: AtomicBool,
     /// The process in which it began; 0 before.
     process: AtomicU32,
-    /// Held while it is done.
-    doing: Mutex<()>,
+    done: OnceLock<()>,
 }
 
 impl Setup {
     pub(crate) const fn new() -> Self {
         Self {
-            is_done: AtomicBool::new(false),
             process: AtomicU32::new(0),
-            doing: Mutex::new(()),
+            done: OnceLock::new(),
         }
     }
 
@@ -31,7 +28,7 @@ impl Setup {
     /// # Errors
     /// E0516 in a child that was forked meanwhile.
     pub(crate) fn run(&self, process: u32, setup: impl FnOnce()) -> Result<(), LlvmError> {
-        if self.is_done.load(Ordering::Acquire) {
+        if self.done.get().is_some() {
             return Ok(());
         }
         let before =
@@ -45,12 +42,8 @@ impl Setup {
         if before != process {
             return Err(LlvmError::ForkedInSetup { parent: before });
         }
-        // Only threads of the process in which it began come here, so the lock has an end.
-        let _doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.is_done.load(Ordering::Acquire) {
-            setup();
-            self.is_done.store(true, Ordering::Release);
-        }
+        // Only threads of the process in which it began wait here, so the wait has an end.
+        self.done.get_or_init(setup);
         Ok(())
     }
 }

@@ -86,7 +86,7 @@ impl WorkerProgram {
 
     /// What the file is now; none where there is none.
     pub(crate) fn file(&self) -> Option<ProgramFile> {
-        let data = std::fs::metadata(&self.path).ok()?;
+        let data = self.path.metadata().ok()?;
         Some(ProgramFile {
             inode: (data.dev(), data.ino()),
             bytes: data.len(),

@@ -4,11 +4,12 @@
 //! kept where the next call finds it, so that it is neither lost nor done twice.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use kiln_fork_lock::ForkLock;
 use kiln_tensor::Tensor;
 
 use crate::call::CallControl;
@@ -69,14 +70,22 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Runs a job on a thread of its own, or here where none can be had.
 fn start(job: Job) {
-    let job = Arc::new(Mutex::new(Some(job)));
-    let take = |job: &Mutex<Option<Job>>| job.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let there = Arc::clone(&job);
+    let place: Arc<ForkLock<Option<Job>>> = Arc::default();
+    *place.lock() = Some(job);
+    let there = Arc::clone(&place);
     let thread = thread::Builder::new().name("kiln-detached".to_owned());
-    let started = thread.spawn(move || take(&there).into_iter().for_each(|job| job()));
+    let started = thread.spawn(move || take(&there));
     if let Err(error) = started {
         tracing::warn!(%error, "no thread for work that a call waits for: nothing ends it early");
-        take(&job).into_iter().for_each(|job| job());
+        take(&place);
+    }
+}
+
+/// Runs the job, unless that was done.
+fn take(place: &ForkLock<Option<Job>>) {
+    let job = place.lock().take();
+    if let Some(job) = job {
+        job();
     }
 }
 

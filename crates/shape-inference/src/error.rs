@@ -206,7 +206,7 @@ impl InferErrorKind {
             Self::NoRule => "E0360",
             Self::Region { .. } => "E0361",
             Self::NotDefined { .. } => "E0362",
-            Self::Number { .. } => "E0804",
+            Self::Number { .. } => Number::NOT_HELD,
             Self::Size(cause) => cause.code(),
             Self::Tensor(cause) => cause.code(),
             Self::Structure(cause) => cause.code(),

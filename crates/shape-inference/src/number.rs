@@ -16,6 +16,9 @@ pub enum Number {
 }
 
 impl Number {
+    /// The code of errors about a number that an element type does not hold.
+    pub const NOT_HELD: &str = "E0804";
+
     /// A tensor of rank 0 with this number; none where the type does not hold it.
     pub fn tensor(self, dtype: DType) -> Option<Tensor> {
         Some(match dtype {

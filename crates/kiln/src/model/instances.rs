@@ -21,8 +21,11 @@ pub(super) struct ByRanks {
     /// What further instances are built from.
     source: Arc<Source>,
     /// Only ever added to, so a panic of another thread leaves it valid.
-    built: ForkLock<BTreeMap<Vec<usize>, Arc<ForkCell<Arc<Instance>>>>>,
+    built: ForkLock<BTreeMap<Vec<usize>, Built>>,
 }
+
+/// Where an instance is once it is built.
+pub(super) type Built = Arc<ForkCell<Arc<Instance>>>;
 
 /// An instance for a call.
 pub(super) enum Chosen<'a> {
@@ -64,7 +67,7 @@ impl Instances {
 
 impl ByRanks {
     /// Where the instance for these ranks is, or is to be.
-    pub(super) fn of(&self, ranks: &[usize]) -> Arc<ForkCell<Arc<Instance>>> {
+    pub(super) fn of(&self, ranks: &[usize]) -> Built {
         let mut built = self.built.lock();
         if let Some(instance) = built.get(ranks) {
             return Arc::clone(instance);
