@@ -79,8 +79,8 @@ fn walk_all() -> Vec<Walked> {
     let into = |with: Option<&CallOptions>| {
         let mut outputs = [Tensor::zeros(DType::F32, &[3]).unwrap()];
         match with {
-            Some(call) => model.run_into_with(&[x.clone()], &mut outputs, call),
-            None => model.run_into(&[x.clone()], &mut outputs),
+            Some(call) => model.run_into_with(std::slice::from_ref(&x), &mut outputs, call),
+            None => model.run_into(std::slice::from_ref(&x), &mut outputs),
         }
     };
     vec![
