@@ -1,10 +1,7 @@
 //! The compiler, with a register tile that somebody chose.
 
 use kiln::codegen_llvm::{IsaLevel, LlvmCompiler};
-use kiln::kernel::{
-    Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
-    VerifiedKernel,
-};
+use kiln::kernel::{Candidate, CompilerWrapper, KernelCompiler, Schedule, Target, VerifiedKernel};
 use std::sync::Arc;
 
 /// Compiles for one level, with one tile.
@@ -37,7 +34,13 @@ impl Fixed {
     }
 }
 
-impl KernelCompiler for Fixed {
+impl CompilerWrapper for Fixed {
+    type Inner = LlvmCompiler;
+
+    fn inner(&self) -> &LlvmCompiler {
+        &self.compiler
+    }
+
     fn version(&self) -> String {
         let version = self.compiler.version();
         format!("{version}, tiles of {} by {}", self.rows, self.vectors)
@@ -47,14 +50,6 @@ impl KernelCompiler for Fixed {
         LlvmCompiler::target(self.level)
     }
 
-    fn features(&self, target: &Target) -> Vec<String> {
-        self.compiler.features(target)
-    }
-
-    fn supports(&self, target: &Target) -> bool {
-        self.compiler.supports(target)
-    }
-
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
         let candidates = self.compiler.schedules(kernel, target).into_iter();
         let fixed = candidates.map(|candidate| Candidate {
@@ -62,25 +57,5 @@ impl KernelCompiler for Fixed {
             ..candidate
         });
         fixed.collect()
-    }
-
-    fn compile(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        observer: &mut dyn CompileObserver,
-    ) -> Result<Artifact, CompileError> {
-        self.compiler.compile(kernel, target, schedule, observer)
-    }
-
-    fn listing(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        listing: Listing,
-    ) -> Result<String, CompileError> {
-        self.compiler.listing(kernel, target, schedule, listing)
     }
 }

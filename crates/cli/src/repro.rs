@@ -77,8 +77,8 @@ mod tests {
     use super::*;
     use kiln::codegen_llvm::LlvmCompiler;
     use kiln::kernel::{
-        Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule,
-        Target, VerifiedKernel, text, verify,
+        Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
+        VerifiedKernel, text, verify,
     };
     use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
     use kiln::native::NativeExecutor;
@@ -88,21 +88,15 @@ mod tests {
     /// Compiles every kernel with `sqrt` as if it had said `sigmoid`.
     struct Wrong(LlvmCompiler);
 
-    impl KernelCompiler for Wrong {
+    impl CompilerWrapper for Wrong {
+        type Inner = LlvmCompiler;
+
+        fn inner(&self) -> &LlvmCompiler {
+            &self.0
+        }
+
         fn version(&self) -> String {
             "wrong".to_owned()
-        }
-
-        fn host(&self) -> Target {
-            self.0.host()
-        }
-
-        fn supports(&self, target: &Target) -> bool {
-            self.0.supports(target)
-        }
-
-        fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
-            self.0.schedules(kernel, target)
         }
 
         fn compile(
@@ -118,16 +112,6 @@ mod tests {
                 unreachable!("a function takes the place of another")
             };
             self.0.compile(&wrong, target, schedule, observer)
-        }
-
-        fn listing(
-            &self,
-            kernel: &VerifiedKernel,
-            target: &Target,
-            schedule: &Schedule,
-            listing: Listing,
-        ) -> Result<String, CompileError> {
-            self.0.listing(kernel, target, schedule, listing)
         }
     }
 

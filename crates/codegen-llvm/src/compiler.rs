@@ -25,6 +25,7 @@ const TASK_WORK: i64 = 1 << 16;
 pub struct LlvmCompiler {
     effort: Effort,
     transform: Transform,
+    leaves_polls_out: bool,
 }
 
 impl LlvmCompiler {
@@ -53,6 +54,14 @@ impl LlvmCompiler {
         self
     }
 
+    /// Code that never asks whether its launch is to end, to measure what asking costs. Nothing ends a launch of it early.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_polls(mut self) -> Self {
+        self.leaves_polls_out = true;
+        self
+    }
+
     /// The target of a level.
     pub fn target(level: IsaLevel) -> Target {
         Target {
@@ -78,6 +87,7 @@ impl LlvmCompiler {
             text: &text,
             level,
             effort: self.effort,
+            leaves_polls_out: self.leaves_polls_out,
             output,
         };
         let mut shared_scratch = Quantity::constant(0);
@@ -140,7 +150,11 @@ impl KernelCompiler for LlvmCompiler {
             Effort::Light => "",
             Effort::Full => ", all passes",
         };
-        format!("llvm {major}.{minor}.{patch}, code {code}{passes}")
+        let polls = match self.leaves_polls_out {
+            true => ", no polls",
+            false => "",
+        };
+        format!("llvm {major}.{minor}.{patch}, code {code}{passes}{polls}")
     }
 
     fn host(&self) -> Target {

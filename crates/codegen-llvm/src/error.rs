@@ -64,12 +64,21 @@ pub enum LlvmError {
         /// The target asked for.
         target: String,
     },
+
+    /// E0516: a process that was forked while its parent set LLVM up, which nothing can bring to an end there.
+    #[error(
+        "process {parent} was forked while it set LLVM up, so this child cannot use LLVM; compile in workers, or fork before the first compile or after it"
+    )]
+    ForkedInSetup {
+        /// The process that was at it.
+        parent: u32,
+    },
 }
 
 impl LlvmError {
     /// The codes that there are.
     pub const CODES: &[&str] = &[
-        "E0501", "E0502", "E0503", "E0504", "E0505", "E0506", "E0507",
+        "E0501", "E0502", "E0503", "E0504", "E0505", "E0506", "E0507", "E0516",
     ];
 
     /// The error's stable code.
@@ -82,6 +91,7 @@ impl LlvmError {
             LlvmError::Unsupported { .. } => "E0505",
             LlvmError::Schedule { .. } => "E0506",
             LlvmError::UnknownTarget { .. } => "E0507",
+            LlvmError::ForkedInSetup { .. } => "E0516",
         }
     }
 }

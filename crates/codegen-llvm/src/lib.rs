@@ -39,6 +39,7 @@ mod emit;
 mod module;
 mod object;
 mod session;
+mod setup;
 mod spills;
 
 mod math;

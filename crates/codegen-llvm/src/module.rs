@@ -25,6 +25,8 @@ pub(crate) struct ModuleBuilder<'ctx> {
     context: &'ctx Context,
     module: Module<'ctx>,
     level: IsaLevel,
+    /// Whether code never asks whether it is to end.
+    pub(crate) leaves_polls_out: bool,
     internal: RefCell<BTreeMap<String, FunctionValue<'ctx>>>,
 }
 
@@ -47,6 +49,7 @@ impl<'ctx> ModuleBuilder<'ctx> {
             context,
             module: context.create_module("kernel"),
             level,
+            leaves_polls_out: false,
             internal: RefCell::new(BTreeMap::new()),
         }
     }

@@ -6,7 +6,7 @@
 //! order machine, module, context. One context per compilation, so threads share nothing.
 
 use std::ffi::{CStr, c_void};
-use std::sync::OnceLock;
+use std::process;
 
 use inkwell::OptimizationLevel;
 use inkwell::context::{AsContextRef, Context};
@@ -28,6 +28,7 @@ use crate::crash::{self, CurrentKernel};
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 use crate::object;
+use crate::setup::Setup;
 use crate::target::IsaLevel;
 
 /// What to compile, and into what.
@@ -39,6 +40,8 @@ pub(crate) struct Request<'a> {
     pub(crate) text: &'a str,
     pub(crate) level: IsaLevel,
     pub(crate) effort: Effort,
+    /// Whether code never asks whether it is to end.
+    pub(crate) leaves_polls_out: bool,
     pub(crate) output: Output,
 }
 
@@ -84,13 +87,14 @@ pub(crate) fn compile_module(
     observe: &mut dyn FnMut(Stage),
     build: impl FnOnce(&ModuleBuilder<'_>) -> Result<(), LlvmError>,
 ) -> Result<Vec<u8>, LlvmError> {
-    initialise();
+    initialise()?;
     let _blame = CurrentKernel::set(request.kernel, request.text);
     // Drop order is the reverse of declaration: machine, module (in `built`), context, errors.
     let diagnostics = Box::new(Diagnostics::default());
     let context = Context::create();
     diagnostics.collect_from(&context);
-    let built = ModuleBuilder::new(&context, request.level);
+    let mut built = ModuleBuilder::new(&context, request.level);
+    built.leaves_polls_out = request.leaves_polls_out;
     let machine = machine(request.level, request.effort)?;
     built.prepare(&machine);
 
@@ -131,15 +135,15 @@ pub(crate) fn compile_module(
     Ok(bytes.to_vec())
 }
 
-fn initialise() {
-    static DONE: OnceLock<()> = OnceLock::new();
-    DONE.get_or_init(|| {
+fn initialise() -> Result<(), LlvmError> {
+    static SETUP: Setup = Setup::new();
+    SETUP.run(process::id(), || {
         let config = InitializationConfig::default();
         Target::initialize_x86(&config);
         Target::initialize_aarch64(&config);
         set_options();
         crash::install();
-    });
+    })
 }
 
 /// Options of LLVM that only its command line has.

@@ -26,6 +26,7 @@ pub(crate) fn request(level: IsaLevel, output: Output) -> Request<'static> {
         text: "kernel @test()",
         level,
         effort: Effort::Light,
+        leaves_polls_out: false,
         output,
     }
 }

@@ -1,13 +1,13 @@
 //! [`WorkerCompiler`]: a compiler as the runtime sees it, which lets workers do what can go wrong.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use kiln_fork_lock::ForkLock;
 use kiln_kernel::{
-    Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
-    Unobserved, VerifiedKernel, text,
+    Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Listing, Schedule,
+    Target, Unobserved, VerifiedKernel, text,
 };
 
 use crate::error::WorkerError;
@@ -16,9 +16,7 @@ use crate::message::{Request, Want};
 use crate::pool::Pool;
 use crate::process::{Lost, Made};
 use crate::program::WorkerProgram;
-
-/// How many kernels that end their worker are remembered.
-const REMEMBERED: usize = 1000;
+use crate::remembered::Remembered;
 
 /// How many workers may turn out to be dead before one reads a request.
 const TRIES: usize = 3;
@@ -27,7 +25,8 @@ const TRIES: usize = 3;
 ///
 /// What decides (versions, targets, schedules) is asked of the inner compiler in this process; `compile` and `listing` are
 /// sent to a worker whose compiler has the same version. A kernel that crashed its worker, or took more than the limits
-/// allow, is remembered as long as this lives: it fails at once, with the same error, and costs no worker again.
+/// allow, is remembered: it fails at once, with the same error, and costs no worker, until the worker's program is another,
+/// [`forget_failures`](kiln_kernel::KernelCompiler::forget_failures) is called, or it is due to be tried again.
 pub struct WorkerCompiler {
     inner: Box<dyn KernelCompiler>,
     codes: &'static [&'static str],
@@ -35,15 +34,8 @@ pub struct WorkerCompiler {
     limits: CompileLimits,
     most: usize,
     pool: ForkLock<Option<(u32, Arc<Pool>)>>,
-    remembered: ForkLock<Remembered>,
+    remembered: Remembered,
     lost: AtomicU64,
-}
-
-/// Kernels that ended their workers, the oldest first.
-#[derive(Default)]
-struct Remembered {
-    errors: BTreeMap<[u8; 32], WorkerError>,
-    order: VecDeque<[u8; 32]>,
 }
 
 impl std::fmt::Debug for WorkerCompiler {
@@ -75,11 +67,18 @@ impl WorkerCompiler {
             limits,
             most,
             pool: ForkLock::default(),
-            remembered: ForkLock::default(),
+            remembered: Remembered::default(),
             lost: AtomicU64::new(0),
         };
         compiler.pool()?;
         Ok(compiler)
+    }
+
+    /// The same, with another time after which a kernel that ended its worker is tried again; by default 10 minutes.
+    #[must_use]
+    pub fn with_retry_after(mut self, time: Duration) -> Self {
+        self.remembered = Remembered::for_time(time);
+        self
     }
 
     /// How many workers were lost to kernels: crashed, or ended by a limit or a cancellation.
@@ -118,14 +117,20 @@ impl WorkerCompiler {
             want,
         };
         let key = key_of(&request, &text);
-        if let Some(error) = self.remembered.lock().errors.get(&key) {
-            return Err(error.clone());
+        if let Some(error) = self.remembered.error_of(&key, &self.program) {
+            return Err(error);
         }
-        let made = self.try_workers(&request, &text, observer);
+        let made = match self.try_workers(&request, &text, observer) {
+            Ok(Made::TooLong { given }) => Err(WorkerError::Message {
+                given,
+                limit: self.limits.message,
+            }),
+            made => made,
+        };
         if let Err(error) = &made
             && error.is_of_the_kernel()
         {
-            self.remembered.lock().note(key, error);
+            self.remembered.note(key, error, &self.program);
         }
         made
     }
@@ -137,7 +142,7 @@ impl WorkerCompiler {
         observer: &mut dyn CompileObserver,
     ) -> Result<Made, WorkerError> {
         let pool = self.pool()?;
-        let compiler = self.inner.version();
+        let compiler = KernelCompiler::version(&*self.inner);
         let mut tries = 0;
         loop {
             tries += 1;
@@ -191,19 +196,6 @@ impl WorkerError {
     }
 }
 
-impl Remembered {
-    fn note(&mut self, key: [u8; 32], error: &WorkerError) {
-        if self.errors.insert(key, error.clone()).is_none() {
-            self.order.push_back(key);
-        }
-        while self.order.len() > REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.errors.remove(&oldest);
-        }
-    }
-}
-
 fn key_of(request: &Request, text: &str) -> [u8; 32] {
     let Request {
         target,
@@ -215,25 +207,11 @@ fn key_of(request: &Request, text: &str) -> [u8; 32] {
     *blake3::hash(key.as_bytes()).as_bytes()
 }
 
-impl KernelCompiler for WorkerCompiler {
-    fn version(&self) -> String {
-        self.inner.version()
-    }
+impl CompilerWrapper for WorkerCompiler {
+    type Inner = dyn KernelCompiler;
 
-    fn host(&self) -> Target {
-        self.inner.host()
-    }
-
-    fn features(&self, target: &Target) -> Vec<String> {
-        self.inner.features(target)
-    }
-
-    fn supports(&self, target: &Target) -> bool {
-        self.inner.supports(target)
-    }
-
-    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
-        self.inner.schedules(kernel, target)
+    fn inner(&self) -> &(dyn KernelCompiler + 'static) {
+        &*self.inner
     }
 
     fn compile(
@@ -247,7 +225,7 @@ impl KernelCompiler for WorkerCompiler {
         match self.run(kernel, target, schedule, Want::Artifact, observer) {
             Ok(Made::Artifact(artifact)) => Ok(*artifact),
             Ok(Made::Failed { code, message }) => Err(failed(self.compilers(&code, message))),
-            Ok(Made::Listing(_)) => Err(failed(unexpected())),
+            Ok(Made::Listing(_) | Made::TooLong { .. }) => Err(failed(unexpected())),
             Err(error) => Err(failed(error)),
         }
     }
@@ -263,9 +241,14 @@ impl KernelCompiler for WorkerCompiler {
         match self.run(kernel, target, schedule, listing.into(), &mut Unobserved) {
             Ok(Made::Listing(listing)) => Ok(listing),
             Ok(Made::Failed { code, message }) => Err(failed(self.compilers(&code, message))),
-            Ok(Made::Artifact(_)) => Err(failed(unexpected())),
+            Ok(Made::Artifact(_) | Made::TooLong { .. }) => Err(failed(unexpected())),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    fn forget_failures(&self) {
+        self.remembered.clear();
+        KernelCompiler::forget_failures(&*self.inner);
     }
 }
 

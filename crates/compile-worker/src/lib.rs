@@ -4,7 +4,7 @@
 //! [`WorkerCompiler`] therefore sends a kernel's text, the schedule and the target to a worker, an executed helper
 //! process, and receives the artifact. Whatever happens to the worker is a [`WorkerError`] of that one kernel.
 //!
-//! - `client`, `pool`, `process`: the parent's side. Workers are started ahead, reused for many compiles, killed when a
+//! - `client`, `remembered`, `pool`, `process`: the parent's side. Workers are started ahead, reused for many compiles, killed when a
 //!   compile exceeds its time, and replaced when they die.
 //! - `serve`, `confine`, `descriptors`: the worker's side. It limits itself before it reads anything.
 //! - `frame`, `message`: what both sides say.
@@ -30,6 +30,7 @@ mod message;
 mod pool;
 mod process;
 mod program;
+mod remembered;
 mod serve;
 
 pub use client::WorkerCompiler;

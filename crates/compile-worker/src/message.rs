@@ -4,7 +4,7 @@ use kiln_kernel::{Artifact, CompilePhase, Listing, Schedule, Target};
 use serde::{Deserialize, Serialize};
 
 /// Changes with the messages.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
 /// What a worker is started with: its one argument after the marker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,6 +55,8 @@ pub(crate) enum Reply {
     Artifact(Box<Artifact>),
     /// The listing is the body.
     Listing,
+    /// What was made is a message of so many bytes, more than one may have.
+    TooLong { given: usize },
     /// The compiler's own error.
     Failed { code: String, message: String },
 }

@@ -31,6 +31,10 @@ const KEPT: u64 = 64 << 10;
 pub(crate) enum Made {
     Artifact(Box<Artifact>),
     Listing(String),
+    /// A message of so many bytes, more than one may have: the worker is as good as before.
+    TooLong {
+        given: usize,
+    },
     /// The compiler's own error: the worker is as good as before.
     Failed {
         code: String,
@@ -194,6 +198,7 @@ impl Worker {
                 Reply::Listing => {
                     return Ok(Made::Listing(String::from_utf8_lossy(&body).into_owned()));
                 }
+                Reply::TooLong { given } => return Ok(Made::TooLong { given }),
                 Reply::Failed { code, message } => return Ok(Made::Failed { code, message }),
                 Reply::Ready { .. } => {
                     let problem = "a second first message".to_owned();

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,14 @@ pub(crate) const MARKER: &str = "serve-as-compile-worker";
 pub struct WorkerProgram {
     path: PathBuf,
     arguments: Vec<OsString>,
+}
+
+/// By what a program's file is known to be the same: one that is installed anew is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProgramFile {
+    inode: (u64, u64),
+    bytes: u64,
+    modified: (i64, i64),
 }
 
 impl WorkerProgram {
@@ -73,6 +82,16 @@ impl WorkerProgram {
     ) -> Self {
         self.arguments = arguments.into_iter().map(Into::into).collect();
         self
+    }
+
+    /// What the file is now; none where there is none.
+    pub(crate) fn file(&self) -> Option<ProgramFile> {
+        let data = self.path.metadata().ok()?;
+        Some(ProgramFile {
+            inode: (data.dev(), data.ino()),
+            bytes: data.len(),
+            modified: (data.mtime(), data.mtime_nsec()),
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -90,14 +90,8 @@ fn requests(start: &Start, compiler: impl KernelCompiler) {
         let (reply, body) = reply_to(&request, &text, &compiler, &socket, limit);
         sent = sent.and_then(
             |()| match frame::write(&mut &socket, &reply, &body, limit) {
-                Err(FrameError::TooLong { given, limit }) => {
-                    let reply = Reply::Failed {
-                        code: "E0512".to_owned(),
-                        message: format!(
-                            "an artifact of {given} bytes, more than the limit of {limit}"
-                        ),
-                    };
-                    frame::write(&mut &socket, &reply, &[], limit)
+                Err(FrameError::TooLong { given, .. }) => {
+                    frame::write(&mut &socket, &Reply::TooLong { given }, &[], limit)
                 }
                 sent => sent,
             },

@@ -15,13 +15,6 @@ pub(crate) fn dense(tensor: &Tensor) -> Result<Tensor, TensorError> {
     }
 }
 
-/// A vector of `len` times `value`.
-pub(crate) fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, TensorError> {
-    let mut buffer = reserved(len)?;
-    buffer.resize(len, value);
-    Ok(buffer)
-}
-
 /// An empty vector with room for `len` items.
 pub(crate) fn reserved<T>(len: usize) -> Result<Vec<T>, TensorError> {
     let mut buffer = Vec::new();
@@ -51,11 +44,11 @@ mod tests {
     #[test]
     fn room_that_cannot_be_had_is_an_error() {
         assert!(matches!(
-            filled(usize::MAX / 4, 0u64),
+            reserved::<u64>(usize::MAX / 4),
             Err(TensorError::Allocation { bytes: usize::MAX })
         ));
         assert!(matches!(
-            filled(isize::MAX as usize, 0u8),
+            reserved::<u8>(isize::MAX as usize),
             Err(TensorError::Allocation { .. })
         ));
     }

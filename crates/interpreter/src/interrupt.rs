@@ -6,7 +6,7 @@
 use crate::buffer::reserved;
 use crate::element::Number;
 use crate::fault::OpFault;
-use kiln_tensor::{AxisSlice, Tensor, TensorError, match_dtype};
+use kiln_tensor::{Tensor, TensorError};
 use std::cell::Cell;
 use std::cmp::Ordering;
 
@@ -96,6 +96,17 @@ impl<'a> Interrupt<'a> {
         Ok(())
     }
 
+    /// A vector of `len` times `value`.
+    pub(crate) fn filled<T: Clone>(self, len: usize, value: T) -> Result<Vec<T>, OpFault> {
+        let mut buffer = reserved(len)?;
+        while buffer.len() < len {
+            let filled = len.min(buffer.len() + PIECE);
+            self.work(filled - buffer.len())?;
+            buffer.resize(filled, value.clone());
+        }
+        Ok(buffer)
+    }
+
     /// A vector of `len` items of an iterator.
     pub(crate) fn collect<T>(
         self,
@@ -117,34 +128,26 @@ impl<'a> Interrupt<'a> {
 
     /// The tensor itself, or a copy of it whose elements lie in row-major order, aligned.
     pub(crate) fn dense(self, tensor: &Tensor) -> Result<Tensor, OpFault> {
-        let is_dense = tensor.is_contiguous()
-            && match_dtype!(tensor.dtype(), T => {
-                !matches!(tensor.as_slice::<T>(), Err(TensorError::Unaligned { .. }))
-            });
-        if is_dense {
-            return Ok(tensor.clone());
-        }
-        self.copied(tensor)
+        self.asking(|goes_on| tensor.dense_while(goes_on))
     }
 
     /// A copy in row-major order, in memory of its own.
     pub(crate) fn copied(self, tensor: &Tensor) -> Result<Tensor, OpFault> {
-        if tensor.len() <= PIECE {
-            self.work(tensor.len())?;
-            return Ok(tensor.copied()?);
-        }
-        let mut result = Tensor::zeros(tensor.dtype(), tensor.shape())?;
-        match_dtype!(tensor.dtype(), T => {
-            let mut rest = result.as_mut_slice::<T>()?;
-            for block in Blocks::of(tensor.shape()) {
-                self.work(PIECE)?;
-                let block = tensor.slice(&block)?.copied()?;
-                let (to, behind) = rest.split_at_mut(block.len());
-                to.copy_from_slice(block.as_slice::<T>()?);
-                rest = behind;
-            }
+        self.asking(|goes_on| tensor.copied_while(goes_on))
+    }
+
+    /// What a copy gives that asks whether to go on, unless it was ended.
+    fn asking(
+        self,
+        copy: impl FnOnce(&mut dyn FnMut(usize) -> bool) -> Result<Tensor, TensorError>,
+    ) -> Result<Tensor, OpFault> {
+        let mut asked = Ok(());
+        let copied = copy(&mut |elements| {
+            asked = self.work(elements);
+            asked.is_ok()
         });
-        Ok(result)
+        asked?;
+        Ok(copied?)
     }
 
     /// Sorts, equal items in the order in which they were.
@@ -184,62 +187,6 @@ impl<'a> Interrupt<'a> {
     }
 }
 
-/// The blocks that a shape falls into, row-major: as few leading indices fixed as keep a block to [`PIECE`] elements.
-struct Blocks {
-    shape: Vec<usize>,
-    /// The axis that is cut, those before it being gone through index by index.
-    axis: usize,
-    /// Indices of the axis in a block.
-    step: usize,
-    next: Option<Vec<usize>>,
-}
-
-impl Blocks {
-    /// Of a shape that has elements.
-    fn of(shape: &[usize]) -> Self {
-        let mut inner = 1usize;
-        let mut axis = shape.len();
-        while axis > 0 && inner.saturating_mul(shape[axis - 1]) <= PIECE {
-            axis -= 1;
-            inner *= shape[axis];
-        }
-        let axis = axis.saturating_sub(1);
-        Self {
-            shape: shape.to_vec(),
-            axis,
-            step: (PIECE / inner.max(1)).max(1),
-            next: Some(vec![0; axis + 1]),
-        }
-    }
-}
-
-impl Iterator for Blocks {
-    type Item = Vec<AxisSlice>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut at = self.next.take()?;
-        let block = at.iter().enumerate().map(|(axis, &start)| {
-            let step = if axis == self.axis { self.step } else { 1 };
-            AxisSlice {
-                axis,
-                start,
-                len: step.min(self.shape[axis] - start),
-                step: 1,
-            }
-        });
-        let block = block.collect();
-        for axis in (0..=self.axis).rev() {
-            at[axis] += if axis == self.axis { self.step } else { 1 };
-            if at[axis] < self.shape[axis] {
-                self.next = Some(at);
-                break;
-            }
-            at[axis] = 0;
-        }
-        Some(block)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,26 +204,6 @@ mod tests {
         let pieces = interrupt.pieces(&elements).take_while(Result::is_ok);
         assert_eq!((pieces.count(), asked.get()), (2, 3));
         assert!(Interrupt::default().work(usize::MAX).is_ok());
-    }
-
-    #[test]
-    fn large_views_are_copied_block_by_block() {
-        let n = 3 * PIECE + 5;
-        let numbers: Vec<i32> = (0..2 * n as i32).collect();
-        let x = Tensor::from_vec(&[2, n], numbers).unwrap();
-        let interrupt = Interrupt::default();
-        for view in [
-            x.transpose(&[1, 0]).unwrap(),
-            x.broadcast_to(&[3, 2, n]).unwrap(),
-            x.transpose(&[1, 0])
-                .unwrap()
-                .broadcast_to(&[2, n, 2])
-                .unwrap(),
-        ] {
-            let copy = interrupt.dense(&view).unwrap();
-            assert!(copy.is_contiguous());
-            assert!(copy.bit_equal(&view.copied().unwrap()));
-        }
     }
 
     #[test]

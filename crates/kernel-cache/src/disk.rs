@@ -11,7 +11,7 @@ mod name;
 mod trust;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -322,13 +322,21 @@ impl DiskTier {
         }
     }
 
-    /// Says once, aloud, that something is wrong with the folder.
+    /// Says once, aloud, that something is wrong with the folder: on standard error where nobody listens to `tracing`.
     fn warn(&self, problem: &dyn std::fmt::Display, code: Option<&'static str>) {
         let folder = self.fs.path().display();
         if self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(%problem, "cache folder");
         } else {
             tracing::warn!(%folder, code, "the cache folder is of no use: {problem}");
+            if !tracing::dispatcher::has_been_set() {
+                let name = self.fs.path().file_name().unwrap_or_default().display();
+                // There is nobody to tell that it cannot be told.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "kiln: the cache folder {name} is of no use: {problem}"
+                );
+            }
         }
     }
 }

@@ -194,48 +194,9 @@ pub trait KernelCompiler: Send + Sync {
         schedule: &Schedule,
         listing: Listing,
     ) -> Result<String, CompileError>;
-}
 
-impl<C: KernelCompiler + ?Sized> KernelCompiler for Box<C> {
-    fn version(&self) -> String {
-        (**self).version()
-    }
-
-    fn host(&self) -> Target {
-        (**self).host()
-    }
-
-    fn features(&self, target: &Target) -> Vec<String> {
-        (**self).features(target)
-    }
-
-    fn supports(&self, target: &Target) -> bool {
-        (**self).supports(target)
-    }
-
-    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
-        (**self).schedules(kernel, target)
-    }
-
-    fn compile(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        observer: &mut dyn CompileObserver,
-    ) -> Result<Artifact, CompileError> {
-        (**self).compile(kernel, target, schedule, observer)
-    }
-
-    fn listing(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        listing: Listing,
-    ) -> Result<String, CompileError> {
-        (**self).listing(kernel, target, schedule, listing)
-    }
+    /// Forgets which kernels did not compile, where that is remembered: the next request tries again.
+    fn forget_failures(&self) {}
 }
 
 impl CompileError {

@@ -45,6 +45,7 @@ mod builtin;
 mod canonicalize;
 mod classify;
 mod compile;
+mod compiler_wrapper;
 mod error;
 mod evaluate;
 mod execute;
@@ -67,6 +68,7 @@ pub use compile::{
     Candidate, CompileError, CompileObserver, CompilePhase, FALLBACK_SCHEDULE, KernelCompiler,
     Listing, Schedule, Target, Unobserved,
 };
+pub use compiler_wrapper::CompilerWrapper;
 pub use error::{KernelError, KernelErrors};
 pub use evaluate::{EvaluateError, evaluate};
 pub use execute::{

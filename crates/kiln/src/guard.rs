@@ -1,4 +1,5 @@
-//! The border that no panic crosses: entrances of the facade run inside [`guarded`].
+//! The border that no panic crosses: every public entrance that can fail runs inside [`guarded`], which a test holds to the
+//! list of public items.
 //!
 //! A panic of an importer, a pass, fusion, planning or a user's callback is a defect there; here it becomes E0991. What it
 //! leaves behind is whole: a model is published only when it is built, locks ignore poison, and what a call had taken from
@@ -16,6 +17,11 @@ pub(crate) fn guarded<T>(
     doing: &'static str,
     work: impl FnOnce() -> Result<T, Error>,
 ) -> Result<T, Error> {
+    let work = || {
+        #[cfg(all(test, feature = "llvm", feature = "onnx"))]
+        tests::panic_if_armed();
+        work()
+    };
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result,
         Err(payload) => {
@@ -38,3 +44,6 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
     let line: String = text.chars().take(MOST_CHARACTERS).collect();
     line.escape_debug().to_string()
 }
+
+#[cfg(all(test, feature = "llvm", feature = "onnx"))]
+mod tests;

@@ -1,6 +1,7 @@
 //! Functions that compile themselves: recorded at the first call, run as a model.
 
 use crate::error::{Error, Failure};
+use crate::guard::guarded;
 use crate::model::Model;
 use crate::options::Options;
 use crate::recording::building;
@@ -114,10 +115,10 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         if let Some(model) = self.lock().get(signature) {
             return Ok(model.clone());
         }
-        let graph = {
+        let graph = guarded("recording a function", || {
             let _time = building(self.timing(), "trace", "Recording a function as a graph");
-            self.traced.graph(signature)?
-        };
+            Ok(self.traced.graph(signature)?)
+        })?;
         let model = Model::from_graph_with((*graph).clone(), self.options.clone())?;
         let mut models = self.lock();
         let model = models.entry(signature.to_vec()).or_insert(model);

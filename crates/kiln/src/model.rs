@@ -32,7 +32,7 @@ use instances::{Chosen, Instances};
 use kiln_ir::{BlobMap, Graph};
 #[cfg(feature = "native")]
 use kiln_lazy_runtime::Runtime;
-use kiln_lazy_runtime::{CallOptions, CompilationStats, CompileRecord, VariantRecord};
+use kiln_lazy_runtime::{CallControl, CallOptions, CompilationStats, CompileRecord, VariantRecord};
 use kiln_tensor::Tensor;
 use kiln_timing::Timing;
 use signature::Signature;
@@ -41,12 +41,12 @@ pub(crate) use source::Source;
 pub(crate) use source::file_name;
 #[cfg(feature = "llvm")]
 pub(crate) use source::{ConstantPlace, ModelDigest};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many questions one call may be asked before its graph is known.
 const QUESTIONS_LIMIT: usize = 64;
@@ -189,11 +189,15 @@ impl Model {
             let options = options.started();
             let timing = options.clockwork().clone();
             let _inside = timing.enter();
+            let (control, clockwork) = (options.control(None), timing.clone());
             let source = {
                 let _span = building(&timing, "read", "Reading a model and checking it");
                 read(&options)?
             };
-            Self::new(source, options)
+            waiting(control.as_deref(), move || {
+                let _inside = clockwork.enter();
+                Self::new(source, options)
+            })
         })
     }
 
@@ -295,8 +299,9 @@ impl Model {
         guarded("a call", || {
             let inside = self.0.options.enter_first_call();
             let inputs = call::arrange(&self.0.signature, inputs)?;
-            let (instance, call) = self.instance_for(&inputs, call)?;
-            let tensors = instance.run(&inputs, &self.0.options, call.as_deref())?;
+            let control = self.0.options.control(call);
+            let instance = self.instance_for(&inputs, control.as_ref())?;
+            let tensors = instance.run(&inputs, &self.0.options, control.as_ref())?;
             drop(inside);
             self.0.options.tell_first_call();
             Ok(self.outputs_of(&instance, tensors))
@@ -343,13 +348,11 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), Error> {
-        guarded("a call", || {
-            let (instance, _) = self.instance_for(inputs, None)?;
-            instance.run_into(inputs, outputs, &self.0.options, None)
-        })
+        self.serve_into(inputs, outputs, None)
     }
 
-    /// [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were.
+    /// [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were. Once all is
+    /// computed, and only to be copied into the tensors, the call is not ended any more.
     ///
     /// # Errors
     /// As [`run_into`](Self::run_into) and [`run_with`](Self::run_with).
@@ -359,9 +362,19 @@ impl Model {
         outputs: &mut [Tensor],
         options: &CallOptions,
     ) -> Result<(), Error> {
+        self.serve_into(inputs, outputs, Some(options))
+    }
+
+    fn serve_into(
+        &self,
+        inputs: &[Tensor],
+        outputs: &mut [Tensor],
+        call: Option<&CallOptions>,
+    ) -> Result<(), Error> {
         guarded("a call", || {
-            let (instance, call) = self.instance_for(inputs, Some(options))?;
-            instance.run_into(inputs, outputs, &self.0.options, call.as_deref())
+            let control = self.0.options.control(call);
+            let instance = self.instance_for(inputs, control.as_ref())?;
+            instance.run_into(inputs, outputs, &self.0.options, control.as_ref())
         })
     }
 
@@ -444,7 +457,9 @@ impl Model {
     /// # Errors
     /// When the rank of an input is open, or the graph depends on data: then there are several, or none yet.
     pub fn graph(&self) -> Result<Graph, Error> {
-        Ok(self.only_instance()?.optimized().clone())
+        guarded("a look at the model", || {
+            Ok(self.only_instance()?.optimized().clone())
+        })
     }
 
     /// The names of the stages a graph goes through, for [`stage`](Self::stage): `import`, then the
@@ -479,7 +494,9 @@ impl Model {
     /// # Ok::<(), kiln::Error>(())
     /// ```
     pub fn stage(&self, name: &str) -> Result<Graph, Error> {
-        self.only_instance()?.stage(name, &self.0.options)
+        guarded("a look at the model", || {
+            self.only_instance()?.stage(name, &self.0.options)
+        })
     }
 
     /// The outputs of an instance: the tensors that it gave, by its graph's names.
@@ -491,16 +508,14 @@ impl Model {
         Outputs::new(names, tensors)
     }
 
-    /// The instance for these inputs, and what is left of `call`: where the graph depends on data, finding it is a part of the
-    /// call.
-    fn instance_for<'a>(
+    /// The instance for these inputs. Where the graph depends on data, finding it is a part of the call.
+    fn instance_for(
         &self,
         inputs: &[Tensor],
-        call: Option<&'a CallOptions>,
-    ) -> Result<(Chosen<'_>, Option<Cow<'a, CallOptions>>), Error> {
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<Chosen<'_>, Error> {
         let tree = match &self.0.instances {
-            Instances::Only(instance) => {
-                return Ok((Chosen::Only(instance), call.map(Cow::Borrowed)));
+            Instances::Only(instance) => return Ok(Chosen::Only(instance)),
             }
             Instances::Tree(tree) => tree,
         };
@@ -513,18 +528,27 @@ impl Model {
             ranks: ranks.collect(),
             answers: BTreeMap::new(),
         };
-        let (begin, options) = (Instant::now(), &self.0.options);
+        let options = &self.0.options;
         loop {
-            let node = tree.node(&choice, |source| Instance::build(source, &choice, options))?;
-            let rest = call.map(|call| Cow::Owned(call.clone().after(begin.elapsed())));
+            let (place, source) = (tree.place(&choice), Arc::clone(tree.source()));
+            let node = match place.get() {
+                Some(node) => Arc::clone(node),
+                None => {
+                    let (choice, options) = (choice.clone(), options.clone());
+                    waiting(control.map(Deref::deref), move || {
+                        let build = || Instance::build(&source, &choice, &options).map(Arc::new);
+                        place.get_or_try_init(build).cloned()
+                    })?
+                }
+            };
             let &Built::Question(number, ref question) = &*node else {
-                return Ok((Chosen::OfTree(node), rest));
+                return Ok(Chosen::OfTree(node));
             };
             if choice.answers.len() >= QUESTIONS_LIMIT {
                 let limit = QUESTIONS_LIMIT;
                 return Err(Failure::Questions { limit }.into());
             }
-            let given = question.run(inputs, options, rest.as_deref())?;
+            let given = question.run(inputs, options, control)?;
             choice.answers.insert(number, answer_in(&given)?);
         }
     }
@@ -542,6 +566,18 @@ impl Model {
             None => Failure::SeveralGraphs,
         }
         .into())
+    }
+}
+
+/// What nothing can end: where a call may be ended, it is done on a thread of its own, and the call waits for it until it is
+/// to end.
+fn waiting<T: Send + 'static>(
+    control: Option<&CallControl>,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match control {
+        Some(control) => control.wait_for(work)?,
+        None => work(),
     }
 }
 

@@ -10,7 +10,9 @@ use crate::progress::{Listener, Progress};
 use crate::recording::Recording;
 use kiln_kernel::MemoryLimits;
 use kiln_kernel_cache::LruLimits;
-use kiln_lazy_runtime::{CallOptions, CompilePolicy, Runtime, RuntimeOptions, VariantOptions};
+use kiln_lazy_runtime::{
+    CallControl, CallOptions, CompilePolicy, Runtime, RuntimeOptions, SystemClock, VariantOptions,
+};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_shape_inference::Mode;
 use std::collections::BTreeMap;
@@ -478,16 +480,17 @@ pub(crate) struct StopQuestion(Option<Arc<Question>>);
 
 type Question = dyn Fn() -> bool + Send + Sync;
 
-impl StopQuestion {
-    /// The options of a call, with the question; none where nothing can end the call.
-    pub(crate) fn added_to(&self, call: Option<&CallOptions>) -> Option<CallOptions> {
-        match &self.0 {
+impl Options {
+    /// What watches over a call that begins now, or over loading; none where nothing can end it.
+    pub(crate) fn control(&self, call: Option<&CallOptions>) -> Option<Arc<CallControl>> {
+        let call = match &self.stop.0 {
             Some(question) => {
                 let call = call.cloned().unwrap_or_default();
-                Some(call.with_should_stop(Arc::clone(question) as Arc<_>))
+                call.with_should_stop(Arc::clone(question) as Arc<_>)
             }
-            None => call.cloned(),
-        }
+            None => call?.clone(),
+        };
+        call.control(Arc::new(SystemClock::new())).map(Arc::new)
     }
 }
 

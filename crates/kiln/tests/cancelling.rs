@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use kiln::{Backend, Cache, CallOptions, Cancellation, DType, ErrorKind, Model, Options, Tensor};
+use kiln::{
+    Backend, Cache, CallOptions, Cancellation, DType, ErrorKind, Model, Options, Tensor, Work,
+};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const FOREVER: &str = "graph @forever(%trips: i64[], %x: f32[N]) -> f32[N] {
@@ -84,4 +86,45 @@ fn a_call_that_takes_longer_than_it_may_is_a_limit() {
             .unwrap();
         assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [-1.5; 3]);
     }
+}
+
+#[test]
+fn loading_is_cancelled_while_it_is_at_work_and_works_again() {
+    let (reached, goes_on) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let is_cancelled = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&is_cancelled);
+    let (at_work, let_go) = (Arc::clone(&reached), Arc::clone(&goes_on));
+    let options = Options::new()
+        .cache(Cache::off())
+        .cancel_when(move || asked.load(Ordering::SeqCst))
+        .on_progress(move |progress| {
+            if progress.work == Work::Optimize {
+                at_work.store(true, Ordering::SeqCst);
+                while !let_go.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+    let load = || Model::from_text_with(FOREVER, options.clone());
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(load);
+        while !reached.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        is_cancelled.store(true, Ordering::SeqCst);
+        // While the work still waits.
+        let error = loading.join().unwrap().err().unwrap();
+        assert_eq!(
+            (error.kind(), error.code()),
+            (ErrorKind::Cancelled, "E0835")
+        );
+    });
+    goes_on.store(true, Ordering::SeqCst);
+    is_cancelled.store(false, Ordering::SeqCst);
+    let model = load().unwrap();
+    let trips = Tensor::scalar(1i64);
+    assert!(model.run([("trips", &trips), ("x", &x())]).is_ok());
 }

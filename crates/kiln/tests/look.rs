@@ -129,8 +129,8 @@ mod compiled {
     use super::*;
     use kiln::codegen_llvm::LlvmCompiler;
     use kiln::kernel::{
-        Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule,
-        Target, VerifiedKernel,
+        Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
+        VerifiedKernel,
     };
     use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
     use kiln::native::NativeExecutor;
@@ -145,21 +145,15 @@ mod compiled {
         kiln::kernel::verify(kernel).unwrap()
     }
 
-    impl KernelCompiler for Wrong {
+    impl CompilerWrapper for Wrong {
+        type Inner = LlvmCompiler;
+
+        fn inner(&self) -> &LlvmCompiler {
+            &self.0
+        }
+
         fn version(&self) -> String {
             "wrong".to_owned()
-        }
-
-        fn host(&self) -> Target {
-            self.0.host()
-        }
-
-        fn supports(&self, target: &Target) -> bool {
-            self.0.supports(target)
-        }
-
-        fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
-            self.0.schedules(kernel, target)
         }
 
         fn compile(
@@ -170,16 +164,6 @@ mod compiled {
             observer: &mut dyn CompileObserver,
         ) -> Result<Artifact, CompileError> {
             self.0.compile(&changed(kernel), target, schedule, observer)
-        }
-
-        fn listing(
-            &self,
-            kernel: &VerifiedKernel,
-            target: &Target,
-            schedule: &Schedule,
-            listing: Listing,
-        ) -> Result<String, CompileError> {
-            self.0.listing(kernel, target, schedule, listing)
         }
     }
 

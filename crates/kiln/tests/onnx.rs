@@ -2,7 +2,11 @@
 #![cfg(feature = "onnx")]
 
 use kiln::onnx::NoFiles;
-use kiln::{DType, Dim, Error, ErrorKind, Mode, Model, Notice, Options, Tensor};
+use kiln::{
+    CallOptions, Cancellation, DType, Dim, Error, ErrorKind, Mode, Model, Notice, Options, Tensor,
+    Work,
+};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A field of a protobuf message: its number and its bytes.
@@ -217,4 +221,39 @@ fn files_are_confined_and_named_without_their_folders() {
         !error.to_string().contains(folder.path().to_str().unwrap()),
         "{error}"
     );
+}
+
+#[test]
+fn a_call_that_settles_an_open_rank_is_cancelled_and_the_next_one_has_it_settled() {
+    let (imports, goes_on) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (count, let_go) = (Arc::clone(&imports), Arc::clone(&goes_on));
+    let options = Options::new().on_progress(move |progress| {
+        if progress.work == Work::Import && progress.done == 0 {
+            count.fetch_add(1, Ordering::SeqCst);
+            while !let_go.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let model = load(&model("Add", None), options).unwrap();
+    let x = Tensor::full(&[3, 2], 1.0_f32).unwrap();
+    let other = Tensor::from_slice(&[2], &[10.0_f32, 20.0]).unwrap();
+    let cancellation = Cancellation::new();
+    let options = CallOptions::new().with_cancellation(&cancellation);
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| model.run_with([("x", &x), ("other", &other)], &options));
+        while imports.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        cancellation.cancel();
+        // While the import still waits.
+        assert_eq!(call.join().unwrap().unwrap_err().code(), "E0835");
+    });
+    goes_on.store(true, Ordering::SeqCst);
+    let outputs = model.run([("x", &x), ("other", &other)]).unwrap();
+    assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [11.0, 21.0].repeat(3));
+    assert_eq!(imports.load(Ordering::SeqCst), 1);
 }

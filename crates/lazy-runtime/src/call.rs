@@ -86,13 +86,6 @@ impl CallOptions {
         self
     }
 
-    /// The same for the rest of a call that began so long ago.
-    #[must_use]
-    pub fn after(mut self, elapsed: Duration) -> Self {
-        self.time_limit = self.time_limit.map(|limit| limit.saturating_sub(elapsed));
-        self
-    }
-
     /// What watches over a call that begins now; none where nothing can end it.
     pub fn control(&self, clock: Arc<dyn Clock>) -> Option<CallControl> {
         if self.cancellation.is_none() && self.should_stop.is_none() && self.time_limit.is_none() {
@@ -156,9 +149,10 @@ impl CallControl {
             .compare_exchange(GOES_ON, CANCELLED, relaxed, relaxed);
     }
 
-    /// When the call ends by itself.
-    pub(crate) fn until(&self) -> Option<Duration> {
-        self.until
+    /// The time until the call ends by itself.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let until = self.until?;
+        Some(until.saturating_sub(self.clock.now()))
     }
 
     fn look(&self) -> u32 {

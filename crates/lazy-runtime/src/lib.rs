@@ -25,6 +25,7 @@ mod calls;
 mod clock;
 mod compile;
 mod context;
+mod detached;
 mod error;
 mod layouts;
 mod manager;

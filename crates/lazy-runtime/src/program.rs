@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kiln_fork_lock::ForkLock;
+use kiln_fork_lock::{ForkCell, ForkLock};
 use kiln_interpreter::InterpretError;
 use kiln_program::Program;
 use kiln_symbolic_shape::{DimId, PlanFact};
@@ -39,9 +39,10 @@ pub struct CompiledProgram {
     run: EventId,
 }
 
-/// Plans, each with the sorted facts that it does without.
-type OtherPlans = Vec<(Vec<(DimId, DimId)>, Arc<Plan>)>;
+/// Plans, each with the sorted facts that it does without. One that is being made is not there yet.
+type OtherPlans = Vec<(Vec<(DimId, DimId)>, Arc<ForkCell<Arc<Plan>>>)>;
 
+#[derive(Clone)]
 struct PlannerHandle(Arc<dyn Planner>);
 
 impl std::fmt::Debug for PlannerHandle {
@@ -141,16 +142,13 @@ impl CompiledProgram {
 
     /// How many plans there are: the main one, and others made on demand.
     pub fn n_plans(&self) -> usize {
-        1 + self.others().len()
+        1 + self.other_plans().len()
     }
 
     /// How many launch plans are kept, of all plans and segments.
     pub fn n_launch_plans(&self) -> usize {
-        let others: usize = self
-            .others()
-            .iter()
-            .map(|(_, plan)| plan.prepared.n_plans())
-            .sum();
+        let others = self.other_plans();
+        let others: usize = others.iter().map(|plan| plan.prepared.n_plans()).sum();
         self.main.prepared.n_plans() + others
     }
 
@@ -172,7 +170,19 @@ impl CompiledProgram {
         inputs: &[Tensor],
         options: &CallOptions,
     ) -> Result<Vec<Tensor>, RuntimeError> {
-        self.serve_anew(inputs, None, self.control(options).as_ref())
+        self.run_controlled(inputs, self.control(options).as_ref())
+    }
+
+    /// As [`run_with`](Self::run_with), for a call that began before: this may end it.
+    ///
+    /// # Errors
+    /// As [`run_with`](Self::run_with).
+    pub fn run_controlled(
+        &self,
+        inputs: &[Tensor],
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<Vec<Tensor>, RuntimeError> {
+        self.serve_anew(inputs, None, control)
     }
 
     /// As [`run`](Self::run), into tensors that are given, one per output: in place where one has the output's dtype and
@@ -182,15 +192,11 @@ impl CompiledProgram {
     /// # Errors
     /// As [`run`](Self::run), and what the tensors hold is then not defined; another number of tensors than of outputs.
     pub fn run_into(&self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), RuntimeError> {
-        let (expected, found) = (self.program().graph().outputs().len(), outputs.len());
-        if expected != found {
-            return Err(RuntimeError::OutputCount { expected, found });
-        }
-        let made = &mut Vec::new();
-        Ok(self.serve(inputs, None, Some(outputs), None, made)?)
+        self.run_into_controlled(inputs, outputs, None)
     }
 
-    /// As [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were.
+    /// As [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were. Once all is
+    /// computed, and only to be copied into the tensors, the call is not ended any more.
     ///
     /// # Errors
     /// As [`run_into`](Self::run_into) and [`run_with`](Self::run_with).
@@ -200,13 +206,25 @@ impl CompiledProgram {
         outputs: &mut [Tensor],
         options: &CallOptions,
     ) -> Result<(), RuntimeError> {
+        self.run_into_controlled(inputs, outputs, self.control(options).as_ref())
+    }
+
+    /// As [`run_into_with`](Self::run_into_with), for a call that began before: this may end it.
+    ///
+    /// # Errors
+    /// As [`run_into_with`](Self::run_into_with).
+    pub fn run_into_controlled(
+        &self,
+        inputs: &[Tensor],
+        outputs: &mut [Tensor],
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<(), RuntimeError> {
         let (expected, found) = (self.program().graph().outputs().len(), outputs.len());
         if expected != found {
             return Err(RuntimeError::OutputCount { expected, found });
         }
-        let control = self.control(options);
         let made = &mut Vec::new();
-        Ok(self.serve(inputs, None, Some(outputs), control.as_ref(), made)?)
+        Ok(self.serve(inputs, None, Some(outputs), control, made)?)
     }
 
     /// As [`run`](Self::run), with what each step cost.
@@ -217,8 +235,20 @@ impl CompiledProgram {
         &self,
         inputs: &[Tensor],
     ) -> Result<(Vec<Tensor>, Vec<StepProfile>), RuntimeError> {
+        self.run_profiled_controlled(inputs, None)
+    }
+
+    /// As [`run_profiled`](Self::run_profiled), for a call that this may end.
+    ///
+    /// # Errors
+    /// As [`run_with`](Self::run_with).
+    pub fn run_profiled_controlled(
+        &self,
+        inputs: &[Tensor],
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<(Vec<Tensor>, Vec<StepProfile>), RuntimeError> {
         let mut profile = Vec::new();
-        let outputs = self.serve_anew(inputs, Some(&mut profile), None)?;
+        let outputs = self.serve_anew(inputs, Some(&mut profile), control)?;
         Ok((outputs, profile))
     }
 
@@ -232,8 +262,7 @@ impl CompiledProgram {
 
     /// Forgets launch plans and memory that no run uses. Kernels stay with the runtime.
     pub fn clear(&self) {
-        let others = self.others().clone();
-        for plan in others.iter().map(|(_, plan)| plan).chain([&self.main]) {
+        for plan in self.other_plans().iter().chain([&self.main]) {
             plan.prepared.clear_plans();
             plan.states.clear();
         }
@@ -347,42 +376,46 @@ impl CompiledProgram {
                 let problem = "it was made without this fact".to_owned();
                 return Err(self.no_other_plan(&facts, problem).into());
             }
-            other = Some(self.other_plan(&failed, &facts)?);
+            other = Some(self.other_plan(&failed, &facts, control)?);
         }
     }
 
-    /// The plan without these facts: one that is there, or a new one, counted.
+    /// The plan without these facts: one that is there, or a new one, counted. A call that is to end does not wait for it.
     fn other_plan(
         &self,
         failed: &[PlanFact],
         newly: &[PlanFact],
+        control: Option<&Arc<CallControl>>,
     ) -> Result<Arc<Plan>, RuntimeError> {
         let mut name: Vec<(DimId, DimId)> =
             failed.iter().map(|fact| (fact.left, fact.right)).collect();
         name.sort_unstable();
-        if let Some((_, plan)) = self.others().iter().find(|(known, _)| *known == name) {
-            return Ok(Arc::clone(plan));
-        }
-        let Some(PlannerHandle(planner)) = &self.planner else {
+        let Some(planner) = self.planner.clone() else {
             return Err(self.no_other_plan(newly, "the program came without a planner".to_owned()));
         };
-        let program = planner
-            .plan(failed)
-            .map_err(|error| self.no_other_plan(newly, error.to_string()))?;
-        Counters::count(&self.runtime.counters().other_plans);
-        self.recorder().count(Counter::Fallback);
-        tracing::info!(
-            facts = failed.len(),
-            "planned without facts that do not hold"
-        );
-        let launch_plans = self.runtime.options().launch_plans;
-        let prepared = Prepared::new(program, launch_plans, self.recorder().clone());
-        let plan = Arc::new(Plan::new(&self.runtime, prepared));
-        let mut others = self.others();
-        if let Some((_, plan)) = others.iter().find(|(known, _)| *known == name) {
-            return Ok(Arc::clone(plan));
-        }
-        others.push((name, Arc::clone(&plan)));
+        let place = {
+            let mut others = self.others.lock();
+            match others.iter().find(|(known, _)| *known == name) {
+                Some((_, place)) => Arc::clone(place),
+                None => {
+                    let place = Arc::default();
+                    others.push((name, Arc::clone(&place)));
+                    place
+                }
+            }
+        };
+        let (runtime, recorder) = (Arc::clone(&self.runtime), self.recorder().clone());
+        let (facts, made) = (failed.to_vec(), Arc::clone(&place));
+        let make = move || {
+            let plan = || plan_without(&runtime, &recorder, &planner, &facts);
+            made.get_or_try_init(plan).cloned()
+        };
+        let plan = match (place.get(), control) {
+            (Some(plan), _) => Ok(Arc::clone(plan)),
+            (None, Some(control)) => control.wait_for(make)?,
+            (None, None) => make(),
+        };
+        let plan = plan.map_err(|reason| self.no_other_plan(newly, reason))?;
         self.has_others.store(true, Ordering::Release);
         Ok(plan)
     }
@@ -405,9 +438,30 @@ impl CompiledProgram {
         }
     }
 
-    fn others(&self) -> std::sync::MutexGuard<'_, OtherPlans> {
-        self.others.lock()
+    fn other_plans(&self) -> Vec<Arc<Plan>> {
+        let others = self.others.lock();
+        let made = others.iter().filter_map(|(_, place)| place.get().cloned());
+        made.collect()
     }
+}
+
+/// Makes the plan without these facts.
+fn plan_without(
+    runtime: &Runtime,
+    recorder: &Recorder,
+    PlannerHandle(planner): &PlannerHandle,
+    facts: &[PlanFact],
+) -> Result<Arc<Plan>, String> {
+    let program = planner.plan(facts).map_err(|error| error.to_string())?;
+    Counters::count(&runtime.counters().other_plans);
+    recorder.count(Counter::Fallback);
+    tracing::info!(
+        facts = facts.len(),
+        "planned without facts that do not hold"
+    );
+    let launch_plans = runtime.options().launch_plans;
+    let prepared = Prepared::new(program, launch_plans, recorder.clone());
+    Ok(Arc::new(Plan::new(runtime, prepared)))
 }
 
 /// The event of a program's calls.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kiln_fork_lock::ForkLock;
 use kiln_kernel::{
-    ExecuteError, KernelCompiler, KernelExecutor, Memory, MemoryStats, PackSpec, Target, TaskPool,
+    ExecuteError, KernelCompiler, KernelExecutor, Memory, MemoryStats, Target, TaskPool,
     VerifiedKernel,
 };
 use kiln_kernel_cache::{KeyDigest, Tier};
@@ -19,9 +19,9 @@ use smallvec::SmallVec;
 use crate::call::CallControl;
 use crate::clock::{Clock, SystemClock};
 use crate::compile::{
-    Choice, Chosen, CompilationStats, CompileRecord, CompiledKernel, ConstantPart, ConstantStore,
-    Counters, KernelIdentity, Kernels, NoCode, Obtaining, PackedStore, Patience, Permission,
-    Urgency, Wanted, Workers,
+    Choice, Chosen, CompilationStats, CompileRecord, CompiledKernel, ConstantStore, Counters,
+    KernelIdentity, Kernels, NoCode, Obtaining, PackedStore, Patience, Permission, Urgency, Wanted,
+    Workers,
 };
 use crate::error::RuntimeError;
 use crate::options::{CompilePolicy, RuntimeOptions};
@@ -46,7 +46,7 @@ pub struct Runtime {
     options: RuntimeOptions,
     kernels: Arc<Kernels>,
     workers: Workers,
-    constants: ConstantStore,
+    constants: Arc<ConstantStore>,
     variants: Arc<Variants>,
     /// What programs hold for later runs.
     states: ForkLock<Vec<Weak<States>>>,
@@ -99,7 +99,7 @@ impl Runtime {
             kernels: Arc::new(Kernels::new(&parts, &options)),
             variants: Arc::new(Variants::new(variants)),
             workers,
-            constants: ConstantStore::new(packed),
+            constants: Arc::new(ConstantStore::new(packed)),
             states: ForkLock::default(),
             watch: Watch::default(),
             parts,
@@ -182,6 +182,10 @@ impl Runtime {
         &*self.parts.clock
     }
 
+    pub(crate) fn shared_executor(&self) -> Arc<dyn KernelExecutor> {
+        Arc::clone(&self.parts.executor)
+    }
+
     pub(crate) fn shared_clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.parts.clock)
     }
@@ -251,6 +255,9 @@ impl Runtime {
 
     /// Forgets kernels and constants; programs that run keep theirs until they are planned anew.
     pub fn clear_cache(&self) {
+        if let Some(compiler) = self.compiler() {
+            compiler.forget_failures();
+        }
         self.kernels.clear();
         self.constants.clear();
         self.variants.clear();
@@ -336,23 +343,12 @@ impl Runtime {
         self.workers.wait_idle(limit)
     }
 
-    pub(crate) fn constants(&self) -> &ConstantStore {
+    pub(crate) fn constants(&self) -> &Arc<ConstantStore> {
         &self.constants
     }
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.kernels.counters
-    }
-
-    /// A part of a constant as a kernel wants it.
-    pub(crate) fn packed_constant(
-        &self,
-        part: &ConstantPart<'_>,
-        spec: &PackSpec,
-        recorder: &Recorder,
-    ) -> Result<Memory, RuntimeError> {
-        self.constants
-            .packed(self.executor(), part, spec, self.clock(), recorder)
     }
 
     /// Has constants that were packed stored, behind the back of calls.

@@ -9,13 +9,18 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kiln_ir::{BlobMap, Constant, Digest};
 use kiln_kernel::CallerOnly;
 use kiln_lazy_runtime::{
-    CallOptions, Cancellation, CompilePolicy, CompiledProgram, Runtime, RuntimeError,
+    CallOptions, Cancellation, CompilePolicy, CompiledProgram, Planner, Runtime, RuntimeError,
     RuntimeOptions,
 };
-use kiln_tensor::Tensor;
-use support::{FakeCompiler, FakeDevice, Gate, compiled, expect_same, graph, ramp, runtime_with};
+use kiln_program::{BuildOptions, Program};
+use kiln_symbolic_shape::PlanFact;
+use kiln_tensor::{DType, Tensor};
+use support::{
+    FakeCompiler, FakeDevice, Gate, TestPlanner, compiled, expect_same, graph, ramp, runtime_with,
+};
 
 /// Longer than any test takes, however busy the machine is: what hangs takes longer.
 const LONG: Duration = Duration::from_secs(120);
@@ -321,4 +326,115 @@ fn what_is_written_into_is_as_it_was_after_a_call_that_was_cancelled() {
     assert_ne!(outputs[0].to_vec::<f32>().unwrap(), before);
     let few = program.run_into_with(&[ramp(&[2, 3])], &mut outputs[..1], &CallOptions::new());
     assert_eq!(few.unwrap_err().code(), "E0893");
+}
+
+/// A planner that makes other plans once a gate is open.
+struct SlowPlanner {
+    planner: TestPlanner,
+    gate: Arc<Gate>,
+    plans: Arc<AtomicUsize>,
+}
+
+impl Planner for SlowPlanner {
+    fn plan(
+        &self,
+        without: &[PlanFact],
+    ) -> Result<Program, Box<dyn std::error::Error + Send + Sync>> {
+        self.plans.fetch_add(1, Ordering::SeqCst);
+        if !without.is_empty() {
+            self.gate.pass(|| true);
+        }
+        self.planner.plan(without)
+    }
+}
+
+/// Cancels a call that waits at a gate.
+fn cancel_at(gate: &Gate, program: &CompiledProgram, inputs: &[Tensor]) {
+    let cancellation = Cancellation::new();
+    let options = CallOptions::new().with_cancellation(&cancellation);
+    thread::scope(|scope| {
+        let call = scope.spawn(|| program.run_with(inputs, &options));
+        gate.wait_for(1);
+        cancellation.cancel();
+        // While what it waits for goes on.
+        cancelled(call.join().unwrap());
+    });
+}
+
+#[test]
+fn a_call_that_waits_for_another_plan_is_cancelled_and_the_next_one_has_the_plan() {
+    let graph = graph(
+        "graph @sum(%x: f32[A, C], %y: f32[B, C]) -> f32[bcast(A, B), C] {
+          %e = exp %x
+          %s = add %e, %y
+          %r = relu %s
+          return %r
+        }",
+    );
+    let (gate, plans) = (Arc::new(Gate::default()), Arc::new(AtomicUsize::new(0)));
+    let planner = SlowPlanner {
+        planner: TestPlanner {
+            graph: graph.clone(),
+            fuse: true,
+            build: BuildOptions::default(),
+        },
+        gate: Arc::clone(&gate),
+        plans: Arc::clone(&plans),
+    };
+    let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
+    let program = CompiledProgram::new(runtime, Arc::new(planner)).unwrap();
+    expect_same(&program, &graph, &[ramp(&[4, 3]), ramp(&[4, 3])]);
+    let others = [ramp(&[4, 3]), ramp(&[1, 3])];
+    cancel_at(&gate, &program, &others);
+    assert_eq!(program.n_plans(), 1);
+    // One that comes meanwhile waits for the same plan, and no longer than it may.
+    let limit = CallOptions::new().with_time_limit(Duration::from_millis(20));
+    let late = program.run_with(&others, &limit).unwrap_err();
+    assert_eq!(late.code(), "E0894");
+    gate.open();
+    expect_same(&program, &graph, &others);
+    assert_eq!((program.n_plans(), plans.load(Ordering::SeqCst)), (2, 2));
+}
+
+/// Cancels a call that waits for a weight, which is read when it is looked at.
+fn cancel_while_weights_are_read(policy: CompilePolicy) {
+    let (gate, loads) = (Arc::new(Gate::default()), Arc::new(AtomicUsize::new(0)));
+    // Large enough to be read on threads.
+    let shape = [2048, 600];
+    let weight = {
+        let (gate, loads) = (Arc::clone(&gate), Arc::clone(&loads));
+        Tensor::deferred(DType::F32, &shape, move || {
+            loads.fetch_add(1, Ordering::SeqCst);
+            gate.pass(|| true);
+            Ok(ramp(&shape))
+        })
+    };
+    // A digest that is known, as those of programs in stores are: nothing looks at the elements before a call.
+    let digest = Digest::of_text("the weight");
+    let mut blobs = BlobMap::new();
+    blobs.insert(Constant::of_known_digest(weight.unwrap(), digest).unwrap());
+    let text = format!(
+        "graph @f(%x: f32[B, 2048]) -> f32[B, 600] {{
+          %w: f32[2048, 600] = constant \"{digest}\"
+          %y = matmul %x, %w
+          return %y
+        }}"
+    );
+    let graph = kiln_shape_inference::read_graph(&text, &blobs).unwrap();
+    let runtime = runtime_with(
+        FakeCompiler::default(),
+        RuntimeOptions::new().with_policy(policy),
+    );
+    let program = compiled(&runtime, &graph, true);
+    let inputs = [ramp(&[2, 2048])];
+    cancel_at(&gate, &program, &inputs);
+    gate.open();
+    expect_same(&program, &graph, &inputs);
+    assert_eq!(loads.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_call_that_waits_for_weights_is_cancelled_and_the_next_one_has_them() {
+    cancel_while_weights_are_read(CompilePolicy::FirstUse);
+    cancel_while_weights_are_read(CompilePolicy::AfterCalls(u32::MAX));
 }

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_kernel::{
-    Artifact, CallerOnly, Candidate, CompileError, CompileObserver, KernelCompiler, Listing,
-    Schedule, Target, VerifiedKernel,
+    Artifact, CallerOnly, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule,
+    Target, VerifiedKernel,
 };
 use kiln_kernel_cache::{DiskOptions, DiskTier, LruLimits, Tier};
 use kiln_lazy_runtime::{CompilePolicy, CompiledProgram, Runtime, RuntimeOptions};
@@ -38,21 +38,11 @@ struct Marking {
     marks: PathBuf,
 }
 
-impl KernelCompiler for Marking {
-    fn version(&self) -> String {
-        self.inner.version()
-    }
+impl CompilerWrapper for Marking {
+    type Inner = FakeCompiler;
 
-    fn host(&self) -> Target {
-        self.inner.host()
-    }
-
-    fn supports(&self, target: &Target) -> bool {
-        self.inner.supports(target)
-    }
-
-    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
-        self.inner.schedules(kernel, target)
+    fn inner(&self) -> &FakeCompiler {
+        &self.inner
     }
 
     fn compile(
@@ -68,16 +58,6 @@ impl KernelCompiler for Marking {
             .open(&self.marks);
         marks.unwrap().write_all(b"x").unwrap();
         self.inner.compile(kernel, target, schedule, observer)
-    }
-
-    fn listing(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        listing: Listing,
-    ) -> Result<String, CompileError> {
-        self.inner.listing(kernel, target, schedule, listing)
     }
 }
 

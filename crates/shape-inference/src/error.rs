@@ -1,11 +1,14 @@
 //! What shape inference says when the types of an op do not fit: which op, which operands, both shapes.
 //!
-//! Names come from outside, so they are escaped before they are stored. Codes E0330 to E0349.
+//! Names come from outside, so they are escaped before they are stored. Codes E0330 to E0349, E0360 to E0362, and that of
+//! numbers that a dtype does not hold, which recorded functions share.
 
 use kiln_ir::VerifyErrors;
 use kiln_symbolic_shape::DimError;
-use kiln_tensor::TensorError;
+use kiln_tensor::{DType, TensorError};
 use std::fmt;
+
+use crate::number::Number;
 
 /// An op whose types do not fit. Always the fault of whoever built the graph, or of its model.
 #[derive(Debug, thiserror::Error)]
@@ -167,6 +170,14 @@ pub enum InferErrorKind {
         /// The value.
         value: String,
     },
+    /// E0804: a number that a dtype does not hold.
+    #[error("expected a number that {dtype} holds, found {number}")]
+    Number {
+        /// The dtype.
+        dtype: DType,
+        /// The number.
+        number: Number,
+    },
     /// A size that cannot be computed; the code is that of the cause.
     #[error(transparent)]
     Size(#[from] DimError),
@@ -195,6 +206,7 @@ impl InferErrorKind {
             Self::NoRule => "E0360",
             Self::Region { .. } => "E0361",
             Self::NotDefined { .. } => "E0362",
+            Self::Number { .. } => Number::NOT_HELD,
             Self::Size(cause) => cause.code(),
             Self::Tensor(cause) => cause.code(),
             Self::Structure(cause) => cause.code(),

@@ -26,6 +26,10 @@ impl Deferred {
         self.loaded.get_or_try_init(|| self.load())?.as_bytes()
     }
 
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.loaded.get().is_some()
+    }
+
     fn load(&self) -> Result<Tensor, TensorError> {
         let tensor = (self.load)()?.contiguous()?;
         if tensor.dtype() != self.dtype {
@@ -47,8 +51,7 @@ impl Deferred {
 
 impl fmt::Debug for Deferred {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_loaded = self.loaded.get().is_some();
-        write!(f, "Deferred(loaded: {is_loaded})")
+        write!(f, "Deferred(loaded: {})", self.is_loaded())
     }
 }
 

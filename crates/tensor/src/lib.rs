@@ -45,6 +45,7 @@ mod storage;
 mod tensor;
 
 mod concat;
+mod copying;
 mod deferred;
 #[cfg(feature = "fault-injection")]
 pub mod fault;

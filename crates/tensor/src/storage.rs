@@ -43,6 +43,14 @@ impl Storage {
         Ok(Storage::Owned(memory))
     }
 
+    /// Whether the bytes are there.
+    pub(crate) fn is_loaded(&self) -> bool {
+        match self {
+            Storage::Deferred(deferred) => deferred.is_loaded(),
+            Storage::Owned(_) | Storage::Mapped(_) | Storage::Foreign(_) => true,
+        }
+    }
+
     /// A copy of a few bytes, where running out of memory may abort as it does for any small box.
     pub(crate) fn copy_of_few(bytes: &[u8]) -> Storage {
         Storage::Owned(AVec::from_slice(alignment_of(bytes.len()), bytes))

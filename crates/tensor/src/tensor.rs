@@ -338,6 +338,11 @@ impl Tensor {
         Ok(Tensor::from_parts(self.dtype, layout, storage))
     }
 
+    /// Whether its elements are there; those of a [deferred](Tensor::deferred) tensor are once somebody has looked at them.
+    pub fn is_loaded(&self) -> bool {
+        self.storage.is_loaded()
+    }
+
     /// The bytes of the elements for writing, made this tensor's own first.
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], TensorError> {
         // Nothing has weak handles, and a count of one cannot grow meanwhile.

@@ -3,7 +3,7 @@
 //! Operators return no `Result`: the first mistake is kept, with the line that made it, and ends the
 //! recording when the function returns.
 
-use kiln_shape_inference::InferError;
+use kiln_shape_inference::{InferError, Number};
 use kiln_symbolic_shape::DimError;
 use kiln_tensor::DType;
 use std::fmt;
@@ -37,7 +37,7 @@ pub enum TraceError {
         /// Where it is used.
         at: CallSite,
     },
-    /// E0804: a number beside a variable that its element type does not hold.
+    /// A number beside a variable that its element type does not hold; has the code of such numbers.
     #[error(
         "{at}: expected a number that {dtype} holds, found {number}; cast the variable, or write the number as the type has it"
     )]
@@ -85,7 +85,7 @@ impl TraceError {
             Self::Op { source, .. } => source.code(),
             Self::Size { source, .. } => source.code(),
             Self::Foreign { .. } => "E0883",
-            Self::Number { .. } => "E0804",
+            Self::Number { .. } => Number::NOT_HELD,
             Self::NoResult => "E0884",
             Self::Arguments { .. } => "E0885",
             Self::Inferred { .. } => "E0886",

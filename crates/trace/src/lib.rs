@@ -30,7 +30,6 @@
 
 mod error;
 mod function;
-mod number;
 mod recorder;
 mod results;
 mod size;

@@ -10,10 +10,10 @@ pub use elementwise::Operand;
 pub use reduction::Axes;
 
 use crate::error::{CallSite, TraceError};
-use crate::number::Number;
 use crate::recorder::Recorder;
 use crate::size::Size;
 use kiln_ir::ValueId;
+use kiln_shape_inference::Number;
 use kiln_shape_inference::{GraphBuilder, InferError};
 use kiln_tensor::{DType, Tensor};
 use std::fmt;

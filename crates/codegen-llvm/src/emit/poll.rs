@@ -26,7 +26,9 @@ pub(super) struct Polling {
 impl<'ctx> Emitter<'_, 'ctx> {
     /// Lets the loops that are written from here on poll the word at this address.
     pub(crate) fn poll_at(&self, word: Value<'ctx>) {
-        self.polled.set(Some(word));
+        if !self.module.leaves_polls_out {
+            self.polled.set(Some(word));
+        }
     }
 
     /// How a loop of at most so many rounds polls whose body was just written.

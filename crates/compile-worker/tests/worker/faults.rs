@@ -1,13 +1,17 @@
 //! Compilers that crash, hang and take all memory: a typed error of one kernel, and nothing left behind.
 //!
-//! `KILN_WORKER_ROUNDS` is the number of rounds per fault, 10 without it.
+//! `KILN_WORKER_ROUNDS` is the number of rounds per fault, 10 without it; `KILN_WORKER_HANG_MS` is the time limit under which
+//! compiles hang, a second without it.
 
 use std::time::Duration;
 
-use kiln_compile_worker::{CompileLimits, WorkerError};
+use kiln_compile_worker::{CompileLimits, WorkerCompiler, WorkerError};
 use kiln_kernel::{CompileError, KernelCompiler};
 
-use crate::support::{children, compile, compiler, descriptors, kernel, limits, resident, until};
+use crate::support::{
+    children, compile, compiler, compiler_of, descriptors, kernel, limits, program_at, resident,
+    until,
+};
 
 fn rounds() -> usize {
     let rounds = std::env::var("KILN_WORKER_ROUNDS").ok();
@@ -76,13 +80,16 @@ fn a_compiler_that_writes_to_null_is_an_error_of_one_kernel() {
 
 #[test]
 fn a_compiler_that_hangs_is_killed_when_its_time_is_over() {
+    let limit_of_hangs = std::env::var("KILN_WORKER_HANG_MS").ok();
+    let limit_of_hangs = limit_of_hangs.and_then(|limit| limit.parse().ok());
+    let limit_of_hangs = Duration::from_millis(limit_of_hangs.unwrap_or(1000));
     let mut limits = limits();
-    limits.wall_clock = Duration::from_secs(1);
+    limits.wall_clock = limit_of_hangs;
     survive("hang", limits, "E0510", |error| {
         let WorkerError::Time { given, limit } = error else {
             panic!("{error}");
         };
-        assert_eq!(*limit, Duration::from_secs(1));
+        assert_eq!(*limit, limit_of_hangs);
         assert!(given >= limit, "{given:?}");
     });
 }
@@ -136,6 +143,65 @@ fn a_kernel_that_lost_its_worker_is_remembered_and_costs_no_other() {
     let other = compiler.compile(&fatal, &target, &fallback, &mut kiln_kernel::Unobserved);
     assert_eq!(other.unwrap_err().code, "E0509");
     assert_eq!(compiler.n_lost(), 2);
+}
+
+/// What is remembered is tried again: after a while, when it is forgotten, and in workers of another program.
+#[test]
+fn a_kernel_that_lost_its_worker_is_tried_again_once_something_has_changed() {
+    let fatal = kernel("abort");
+    let is_tried = |compiler: &WorkerCompiler| {
+        let before = compiler.n_lost();
+        assert_eq!(compile(compiler, &fatal).unwrap_err().code, "E0509");
+        compiler.n_lost() > before
+    };
+    let long = compiler(limits(), 1).with_retry_after(Duration::from_secs(86_400));
+    assert!(is_tried(&long) && !is_tried(&long));
+    long.forget_failures();
+    assert!(is_tried(&long) && !is_tried(&long));
+
+    let short = compiler(limits(), 1).with_retry_after(Duration::ZERO);
+    assert!(is_tried(&short) && is_tried(&short));
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("worker");
+    let install = || {
+        let fresh = folder.path().join("fresh");
+        std::fs::copy(std::env::current_exe().unwrap(), &fresh).unwrap();
+        std::fs::rename(&fresh, &path).unwrap();
+    };
+    install();
+    let elsewhere = compiler_of(program_at(&path), limits(), 1);
+    assert!(is_tried(&elsewhere) && !is_tried(&elsewhere));
+    install();
+    assert!(is_tried(&elsewhere));
+}
+
+#[test]
+fn code_that_is_longer_than_a_message_may_be_is_an_error_of_one_kernel() {
+    let mut limits = limits();
+    limits.message = 3 << 10;
+    let compiler = compiler(limits, 1);
+    // Neither long as a text.
+    let sum: Vec<String> = (0..40).map(|n| format!("sin(%x[i] * {n}.5)")).collect();
+    let source = format!(
+        "kernel @long(%x: in f32[N], %y: out f32[N]) {{ outer i < N store %y[i] = {} }}",
+        sum.join(" + ")
+    );
+    let long = kiln_kernel::verify(kiln_kernel::text::read(&source).unwrap()).unwrap();
+    let error = compile(&compiler, &long).unwrap_err();
+    assert_eq!(error.code, "E0512", "{error}");
+    let WorkerError::Message { given, limit } = error_of(&error) else {
+        panic!("{error}");
+    };
+    assert!(*limit == 3 << 10 && given > limit, "{given} {limit}");
+    // The worker goes on.
+    assert_eq!(compiler.n_lost(), 0);
+    assert_eq!(
+        compile(&compiler, &kernel("good"))
+            .map(|_| ())
+            .map_err(|error| error.code),
+        Ok(())
+    );
 }
 
 #[test]

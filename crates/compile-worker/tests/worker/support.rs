@@ -1,32 +1,23 @@
 //! A worker under test: this test program, whose compiler misbehaves on kernels of certain names.
 
+use std::path::Path;
 use std::time::Duration;
 
 use kiln_codegen_llvm::{LlvmCompiler, LlvmError};
 use kiln_compile_worker::{CompileLimits, WorkerCompiler, WorkerProgram, serve};
 use kiln_kernel::{
-    Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
+    Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
     Unobserved, VerifiedKernel, text, verify,
 };
 
 /// LLVM, or a fault in its place where the kernel is named after one.
 pub(crate) struct Faulty(LlvmCompiler);
 
-impl KernelCompiler for Faulty {
-    fn version(&self) -> String {
-        self.0.version()
-    }
+impl CompilerWrapper for Faulty {
+    type Inner = LlvmCompiler;
 
-    fn host(&self) -> Target {
-        self.0.host()
-    }
-
-    fn supports(&self, target: &Target) -> bool {
-        self.0.supports(target)
-    }
-
-    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
-        self.0.schedules(kernel, target)
+    fn inner(&self) -> &LlvmCompiler {
+        &self.0
     }
 
     fn compile(
@@ -54,16 +45,6 @@ impl KernelCompiler for Faulty {
             _ => {}
         }
         self.0.compile(kernel, target, schedule, observer)
-    }
-
-    fn listing(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        listing: Listing,
-    ) -> Result<String, CompileError> {
-        self.0.listing(kernel, target, schedule, listing)
     }
 }
 
@@ -102,7 +83,11 @@ fn child_worker() {
 
 /// This program as a worker.
 pub(crate) fn program() -> WorkerProgram {
-    let path = std::env::current_exe().expect("tests are programs");
+    program_at(&std::env::current_exe().expect("tests are programs"))
+}
+
+/// A copy of it.
+pub(crate) fn program_at(path: &Path) -> WorkerProgram {
     WorkerProgram::at(path)
         .expect("this program is there")
         .with_arguments([
@@ -122,14 +107,17 @@ pub(crate) fn limits() -> CompileLimits {
 }
 
 pub(crate) fn compiler(limits: CompileLimits, workers: usize) -> WorkerCompiler {
-    WorkerCompiler::new(
-        LlvmCompiler::new(),
-        LlvmError::CODES,
-        program(),
-        limits,
-        workers,
-    )
-    .expect("a thread for the pool")
+    compiler_of(program(), limits, workers)
+}
+
+pub(crate) fn compiler_of(
+    program: WorkerProgram,
+    limits: CompileLimits,
+    workers: usize,
+) -> WorkerCompiler {
+    let inner = LlvmCompiler::new();
+    WorkerCompiler::new(inner, LlvmError::CODES, program, limits, workers)
+        .expect("a thread for the pool")
 }
 
 /// A kernel of that name.

@@ -1,6 +1,5 @@
 //! The product of two matrices of accumulators, which matmul and both convolutions come down to.
 
-use crate::buffer::filled;
 use crate::element::Accumulator;
 use crate::fault::OpFault;
 use crate::interrupt::{Interrupt, PIECE};
@@ -24,6 +23,21 @@ const BLOCK: usize = 1 << 12;
 /// Columns of what the library multiplies at once, and indices of what it sums over.
 const PACKED: usize = 64;
 
+/// The largest block of a product that is computed without a question whether to stop: many rows are cut first. The right
+/// factor is cut only where one row of it all is too much.
+pub(crate) fn block_of(Product { m, k, n }: Product) -> Product {
+    let (depth, width) = match k.saturating_mul(n) <= ASKED {
+        true => (k, n),
+        false => (k.min(BLOCK), n.min(ASKED / k.min(BLOCK)).max(1)),
+    };
+    let rows = ASKED / depth.saturating_mul(width).max(1);
+    Product {
+        m: rows.clamp(1, m.max(1)),
+        k: depth,
+        n: width,
+    }
+}
+
 /// Writes `left * right` over `result`, all row-major, in blocks of rows and columns, and of what is summed over where that
 /// is much; asks between two blocks whether to stop.
 pub(crate) fn product<A: Accumulator>(
@@ -39,16 +53,15 @@ pub(crate) fn product<A: Accumulator>(
         A::product(Product { m, k, n }, left, right, result);
         return Ok(());
     }
-    // Of many rows some at a time. The right factor is cut only where one row of it all is too much.
-    let (depth, width) = match k.saturating_mul(n) <= ASKED {
-        true => (k, n),
-        false => (k.min(BLOCK), n.min(ASKED / k.min(BLOCK)).max(1)),
-    };
-    let rows = (ASKED / depth.saturating_mul(width).max(1)).clamp(1, m);
+    let Product {
+        m: rows,
+        k: depth,
+        n: width,
+    } = block_of(Product { m, k, n });
     let is_cut = depth < k || width < n;
-    let mut part = filled(if is_cut { rows * width } else { 0 }, A::ZERO)?;
-    let mut left_block = filled(if is_cut { rows * depth } else { 0 }, A::ZERO)?;
-    let mut right_block = filled(if is_cut { depth * width } else { 0 }, A::ZERO)?;
+    let mut part = interrupt.filled(if is_cut { rows * width } else { 0 }, A::ZERO)?;
+    let mut left_block = interrupt.filled(if is_cut { rows * depth } else { 0 }, A::ZERO)?;
+    let mut right_block = interrupt.filled(if is_cut { depth * width } else { 0 }, A::ZERO)?;
     for (left, result) in left[..m * k]
         .chunks(rows * k)
         .zip(result.chunks_mut(rows * n))

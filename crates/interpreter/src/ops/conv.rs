@@ -10,7 +10,6 @@ use super::contraction::{self, Product};
 use super::elementwise::cast;
 use super::geometry::{Geometry, check_window};
 use super::matmul::widened;
-use crate::buffer::filled;
 use crate::element::{Accumulator, Number};
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
@@ -119,8 +118,10 @@ fn convolve_group<T: Number>(
     let depth = group.channels * geometry.n_taps();
     let positions = geometry.n_outputs();
     let tile = (TILE / depth).clamp(16, positions.max(16)).min(positions);
-    let mut columns = filled(depth * tile, T::Wide::ZERO)?;
-    let mut sums = filled(group.out_channels * tile, T::Wide::ZERO)?;
+    let mut columns = ctx.interrupt().filled(depth * tile, T::Wide::ZERO)?;
+    let mut sums = ctx
+        .interrupt()
+        .filled(group.out_channels * tile, T::Wide::ZERO)?;
     for start in (0..positions).step_by(tile) {
         let range = start..(start + tile).min(positions);
         let product = Product {
@@ -202,7 +203,9 @@ fn convolve_channel<T: Number>(
     w: &[T::Wide],
     y: &mut [T],
 ) -> Result<(), OpFault> {
-    let mut sums = filled(geometry.n_columns(), T::Wide::ZERO)?;
+    let mut sums = ctx
+        .interrupt()
+        .filled(geometry.n_columns(), T::Wide::ZERO)?;
     let weights = w.chunks_exact(geometry.n_taps());
     for (weights, y) in weights.zip(y.chunks_exact_mut(geometry.n_outputs())) {
         for (row, y) in y.chunks_exact_mut(geometry.n_columns()).enumerate() {

@@ -7,7 +7,6 @@ use super::contraction::{self, Product};
 use super::conv::{check_groups, rows_of};
 use super::geometry::{Geometry, check_window};
 use super::matmul::widened;
-use crate::buffer::filled;
 use crate::element::{Accumulator, Number};
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
@@ -100,9 +99,9 @@ fn scatter_group<T: Number>(
     let tile = (TILE / group_taps.max(group_in))
         .clamp(16, positions.max(16))
         .min(positions);
-    let mut sums = filled(y.len(), T::Wide::ZERO)?;
-    let mut operand = filled(group_in * tile, T::Wide::ZERO)?;
-    let mut parts = filled(group_taps * tile, T::Wide::ZERO)?;
+    let mut sums = ctx.interrupt().filled(y.len(), T::Wide::ZERO)?;
+    let mut operand = ctx.interrupt().filled(group_in * tile, T::Wide::ZERO)?;
+    let mut parts = ctx.interrupt().filled(group_taps * tile, T::Wide::ZERO)?;
     for start in (0..positions).step_by(tile) {
         let range = start..(start + tile).min(positions);
         let product = Product {

@@ -3,7 +3,6 @@
 //! An index counts from the end when negative. It is checked when an element is read through it:
 //! a result without elements checks none.
 
-use crate::buffer::filled;
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
 use crate::interrupt::Interrupt;
@@ -267,7 +266,7 @@ fn positions(
     indices: &[i64],
     size: usize,
 ) -> Result<Vec<usize>, OpFault> {
-    let mut positions = filled(indices.len(), 0)?;
+    let mut positions = ctx.interrupt().filled(indices.len(), 0)?;
     for (at, (&index, position)) in indices.iter().zip(&mut positions).enumerate() {
         ctx.work(1)?;
         *position = in_range(index, at, size)?;

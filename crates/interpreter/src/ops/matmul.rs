@@ -2,12 +2,12 @@
 
 use super::contraction::{self, Product};
 use super::elementwise::cast;
-use crate::buffer::filled;
 use crate::element::{Accumulator, Number};
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
 use crate::interrupt::Interrupt;
 use kiln_tensor::{DType, Offsets, Tensor, match_dtype, row_major_strides};
+use std::ops::Range;
 
 /// How many rows of the left operand are widened at a time.
 const ROWS: usize = 1024;
@@ -65,38 +65,81 @@ pub(crate) fn matmul(
     Ok(result)
 }
 
-/// The product of each pair of matrices, given by where they start.
+/// The product of each pair of matrices, given by where they start; block by block, so that what is widened at a time is
+/// little.
 fn multiply_pairs<T: Number>(
     interrupt: Interrupt<'_>,
-    Product { m, k, n }: Product,
+    product: Product,
     left: &[T],
     right: &[T],
     pairs: impl Iterator<Item = (usize, usize)>,
     result: &mut [T],
 ) -> Result<(), OpFault> {
-    let rows = m.min(ROWS);
-    let mut wide_left = filled(rows * k, T::Wide::ZERO)?;
-    let mut wide_right = filled(k * n, T::Wide::ZERO)?;
-    let mut wide_result = filled(rows * n, T::Wide::ZERO)?;
+    let Product { m, k, n } = product;
+    let block = contraction::block_of(Product {
+        m: m.min(ROWS),
+        ..product
+    });
+    let mut wide_left = interrupt.filled(block.m * block.k, T::Wide::ZERO)?;
+    let mut wide_right = interrupt.filled(block.k * block.n, T::Wide::ZERO)?;
+    let mut part = interrupt.filled(block.m * block.n, T::Wide::ZERO)?;
+    let mut sums = interrupt.filled(block.m * block.n, T::Wide::ZERO)?;
     for ((left_start, right_start), result) in pairs.zip(result.chunks_exact_mut(m * n)) {
-        interrupt.widen(&mut wide_right, &right[right_start..])?;
-        let left = left[left_start..left_start + m * k].chunks(rows * k);
-        for (left, result) in left.zip(result.chunks_mut(rows * n)) {
-            interrupt.widen(&mut wide_left, left)?;
-            let product = Product {
-                m: result.len() / n,
-                k,
-                n,
-            };
-            contraction::product(
-                interrupt,
-                product,
-                &wide_left,
-                &wide_right,
-                &mut wide_result,
-            )?;
-            interrupt.narrow(result, &wide_result)?;
+        let (left, right) = (&left[left_start..], &right[right_start..]);
+        let has_all_of_right = block.k == k && block.n == n;
+        if has_all_of_right {
+            interrupt.widen(&mut wide_right, &right[..k * n])?;
         }
+        for row in (0..m).step_by(block.m) {
+            for column in (0..n).step_by(block.n) {
+                let (rows, columns) = (row..m.min(row + block.m), column..n.min(column + block.n));
+                for first in (0..k).step_by(block.k) {
+                    let summed = first..k.min(first + block.k);
+                    let size = Product {
+                        m: rows.len(),
+                        k: summed.len(),
+                        n: columns.len(),
+                    };
+                    widen_block(interrupt, &mut wide_left, left, k, &rows, &summed)?;
+                    if !has_all_of_right {
+                        widen_block(interrupt, &mut wide_right, right, n, &summed, &columns)?;
+                    }
+                    let to = if first == 0 { &mut sums } else { &mut part };
+                    contraction::product(interrupt, size, &wide_left, &wide_right, to)?;
+                    if first > 0 {
+                        let parts = part.iter().take(size.m * size.n);
+                        for (sum, &part) in sums.iter_mut().zip(parts) {
+                            *sum = sum.plus(part);
+                        }
+                    }
+                }
+                let sums = sums.chunks_exact(columns.len());
+                let results = result[rows.start * n..rows.end * n].chunks_exact_mut(n);
+                for (result, sums) in results.zip(sums) {
+                    interrupt.narrow(&mut result[columns.clone()], sums)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Widens some rows and columns of a row-major matrix of `width` columns.
+fn widen_block<T: Number>(
+    interrupt: Interrupt<'_>,
+    to: &mut [T::Wide],
+    from: &[T],
+    width: usize,
+    rows: &Range<usize>,
+    columns: &Range<usize>,
+) -> Result<(), OpFault> {
+    if columns.len() == width {
+        let elements = &from[rows.start * width..rows.end * width];
+        return interrupt.widen(&mut to[..elements.len()], elements);
+    }
+    let from = from[rows.start * width..rows.end * width].chunks_exact(width);
+    for (to, from) in to.chunks_exact_mut(columns.len()).zip(from) {
+        interrupt.widen(to, &from[columns.clone()])?;
     }
     Ok(())
 }

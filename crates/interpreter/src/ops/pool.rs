@@ -2,7 +2,6 @@
 //! their means are truncated.
 
 use super::geometry::{Geometry, check_window};
-use crate::buffer::filled;
 use crate::element::{Accumulator, Number};
 use crate::evaluate::{EvaluateContext, Shape};
 use crate::fault::OpFault;
@@ -79,8 +78,8 @@ fn pool_channel<T: Number>(
     } else {
         T::Wide::ZERO
     };
-    let mut acc = filled(geometry.n_columns(), start)?;
-    let mut counts = filled(geometry.n_columns(), 0usize)?;
+    let mut acc = ctx.interrupt().filled(geometry.n_columns(), start)?;
+    let mut counts = ctx.interrupt().filled(geometry.n_columns(), 0usize)?;
     for (row, y) in y.chunks_exact_mut(geometry.n_columns()).enumerate() {
         acc.fill(start);
         counts.fill(0);

@@ -5,7 +5,6 @@
 
 mod taps;
 
-use crate::buffer::filled;
 use crate::evaluate::{EvaluateContext, widened_floats};
 use crate::fault::OpFault;
 use kiln_ir::Resize;
@@ -81,7 +80,9 @@ fn resample(
 ) -> Result<Vec<f64>, OpFault> {
     let outer: usize = shape[..axis].iter().product();
     let inner: usize = shape[axis + 1..].iter().product();
-    let mut result = filled(outer.saturating_mul(taps.len()).saturating_mul(inner), 0.0)?;
+    let mut result = ctx
+        .interrupt()
+        .filled(outer.saturating_mul(taps.len()).saturating_mul(inner), 0.0)?;
     let blocks = x.chunks_exact(shape[axis] * inner);
     for (block, out) in blocks.zip(result.chunks_exact_mut(taps.len() * inner)) {
         for (taps, line) in taps.iter().zip(out.chunks_exact_mut(inner)) {

@@ -167,6 +167,53 @@ fn listing_a_folder_that_fails_is_a_typed_error() {
     assert_eq!((cleared.entries, cleared.failed), (0, 1));
 }
 
+const REFUSED: &str = "KILN_TEST_REFUSED_FOLDER";
+
+#[test]
+#[ignore = "the test below runs it in a process of its own, where nothing listens to `tracing`"]
+fn child_with_a_refused_folder() {
+    let Some(folder) = std::env::var_os(REFUSED) else {
+        return;
+    };
+    let disk = DiskTier::at(folder, DiskOptions::default());
+    let cache = cache_of(vec![Arc::new(disk)]);
+    for name in ["a", "b", "c"] {
+        let found = cache.get_or_compile(&key(name), LONG, || Ok(content(name)));
+        assert_eq!(*found.expect("it compiles").value, content(name));
+    }
+}
+
+#[test]
+fn a_refused_folder_is_told_once_on_standard_error_where_nobody_listens() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().expect("there is room");
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), open).expect("it is ours");
+    let output = std::process::Command::new(std::env::current_exe().expect("tests are programs"))
+        .args([
+            "faults::child_with_a_refused_folder",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(REFUSED, folder.path())
+        .output()
+        .expect("the test program runs");
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let told: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with("kiln: "))
+        .collect();
+    let [line] = told.as_slice() else {
+        panic!("{said}");
+    };
+    assert!(
+        line.contains("others may write to it") && line.contains("chmod 700"),
+        "{line}"
+    );
+}
+
 #[test]
 fn a_folder_of_no_use_is_warned_of_once() {
     use std::sync::atomic::{AtomicUsize, Ordering};

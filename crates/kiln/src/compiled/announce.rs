@@ -6,7 +6,7 @@
 use crate::progress::{Listener, Work};
 use kiln_fork_lock::ForkLock;
 use kiln_kernel::{
-    Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
+    Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
     VerifiedKernel,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,25 +79,11 @@ impl<C: KernelCompiler> Announcer<C> {
     }
 }
 
-impl<C: KernelCompiler> KernelCompiler for Announcer<C> {
-    fn version(&self) -> String {
-        self.compiler.version()
-    }
+impl<C: KernelCompiler> CompilerWrapper for Announcer<C> {
+    type Inner = C;
 
-    fn host(&self) -> Target {
-        self.compiler.host()
-    }
-
-    fn features(&self, target: &Target) -> Vec<String> {
-        self.compiler.features(target)
-    }
-
-    fn supports(&self, target: &Target) -> bool {
-        self.compiler.supports(target)
-    }
-
-    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
-        self.compiler.schedules(kernel, target)
+    fn inner(&self) -> &C {
+        &self.compiler
     }
 
     fn compile(
@@ -114,15 +100,5 @@ impl<C: KernelCompiler> KernelCompiler for Announcer<C> {
             listener.tell(Work::Compile, kernel.name(), compiled, None);
         }
         artifact
-    }
-
-    fn listing(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        listing: Listing,
-    ) -> Result<String, CompileError> {
-        self.compiler.listing(kernel, target, schedule, listing)
     }
 }

@@ -187,7 +187,7 @@ fn of_program(error: &ProgramError) -> ErrorKind {
 /// The codes are the backends'; those that are no defect of Kiln's are known here.
 fn of_compile(code: &str) -> ErrorKind {
     match code {
-        "E0501" | "E0507" | "E0508" | "E0513" => ErrorKind::Environment,
+        "E0501" | "E0507" | "E0508" | "E0513" | "E0516" => ErrorKind::Environment,
         "E0510" | "E0512" => ErrorKind::Limit,
         "E0511" => ErrorKind::Resource,
         "E0515" => ErrorKind::Cancelled,

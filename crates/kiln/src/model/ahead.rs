@@ -59,9 +59,11 @@ impl Model {
     /// # Errors
     /// When the rank of an input is open.
     pub fn precompile_in_background(&self, profile: &ShapeProfile) -> Result<usize, Error> {
-        let instance = self.only_instance()?;
-        let program = instance.executable().compiled();
-        Ok(program.map_or(0, |program| program.precompile_in_background(profile)))
+        guarded("compiling", || {
+            let instance = self.only_instance()?;
+            let program = instance.executable().compiled();
+            Ok(program.map_or(0, |program| program.precompile_in_background(profile)))
+        })
     }
 
     /// Which shapes calls brought, and what they took: to be saved, and given to
@@ -70,8 +72,10 @@ impl Model {
     /// # Errors
     /// When the rank of an input is open.
     pub fn shape_profile(&self) -> Result<ShapeProfile, Error> {
-        let instance = self.only_instance()?;
-        let program = instance.executable().compiled();
-        Ok(program.map_or_else(ShapeProfile::default, CompiledProgram::shape_profile))
+        guarded("a look at the model", || {
+            let instance = self.only_instance()?;
+            let program = instance.executable().compiled();
+            Ok(program.map_or_else(ShapeProfile::default, CompiledProgram::shape_profile))
+        })
     }
 }

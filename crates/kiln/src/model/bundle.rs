@@ -30,19 +30,21 @@ impl Model {
     /// ```
     #[cfg(feature = "llvm")]
     pub fn save_bundle(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
-        match self.only_instance()?.executable() {
-            Executable::Compiled(compiled) => crate::compiled::save_bundle(
-                compiled.program.program(),
-                &compiled.shared,
-                &self.0.options,
-                path.as_ref(),
-            ),
-            Executable::Interpreted => Err(Failure::NotCompiled {
-                what: "a bundle",
-                next: "ask for `Backend::Llvm` (on the command line, --backend llvm)",
+        guarded("saving a bundle", || {
+            match self.only_instance()?.executable() {
+                Executable::Compiled(compiled) => crate::compiled::save_bundle(
+                    compiled.program.program(),
+                    &compiled.shared,
+                    &self.0.options,
+                    path.as_ref(),
+                ),
+                Executable::Interpreted => Err(Failure::NotCompiled {
+                    what: "a bundle",
+                    next: "ask for `Backend::Llvm` (on the command line, --backend llvm)",
+                }
+                .into()),
             }
-            .into()),
-        }
+        })
     }
 
     /// Loads a model from a bundle. Its graph is the one that was compiled; how it was imported is not in the bundle.

@@ -16,6 +16,7 @@ use crate::compare::{
 };
 use crate::error::Error;
 use crate::explain::{op_name, value_name};
+use crate::guard::guarded;
 use crate::options::Options;
 use crate::repro::{Extent, Repro};
 use kiln_fusion::{FusionNode, FusionPlan, NodeKind};
@@ -36,16 +37,18 @@ impl Model {
         &self,
         inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
     ) -> Result<Reference, Error> {
-        let inputs = call::arrange(&self.0.signature, inputs)?;
-        let (instance, _) = self.instance_for(&inputs, None)?;
-        let options = &self.0.options;
-        let imported = instance.imported(options)?;
-        let of = |mode| interpret_graph(imported, &inputs, options, mode, None);
-        let (promoted, declared) = (of(Mode::Promoted)?, of(Mode::Declared)?);
-        Ok(Reference {
-            inputs,
-            promoted: self.outputs_of(&instance, promoted),
-            declared: self.outputs_of(&instance, declared),
+        guarded("a call", || {
+            let inputs = call::arrange(&self.0.signature, inputs)?;
+            let instance = self.instance_for(&inputs, None)?;
+            let options = &self.0.options;
+            let imported = instance.imported(options)?;
+            let of = |mode| interpret_graph(imported, &inputs, options, mode, None);
+            let (promoted, declared) = (of(Mode::Promoted)?, of(Mode::Declared)?);
+            Ok(Reference {
+                inputs,
+                promoted: self.outputs_of(&instance, promoted),
+                declared: self.outputs_of(&instance, declared),
+            })
         })
     }
 
@@ -68,11 +71,14 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compare(&self, reference: &Reference) -> Result<Comparison, Error> {
-        let (instance, _) = self.instance_for(&reference.inputs, None)?;
-        let compiled = self.outputs_of(
-            &instance,
-            instance.run(&reference.inputs, &self.0.options, None)?,
-        );
+        guarded("a comparison", || self.compared(reference))
+    }
+
+    fn compared(&self, reference: &Reference) -> Result<Comparison, Error> {
+        let instance = self.instance_for(&reference.inputs, None)?;
+        let control = self.0.options.control(None);
+        let tensors = instance.run(&reference.inputs, &self.0.options, control.as_ref())?;
+        let compiled = self.outputs_of(&instance, tensors);
         let mut outputs = Vec::new();
         let expected = reference.promoted.iter().zip(reference.declared.iter());
         for ((name, found), ((_, promoted), (_, declared))) in compiled.iter().zip(expected) {

@@ -5,9 +5,9 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::progress::Work;
 use kiln_interpreter::{InterpretOptions, TraceEvent, interpret};
-use kiln_ir::Graph;
+use kiln_ir::{Graph, Op};
 use kiln_kernel::StopSignal;
-use kiln_lazy_runtime::{CallControl, CallOptions, CompiledProgram, StepProfile, SystemClock};
+use kiln_lazy_runtime::{CallControl, CompiledProgram, StepProfile};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_tensor::Tensor;
 use kiln_timing::Category;
@@ -143,44 +143,42 @@ impl Executable {
         }
     }
 
-    /// Runs on inputs in the graph's order; `call` says who may end it.
+    /// Runs on inputs in the graph's order; `control` is who may end it.
     pub(super) fn run(
         &self,
         graph: &Graph,
         inputs: &[Tensor],
         options: &Options,
-        call: Option<&CallOptions>,
+        control: Option<&Arc<CallControl>>,
     ) -> Result<Vec<Tensor>, Error> {
-        let call = options.stop.added_to(call);
         match self {
-            Self::Interpreted => run_interpreted(graph, inputs, options, call.as_ref()),
+            Self::Interpreted => run_interpreted(graph, inputs, options, control),
             #[cfg(feature = "native")]
             Self::Compiled(compiled) => {
                 let _seat = compiled.shared.hear(&options.listener);
-                Ok(match call {
-                    None => compiled.program.run(inputs)?,
-                    Some(call) => compiled.program.run_with(inputs, &call)?,
-                })
+                Ok(compiled.program.run_controlled(inputs, control)?)
             }
         }
     }
 
-    /// The same, with what each step of a compiled call cost. Nothing ends it early.
+    /// The same, with what each step of a compiled call cost.
     pub(super) fn run_profiled(
         &self,
         graph: &Graph,
         inputs: &[Tensor],
         options: &Options,
+        control: Option<&Arc<CallControl>>,
     ) -> Result<(Vec<Tensor>, Vec<StepProfile>), Error> {
         match self {
             Self::Interpreted => {
-                let outputs = run_interpreted(graph, inputs, options, None)?;
+                let outputs = run_interpreted(graph, inputs, options, control)?;
                 Ok((outputs, Vec::new()))
             }
             #[cfg(feature = "native")]
             Self::Compiled(compiled) => {
                 let _seat = compiled.shared.hear(&options.listener);
-                Ok(compiled.program.run_profiled(inputs)?)
+                let program = &compiled.program;
+                Ok(program.run_profiled_controlled(inputs, control)?)
             }
         }
     }
@@ -231,7 +229,7 @@ fn run_interpreted(
     graph: &Graph,
     inputs: &[Tensor],
     options: &Options,
-    call: Option<&CallOptions>,
+    control: Option<&Arc<CallControl>>,
 ) -> Result<Vec<Tensor>, Error> {
     // Ops of nested regions run any number of times, so only those of the body count.
     let total = graph.region(graph.body()).ops.len();
@@ -246,11 +244,11 @@ fn run_interpreted(
         );
     };
     let trace: Option<&Trace<'_>> = options.listener.is_some().then_some(&tell);
-    let control = call.and_then(|call| call.control(Arc::new(SystemClock::new())));
-    let watched = Watched {
-        control: control.as_ref(),
-        trace,
-    };
+    let control = control.map(|control| &**control);
+    if let Some(control) = control {
+        load_constants(graph, control)?;
+    }
+    let watched = Watched { control, trace };
     let outputs = interpret_watched(graph, inputs, options, options.interpreter_mode, &watched);
     // Why it was stopped, if it was.
     if outputs.is_err()
@@ -259,6 +257,16 @@ fn run_interpreted(
         control.check()?;
     }
     outputs
+}
+
+/// Has constants loaded that are read from files when they are looked at: inside an op, nothing would end that.
+fn load_constants(graph: &Graph, control: &CallControl) -> Result<(), Error> {
+    for (_, op) in graph.ops() {
+        if let Op::Constant(constant) = &op.op {
+            control.load(constant.tensor())?;
+        }
+    }
+    Ok(())
 }
 
 /// Who hears of an interpreted call, and who may end it.
@@ -281,10 +289,9 @@ pub(super) fn interpret_graph(
     mode: InterpreterMode,
     trace: Option<&Trace<'_>>,
 ) -> Result<Vec<Tensor>, Error> {
-    let call = options.stop.added_to(None);
-    let control = call.and_then(|call| call.control(Arc::new(SystemClock::new())));
+    let control = options.control(None);
     let watched = Watched {
-        control: control.as_ref(),
+        control: control.as_deref(),
         trace,
     };
     interpret_watched(graph, inputs, options, mode, &watched)

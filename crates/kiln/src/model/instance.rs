@@ -11,7 +11,7 @@ use crate::progress::Work;
 use crate::recording::building;
 use kiln_fork_lock::ForkCell;
 use kiln_ir::Graph;
-use kiln_lazy_runtime::{CallOptions, RuntimeError};
+use kiln_lazy_runtime::{CallControl, RuntimeError};
 use kiln_passes::{PassOptions, optimize, pass_names};
 use kiln_shape_inference::record_requirements;
 use kiln_tensor::Tensor;
@@ -125,9 +125,10 @@ impl Instance {
         &self,
         inputs: &[Tensor],
         options: &Options,
-        call: Option<&CallOptions>,
+        control: Option<&Arc<CallControl>>,
     ) -> Result<Vec<Tensor>, Error> {
-        self.executable.run(&self.optimized, inputs, options, call)
+        self.executable
+            .run(&self.optimized, inputs, options, control)
     }
 
     /// Runs into tensors that are given.
@@ -136,20 +137,16 @@ impl Instance {
         inputs: &[Tensor],
         outputs: &mut [Tensor],
         options: &Options,
-        call: Option<&CallOptions>,
+        control: Option<&Arc<CallControl>>,
     ) -> Result<(), Error> {
         if let Some(program) = self.executable.compiled() {
-            match options.stop.added_to(call) {
-                None => program.run_into(inputs, outputs)?,
-                Some(call) => program.run_into_with(inputs, outputs, &call)?,
-            }
-            return Ok(());
+            return Ok(program.run_into_controlled(inputs, outputs, control)?);
         }
         let (expected, found) = (self.optimized.outputs().len(), outputs.len());
         if expected != found {
             return Err(RuntimeError::OutputCount { expected, found }.into());
         }
-        let given = self.run(inputs, options, call)?;
+        let given = self.run(inputs, options, control)?;
         outputs.clone_from_slice(&given);
         Ok(())
     }

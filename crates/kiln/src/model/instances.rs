@@ -10,7 +10,7 @@
 
 use super::instance::{Built, Instance};
 use super::source::Source;
-use kiln_fork_lock::ForkLock;
+use kiln_fork_lock::{ForkCell, ForkLock};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -38,19 +38,22 @@ pub(super) struct Tree {
     /// What further nodes are built from.
     source: Arc<Source>,
     /// Every entry is whole, so a panic of another thread leaves it valid.
-    nodes: ForkLock<Nodes<Arc<Built>>>,
+    nodes: ForkLock<Nodes<Place>>,
 }
+
+/// Where a node is once it is built.
+pub(super) type Place = Arc<ForkCell<Arc<Built>>>;
 
 struct Nodes<T> {
     /// With the time of last use.
-    built: BTreeMap<Choice, (u64, T)>,
+    places: BTreeMap<Choice, (u64, T)>,
     now: u64,
 }
 
 impl<T> Default for Nodes<T> {
     fn default() -> Self {
         Self {
-            built: BTreeMap::new(),
+            places: BTreeMap::new(),
             now: 0,
         }
     }
@@ -87,60 +90,52 @@ impl Instances {
             Self::Only(instance) => Some(Chosen::Only(instance)),
             Self::Tree(tree) => {
                 let nodes = tree.nodes.lock();
-                let any = nodes.built.values().next();
-                any.map(|(_, node)| Chosen::OfTree(Arc::clone(node)))
+                let mut places = nodes.places.values();
+                let any = places.find_map(|(_, place)| place.get().cloned());
+                any.map(Chosen::OfTree)
             }
         }
     }
 }
 
 impl Tree {
-    /// The node for a choice, built if it is the first time. Two threads that come at once may both build it; the first to
-    /// finish wins.
-    ///
-    /// # Errors
-    /// Those of building it.
-    pub(super) fn node<E>(
-        &self,
-        choice: &Choice,
-        build: impl FnOnce(&Arc<Source>) -> Result<Built, E>,
-    ) -> Result<Arc<Built>, E> {
-        if let Some(node) = self.nodes.lock().get(choice) {
-            return Ok(node);
-        }
-        let built = Arc::new(build(&self.source)?);
-        Ok(self.nodes.lock().add(choice, built))
+    /// Where the node for a choice is, or is to be.
+    pub(super) fn place(&self, choice: &Choice) -> Place {
+        self.nodes.lock().place(choice)
+    }
+
+    /// What nodes are built from.
+    pub(super) fn source(&self) -> &Arc<Source> {
+        &self.source
     }
 }
 
-impl<T: Clone> Nodes<T> {
-    fn get(&mut self, choice: &Choice) -> Option<T> {
+impl<T: Clone + Default> Nodes<T> {
+    /// The place for a choice. A new one may take the room of the one unused for longest.
+    fn place(&mut self, choice: &Choice) -> T {
         self.now += 1;
-        let (used, node) = self.built.get_mut(choice)?;
-        *used = self.now;
-        Some(node.clone())
-    }
-
-    /// Adds a node, in place of the one unused for longest where there are too many. One that is there already stays.
-    fn add(&mut self, choice: &Choice, node: T) -> T {
-        if let Some(before) = self.get(choice) {
-            return before;
+        if let Some((used, place)) = self.places.get_mut(choice) {
+            *used = self.now;
+            return place.clone();
         }
-        if self.built.len() >= NODES_LIMIT {
-            let oldest = self.built.iter().min_by_key(|(_, (used, _))| *used);
+        if self.places.len() >= NODES_LIMIT {
+            let oldest = self.places.iter().min_by_key(|(_, (used, _))| *used);
             if let Some(choice) = oldest.map(|(choice, _)| choice.clone()) {
-                self.built.remove(&choice);
+                self.places.remove(&choice);
             }
         }
-        let entry = (self.now, node.clone());
-        self.built.insert(choice.clone(), entry);
-        node
+        let place = T::default();
+        let entry = (self.now, place.clone());
+        self.places.insert(choice.clone(), entry);
+        place
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicI64;
+    use std::sync::atomic::Ordering::Relaxed;
 
     fn choice(answer: i64) -> Choice {
         Choice {
@@ -151,19 +146,18 @@ mod tests {
 
     #[test]
     fn graphs_that_no_call_needed_for_longest_make_room_for_others() {
-        let mut nodes = Nodes::default();
+        let mut nodes = Nodes::<Arc<AtomicI64>>::default();
         let many = NODES_LIMIT as i64;
-        for answer in 0..many {
-            assert_eq!(nodes.add(&choice(answer), answer), answer);
-            assert_eq!(nodes.get(&choice(0)), Some(0));
+        for answer in 1..many {
+            nodes.place(&choice(answer)).store(answer, Relaxed);
+            nodes.place(&choice(0));
         }
-        // The first to come stays what the choice is.
-        assert_eq!(nodes.add(&choice(2), -2), 2);
-        nodes.add(&choice(many), many);
-        assert_eq!(nodes.built.len(), NODES_LIMIT);
-        assert_eq!(nodes.get(&choice(1)), None);
+        assert_eq!(nodes.place(&choice(2)).load(Relaxed), 2);
+        nodes.place(&choice(many)).store(many, Relaxed);
+        assert_eq!(nodes.places.len(), NODES_LIMIT);
+        assert!(!nodes.places.contains_key(&choice(1)));
         for answer in [0, 2, many] {
-            assert_eq!(nodes.get(&choice(answer)), Some(answer));
+            assert_eq!(nodes.place(&choice(answer)).load(Relaxed), answer);
         }
     }
 }

@@ -58,6 +58,10 @@ impl Model {
     /// # Errors
     /// As [`inspect`](Self::inspect), and when there is no kernel of that name.
     pub fn inspect_kernels(&self, stage: &str, name: Option<&str>) -> Result<String, Error> {
+        guarded("a look at the model", || self.inspected(stage, name))
+    }
+
+    fn inspected(&self, stage: &str, name: Option<&str>) -> Result<String, Error> {
         let (instance, options) = (self.only_instance()?, &self.0.options);
         match stage {
             FUSION => Ok(instance.planner(options).fusion()?.to_string()),
@@ -146,19 +150,22 @@ impl Model {
         &self,
         inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
     ) -> Result<(Outputs, Vec<StepProfile>), Error> {
-        let inputs = call::arrange(&self.0.signature, inputs)?;
-        let (instance, _) = self.instance_for(&inputs, None)?;
-        if matches!(instance.executable(), Executable::Interpreted) {
-            return Err(not_compiled("a profile"));
-        }
-        let inside = self.0.options.enter_first_call();
-        let (tensors, profile) =
-            instance
-                .executable()
-                .run_profiled(instance.optimized(), &inputs, &self.0.options)?;
-        drop(inside);
-        self.0.options.tell_first_call();
-        Ok((self.outputs_of(&instance, tensors), profile))
+        guarded("a call", || {
+            let inputs = call::arrange(&self.0.signature, inputs)?;
+            let control = self.0.options.control(None);
+            let instance = self.instance_for(&inputs, control.as_ref())?;
+            let executable = instance.executable();
+            if matches!(executable, Executable::Interpreted) {
+                return Err(not_compiled("a profile"));
+            }
+            let inside = self.0.options.enter_first_call();
+            let (graph, options) = (instance.optimized(), &self.0.options);
+            let (tensors, profile) =
+                executable.run_profiled(graph, &inputs, options, control.as_ref())?;
+            drop(inside);
+            options.tell_first_call();
+            Ok((self.outputs_of(&instance, tensors), profile))
+        })
     }
 }
 

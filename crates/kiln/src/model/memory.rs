@@ -2,6 +2,7 @@
 
 use super::Model;
 use crate::error::Error;
+use crate::guard::guarded;
 use kiln_kernel::MemoryStats;
 use kiln_lazy_runtime::CallMemory;
 
@@ -23,10 +24,12 @@ impl Model {
     /// # Errors
     /// As [`precompile`](Self::precompile).
     pub fn call_memory(&self, shapes: &[Vec<usize>]) -> Result<Option<CallMemory>, Error> {
-        match self.only_instance()?.executable().compiled() {
-            Some(program) => Ok(program.call_memory(shapes)?),
-            None => Ok(None),
-        }
+        guarded("compiling", || {
+            match self.only_instance()?.executable().compiled() {
+                Some(program) => Ok(program.call_memory(shapes)?),
+                None => Ok(None),
+            }
+        })
     }
 
     /// Frees memory that no call needs now, all but so many bytes; answers with how many bytes that gave. Of this model and

@@ -32,8 +32,8 @@ struct Packed {
 
 /// Elements of a constant, one after another, in a shape of their own. Named without being looked at.
 #[derive(Clone, Debug)]
-pub(crate) struct ConstantPart<'a> {
-    pub(crate) constant: &'a Constant,
+pub(crate) struct ConstantPart {
+    pub(crate) constant: Constant,
     /// The first element.
     pub(crate) offset: usize,
     pub(crate) shape: SmallVec<[usize; 6]>,
@@ -71,7 +71,7 @@ impl ConstantStore {
     pub(crate) fn packed(
         &self,
         executor: &dyn KernelExecutor,
-        part: &ConstantPart<'_>,
+        part: &ConstantPart,
         spec: &PackSpec,
         clock: &dyn Clock,
         recorder: &Recorder,
@@ -104,13 +104,28 @@ impl ConstantStore {
         })
     }
 
+    /// The constant as it is, if it is there.
+    pub(crate) fn plain_if_ready(&self, constant: &Constant) -> Option<Memory> {
+        self.if_ready(&plain_form(constant))
+    }
+
+    /// A part of a constant packed so, if it is there.
+    pub(crate) fn packed_if_ready(&self, part: &ConstantPart, spec: &PackSpec) -> Option<Memory> {
+        self.if_ready(&part.form(spec))
+    }
+
+    fn if_ready(&self, form: &Form) -> Option<Memory> {
+        let forms = self.forms.lock();
+        forms.get(form)?.get()?.as_ref().ok().cloned()
+    }
+
     /// Whether somebody has a constant as it is, or is at it.
     pub(crate) fn has_plain(&self, constant: &Constant) -> bool {
         self.forms.lock().contains_key(&plain_form(constant))
     }
 
     /// Whether somebody has a part packed so, or is at it.
-    pub(crate) fn has_packed(&self, part: &ConstantPart<'_>, spec: &PackSpec) -> bool {
+    pub(crate) fn has_packed(&self, part: &ConstantPart, spec: &PackSpec) -> bool {
         self.forms.lock().contains_key(&part.form(spec))
     }
 
@@ -173,7 +188,7 @@ fn plain_form(constant: &Constant) -> Form {
     }
 }
 
-impl ConstantPart<'_> {
+impl ConstantPart {
     /// Its bytes.
     pub(crate) fn bytes(&self) -> usize {
         let dtype = self.constant.tensor().dtype();

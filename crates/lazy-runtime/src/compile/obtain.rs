@@ -112,8 +112,11 @@ impl Obtaining<'_> {
         if requests.iter().any(waits) {
             let begin = self.clock.now();
             let _span = self.recorder.wait();
-            for request in &mut requests {
-                self.wait(request, patience);
+            if !requests
+                .iter_mut()
+                .all(|request| self.wait(request, patience))
+            {
+                self.give_up(&mut requests, patience);
             }
             let blocked = self.clock.now().saturating_sub(begin);
             self.kernels.counters.add_blocked(blocked);
@@ -198,23 +201,37 @@ impl Obtaining<'_> {
         }
     }
 
-    /// Waits for a request, and for what it asks for next where that fails.
-    fn wait(&self, request: &mut Request<'_, '_>, patience: &Patience<'_>) {
+    /// The call has ended: waits for nothing more. What was asked for last is given up first, so that no thread whose
+    /// compile ends with the call begins with another one that nobody wants.
+    fn give_up(&self, requests: &mut [Request<'_, '_>], patience: &Patience<'_>) {
+        for request in requests.iter_mut().rev() {
+            let Some(&choice) = request.wanted.choices.get(request.at) else {
+                continue;
+            };
+            let ended = patience.control.map_or(Ok(()), CallControl::check);
+            let (Progress::Waiting(_), Err(error)) = (&request.progress, ended) else {
+                continue;
+            };
+            // A call that ran out of time may come again and find the code; one that was cancelled may not.
+            if matches!(error, RuntimeError::Interpret(InterpretError::Cancelled)) {
+                self.kernels.cancel(choice.key.digest());
+            }
+            request.progress = Progress::Done(Err(NoCode::Error(error)));
+            // The compile is dropped where it has not begun and nobody else waits for it.
+            if self.workers.forget(&choice.key.digest()) {
+                self.kernels.note_change();
+            }
+        }
+    }
+
+    /// Waits for a request, and for what it asks for next where that fails; no where the call ends meanwhile.
+    fn wait(&self, request: &mut Request<'_, '_>, patience: &Patience<'_>) -> bool {
         while let Progress::Waiting(waiter) = &request.progress {
             let Some(&choice) = request.wanted.choices.get(request.at) else {
-                return;
+                return true;
             };
-            if let Err(error) = self.watch(waiter, patience) {
-                // A call that ran out of time may come again and find the code; one that was cancelled may not.
-                if matches!(error, RuntimeError::Interpret(InterpretError::Cancelled)) {
-                    self.kernels.cancel(choice.key.digest());
-                }
-                request.progress = Progress::Done(Err(NoCode::Error(error)));
-                // The compile is dropped where it has not begun and nobody else waits for it.
-                if self.workers.forget(&choice.key.digest()) {
-                    self.kernels.note_change();
-                }
-                return;
+            if !self.watch(waiter, patience) {
+                return false;
             }
             match waiter.wait(patience.limit(self.clock.now())) {
                 Ok(found) => {
@@ -252,17 +269,18 @@ impl Obtaining<'_> {
                 }
             }
         }
+        true
     }
 
-    /// Waits for as long as the patience lasts, or until there is a result; an error where somebody ends the call
-    /// meanwhile. Looks on the way whether all threads hang.
+    /// Waits for as long as the patience lasts, or until there is a result; no where somebody ends the call meanwhile.
+    /// Looks on the way whether all threads hang.
     fn watch(
         &self,
         waiter: &Waiter<CompiledKernel, KernelFailure>,
         patience: &Patience<'_>,
-    ) -> Result<(), RuntimeError> {
+    ) -> bool {
         let control = patience.control;
-        let check = || control.map_or(Ok(()), CallControl::check);
+        let goes_on = || control.is_none_or(|control| control.check().is_ok());
         let step = match control {
             Some(_) => LOOK_EVERY,
             None => self.workers.hung_after().max(LOOK_EVERY),
@@ -270,14 +288,16 @@ impl Obtaining<'_> {
         // Whatever the clock does, no wait is longer than what was slept.
         let mut whole = patience.limit(self.clock.now());
         loop {
-            check()?;
+            if !goes_on() {
+                return false;
+            }
             let left = patience.limit(self.clock.now()).min(whole);
             let pause = left.min(step);
             if waiter.is_over_within(pause) {
-                return Ok(());
+                return true;
             }
             if left.is_zero() {
-                return check();
+                return goes_on();
             }
             whole = whole.saturating_sub(pause);
             self.workers.relieve();

@@ -72,7 +72,7 @@ impl PackedStore {
     }
 
     /// What a packed part of a constant is found under; none where nothing is stored.
-    pub(crate) fn key(&self, part: &ConstantPart<'_>, spec: &PackSpec) -> Option<CacheKey> {
+    pub(crate) fn key(&self, part: &ConstantPart, spec: &PackSpec) -> Option<CacheKey> {
         if self.tiers.is_empty() {
             return None;
         }
@@ -99,7 +99,7 @@ impl PackedStore {
     pub(crate) fn load(
         &self,
         executor: &dyn KernelExecutor,
-        part: &ConstantPart<'_>,
+        part: &ConstantPart,
         spec: &PackSpec,
         key: &CacheKey,
         recorder: &Recorder,
@@ -214,7 +214,7 @@ impl Work for Storing {
 }
 
 /// The bytes of a packed array.
-fn packed_bytes(part: &ConstantPart<'_>, spec: &PackSpec) -> Option<usize> {
+fn packed_bytes(part: &ConstantPart, spec: &PackSpec) -> Option<usize> {
     let shape = spec.packed_shape(&part.shape).ok()?;
     let width = part.constant.tensor().dtype().size_in_bytes();
     shape

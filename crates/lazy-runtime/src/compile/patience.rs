@@ -47,10 +47,10 @@ impl Patience<'_> {
 
     /// How long a wait that begins now may be.
     pub(crate) fn limit(&self, now: Duration) -> Duration {
-        let ends = self.control.and_then(CallControl::until);
-        let until = [self.block_until, self.fail_at, ends];
-        let until = until.into_iter().flatten().min();
-        until.map_or(FOR_EVER, |until| until.saturating_sub(now))
+        let until = [self.block_until, self.fail_at].into_iter().flatten();
+        let left = until.map(|until| until.saturating_sub(now));
+        let of_call = self.control.and_then(CallControl::left);
+        left.chain(of_call).min().unwrap_or(FOR_EVER)
     }
 
     /// Whether a wait that came to nothing is an error, and not a reason to go on without.

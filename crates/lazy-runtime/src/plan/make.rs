@@ -22,6 +22,7 @@ use super::{
     AxisOrder, BuiltinPlan, KernelPlan, OwnMemory, Prepared, Refusal, SegmentPlan, StepPlan,
     TensorPlace, Until, Use, Waits, arena, facts,
 };
+use crate::call::CallControl;
 use crate::compile::Patience;
 use crate::error::RuntimeError;
 use crate::run::fault_of;
@@ -46,7 +47,8 @@ pub(crate) fn make_plan(
     let of_segment = &data.segments[segment];
     facts::check(program, of_segment, &binding)?;
     check_windows(runtime, program, &of_segment.steps, &binding)?;
-    let mut maker = Maker::new(runtime, prepared, block, segment, earlier);
+    let control = patience.control;
+    let mut maker = Maker::new(runtime, prepared, block, segment, earlier, control);
     maker.evaluate(&of_segment.sizes, &binding)?;
     let arena = maker.place_buffers()?;
     let own = of_segment.own.iter().map(|&buffer| maker.own(buffer));
@@ -55,7 +57,7 @@ pub(crate) fn make_plan(
     // Taken before anything is asked for, so that nothing that becomes ready meanwhile is overlooked.
     let published = runtime.published();
     let launches = maker.launches(&of_segment.steps, patience)?;
-    let placed = maker.place_constants(&launches);
+    let placed = maker.place_constants(&launches)?;
     let mut planned = launches.of_step.iter().zip(&placed).enumerate();
     let mut is_provisional = false;
     let mut steps = Vec::with_capacity(of_segment.steps.len());
@@ -152,6 +154,8 @@ struct Maker<'a> {
     starts: Vec<(BufferId, usize)>,
     segment: usize,
     earlier: &'a [Arc<SegmentPlan>],
+    /// Who may end the call that the plan is for.
+    control: Option<&'a CallControl>,
 }
 
 impl<'a> Maker<'a> {
@@ -161,6 +165,7 @@ impl<'a> Maker<'a> {
         block: BlockId,
         segment: usize,
         earlier: &'a [Arc<SegmentPlan>],
+        control: Option<&'a CallControl>,
     ) -> Self {
         let program = &prepared.program;
         Self {
@@ -173,6 +178,7 @@ impl<'a> Maker<'a> {
             starts: Vec::new(),
             segment,
             earlier,
+            control,
         }
     }
 

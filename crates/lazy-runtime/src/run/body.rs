@@ -142,6 +142,12 @@ impl Run<'_> {
             let Some(index) = self.prepared.memory_of(body, parameter) else {
                 continue;
             };
+            // A copy that nothing ends is left to the device.
+            let dense = match self.control {
+                Some(_) => Some(self.copied("an input", |goes_on| tensor.dense_while(goes_on))?),
+                None => None,
+            };
+            let tensor = dense.as_ref().unwrap_or(tensor);
             let uploaded = match frame.kept(index) {
                 Some(memory) => executor.reupload(Some(tensor), memory),
                 None => {

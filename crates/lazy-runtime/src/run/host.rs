@@ -55,7 +55,8 @@ impl Run<'_> {
                         bind_sizes(graph, binding, ty, symbols, tensor.shape(), &site)?;
                     }
                     self.check_type(step, value, tensor.dtype(), tensor.shape(), binding)?;
-                    self.bring(block, buffer, &own(tensor, step)?, frame)?;
+                    let own = self.own(tensor, step)?;
+                    self.bring(block, buffer, &own, frame)?;
                 }
                 Ok(())
             }
@@ -118,7 +119,7 @@ impl Run<'_> {
                 RuntimeError::malformed(format!("{} does not give {value}", step.name))
             })?;
             self.check_type(step, **value, tensor.dtype(), tensor.shape(), binding)?;
-            outputs.push(own(tensor, step)?);
+            outputs.push(self.own(tensor, step)?);
         }
         // What was read may lie in the memory that is written next, which nobody may look at then.
         drop(results);
@@ -142,8 +143,9 @@ impl Run<'_> {
         let (tensor, shape) = match &place.order {
             None => (tensor.clone(), place.shape.clone()),
             Some(order) => {
-                let tensor = order.apply(tensor);
-                let tensor = tensor.map_err(RuntimeError::tensor(step.name.as_str()))?;
+                let in_order = order.apply(tensor);
+                let in_order = in_order.map_err(RuntimeError::tensor(step.name.as_str()))?;
+                let tensor = self.copied(&step.name, |goes_on| in_order.dense_while(goes_on))?;
                 (tensor, order.shape(&place.shape))
             }
         };
@@ -185,10 +187,12 @@ impl Run<'_> {
             self.check_control()?;
             let op = graph.op(id);
             let operand = |value: &ValueId| {
-                values
-                    .get(value)
-                    .cloned()
-                    .or_else(|| constant(graph, *value))
+                let known = values.get(value).cloned();
+                let known = known.or_else(|| constant(graph, *value));
+                if let (Some(tensor), Some(control)) = (&known, self.control) {
+                    control.load(tensor)?;
+                }
+                known
                     .or_else(|| self.unread(*value, binding))
                     .ok_or_else(|| RuntimeError::malformed(format!("{} lacks {value}", step.name)))
             };
@@ -330,6 +334,11 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The tensor in memory of its own: one that the interpreter gives may be what it was given, seen otherwise.
+    fn own(&self, tensor: &Tensor, step: &Step) -> Result<Tensor, RuntimeError> {
+        self.copied(&step.name, |goes_on| tensor.copied_while(goes_on))
+    }
+
     fn download_all(&self, values: &[Value], step: &Step) -> Result<Vec<Tensor>, RuntimeError> {
         values
             .iter()
@@ -354,12 +363,6 @@ pub(super) fn step_site(graph: &Graph, step: &Step) -> String {
 pub(crate) fn fault_of(graph: &Graph, op: OpId, fault: OpFault) -> RuntimeError {
     let (at, fault) = (site_of(graph, op), Box::new(fault));
     RuntimeError::Interpret(InterpretError::Op { at, fault })
-}
-
-/// The tensor in memory of its own: one that the interpreter gives may be what it was given, seen otherwise.
-fn own(tensor: &Tensor, step: &Step) -> Result<Tensor, RuntimeError> {
-    let own = tensor.copied();
-    own.map_err(RuntimeError::tensor(step.name.as_str()))
 }
 
 fn constant(graph: &Graph, value: ValueId) -> Option<Tensor> {

@@ -21,10 +21,13 @@ impl Run<'_> {
         let executor = self.runtime.executor();
         let memory = executor.download(placed.memory, placed.offset, dtype, &flat);
         let memory = memory.map_err(RuntimeError::execute(what))?;
-        let gathered = memory.as_bytes().and_then(|bytes| {
-            Tensor::from_bytes(dtype, shape, &picked(bytes, dtype, shape, strides))
-        });
-        gathered.map_err(RuntimeError::tensor(what))
+        self.copied(what, |goes_on| {
+            let from = memory.as_bytes()?;
+            Tensor::filled_by(dtype, shape, |to| {
+                pick(from, to, (dtype, shape, strides), goes_on);
+                Ok(())
+            })
+        })
     }
 
     /// Puts a tensor's elements where they lie `strides` apart.
@@ -39,28 +42,24 @@ impl Run<'_> {
         let flat = [span(&place.shape, strides)];
         let placed = frame.tensor(place)?;
         let executor = self.runtime.executor();
+        let tensor = self.copied(what, |goes_on| tensor.dense_while(goes_on))?;
         // A copy, so that nobody holds the memory when it is written to.
-        let mut bytes = {
-            let whole = executor.download(placed.memory, placed.offset, place.dtype, &flat);
-            let whole = whole.map_err(RuntimeError::execute(what))?;
-            whole
-                .as_bytes()
-                .map_err(RuntimeError::tensor(what))?
-                .to_vec()
+        let whole = {
+            let around = executor.download(placed.memory, placed.offset, place.dtype, &flat);
+            let around = around.map_err(RuntimeError::execute(what))?;
+            self.copied(what, |goes_on| {
+                let (elements, around) = (tensor.as_bytes()?, around.as_bytes()?);
+                Tensor::filled_by(place.dtype, &flat, |to| {
+                    for (to, around) in to.chunks_mut(PIECE).zip(around.chunks(PIECE)) {
+                        if goes_on(around.len()) {
+                            to.copy_from_slice(around);
+                        }
+                    }
+                    put(elements, to, (place.dtype, &place.shape, strides), goes_on);
+                    Ok(())
+                })
+            })?
         };
-        let tensor = tensor.contiguous().map_err(RuntimeError::tensor(what))?;
-        let from = tensor.as_bytes().map_err(RuntimeError::tensor(what))?;
-        let width = place.dtype.size_in_bytes();
-        for (element, offset) in
-            from.chunks_exact(width)
-                .zip(Offsets::new(&place.shape, strides, 0))
-        {
-            if let Some(to) = bytes.get_mut(offset * width..(offset + 1) * width) {
-                to.copy_from_slice(element);
-            }
-        }
-        let whole =
-            Tensor::from_bytes(place.dtype, &flat, &bytes).map_err(RuntimeError::tensor(what))?;
         let uploaded = executor
             .upload(&whole)
             .map_err(RuntimeError::execute(what))?;
@@ -94,9 +93,50 @@ fn span(shape: &[usize], strides: &[isize]) -> usize {
     reach.fold(1, usize::saturating_add)
 }
 
-fn picked(bytes: &[u8], dtype: DType, shape: &[usize], strides: &[isize]) -> Vec<u8> {
+/// Elements between two questions whether to go on.
+const PIECE: usize = 1 << 16;
+
+/// What elements are, and how they lie.
+type Strided<'a> = (DType, &'a [usize], &'a [isize]);
+
+/// Picks the elements out of what they lie in.
+fn pick(
+    from: &[u8],
+    to: &mut [u8],
+    (dtype, shape, strides): Strided<'_>,
+    goes_on: &mut dyn FnMut(usize) -> bool,
+) {
     let width = dtype.size_in_bytes();
-    let elements = Offsets::new(shape, strides, 0)
-        .filter_map(|offset| bytes.get(offset * width..(offset + 1) * width));
-    elements.flatten().copied().collect()
+    let mut offsets = Offsets::new(shape, strides, 0);
+    for to in to.chunks_mut(PIECE * width) {
+        if !goes_on(to.len() / width) {
+            return;
+        }
+        for (to, offset) in to.chunks_exact_mut(width).zip(&mut offsets) {
+            if let Some(element) = from.get(offset * width..(offset + 1) * width) {
+                to.copy_from_slice(element);
+            }
+        }
+    }
+}
+
+/// Puts the elements into what they lie in.
+fn put(
+    from: &[u8],
+    to: &mut [u8],
+    (dtype, shape, strides): Strided<'_>,
+    goes_on: &mut dyn FnMut(usize) -> bool,
+) {
+    let width = dtype.size_in_bytes();
+    let mut offsets = Offsets::new(shape, strides, 0);
+    for from in from.chunks(PIECE * width) {
+        if !goes_on(from.len() / width) {
+            return;
+        }
+        for (element, offset) in from.chunks_exact(width).zip(&mut offsets) {
+            if let Some(to) = to.get_mut(offset * width..(offset + 1) * width) {
+                to.copy_from_slice(element);
+            }
+        }
+    }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use kiln_kernel::{BuiltinOperand, Fault, FaultCause, Launch, MemorySlice};
+use kiln_kernel::{BuiltinOperand, Fault, FaultCause, Launch, MemorySlice, StopSignal as _};
 use kiln_program::{BlockId, Program, Step};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Binding;
-use kiln_tensor::Tensor;
+use kiln_tensor::{Tensor, TensorError};
 use kiln_timing::{Counter, Verbosity};
 use smallvec::SmallVec;
 
@@ -298,6 +298,18 @@ impl Run<'_> {
             Some(control) => Ok(control.check()?),
             None => Ok(()),
         }
+    }
+
+    /// What a copy gives, unless the call is to end.
+    pub(super) fn copied(
+        &self,
+        what: &str,
+        copy: impl FnOnce(&mut dyn FnMut(usize) -> bool) -> Result<Tensor, TensorError>,
+    ) -> Result<Tensor, RuntimeError> {
+        let goes_on = &mut |_| self.control.is_none_or(|control| !control.is_stopped());
+        let copied = copy(goes_on).map_err(RuntimeError::tensor(what))?;
+        self.control.map_or(Ok(()), CallControl::check)?;
+        Ok(copied)
     }
 
     /// Launches a step's kernel, or the variant whose turn it is.

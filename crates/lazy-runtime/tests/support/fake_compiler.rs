@@ -77,7 +77,7 @@ impl Gate {
     }
 
     /// Waits until it is open, or until that is not wanted any more; says which.
-    fn pass(&self, is_wanted: impl Fn() -> bool) -> bool {
+    pub fn pass(&self, is_wanted: impl Fn() -> bool) -> bool {
         let mut state = self.state.lock().unwrap();
         state.waiting += 1;
         self.changed.notify_all();

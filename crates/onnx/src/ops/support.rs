@@ -54,7 +54,7 @@ pub(super) fn in_f32(
 impl NodeContext<'_> {
     /// A constant scalar; integers truncate the number.
     pub(super) fn scalar(&mut self, dtype: DType, number: f64) -> Result<ValueId, Error> {
-        self.build(|builder| builder.scalar(dtype, number))
+        self.build(|builder| builder.scalar_nearest(dtype, number))
     }
 
     /// A constant scalar of the dtype of `value`.
@@ -281,7 +281,7 @@ impl NodeContext<'_> {
         dims: &[DimId],
     ) -> Result<ValueId, Error> {
         self.build(|builder| {
-            let scalar = builder.scalar(dtype, number)?;
+            let scalar = builder.scalar_nearest(dtype, number)?;
             builder.broadcast_to(scalar, dims)
         })
     }

@@ -2,6 +2,7 @@
 
 use super::GraphBuilder;
 use crate::error::{InferError, InferErrorKind};
+use crate::number::Number;
 use kiln_ir::{Op, ValueId};
 use kiln_scalar::Function;
 use kiln_tensor::{DType, Tensor};
@@ -123,11 +124,25 @@ impl GraphBuilder {
         self.op1(Op::Cast { to }, &[x])
     }
 
-    /// A scalar constant of `dtype`: integers truncate the value and saturate, a bool is whether it is not 0.
+    /// A scalar constant of `dtype`, of a number that it holds: integers without a fraction and in range, a bool 0 or 1,
+    /// floats after rounding.
+    ///
+    /// # Errors
+    /// E0804 for any other number.
+    pub fn scalar(&mut self, dtype: DType, value: f64) -> Result<ValueId, InferError> {
+        let number = Number::Float(value);
+        let tensor = number.tensor(dtype);
+        let tensor =
+            tensor.ok_or_else(|| self.mistake(InferErrorKind::Number { dtype, number }))?;
+        self.constant(tensor)
+    }
+
+    /// A scalar constant of `dtype`, of what is nearest to a number: integers truncate it and saturate, a bool is whether it
+    /// is not 0, floats overflow to infinity. For importers of formats that say so.
     ///
     /// # Errors
     /// When the dtype has no scalars.
-    pub fn scalar(&mut self, dtype: DType, value: f64) -> Result<ValueId, InferError> {
+    pub fn scalar_nearest(&mut self, dtype: DType, value: f64) -> Result<ValueId, InferError> {
         let tensor = match dtype {
             DType::F64 => Tensor::scalar(value),
             DType::F32 => Tensor::scalar(value as f32),

@@ -473,3 +473,33 @@ fn composites_require_what_they_rely_on() -> Built {
     ");
     Ok(())
 }
+
+#[test]
+fn scalars_are_numbers_that_their_dtype_holds() {
+    let mut builder = GraphBuilder::new("g");
+    for (dtype, number) in [
+        (DType::I32, 0.5),
+        (DType::U8, 300.0),
+        (DType::U8, -1.0),
+        (DType::I64, f64::NAN),
+        (DType::Bool, 2.0),
+        (DType::F16, 1e6),
+    ] {
+        let error = builder.scalar(dtype, number).unwrap_err();
+        assert_eq!(error.code(), "E0804");
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!("a number that {dtype} holds, found {number:?}")),
+            "{text}"
+        );
+        // Importers of formats that say so take what is nearest.
+        assert!(builder.scalar_nearest(dtype, number).is_ok());
+    }
+    for (dtype, number) in [
+        (DType::I32, -7.0),
+        (DType::Bool, 1.0),
+        (DType::F16, f64::INFINITY),
+    ] {
+        assert!(builder.scalar(dtype, number).is_ok());
+    }
+}

@@ -298,6 +298,6 @@ impl<'a, 'b> Scope<'a, 'b> {
 
     /// A scalar constant.
     pub(super) fn scalar(&mut self, dtype: DType, value: f64) -> Result<ValueId, Stop> {
-        Ok(self.builder.scalar(dtype, value)?)
+        Ok(self.builder.scalar_nearest(dtype, value)?)
     }
 }

@@ -1,7 +1,7 @@
 //! Functions of single elements, operands broadcast against each other.
 
 use super::Var;
-use crate::number::Number;
+use kiln_shape_inference::Number;
 use kiln_tensor::DType;
 
 /// What stands beside a variable: another one, or a number, which takes the variable's element type.

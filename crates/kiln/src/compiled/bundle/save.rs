@@ -5,10 +5,7 @@ use crate::compiled::runtime::{SharedRuntime, VERSION, assemble, compiler_of, ke
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use kiln_ir::BlobMap;
-use kiln_kernel::{
-    Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
-    VerifiedKernel,
-};
+use kiln_kernel::{Candidate, CompilerWrapper, KernelCompiler, Target, VerifiedKernel};
 use kiln_kernel_cache::{Bundle, CollectingTier, Tier};
 use kiln_lazy_runtime::CompiledProgram;
 use kiln_program::Program;
@@ -53,7 +50,8 @@ pub(crate) fn save(
             .map(|disk| Arc::new(disk) as Arc<dyn Tier>),
     );
     let compiler = Noting::new(compiler_of(&key)?);
-    let (version, features) = (compiler.version(), compiler.features(&target));
+    let version = KernelCompiler::version(&compiler);
+    let features = KernelCompiler::features(&compiler, &target);
     let noted = Arc::clone(&compiler.noted);
     let runtime = assemble(&key, compiler, tiers).runtime;
     let compiled = CompiledProgram::of_program(Arc::clone(&runtime), program);
@@ -103,21 +101,11 @@ impl<C> Noting<C> {
     }
 }
 
-impl<C: KernelCompiler> KernelCompiler for Noting<C> {
-    fn version(&self) -> String {
-        self.compiler.version()
-    }
+impl<C: KernelCompiler> CompilerWrapper for Noting<C> {
+    type Inner = C;
 
-    fn host(&self) -> Target {
-        self.compiler.host()
-    }
-
-    fn features(&self, target: &Target) -> Vec<String> {
-        self.compiler.features(target)
-    }
-
-    fn supports(&self, target: &Target) -> bool {
-        self.compiler.supports(target)
+    fn inner(&self) -> &C {
+        &self.compiler
     }
 
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
@@ -131,25 +119,5 @@ impl<C: KernelCompiler> KernelCompiler for Noting<C> {
         let mut all = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(kernel_digest(kernel), noted.collect());
         candidates
-    }
-
-    fn compile(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        observer: &mut dyn CompileObserver,
-    ) -> Result<Artifact, CompileError> {
-        self.compiler.compile(kernel, target, schedule, observer)
-    }
-
-    fn listing(
-        &self,
-        kernel: &VerifiedKernel,
-        target: &Target,
-        schedule: &Schedule,
-        listing: Listing,
-    ) -> Result<String, CompileError> {
-        self.compiler.listing(kernel, target, schedule, listing)
     }
 }

@@ -6,30 +6,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cranelift_entity::EntityRef;
 use kiln_ir::Constant;
-use kiln_kernel::{Memory, PackSpec};
+use kiln_kernel::{KernelExecutor, Memory, PackSpec, TaskPool};
 use kiln_program::{Action, BufferId, ConstantId, KernelLaunch, Place, SizeId};
 use kiln_symbolic_shape::Binding;
 use smallvec::SmallVec;
 
 use super::Maker;
 use super::launches::Launches;
-use crate::compile::{CompiledKernel, ConstantPart, Patience, Wanted};
+use crate::clock::Clock;
+use crate::compile::{CompiledKernel, ConstantPart, ConstantStore, Patience, Wanted};
 use crate::error::RuntimeError;
 use crate::plan::Prepared;
 use crate::plan::frame::{Operand, OperandMemory};
 use crate::plan::placed::PlacedLaunch;
+use crate::recorder::Recorder;
 use crate::runtime::Runtime;
 
 /// Bytes of constants from which on it is quicker to bring them into form on several threads.
 const WORTH_THREADS: usize = 4 << 20;
 
 /// A constant in the form in which a step wants it.
-enum Need<'a> {
-    Packed(ConstantPart<'a>, &'a PackSpec),
-    Plain(&'a Constant),
+enum Need {
+    Packed(ConstantPart, PackSpec),
+    Plain(Constant),
 }
 
-impl Need<'_> {
+impl Need {
     fn bytes(&self) -> usize {
         match self {
             Self::Packed(part, _) => part.bytes(),
@@ -38,12 +40,89 @@ impl Need<'_> {
     }
 }
 
+/// Constants on their way into the form in which steps want them.
+struct Bringing {
+    source: Source,
+    pool: Arc<dyn TaskPool>,
+    needs: Vec<Need>,
+}
+
+impl Bringing {
+    /// Brings those that are not there, on several threads where that is worth while.
+    fn run(mut self) {
+        let store = &self.source.store;
+        self.needs.retain(|need| match need {
+            Need::Packed(part, spec) => !store.has_packed(part, spec),
+            Need::Plain(constant) => !store.has_plain(constant),
+        });
+        if self.needs.is_empty() {
+            return;
+        }
+        // The largest first, so that no thread is left with it in the end.
+        self.needs.sort_by_key(|need| Reverse(need.bytes()));
+        let _span = self.source.recorder.constants();
+        let next = AtomicUsize::new(0);
+        let bring = || {
+            while let Some(need) = self.needs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // What goes wrong is told when a step asks for the constant.
+                let _ = self.source.bring(need);
+            }
+        };
+        let threads = match total_bytes(&self.needs) < WORTH_THREADS {
+            true => 1,
+            false => self.pool.threads().min(self.needs.len()),
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // One that cannot be had is one less.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, bring);
+            }
+            bring();
+        });
+    }
+}
+
+/// What brings constants into form. Holds no runtime: a call that ends leaves the work to itself.
+struct Source {
+    store: Arc<ConstantStore>,
+    executor: Arc<dyn KernelExecutor>,
+    clock: Arc<dyn Clock>,
+    recorder: Recorder,
+}
+
+impl Source {
+    fn bring(&self, need: &Need) -> Result<Memory, RuntimeError> {
+        let (store, executor) = (&self.store, &*self.executor);
+        match need {
+            Need::Packed(part, spec) => {
+                store.packed(executor, part, spec, &*self.clock, &self.recorder)
+            }
+            Need::Plain(constant) => {
+                let _span = self.recorder.load_constants();
+                store.plain(executor, constant)
+            }
+        }
+    }
+
+    /// What is there already.
+    fn ready(&self, need: &Need) -> Option<Memory> {
+        match need {
+            Need::Packed(part, spec) => self.store.packed_if_ready(part, spec),
+            Need::Plain(constant) => self.store.plain_if_ready(constant),
+        }
+    }
+}
+
+fn total_bytes(needs: &[Need]) -> usize {
+    needs.iter().map(Need::bytes).fold(0, usize::saturating_add)
+}
+
 /// Brings every constant of a program into the form in which the code that serves all sizes wants it.
 pub(crate) fn place_all_constants(runtime: &Runtime, prepared: &Prepared, patience: &Patience) {
     let program = &prepared.program;
     for (block, data) in program.blocks() {
         for (segment, of_segment) in data.segments.iter().enumerate() {
-            let mut maker = Maker::new(runtime, prepared, block, segment, &[]);
+            let mut maker = Maker::new(runtime, prepared, block, segment, &[], None);
             maker.evaluate_constants(&of_segment.sizes);
             let launches = of_segment
                 .steps
@@ -64,7 +143,8 @@ pub(crate) fn place_all_constants(runtime: &Runtime, prepared: &Prepared, patien
             let wanted: Vec<Wanted<'_>> = wanted.collect();
             let chosen = runtime.obtain(&wanted, patience, &prepared.recorder);
             let code = chosen.iter().map(|chosen| Some(&chosen.as_ref().ok()?.0));
-            maker.bring(launches.into_iter().zip(code));
+            // Nothing ends it early.
+            let _ = maker.bring(launches.into_iter().zip(code));
         }
     }
 }
@@ -86,75 +166,51 @@ impl Maker<'_> {
     pub(super) fn place_constants(
         &self,
         launches: &Launches<'_>,
-    ) -> Vec<Option<Arc<PlacedLaunch>>> {
+    ) -> Result<Vec<Option<Arc<PlacedLaunch>>>, RuntimeError> {
         let placed = self.prepared.placed(self.block, self.segment);
         let known = placed.all(launches.with_code().map(|(_, code)| code));
         let unknown = launches.with_code().zip(&known);
-        self.bring(
-            unknown
-                .filter(|(_, known)| known.is_none())
-                .map(|(launch, _)| launch),
-        );
-        known
+        let unknown = unknown.filter(|(_, known)| known.is_none());
+        self.bring(unknown.map(|(launch, _)| launch))?;
+        Ok(known)
     }
 
-    /// Brings the constants of launches into the form that their code wants, on several threads where that is worth
-    /// while. What goes wrong is told when a step asks for the constant.
+    /// Brings the constants of launches into the form that their code wants. Where they are large, a call that is to end does
+    /// not wait for it.
     fn bring<'l>(
         &self,
         launches: impl Iterator<Item = (&'l KernelLaunch, Option<&'l Arc<CompiledKernel>>)>,
-    ) {
-        let store = self.runtime.constants();
-        let mut wanted = Vec::new();
+    ) -> Result<(), RuntimeError> {
+        let mut needs = Vec::new();
         for (launch, compiled) in launches {
             let Some(compiled) = compiled else { continue };
             for (position, &buffer) in launch.operands.iter().enumerate() {
                 let specs = &compiled.artifact.packs;
                 let need = match specs.iter().find(|spec| spec.buffer == position) {
-                    Some(spec) => match self.constant_part(buffer, launch, position) {
-                        Ok(part) if !store.has_packed(&part, spec) => Need::Packed(part, spec),
-                        _ => continue,
-                    },
-                    None => match self.constant_of(buffer) {
-                        Some(constant) if !store.has_plain(constant) => Need::Plain(constant),
-                        _ => continue,
-                    },
+                    Some(spec) => self
+                        .constant_part(buffer, launch, position)
+                        .ok()
+                        .map(|part| Need::Packed(part, spec.clone())),
+                    None => self.constant_of(buffer).cloned().map(Need::Plain),
                 };
-                wanted.push(need);
+                needs.extend(need);
             }
         }
-        if wanted.is_empty() {
-            return;
+        if needs.is_empty() {
+            return Ok(());
         }
-        // The largest first, so that no thread is left with it in the end.
-        wanted.sort_by_key(|need| Reverse(need.bytes()));
-        let recorder = &self.prepared.recorder;
-        let _span = recorder.constants();
-        let next = AtomicUsize::new(0);
-        let pack = || {
-            while let Some(need) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let _ = match need {
-                    Need::Packed(part, spec) => self.runtime.packed_constant(part, spec, recorder),
-                    Need::Plain(constant) => {
-                        let _span = recorder.load_constants();
-                        store.plain(self.runtime.executor(), constant)
-                    }
-                };
-            }
+        let is_large = total_bytes(&needs) >= WORTH_THREADS;
+        let bringing = Bringing {
+            source: self.source(),
+            pool: Arc::clone(self.runtime.pool()),
+            needs,
         };
-        let bytes = wanted.iter().map(Need::bytes);
-        let threads = match bytes.fold(0, usize::saturating_add) < WORTH_THREADS {
-            true => 1,
-            false => self.runtime.pool().threads().min(wanted.len()),
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // One that cannot be had is one less.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, pack);
-            }
-            pack();
-        });
-        self.runtime.store_constants(recorder);
+        match self.control.filter(|_| is_large) {
+            Some(control) => control.wait_for(move || bringing.run())?,
+            None => bringing.run(),
+        }
+        self.runtime.store_constants(&self.prepared.recorder);
+        Ok(())
     }
 
     /// A constant in the form in which code wants its operand at a position.
@@ -165,8 +221,26 @@ impl Maker<'_> {
         (position, spec): (usize, &PackSpec),
     ) -> Result<Memory, RuntimeError> {
         let part = self.constant_part(buffer, launch, position)?;
-        let recorder = &self.prepared.recorder;
-        self.runtime.packed_constant(&part, spec, recorder)
+        self.brought(Need::Packed(part, spec.clone()))
+    }
+
+    /// A constant in form: a call that is to end does not wait for it.
+    fn brought(&self, need: Need) -> Result<Memory, RuntimeError> {
+        let source = self.source();
+        match (source.ready(&need), self.control) {
+            (Some(memory), _) => Ok(memory),
+            (None, Some(control)) => control.wait_for(move || source.bring(&need))?,
+            (None, None) => source.bring(&need),
+        }
+    }
+
+    fn source(&self) -> Source {
+        Source {
+            store: Arc::clone(self.runtime.constants()),
+            executor: self.runtime.shared_executor(),
+            clock: self.runtime.shared_clock(),
+            recorder: self.prepared.recorder.clone(),
+        }
     }
 
     /// The memory of an operand that is a constant whatever the sizes.
@@ -189,11 +263,9 @@ impl Maker<'_> {
     }
 
     pub(super) fn constant(&self, constant: ConstantId) -> Result<Memory, RuntimeError> {
-        let constant = &self.program.constants()[constant];
+        let constant = self.program.constants()[constant].clone();
         let _span = self.prepared.recorder.constants();
-        self.runtime
-            .constants()
-            .plain(self.runtime.executor(), constant)
+        self.brought(Need::Plain(constant))
     }
 
     /// The constant that a buffer is, or is a view of.
@@ -215,7 +287,7 @@ impl Maker<'_> {
         id: BufferId,
         launch: &KernelLaunch,
         position: usize,
-    ) -> Result<ConstantPart<'_>, RuntimeError> {
+    ) -> Result<ConstantPart, RuntimeError> {
         let buffers = &self.program.block(self.block).buffers;
         let buffer = &buffers[id];
         let (root, offset) = match buffer.place {
@@ -244,7 +316,7 @@ impl Maker<'_> {
             RuntimeError::malformed(format!("%{} has no sizes in its kernel", buffer.name))
         })?;
         Ok(ConstantPart {
-            constant: &self.program.constants()[constant],
+            constant: self.program.constants()[constant].clone(),
             offset,
             shape,
         })

@@ -134,6 +134,7 @@ impl<'a> Maker<'a> {
         let mut requests = Vec::with_capacity(groups.len());
         for group in groups.iter() {
             let identity = self.prepared.identity(group.kernel);
+            patience.control.map_or(Ok(()), CallControl::check)?;
             let choices = self.prepared.choices(group.kernel, self.runtime);
             let choices = those_that_hold(identity, choices, &group.symbols);
             let before = &mut of_kernel[group.kernel];

@@ -88,16 +88,16 @@ impl Activation {
             Kind::OfBoth(name) => builder.map_with(name, &[self.alpha, self.beta], &[x]),
             Kind::Affine => {
                 let (alpha, beta) = (
-                    builder.scalar(dtype, self.alpha)?,
-                    builder.scalar(dtype, self.beta)?,
+                    builder.scalar_nearest(dtype, self.alpha)?,
+                    builder.scalar_nearest(dtype, self.beta)?,
                 );
                 let scaled = builder.mul(alpha, x)?;
                 builder.add(scaled, beta)
             }
             Kind::ScaledTanh => {
                 let (alpha, beta) = (
-                    builder.scalar(dtype, self.alpha)?,
-                    builder.scalar(dtype, self.beta)?,
+                    builder.scalar_nearest(dtype, self.alpha)?,
+                    builder.scalar_nearest(dtype, self.beta)?,
                 );
                 let scaled = builder.mul(beta, x)?;
                 let curve = builder.tanh(scaled)?;

@@ -1,4 +1,4 @@
-//! Numbers beside variables, and which element types hold them.
+//! Numbers as programs write them, and which element types hold them.
 //!
 //! Invariant: a number becomes a constant only where the element type holds it: an integer type exactly, a float type
 //! after rounding, but without overflowing to infinity.
@@ -6,16 +6,21 @@
 use kiln_tensor::{DType, Tensor};
 use std::fmt;
 
-/// A number as the recorded function wrote it.
+/// A number as a program wrote it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Number {
+pub enum Number {
+    /// With a fraction, even if that is 0.
     Float(f64),
+    /// Without one.
     Integer(i64),
 }
 
 impl Number {
+    /// The code of errors about a number that an element type does not hold.
+    pub const NOT_HELD: &str = "E0804";
+
     /// A tensor of rank 0 with this number; none where the type does not hold it.
-    pub(crate) fn tensor(self, dtype: DType) -> Option<Tensor> {
+    pub fn tensor(self, dtype: DType) -> Option<Tensor> {
         Some(match dtype {
             DType::F64 => Tensor::scalar(self.float()),
             DType::F32 => Tensor::scalar(self.rounded(|x| x as f32, f32::is_infinite)?),

@@ -1,0 +1,88 @@
+//! Kernels that ended their workers: each fails at once, without a worker, until something has changed or it is due to be
+//! tried again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use kiln_fork_lock::ForkLock;
+
+use crate::error::WorkerError;
+use crate::program::{ProgramFile, WorkerProgram};
+
+/// How many there are at most; the oldest are forgotten first.
+const MOST: usize = 1000;
+
+/// After what time a kernel is tried again. What ended its worker may have been the machine's: memory that others took.
+const RETRY_AFTER: Duration = Duration::from_secs(600);
+
+/// The kernels, by digests of what was asked for.
+pub(crate) struct Remembered {
+    kernels: ForkLock<Kernels>,
+    retry_after: Duration,
+}
+
+#[derive(Default)]
+struct Kernels {
+    failures: BTreeMap<[u8; 32], Failure>,
+    /// The oldest first.
+    order: VecDeque<[u8; 32]>,
+}
+
+struct Failure {
+    error: WorkerError,
+    at: Instant,
+    /// What the worker was.
+    program: Option<ProgramFile>,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self::for_time(RETRY_AFTER)
+    }
+}
+
+impl Remembered {
+    /// Each for so long.
+    pub(crate) fn for_time(retry_after: Duration) -> Self {
+        Self {
+            kernels: ForkLock::default(),
+            retry_after,
+        }
+    }
+
+    /// The error of a kernel that need not be tried.
+    pub(crate) fn error_of(&self, key: &[u8; 32], program: &WorkerProgram) -> Option<WorkerError> {
+        let kernels = self.kernels.lock();
+        let Failure {
+            error,
+            at,
+            program: before,
+        } = kernels.failures.get(key)?;
+        let is_due = at.elapsed() >= self.retry_after;
+        (!is_due && program.file() == *before).then(|| error.clone())
+    }
+
+    /// A kernel ended its worker.
+    pub(crate) fn note(&self, key: [u8; 32], error: &WorkerError, program: &WorkerProgram) {
+        let failure = Failure {
+            error: error.clone(),
+            at: Instant::now(),
+            program: program.file(),
+        };
+        let mut kernels = self.kernels.lock();
+        let kernels = &mut *kernels;
+        if kernels.failures.insert(key, failure).is_none() {
+            kernels.order.push_back(key);
+        }
+        while kernels.order.len() > MOST
+            && let Some(oldest) = kernels.order.pop_front()
+        {
+            kernels.failures.remove(&oldest);
+        }
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&self) {
+        *self.kernels.lock() = Kernels::default();
+    }
+}
