@@ -516,7 +516,6 @@ impl Model {
     ) -> Result<Chosen<'_>, Error> {
         let tree = match &self.0.instances {
             Instances::Only(instance) => return Ok(Chosen::Only(instance)),
-            }
             Instances::Tree(tree) => tree,
         };
         let open = self.0.signature.open.iter();

@@ -1,6 +1,7 @@
 //! `optimize`: the one list of passes, and the driver that runs it.
 //!
-//! First the ops are put in an order that does not depend on how they were written (`order_ops`).
+//! First, what each call is asked is collected, and the ops are put in an order that does not depend on how they were
+//! written (`order_ops`).
 //! The list is run again until a whole round changes nothing, at most [`ROUND_LIMIT`] times; what is
 //! left then is missed improvement, never a wrong graph. Each pass is a span, says when it changed
 //! nothing, and is followed by the verifier and a check of types when asked for (in debug builds,
@@ -125,7 +126,8 @@ pub fn optimize(
     }
     // Before anything is simplified or moved: what a rewrite drops is asked of each call all the same.
     record_requirements(&mut graph);
-    // Whatever order the ops were written in, everything from here on sees the same one.
+    // Requirements are in the order in which the interpreter meets them, that of the text; everything else from here on
+    // sees one order, however the ops were written.
     graph = order_ops(graph);
     while report.rounds < ROUND_LIMIT && !report.converged && ctx.may_rewrite() {
         report.rounds += 1;

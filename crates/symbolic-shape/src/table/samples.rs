@@ -198,10 +198,15 @@ impl DimTable {
                 self.samples.values[id].set(point, value);
             }
         }
-        let facts = self.facts.iter();
-        facts
-            .map(|fact| &fact.predicate)
-            .all(|predicate| self.holds_at(predicate, point))
+        // An equality may have given a symbol a value that it cannot have.
+        let is_allowed = (0..atoms).map(AtomId::new).all(|id| {
+            let values = &self.atoms[id].values;
+            self.samples.values[id].get(point).is_none_or(|value| {
+                values.range.contains(value) && values.congruence.contains(value)
+            })
+        });
+        let mut facts = self.facts.iter();
+        is_allowed && facts.all(|fact| self.holds_at(&fact.predicate, point))
     }
 
     fn points(&self) -> impl Iterator<Item = usize> + use<> {
