@@ -50,7 +50,7 @@ pub(super) fn import(model: &Model, choice: &Choice, options: &Options) -> Resul
     }
     Ok(match import_or_ask(model, &import_options)? {
         Import::Graph(imported) => Made::Graph(imported.graph),
-        Import::Question(question) => Made::Question(Box::new(question)),
+        Import::Question(question) => Made::Question(question),
     })
 }
 
