@@ -320,6 +320,15 @@ fn faults_of_a_branch_that_a_pass_takes_come_in_the_order_of_the_program() {
             (&[&[], &[3], &[2]], Some("E0820")),
         ],
     );
+    // Both ask too much of the second input; the branch comes first.
+    let graph = graph(&text);
+    let compared = Compared::optimized(&graph, true);
+    let broken = [Tensor::scalar(false), ramp(&[3]), ramp(&[2])];
+    let error = compared
+        .program
+        .run(&broken)
+        .expect_err("sizes that do not fit");
+    assert_eq!(error.code(), "E0820");
 }
 
 #[test]

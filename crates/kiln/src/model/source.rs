@@ -254,7 +254,7 @@ impl Source {
 pub(super) enum Made {
     Graph(Graph),
     #[cfg(feature = "onnx")]
-    Question(Box<kiln_onnx::Question>),
+    Question(kiln_onnx::Question),
 }
 
 /// Narrows the graph's symbols as the options say, and its types with them.

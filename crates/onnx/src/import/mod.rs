@@ -161,7 +161,7 @@ pub fn import_or_ask(model: &Model, options: &ImportOptions) -> Result<Import, E
             ..
         }) => Ok(Import::Question(Question {
             number,
-            graph,
+            graph: *graph,
             error: refused.error,
         })),
         _ => Err(refused.error),
@@ -174,7 +174,7 @@ struct Refused {
     /// The question whose answer might have helped.
     open: Option<usize>,
     /// The graph of the question that the import was to end with.
-    question: Option<Graph>,
+    question: Option<Box<Graph>>,
 }
 
 impl From<Error> for Refused {
@@ -226,7 +226,7 @@ fn import_until(
         return Err(Refused {
             error,
             open,
-            question: question.and_then(Result::ok),
+            question: question.and_then(Result::ok).map(Box::new),
         });
     }
     builder.clear_origin();

@@ -53,7 +53,7 @@ pub(super) fn import(model: &Model, choice: &Choice, options: &Options) -> Resul
         graph, wrong_types, ..
     } = match import_or_ask(model, &import_options)? {
         Import::Graph(imported) => imported,
-        Import::Question(question) => return Ok(Made::Question(Box::new(question))),
+        Import::Question(question) => return Ok(Made::Question(question)),
     };
     if let Some(first) = wrong_types.first() {
         options.notices.tell(&Notice::WrongTypes {
