@@ -42,6 +42,11 @@ const SUITES: [Suite; 7] = [
 /// Seeds of random kernels and graphs where a sanitizer makes them slow.
 const SEEDS: &str = "0..30";
 
+/// Tests of guard pages look at the signal that ends a process, so the sanitizer leaves it to the system; and memory that
+/// cannot be had is a null pointer, as from any allocator.
+const ASAN: &str =
+    "detect_leaks=1:allocator_may_return_null=1:handle_segv=0:handle_sigbus=0:handle_sigfpe=0";
+
 /// Leaks that are not ours: what LLVM keeps for as long as the process lives.
 const LEAKS: &str = "leak:libLLVM\n";
 
@@ -180,7 +185,7 @@ fn sanitized(
         .arg(&folder)
         // With a target, build scripts and macros stay as they are.
         .env("RUSTFLAGS", format!("-Zsanitizer={}", sanitizer.name))
-        .env("ASAN_OPTIONS", "detect_leaks=1:allocator_may_return_null=1")
+        .env("ASAN_OPTIONS", ASAN)
         .env(
             "LSAN_OPTIONS",
             format!("suppressions={}:print_suppressions=0", leaks.display()),

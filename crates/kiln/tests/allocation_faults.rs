@@ -139,7 +139,7 @@ unsafe extern "C" fn mmap64(
     mapped as *mut c_void
 }
 
-/// The tests take turns, from their first line on: a failure is for whoever allocates next.
+/// The tests take turns, from their first line on: an injected failure hits the next large allocation of any thread.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -58,7 +58,10 @@ fn judge(state: &State) -> BTreeMap<&'static str, Option<Vec<u8>>> {
         if let Ok(entry) = &entry {
             let is_stored =
                 |(of, content): &(&str, Vec<u8>)| *of == name && content[..] == entry.payload[..];
-            assert!(stored().iter().any(is_stored), "{name}: what nobody stored");
+            assert!(
+                stored().iter().any(is_stored),
+                "{name}: a content that was never stored"
+            );
         }
         let is_whole = entry.is_ok();
         found.insert(name, entry.ok().map(|entry| entry.payload.to_vec()));

@@ -126,8 +126,8 @@ pub(crate) fn exact_product<A: Accumulator>(
 
 /// The same for `f64`, through a library, one thread; the order of summation is the library's.
 ///
-/// The library packs both factors into memory that it takes itself, and the process ends where there is none: so it gets
-/// blocks for which that is a constant, 64 KiB, whatever the sizes.
+/// The library packs both factors into a buffer that it allocates itself, and aborts the process if it cannot. It gets blocks
+/// for which that buffer takes 64 KiB at most, whatever the sizes.
 pub(crate) fn float_product(
     Product { m, k, n }: Product,
     left: &[f64],
