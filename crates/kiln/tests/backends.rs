@@ -54,6 +54,7 @@ fn without_a_compiler_models_are_interpreted() {
 mod compiled {
     use super::*;
     use kiln::{DType, Notice, StepProfile, Work};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
 
     fn own() -> Options {
@@ -198,8 +199,12 @@ mod compiled {
 
     #[test]
     fn calls_that_are_cancelled_do_not_begin() {
-        let model = Model::from_text_with(MLP, own().cancel_when(|| true)).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let options = own().cancel_when(move || asked.load(Ordering::Relaxed));
+        let model = Model::from_text_with(MLP, options).unwrap();
         let inputs = tensors(1, 1);
+        stop.store(true, Ordering::Relaxed);
         let error = model
             .run(inputs.iter().map(|(name, tensor)| (name, tensor)))
             .unwrap_err();

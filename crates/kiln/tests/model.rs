@@ -245,12 +245,13 @@ fn promoted_floats_are_wide() {
 
 #[test]
 fn a_call_can_be_stopped() {
-    let stop = Arc::new(AtomicBool::new(true));
+    let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     let options = Options::new().cancel_when(move || asked.load(Ordering::Relaxed));
     assert!(format!("{options:?}").contains("stop: asked"));
     let model = Model::from_text_with(SCALE, options).unwrap();
     let (x, scale) = (zeros(DType::F32, &[1, 3]), zeros(DType::F32, &[3]));
+    stop.store(true, Ordering::Relaxed);
     let error = model.run([("x", &x), ("scale", &scale)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     stop.store(false, Ordering::Relaxed);

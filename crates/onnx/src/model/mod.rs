@@ -17,6 +17,7 @@ mod value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use kiln_tensor::zeroed_bytes;
 use prost::bytes::Bytes;
 
 pub use attributes::{Attribute, AttributeValue, Attributes, FromAttribute};
@@ -82,7 +83,25 @@ impl Model {
     /// As [`Model::from_bytes`].
     pub fn from_bytes_with(bytes: &[u8], files: &dyn Fs, limits: &Limits) -> Result<Self, Error> {
         limits.check(crate::LimitKind::ModelBytes, bytes.len() as u64)?;
-        read_model(Bytes::copy_from_slice(bytes), files, limits)
+        let mut owned = zeroed_bytes(bytes.len()).map_err(|error| Error::File {
+            file: crate::Name::from("model"),
+            source: crate::FileError::Io(error.into()),
+        })?;
+        owned.copy_from_slice(bytes);
+        Self::from_owned_bytes(owned, files, limits)
+    }
+
+    /// Reads a model from memory that it keeps, within the given limits.
+    ///
+    /// # Errors
+    /// As [`Model::from_bytes`].
+    pub fn from_owned_bytes(
+        bytes: Vec<u8>,
+        files: &dyn Fs,
+        limits: &Limits,
+    ) -> Result<Self, Error> {
+        limits.check(crate::LimitKind::ModelBytes, bytes.len() as u64)?;
+        read_model(Bytes::from(bytes), files, limits)
     }
 
     /// The version of the file format.

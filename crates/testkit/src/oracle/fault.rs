@@ -82,7 +82,7 @@ mod tests {
             "graph @g(%n: i64[]) -> i64[n] {
                %sizes = reshape %n {dims = [1]}
                bind %sizes -> (n)
-               %y: i64[n] = iota {dims = [n], axis = 0}
+               %y: i64[n] = iota {dims = [n], axis = 0, dtype = i64}
                return %y
              }",
         );

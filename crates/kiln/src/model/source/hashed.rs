@@ -46,7 +46,7 @@ pub(super) fn read(
         folder,
         shared: Arc::clone(&shared),
     };
-    let model = Model::from_bytes_with(&bytes, &files, limits)?;
+    let model = Model::from_owned_bytes(bytes, &files, limits)?;
     let hasher = shared.hasher.lock().unwrap_or_else(PoisonError::into_inner);
     let seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
     let beside = seen

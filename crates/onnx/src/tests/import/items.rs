@@ -133,13 +133,37 @@ fn a_loop_over_a_sequence_is_written_out() {
     let given = run(&graph, &[f32s(&[1], &[2.0]), f32s(&[1], &[0.0])]);
     assert_eq!(given[0].to_vec::<f32>().unwrap(), [0.0, 2.0, 4.0]);
     assert_eq!(given[1].to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0]);
-    // How often must be known, and be a number that can be written out.
+    // One that only appends entries of one size stays a loop, however often it runs.
     let mut open = two_inputs(nodes.clone(), &[], &["y", "f"]);
     open.input.push(input("trips", DType::I64, &[]));
-    assert_eq!(
-        at(17, open, &ImportOptions::new()).unwrap_err().code(),
-        "E0920"
-    );
+    let graph = at(17, open, &ImportOptions::new()).unwrap();
+    for trips in [0_i64, 1, 3] {
+        let mut inputs = vec![f32s(&[1], &[2.0]), f32s(&[1], &[0.0])];
+        inputs.push(Tensor::scalar(trips));
+        let expected: Vec<f32> = (0..trips).map(|trip| 2.0 * trip as f32).collect();
+        assert_eq!(run(&graph, &inputs)[0].to_vec::<f32>().unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_loop_that_reads_its_sequence_is_written_out_within_a_limit() {
+    let mut reading = round();
+    reading.node = vec![
+        node("SequenceInsert", "s x", "t", vec![]),
+        node("ConcatFromSequence", "t", "all", vec![int("axis", 0)]),
+        node("ReduceSum", "all", "f", vec![int("keepdims", 0)]),
+        node("Identity", "c", "d", vec![]),
+    ];
+    let nodes = vec![
+        node("SequenceEmpty", "", "empty", vec![]),
+        node("Loop", "trips - empty", "s f", vec![body("body", reading)]),
+        node("ConcatFromSequence", "s", "y", vec![int("axis", 0)]),
+    ];
+    let trips = [("trips", Tensor::scalar(3_i64))];
+    let net = two_inputs(nodes.clone(), &trips, &["y", "f"]);
+    let graph = at(17, net, &ImportOptions::new()).unwrap();
+    let given = run(&graph, &[f32s(&[1], &[2.0]), f32s(&[1], &[0.0])]);
+    assert_eq!(given[1].to_vec::<f32>().unwrap(), [2.0, 4.0, 6.0]);
     let endless = [("trips", Tensor::scalar(i64::MAX))];
     let net = two_inputs(nodes, &endless, &["y", "f"]);
     let limits = crate::Limits {
