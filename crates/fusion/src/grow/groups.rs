@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_ir::{Definition, Graph, OpId, RegionId, ValueId};
 use kiln_symbolic_shape::{DimId, SymbolId};
-use petgraph::graphmap::DiGraphMap;
-use petgraph::visit::Dfs;
 
+use super::run_order::RunOrder;
 use crate::budget::Budget;
 use crate::candidate::Profile;
 use crate::cost::{self, Cost};
@@ -44,7 +43,7 @@ pub(crate) struct Groups<'a> {
     escaping: BTreeSet<ValueId>,
     /// Per op, the ops of the region that give its sizes their values.
     sized_by: BTreeMap<OpId, Vec<OpId>>,
-    order: DiGraphMap<GroupId, ()>,
+    order: RunOrder,
 }
 
 impl<'a> Groups<'a> {
@@ -68,22 +67,25 @@ impl<'a> Groups<'a> {
             users,
             escaping: data.results.iter().copied().collect(),
             sized_by: sized_by(graph, region),
-            order: DiGraphMap::new(),
+            order: RunOrder::default(),
         };
         for &op in &data.ops {
             let ops = BTreeSet::from([op]);
-            groups.insert(Group {
+            let id = groups.insert(Group {
                 own: ops.clone(),
                 ops,
                 apart: Vec::new(),
                 profile: None,
                 notes: Vec::new(),
             });
+            groups.order.push(id);
         }
         let ids: Vec<GroupId> = groups.ids().collect();
         for id in ids {
             groups.connect(id);
         }
+        let first = first_ops(&groups.groups);
+        groups.order.rank_by(first);
         groups
     }
 
@@ -151,32 +153,7 @@ impl<'a> Groups<'a> {
 
     /// Whether joining would make something run both before and after: a path that leaves and comes back.
     pub(crate) fn would_cycle(&self, joined: &[GroupId], budget: &Budget) -> bool {
-        let last = joined
-            .iter()
-            .filter_map(|&id| self.get(id)?.ops.last().copied())
-            .max();
-        // What begins after the last op of all cannot lead back.
-        let can_return = |id: GroupId| {
-            let first = self.get(id).and_then(|group| group.ops.first().copied());
-            first.zip(last).is_some_and(|(first, last)| first <= last)
-        };
-        let mut search = Dfs::empty(&self.order);
-        for &id in joined {
-            for next in self.order.neighbors(id) {
-                if !joined.contains(&next) && can_return(next) {
-                    search.stack.push(next);
-                }
-            }
-        }
-        let bounded = petgraph::visit::NodeFiltered::from_fn(&self.order, can_return);
-        while let Some(id) = search.next(&bounded) {
-            // Each step is paid for by the edges it follows; where the budget ends there may be a path.
-            budget.spend(1 + self.order.neighbors(id).count() as u64);
-            if joined.contains(&id) || budget.is_spent() {
-                return true;
-            }
-        }
-        false
+        self.order.would_cycle(joined, budget)
     }
 
     /// Puts one group in the place of several. Those in `kept` stay, since others still read them.
@@ -185,8 +162,11 @@ impl<'a> Groups<'a> {
         joined: &[GroupId],
         kept: Option<GroupId>,
         mut group: Group,
+        budget: &Budget,
     ) -> GroupId {
-        for &id in joined.iter().filter(|&&id| Some(id) != kept) {
+        let ids = joined.iter().copied();
+        let removed: Vec<GroupId> = ids.filter(|&id| Some(id) != kept).collect();
+        for &id in &removed {
             self.remove(id);
         }
         if let Some(kept) = kept.and_then(|id| self.get(id)) {
@@ -195,9 +175,11 @@ impl<'a> Groups<'a> {
             }
         }
         let id = self.insert(group);
+        self.order.contract(&removed, id, budget);
         self.connect(id);
         if let Some(kept) = kept {
-            self.reconnect(kept);
+            self.order.clear_edges(kept);
+            self.connect(kept);
         }
         id
     }
@@ -211,7 +193,6 @@ impl<'a> Groups<'a> {
                 holders.remove(&id);
             }
         }
-        self.order.remove_node(id);
     }
 
     fn insert(&mut self, group: Group) -> GroupId {
@@ -223,14 +204,7 @@ impl<'a> Groups<'a> {
             self.holders.entry(op).or_default().insert(id);
         }
         self.groups.push(Some(group));
-        self.order.add_node(id);
         id
-    }
-
-    fn reconnect(&mut self, id: GroupId) {
-        self.order.remove_node(id);
-        self.order.add_node(id);
-        self.connect(id);
     }
 
     /// Draws the edges of a group anew.
@@ -258,42 +232,24 @@ impl<'a> Groups<'a> {
             }
         }
         for other in before {
-            self.order.add_edge(other, id, ());
+            self.order.add_edge(other, id);
         }
         for other in after {
             if other != id {
-                self.order.add_edge(id, other, ());
+                self.order.add_edge(id, other);
             }
         }
     }
 
     /// The groups in an order in which they can run, earliest ops first; `None` when they wait for each other.
     pub(crate) fn in_order(&self) -> Option<Vec<GroupId>> {
-        use petgraph::Direction::{Incoming, Outgoing};
-        let first = |id: GroupId| self.get(id).and_then(|group| group.ops.first().copied());
-        let mut waiting: BTreeMap<GroupId, usize> = self
-            .ids()
-            .map(|id| (id, self.order.neighbors_directed(id, Incoming).count()))
-            .collect();
-        let mut ready: BTreeSet<(Option<OpId>, GroupId)> = waiting
-            .iter()
-            .filter(|&(_, &count)| count == 0)
-            .map(|(&id, _)| (first(id), id))
-            .collect();
-        let mut order = Vec::with_capacity(waiting.len());
-        while let Some((_, id)) = ready.pop_first() {
-            order.push(id);
-            for next in self.order.neighbors_directed(id, Outgoing) {
-                if let Some(count) = waiting.get_mut(&next) {
-                    *count = count.saturating_sub(1);
-                    if *count == 0 {
-                        ready.insert((first(next), next));
-                    }
-                }
-            }
-        }
-        (order.len() == waiting.len()).then_some(order)
+        self.order.sorted_by(first_ops(&self.groups))
     }
+}
+
+/// The first op of each group.
+fn first_ops(groups: &[Option<Group>]) -> impl Fn(GroupId) -> Option<OpId> {
+    |id| groups.get(id)?.as_ref()?.ops.first().copied()
 }
 
 impl Group {

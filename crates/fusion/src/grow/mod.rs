@@ -13,6 +13,7 @@
 
 mod groups;
 mod offers;
+mod run_order;
 
 pub(crate) use groups::{GroupId, Groups, defining};
 
@@ -310,7 +311,8 @@ impl Growth<'_> {
             profile: Some(union.profile),
             notes,
         };
-        self.groups.join(members, union.kept, group);
+        self.groups
+            .join(members, union.kept, group, self.sizes.budget());
     }
 }
 
