@@ -13,6 +13,7 @@ mod instance;
 mod instances;
 mod look;
 mod memory;
+mod records;
 mod signature;
 mod source;
 
@@ -30,11 +31,8 @@ pub(crate) use instances::Choice;
 use instances::Choice;
 use instances::{Chosen, Instances};
 use kiln_ir::{BlobMap, Graph};
-#[cfg(feature = "native")]
-use kiln_lazy_runtime::Runtime;
-use kiln_lazy_runtime::{CallControl, CallOptions, CompilationStats, CompileRecord, VariantRecord};
+use kiln_lazy_runtime::{CallControl, CallOptions};
 use kiln_tensor::Tensor;
-use kiln_timing::Timing;
 use signature::Signature;
 pub(crate) use source::Source;
 #[cfg(feature = "llvm")]
@@ -43,13 +41,8 @@ pub(crate) use source::file_name;
 pub(crate) use source::{ConstantPlace, ModelDigest};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How many questions one call may be asked before its graph is known.
-const QUESTIONS_LIMIT: usize = 64;
 
 /// A tensor program, ready to be called with tensors of any size that it allows.
 ///
@@ -194,7 +187,7 @@ impl Model {
                 let _span = building(&timing, "read", "Reading a model and checking it");
                 read(&options)?
             };
-            waiting(control.as_deref(), move || {
+            call::waiting(control.as_deref(), move || {
                 let _inside = clockwork.enter();
                 Self::new(source, options)
             })
@@ -308,23 +301,6 @@ impl Model {
         })
     }
 
-    /// Where the time went: a recorder of what this model was loaded, built, compiled and called for.
-    ///
-    /// ```
-    /// use kiln::timing::Category;
-    /// use kiln::{Model, Tensor};
-    ///
-    /// let model = Model::from_text("graph @id(%x: f32[N]) -> f32[N] { return %x }")?;
-    /// model.run([("x", &Tensor::full(&[3], 1.5f32)?)])?;
-    /// let report = model.timing().report();
-    /// assert!(report.category(Category::Build).wall_ns > 0);
-    /// println!("{report}");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn timing(&self) -> &Timing {
-        self.0.options.clockwork()
-    }
-
     /// Calls the model with tensors in its order, and writes what it gives into `outputs`, one per output: in place where a
     /// tensor has the output's dtype and shape, and its memory is nobody else's; kernels then compute right there where
     /// nothing speaks against it. A compiled call with sizes that came before then allocates no memory.
@@ -378,65 +354,6 @@ impl Model {
         })
     }
 
-    /// What was compiled so far, and everything that was done otherwise than planned: of this model
-    /// and those that share kernels with it. All zero for an interpreted model.
-    ///
-    /// ```
-    /// # #[cfg(feature = "llvm")] {
-    /// use kiln::{Backend, Cache, Model, Options, Tensor};
-    ///
-    /// let options = Options::new().backend(Backend::Llvm).shared_kernels(false).cache(Cache::off());
-    /// let text = "graph @double(%x: f32[N]) -> f32[N] {
-    ///   %y = add %x, %x
-    ///   return %y
-    /// }";
-    /// let model = Model::from_text_with(text, options)?;
-    /// for n in [3, 1, 1000] {
-    ///     model.run([("x", &Tensor::full(&[n], 1.5f32)?)])?;
-    /// }
-    /// assert_eq!(model.compilation_stats().compilations, 1);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn compilation_stats(&self) -> CompilationStats {
-        #[cfg(feature = "native")]
-        if let Some(runtime) = self.runtime() {
-            return runtime.stats();
-        }
-        CompilationStats::default()
-    }
-
-    /// The variants of kernels for sizes that came often, why there are, and what each gained: of this model and those that
-    /// share kernels with it.
-    pub fn variant_records(&self) -> Vec<VariantRecord> {
-        #[cfg(feature = "native")]
-        if let Some(runtime) = self.runtime() {
-            return runtime.variant_records();
-        }
-        Vec::new()
-    }
-
-    /// One record per compile, in order: which kernel, why, how long it took. Of this model and
-    /// those that share kernels with it.
-    pub fn compile_records(&self) -> Vec<CompileRecord> {
-        #[cfg(feature = "native")]
-        if let Some(runtime) = self.runtime() {
-            return runtime.compile_records();
-        }
-        Vec::new()
-    }
-
-    /// Waits until nothing is compiled behind the back of calls, and all that was is stored; at most so long. Says
-    /// whether that is so. Of this model and those that share kernels with it.
-    pub fn wait_for_compiles(&self, limit: Duration) -> bool {
-        #[cfg(feature = "native")]
-        if let Some(runtime) = self.runtime() {
-            return runtime.wait_idle(limit);
-        }
-        let _ = limit;
-        true
-    }
-
     /// What executes the model. With an open rank and no call yet, what is to execute it.
     pub fn backend(&self) -> Backend {
         match self.0.instances.any() {
@@ -445,113 +362,22 @@ impl Model {
         }
     }
 
-    /// The runtime of the instances, once there is one that is compiled.
-    #[cfg(feature = "native")]
-    fn runtime(&self) -> Option<Arc<Runtime>> {
-        let instance = self.0.instances.any()?;
-        instance.executable().runtime().cloned()
-    }
-
-    /// The optimised graph.
-    ///
-    /// # Errors
-    /// When the rank of an input is open, or the graph depends on data: then there are several, or none yet.
-    pub fn graph(&self) -> Result<Graph, Error> {
-        guarded("a look at the model", || {
-            Ok(self.only_instance()?.optimized().clone())
-        })
-    }
-
-    /// The names of the stages a graph goes through, for [`stage`](Self::stage): `import`, then the
-    /// passes, then `optimized`.
-    pub fn stages(&self) -> Vec<&'static str> {
-        instance::stages()
-    }
-
-    /// The names of all stages, for [`inspect`](Self::inspect): those of graphs, then those that
-    /// come after.
-    pub fn all_stages(&self) -> Vec<&'static str> {
-        let mut stages = instance::stages();
-        stages.extend(look::BEYOND_GRAPHS);
-        stages
-    }
-
-    /// The graph after a stage; after a pass that ran several times, as the last run left it. Runs
-    /// the passes again, so it takes as long as loading.
-    ///
-    /// # Errors
-    /// When there is no stage of that name, or the rank of an input is open.
-    ///
-    /// ```
-    /// let text = "graph @twice(%x: f32[N]) -> f32[N] {
-    ///   %a = neg %x
-    ///   %b = neg %a
-    ///   return %b
-    /// }";
-    /// let model = kiln::Model::from_text(text)?;
-    /// assert_eq!(model.stage("import")?.ops().count(), 2);
-    /// assert_eq!(model.stage("optimized")?.ops().count(), 0);
-    /// # Ok::<(), kiln::Error>(())
-    /// ```
-    pub fn stage(&self, name: &str) -> Result<Graph, Error> {
-        guarded("a look at the model", || {
-            self.only_instance()?.stage(name, &self.0.options)
-        })
-    }
-
-    /// The outputs of an instance: the tensors that it gave, by its graph's names.
-    fn outputs_of(&self, instance: &Instance, tensors: Vec<Tensor>) -> Outputs {
-        let names = match &self.0.instances {
-            Instances::Only(_) => Arc::clone(&self.0.signature.output_names),
-            Instances::Tree(_) => instance.optimized().output_names().into(),
-        };
-        Outputs::new(names, tensors)
-    }
-
     /// The instance for these inputs. Where the graph depends on data, finding it is a part of the call.
     fn instance_for(
         &self,
         inputs: &[Tensor],
         control: Option<&Arc<CallControl>>,
     ) -> Result<Chosen<'_>, Error> {
-        let tree = match &self.0.instances {
-            Instances::Only(instance) => return Ok(Chosen::Only(instance)),
-            Instances::Tree(tree) => tree,
-        };
-        let open = self.0.signature.open.iter();
-        let ranks = open.filter_map(|&index| {
-            let name = self.inputs().get(index)?.name().to_owned();
-            Some((name, inputs.get(index)?.rank()))
-        });
-        let mut choice = Choice {
-            ranks: ranks.collect(),
-            answers: BTreeMap::new(),
-        };
-        let options = &self.0.options;
-        loop {
-            let (place, source) = (tree.place(&choice), Arc::clone(tree.source()));
-            let node = match place.get() {
-                Some(node) => Arc::clone(node),
-                None => {
-                    let (choice, options) = (choice.clone(), options.clone());
-                    waiting(control.map(Deref::deref), move || {
-                        let build = || Instance::build(&source, &choice, &options).map(Arc::new);
-                        place.get_or_try_init(build).cloned()
-                    })?
-                }
-            };
-            let &Built::Question(number, ref question) = &*node else {
-                return Ok(Chosen::OfTree(node));
-            };
-            if choice.answers.len() >= QUESTIONS_LIMIT {
-                let limit = QUESTIONS_LIMIT;
-                return Err(Failure::Questions { limit }.into());
+        match &self.0.instances {
+            Instances::Only(instance) => Ok(Chosen::Only(instance)),
+            Instances::Tree(tree) => {
+                let ranks = self.0.signature.open_ranks(inputs);
+                tree.find(ranks, inputs, &self.0.options, control)
             }
-            let given = question.run(inputs, options, control)?;
-            choice.answers.insert(number, answer_in(&given)?);
         }
     }
 
+    /// The instance, where there is only one.
     fn only_instance(&self) -> Result<Chosen<'_>, Error> {
         if let Instances::Only(instance) = &self.0.instances {
             return Ok(Chosen::Only(instance));
@@ -566,29 +392,15 @@ impl Model {
         }
         .into())
     }
-}
 
-/// What nothing can end: where a call may be ended, it is done on a thread of its own, and the call waits for it until it is
-/// to end.
-fn waiting<T: Send + 'static>(
-    control: Option<&CallControl>,
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    match control {
-        Some(control) => control.wait_for(work)?,
-        None => work(),
+    /// The outputs of an instance: the tensors that it gave, by its graph's names.
+    fn outputs_of(&self, instance: &Instance, tensors: Vec<Tensor>) -> Outputs {
+        let names = match &self.0.instances {
+            Instances::Only(_) => Arc::clone(&self.0.signature.output_names),
+            Instances::Tree(_) => instance.optimized().output_names().into(),
+        };
+        Outputs::new(names, tensors)
     }
-}
-
-/// The answer that a question's graph gave: a `bool`, or an integer.
-fn answer_in(given: &[Tensor]) -> Result<i64, Error> {
-    let Some(answer) = given.first() else {
-        unreachable!("a question has one output");
-    };
-    Ok(match answer.item::<bool>() {
-        Ok(answer) => i64::from(answer),
-        Err(_) => answer.item::<i64>()?,
-    })
 }
 
 impl fmt::Debug for Model {

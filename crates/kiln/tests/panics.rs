@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use kiln::{Backend, Cache, ErrorKind, Model, Options, Tensor};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::NoSubscriber;
 use tracing::{Event, Metadata, Subscriber};
 
 const TEXT: &str = "graph @f(%x: f32[B, 8], %w: f32[8, N]) -> f32[B, N] {
@@ -42,6 +43,9 @@ impl Failpoints {
             is_hit: Arc::clone(&is_hit),
             next: AtomicU64::new(1),
         };
+        // With a single subscriber, `tracing` asks that of the thread that first comes by a span whether anyone wants it, and
+        // remembers: were that a thread of the runtime, which has none, this one would not see the span. With two it asks both.
+        let _second = tracing::Dispatch::new(NoSubscriber::new());
         let result = tracing::subscriber::with_default(failpoints, work);
         let seen = seen.lock().unwrap().clone();
         (result, seen, is_hit.load(Ordering::SeqCst))

@@ -2,6 +2,7 @@
 
 use super::signature::Signature;
 use crate::error::{Error, Failure};
+use kiln_lazy_runtime::CallControl;
 use kiln_tensor::Tensor;
 
 /// Puts named inputs into the model's order.
@@ -82,4 +83,16 @@ fn type_text(tensor: &Tensor) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>();
     format!("{}[{}]", tensor.dtype(), sizes.join(", "))
+}
+
+/// What nothing can end: where a call may be ended, it is done on a thread of its own, and the call waits for it until it is
+/// to end.
+pub(super) fn waiting<T: Send + 'static>(
+    control: Option<&CallControl>,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match control {
+        Some(control) => control.wait_for(work)?,
+        None => work(),
+    }
 }

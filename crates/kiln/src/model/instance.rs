@@ -36,6 +36,10 @@ pub(super) enum Built {
     /// What calls run.
     Graph(Instance),
     /// What says how the model goes on, and the number of the question that it answers.
+    #[cfg_attr(
+        not(feature = "onnx"),
+        expect(dead_code, reason = "only ONNX models ask")
+    )]
     Question(usize, Instance),
 }
 

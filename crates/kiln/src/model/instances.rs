@@ -8,15 +8,23 @@
 //! Invariant: an instance never changes once it is here, so calls need no lock while they run; and where there is only one,
 //! they need none to find it.
 
+use super::call::waiting;
 use super::instance::{Built, Instance};
 use super::source::Source;
+use crate::error::{Error, Failure};
+use crate::options::Options;
 use kiln_fork_lock::{ForkCell, ForkLock};
+use kiln_lazy_runtime::CallControl;
+use kiln_tensor::Tensor;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// How many nodes a model keeps.
-pub(super) const NODES_LIMIT: usize = 256;
+const NODES_LIMIT: usize = 256;
+
+/// How many questions one call may be asked before its graph is known.
+const QUESTIONS_LIMIT: usize = 64;
 
 pub(super) enum Instances {
     /// The graph depends on nothing.
@@ -42,7 +50,7 @@ pub(super) struct Tree {
 }
 
 /// Where a node is once it is built.
-pub(super) type Place = Arc<ForkCell<Arc<Built>>>;
+type Place = Arc<ForkCell<Arc<Built>>>;
 
 struct Nodes<T> {
     /// With the time of last use.
@@ -99,15 +107,64 @@ impl Instances {
 }
 
 impl Tree {
-    /// Where the node for a choice is, or is to be.
-    pub(super) fn place(&self, choice: &Choice) -> Place {
-        self.nodes.lock().place(choice)
+    /// The instance for a call with these ranks of open inputs: asks the questions on the way there, and builds what no call
+    /// came by before.
+    ///
+    /// # Errors
+    /// When a node cannot be built or a question fails, when there are too many questions, and when the call is to end.
+    pub(super) fn find(
+        &self,
+        ranks: BTreeMap<String, usize>,
+        inputs: &[Tensor],
+        options: &Options,
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<Chosen<'static>, Error> {
+        let mut choice = Choice {
+            ranks,
+            answers: BTreeMap::new(),
+        };
+        loop {
+            let node = self.node(&choice, options, control)?;
+            let &Built::Question(number, ref question) = &*node else {
+                return Ok(Chosen::OfTree(node));
+            };
+            if choice.answers.len() >= QUESTIONS_LIMIT {
+                let limit = QUESTIONS_LIMIT;
+                return Err(Failure::Questions { limit }.into());
+            }
+            let given = question.run(inputs, options, control)?;
+            choice.answers.insert(number, answer_in(&given)?);
+        }
     }
 
-    /// What nodes are built from.
-    pub(super) fn source(&self) -> &Arc<Source> {
-        &self.source
+    /// The node for a choice.
+    fn node(
+        &self,
+        choice: &Choice,
+        options: &Options,
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<Arc<Built>, Error> {
+        let place = self.nodes.lock().place(choice);
+        if let Some(node) = place.get() {
+            return Ok(Arc::clone(node));
+        }
+        let (source, choice, options) = (Arc::clone(&self.source), choice.clone(), options.clone());
+        waiting(control.map(Deref::deref), move || {
+            let build = || Instance::build(&source, &choice, &options).map(Arc::new);
+            place.get_or_try_init(build).cloned()
+        })
     }
+}
+
+/// The answer that a question's graph gave: a `bool`, or an integer.
+fn answer_in(given: &[Tensor]) -> Result<i64, Error> {
+    let Some(answer) = given.first() else {
+        unreachable!("a question has one output");
+    };
+    Ok(match answer.item::<bool>() {
+        Ok(answer) => i64::from(answer),
+        Err(_) => answer.item::<i64>()?,
+    })
 }
 
 impl<T: Clone + Default> Nodes<T> {

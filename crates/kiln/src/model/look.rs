@@ -5,7 +5,7 @@
 
 use super::executable::Executable;
 use super::instance::Instance;
-use super::{Model, call};
+use super::{Model, call, instance};
 use crate::compiled::GraphPlanner;
 use crate::error::{Error, Failure};
 use crate::explain::{self, Explained};
@@ -13,6 +13,7 @@ use crate::guard::guarded;
 use crate::options::Options;
 use crate::outputs::Outputs;
 use kiln_fusion::{Explanation, FusionPlan};
+use kiln_ir::Graph;
 use kiln_kernel::VerifiedKernel;
 use kiln_lazy_runtime::StepProfile;
 use kiln_program::Program;
@@ -30,6 +31,53 @@ const ASSEMBLY: &str = "asm";
 pub(super) const BEYOND_GRAPHS: [&str; 5] = [FUSION, KERNELS, PROGRAM, LLVM, ASSEMBLY];
 
 impl Model {
+    /// The optimised graph.
+    ///
+    /// # Errors
+    /// When the rank of an input is open, or the graph depends on data: then there are several, or none yet.
+    pub fn graph(&self) -> Result<Graph, Error> {
+        guarded("a look at the model", || {
+            Ok(self.only_instance()?.optimized().clone())
+        })
+    }
+
+    /// The names of the stages a graph goes through, for [`stage`](Self::stage): `import`, then the
+    /// passes, then `optimized`.
+    pub fn stages(&self) -> Vec<&'static str> {
+        instance::stages()
+    }
+
+    /// The names of all stages, for [`inspect`](Self::inspect): those of graphs, then those that
+    /// come after.
+    pub fn all_stages(&self) -> Vec<&'static str> {
+        let mut stages = instance::stages();
+        stages.extend(BEYOND_GRAPHS);
+        stages
+    }
+
+    /// The graph after a stage; after a pass that ran several times, as the last run left it. Runs
+    /// the passes again, so it takes as long as loading.
+    ///
+    /// # Errors
+    /// When there is no stage of that name, or the rank of an input is open.
+    ///
+    /// ```
+    /// let text = "graph @twice(%x: f32[N]) -> f32[N] {
+    ///   %a = neg %x
+    ///   %b = neg %a
+    ///   return %b
+    /// }";
+    /// let model = kiln::Model::from_text(text)?;
+    /// assert_eq!(model.stage("import")?.ops().count(), 2);
+    /// assert_eq!(model.stage("optimized")?.ops().count(), 0);
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn stage(&self, name: &str) -> Result<Graph, Error> {
+        guarded("a look at the model", || {
+            self.only_instance()?.stage(name, &self.0.options)
+        })
+    }
+
     /// What the model is at a stage, as text: one of [`stages`](Self::stages), where it is a graph,
     /// or beyond them `fusion` (which ops become one kernel), `kernels` (their text), `program`
     /// (steps and where buffers lie), `llvm` and `asm` (each kernel as the compiler's own form and as

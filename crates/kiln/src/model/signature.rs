@@ -3,6 +3,7 @@
 use crate::description::ValueDescription;
 use crate::error::{Error, Failure};
 use kiln_ir::{Graph, Type};
+use kiln_tensor::Tensor;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,6 +36,15 @@ impl Signature {
             output_names,
             metadata,
         }
+    }
+
+    /// The ranks that a call brings of inputs whose rank is open, by name.
+    pub(super) fn open_ranks(&self, inputs: &[Tensor]) -> BTreeMap<String, usize> {
+        let open = self.open.iter().filter_map(|&index| {
+            let name = self.inputs.get(index)?.name().to_owned();
+            Some((name, inputs.get(index)?.rank()))
+        });
+        open.collect()
     }
 
     /// The signature of a model that asks: its inputs are those of the graph that answers, its outputs as the model says.

@@ -223,6 +223,10 @@ impl Source {
     }
 
     /// The graph for a choice, with the options' dimensions; or the next question, where the choice does not answer it.
+    #[cfg_attr(
+        not(feature = "onnx"),
+        expect(unused_variables, reason = "a graph depends on no choice")
+    )]
     pub(super) fn make(&self, choice: &Choice, options: &Options) -> Result<Made, Error> {
         match self {
             Self::Graph(graph) => constrain((**graph).clone(), options).map(Made::Graph),
