@@ -83,6 +83,13 @@ impl Congruence {
         if other.modulus == 0 {
             return self.contains(other.residue).then_some(*other);
         }
+        // The usual case, in which nothing is known of one of them, is not left to arithmetic on 128 bits.
+        if other.modulus == 1 {
+            return Some(*self);
+        }
+        if self.modulus == 1 {
+            return Some(*other);
+        }
         let step = gcd(self.modulus, other.modulus);
         if self.residue.rem_euclid(step) != other.residue.rem_euclid(step) {
             return None;

@@ -7,8 +7,25 @@ use super::intern::BuildError;
 use super::{Atom, DimTable, Values};
 use crate::DimError;
 use crate::fact::{PlanFact, Predicate};
-use crate::ids::DimId;
+use crate::ids::{AtomId, DimId};
 use crate::prove::Proof;
+
+/// An operand, with what most pairs of operands are told apart by.
+struct Operand {
+    dim: DimId,
+    /// The atom that it is, if it is one alone that may have several values.
+    atom: Option<AtomId>,
+    may_be_one: bool,
+}
+
+impl Operand {
+    /// Whether two operands are neither always equal nor never broadcast: two atoms of several values each are not always
+    /// equal, and of two sizes that differ one may be 1. Says so of most pairs, without arithmetic.
+    fn is_independent_of(&self, other: &Self) -> bool {
+        let are_atoms = self.atom.zip(other.atom).is_some_and(|(a, b)| a != b);
+        are_atoms && (self.may_be_one || other.may_be_one)
+    }
+}
 
 impl DimTable {
     /// The size that `a` and `b` broadcast to. An error when they never do.
@@ -75,9 +92,14 @@ impl DimTable {
         if args.len() > self.limits.max_terms {
             return Err(BuildError::TooLarge);
         }
-        let mut kept: Vec<DimId> = Vec::with_capacity(args.len());
-        'next: for &dim in &args {
-            for &other in &kept {
+        let args = args.iter().map(|&dim| self.broadcast_operand(dim));
+        let mut kept: Vec<Operand> = Vec::with_capacity(args.len());
+        'next: for operand in args {
+            for other in &kept {
+                if operand.is_independent_of(other) {
+                    continue;
+                }
+                let (dim, other) = (operand.dim, other.dim);
                 let Some(apart) = self.difference_values(dim, other) else {
                     continue;
                 };
@@ -89,13 +111,24 @@ impl DimTable {
                     return Err(self.broadcast_error(other, dim).into());
                 }
             }
-            kept.push(dim);
+            kept.push(operand);
         }
+        let mut kept: Vec<DimId> = kept.iter().map(|operand| operand.dim).collect();
         kept.sort_unstable();
         match kept.as_slice() {
             [] => Ok(self.constant(1)),
             [only] => Ok(*only),
             _ => self.intern_atom(Atom::Bcast(kept.into())),
+        }
+    }
+
+    fn broadcast_operand(&self, dim: DimId) -> Operand {
+        let atom = self.polynomial(self.canonical(dim)).as_atom();
+        let is_open = |&atom: &AtomId| self.atom(atom).values.range.as_point().is_none();
+        Operand {
+            dim,
+            atom: atom.filter(is_open),
+            may_be_one: !self.cannot_be_one(dim),
         }
     }
 
