@@ -6,7 +6,7 @@ use crate::interrupts::interruptible;
 use anyhow::{Context, Error, bail};
 use kiln::kernel_cache::open_regular;
 use kiln::tensor::{read_npy, write_npy};
-use kiln::{Model, Outputs, Tensor};
+use kiln::{CallOptions, Model, Outputs, Tensor};
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -78,10 +78,14 @@ pub(crate) fn write(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Calls the model; Ctrl-C ends the call.
-pub(crate) fn call(model: &Model, inputs: &[(String, Tensor)]) -> Result<Outputs, kiln::Error> {
+/// Calls the model; Ctrl-C ends the call, whatever else may.
+pub(crate) fn call(
+    model: &Model,
+    inputs: &[(String, Tensor)],
+    options: CallOptions,
+) -> Result<Outputs, kiln::Error> {
     let inputs = inputs.iter().map(|(name, tensor)| (name, tensor));
-    interruptible(|options| model.run_with(inputs, options))
+    interruptible(options, |options| model.run_with(inputs, options))
 }
 
 /// Calls the model as a program does that ends no call: what is measured. Ctrl-C ends the process.

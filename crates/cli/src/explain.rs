@@ -7,7 +7,7 @@ use crate::progress::Bar;
 use crate::report::{self, Failures};
 use anyhow::{Error, bail};
 use clap::Args;
-use kiln::VariantOptions;
+use kiln::{CallOptions, VariantOptions};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ impl Explain {
                 let done = call.inputs(&model).and_then(|inputs| {
                     let start = Instant::now();
                     loop {
-                        cases::call(&model, &inputs)?;
+                        cases::call(&model, &inputs, CallOptions::new())?;
                         if self.variants.is_none_or(|limit| start.elapsed() >= limit) {
                             return Ok(());
                         }

@@ -38,13 +38,13 @@ impl Flags {
 }
 
 /// Makes a call that Ctrl-C ends with `E0835`.
-pub(crate) fn interruptible<T>(call: impl FnOnce(&CallOptions) -> T) -> T {
+pub(crate) fn interruptible<T>(options: CallOptions, call: impl FnOnce(&CallOptions) -> T) -> T {
     let Some(flags) = FLAGS.get_or_init(Flags::register) else {
-        return call(&CallOptions::new());
+        return call(&options);
     };
     let is_interrupted = Arc::clone(&flags.is_interrupted);
     let question = move || is_interrupted.load(Ordering::Relaxed);
-    let options = CallOptions::new().with_should_stop(Arc::new(question));
+    let options = options.with_should_stop(Arc::new(question));
     flags.ends_process.store(false, Ordering::SeqCst);
     let done = call(&options);
     flags.ends_process.store(true, Ordering::SeqCst);

@@ -9,10 +9,10 @@ use crate::statistics::Statistics;
 use crate::timing::TimingArguments;
 use anyhow::Error;
 use clap::Args;
-use kiln::{Model, Outputs};
+use kiln::{CallOptions, Model, Outputs};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Runs a model and writes or describes what it gives.
 #[derive(Args, Debug)]
@@ -27,6 +27,9 @@ pub(crate) struct Run {
     /// Fail where something would have to be compiled
     #[arg(long)]
     no_compile: bool,
+    /// How many milliseconds a call may take, compilers included
+    #[arg(long, value_name = "MS")]
+    time_limit: Option<u64>,
     #[command(flatten)]
     timing: TimingArguments,
     /// Write which shapes came, and what they took, for `kiln compile --profile`
@@ -80,7 +83,11 @@ impl Run {
     fn call(&self, model: &Model, call: &Call, bar: &Bar) -> Result<(), Error> {
         let inputs = call.inputs(model)?;
         let start = Instant::now();
-        let outputs = cases::call(model, &inputs);
+        let mut options = CallOptions::new();
+        if let Some(limit) = self.time_limit {
+            options = options.with_time_limit(Duration::from_millis(limit));
+        }
+        let outputs = cases::call(model, &inputs, options);
         let ms = start.elapsed().as_secs_f64() * 1e3;
         bar.finish();
         let outputs = outputs?;

@@ -1,6 +1,7 @@
 //! Commands about compiled code: checked, explained, measured.
 
 use crate::support::{Workshop, json, read, stderr, stdout};
+use kiln::Tensor;
 
 #[test]
 fn bench_counts_compiles_once() {
@@ -44,6 +45,37 @@ fn bench_can_insist_on_compiling_nothing() {
     );
     let output = workshop.kiln(&[&arguments[..], &["--backend", "interpreter"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_run_ends_at_its_time_limit() {
+    let workshop = Workshop::new();
+    let text = "graph @sums(%x: f32[N, 1], %y: f32[1, M]) -> f32[] {
+      %a = add %x, %y
+      %b = tanh %a
+      %c = reduce %b {function = max, axes = [0, 1]}
+      return %c
+    }";
+    std::fs::write(workshop.path("sums.kiln"), text).unwrap();
+    let n = 1 << 20;
+    workshop.tensor("x.npy", &Tensor::full(&[n, 1], 0.5_f32).unwrap());
+    workshop.tensor("y.npy", &Tensor::full(&[1, n], 0.5_f32).unwrap());
+    let inputs = ["--input", "x=x.npy", "--input", "y=y.npy"];
+    let run = [
+        "run",
+        "sums.kiln",
+        "--backend",
+        "llvm",
+        "--time-limit",
+        "300",
+    ];
+    let output = workshop.kiln(&[&run[..], &inputs[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("error[E0894]"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
