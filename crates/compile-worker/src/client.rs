@@ -115,6 +115,7 @@ impl WorkerCompiler {
             target: target.clone(),
             schedule: schedule.clone(),
             want,
+            dims: kernel.dims().limits().clone(),
         };
         let key = key_of(&request, &text);
         if let Some(error) = self.remembered.error_of(&key, &self.program) {
@@ -201,6 +202,8 @@ fn key_of(request: &Request, text: &str) -> [u8; 32] {
         target,
         schedule,
         want,
+        // The text is that of a kernel that these allow.
+        dims: _,
     } = request;
     // Neither prints a line break.
     let key = format!("{target}\n{schedule}\n{want:?}\n{text}");

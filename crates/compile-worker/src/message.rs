@@ -1,10 +1,11 @@
 //! What the two processes say to each other. A kernel travels as its text and code as bytes: they are bodies of frames.
 
 use kiln_kernel::{Artifact, CompilePhase, Listing, Schedule, Target};
+use kiln_symbolic_shape::DimLimits;
 use serde::{Deserialize, Serialize};
 
 /// Changes with the messages.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// What a worker is started with: its one argument after the marker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -21,6 +22,8 @@ pub(crate) struct Request {
     pub(crate) target: Target,
     pub(crate) schedule: Schedule,
     pub(crate) want: Want,
+    /// Of the kernel's table of sizes: what the parent's limits allow is read here.
+    pub(crate) dims: DimLimits,
 }
 
 /// What a request is for.

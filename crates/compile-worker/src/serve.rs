@@ -11,6 +11,7 @@ use kiln_kernel::{
     CompileError, CompileObserver, CompilePhase, KernelCompiler, Listing, VerifiedKernel, text,
     verify,
 };
+use kiln_symbolic_shape::DimLimits;
 
 use crate::confine::{confine, limit_cpu};
 use crate::frame::{self, FrameError};
@@ -107,7 +108,7 @@ fn reply_to(
     socket: &UnixStream,
     limit: usize,
 ) -> (Reply, Vec<u8>) {
-    let kernel = match kernel_of(text) {
+    let kernel = match kernel_of(text, &request.dims) {
         Ok(kernel) => kernel,
         Err(message) => {
             let code = "E0514".to_owned();
@@ -118,6 +119,7 @@ fn reply_to(
         target,
         schedule,
         want,
+        dims: _,
     } = request;
     let listing = |listing| {
         let text = compiler.listing(&kernel, target, schedule, listing)?;
@@ -143,9 +145,9 @@ fn failed(error: &CompileError) -> Reply {
     }
 }
 
-fn kernel_of(text: &[u8]) -> Result<VerifiedKernel, String> {
+fn kernel_of(text: &[u8], limits: &DimLimits) -> Result<VerifiedKernel, String> {
     let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
-    let kernel = text::read(text).map_err(|errors| errors.render(text))?;
+    let kernel = text::read_within(text, limits.clone()).map_err(|errors| errors.render(text))?;
     verify(kernel).map_err(|errors| errors.to_string())
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Reaching a size limit is no error: the operands are wrapped in derived symbols and the expression starts anew.
 
+use serde::{Deserialize, Serialize};
+
 /// How much a [`DimTable`](crate::DimTable) may hold and spend.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DimLimits {
     /// Terms of one sum, arguments of one `min`, `max` or `bcast` (at least 4).
     pub max_terms: usize,

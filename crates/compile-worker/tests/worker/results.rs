@@ -7,6 +7,8 @@ use kiln_kernel::{
     CompileObserver, CompilePhase, KernelCompiler, Listing, Schedule, VerifiedKernel, text, verify,
 };
 
+use kiln_symbolic_shape::DimLimits;
+
 use crate::support::{compile, compiler, kernel, limits};
 
 fn kernels() -> Vec<VerifiedKernel> {
@@ -143,6 +145,32 @@ fn a_running_compile_that_is_not_wanted_any_more_is_ended_and_not_remembered() {
 
 /// What a worker adds to a compile. Of many rounds of both in turn, the medians are compared, so that other work on the
 /// machine meets both.
+#[test]
+fn a_kernel_of_raised_limits_is_compiled_in_a_worker() {
+    let sum: Vec<String> = (0..80).map(|i| format!("S{i}")).collect();
+    let n = sum.join(" + ");
+    let source = format!(
+        "kernel @long(%x: in f32[{n}], %y: out f32[{n}]) {{
+           outer i < {n}
+           store %y[i] = relu(%x[i])
+         }}"
+    );
+    let raised = DimLimits {
+        max_terms: 100,
+        max_size: 1000,
+        ..DimLimits::default()
+    };
+    let kernel = text::read_within(&source, raised).map_err(|errors| errors.render(&source));
+    let kernel = verify(kernel.expect("the text of a kernel")).expect("a kernel that is right");
+    // Within the defaults, part of the sum becomes a size of its own.
+    let within = text::read(&source).map_err(|errors| errors.render(&source));
+    let within = within.expect("the text of a kernel");
+    assert_ne!(text::print(&within), text::print(&kernel));
+    let expected = compile(&LlvmCompiler::new(), &kernel).expect("it compiles");
+    let made = compile(&compiler(limits(), 1), &kernel).expect("it compiles");
+    assert_eq!(made, expected);
+}
+
 #[test]
 fn a_compile_in_a_worker_costs_little_more_than_one_in_process() {
     let (here, there) = (LlvmCompiler::new(), compiler(limits(), 1));
