@@ -10,7 +10,7 @@
 )]
 
 use kiln::Tensor;
-use kiln::kernel::{Job, TaskPool};
+use kiln::backend::{Job, TaskPool};
 use kiln::lazy_runtime::SpinPool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -2,7 +2,7 @@
 #![no_main]
 
 use kiln_codegen_llvm::LlvmCompiler;
-use kiln_kernel::KernelCompiler;
+use kiln_backend::KernelCompiler;
 use std::sync::{Arc, LazyLock};
 
 static COMPILER: LazyLock<Arc<dyn KernelCompiler>> = LazyLock::new(|| Arc::new(LlvmCompiler::new()));

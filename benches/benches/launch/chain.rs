@@ -1,9 +1,9 @@
 //! Programs that do next to nothing: tiny tensors through so many steps of one small kernel.
 
+use kiln::backend::{CallerOnly, TaskPool};
 use kiln::codegen_llvm::LlvmCompiler;
 use kiln::fusion::FusionOptions;
 use kiln::ir::Graph;
-use kiln::kernel::{CallerOnly, TaskPool};
 use kiln::lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeOptions, SpinPool};
 use kiln::native::NativeExecutor;
 use kiln::program::{BuildOptions, Program, RowMajor};

@@ -4,7 +4,7 @@
 //! on how much fits its caches, so both are measured and the better one counts.
 
 use kiln::Tensor;
-use kiln::kernel::{Job, TaskPool};
+use kiln::backend::{Job, TaskPool};
 use kiln::lazy_runtime::SpinPool;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

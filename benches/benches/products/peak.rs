@@ -3,7 +3,7 @@
 //! The widest vectors that the machine has, in enough chains that none waits for its predecessor. Where this file knows
 //! no such loop there is no peak, and what would be measured against it is left out.
 
-use kiln::kernel::{Job, TaskPool};
+use kiln::backend::{Job, TaskPool};
 use kiln::lazy_runtime::SpinPool;
 use std::hint::black_box;
 use std::sync::Arc;

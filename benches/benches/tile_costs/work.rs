@@ -1,8 +1,8 @@
 //! What tiles are measured at: a product, and a window over a picture.
 
 use super::fixed::Fixed;
+use kiln::backend::{CallerOnly, TaskPool};
 use kiln::ir::Graph;
-use kiln::kernel::{CallerOnly, TaskPool};
 use kiln::lazy_runtime::{CompiledProgram, Planner, PreferredLayouts, Runtime, RuntimeOptions};
 use kiln::native::NativeExecutor;
 use kiln::program::{BuildOptions, Program};

@@ -75,11 +75,11 @@ fn quoted(path: &Path) -> String {
 #[cfg(feature = "llvm")]
 mod tests {
     use super::*;
-    use kiln::codegen_llvm::LlvmCompiler;
-    use kiln::kernel::{
+    use kiln::backend::{
         Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
-        VerifiedKernel, text, verify,
     };
+    use kiln::codegen_llvm::LlvmCompiler;
+    use kiln::kernel::{VerifiedKernel, text, verify};
     use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
     use kiln::native::NativeExecutor;
     use kiln::{Backend, Model, Options, Tensor};

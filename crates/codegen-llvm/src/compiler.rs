@@ -1,9 +1,10 @@
 //! The backend as the rest of Kiln sees it: verified kernels in, artifacts out.
 
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, ArtifactBuffer, Candidate, CompileError, CompileObserver, CompilePhase,
-    KernelCompiler, Listing, Quantity, Schedule, Target, VerifiedKernel,
+    KernelCompiler, Listing, Quantity, Schedule, Target,
 };
+use kiln_kernel::VerifiedKernel;
 
 use crate::error::LlvmError;
 use crate::lower::{
@@ -239,7 +240,7 @@ impl KernelCompiler for LlvmCompiler {
                 target,
                 schedule,
                 output,
-                &mut kiln_kernel::Unobserved,
+                &mut kiln_backend::Unobserved,
             )
             .map_err(|error| failed(kernel, target, schedule, error))?;
         Ok(String::from_utf8_lossy(&compiled.code).into_owned())

@@ -14,7 +14,8 @@
 //!
 //! ```
 //! use kiln_codegen_llvm::LlvmCompiler;
-//! use kiln_kernel::{KernelCompiler, Unobserved, text, verify};
+//! use kiln_backend::{KernelCompiler, Unobserved};
+//! use kiln_kernel::{text, verify};
 //!
 //! let source = "kernel @double(%x: in f32[N], %y: out f32[N]) {
 //!   outer i < N

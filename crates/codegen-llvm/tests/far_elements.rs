@@ -12,10 +12,11 @@ mod support;
 
 use std::sync::Arc;
 
-use kiln_kernel::{
+use kiln_backend::{
     Builtin, BuiltinOperand, CallerOnly, Fault, FaultCause, KernelExecutor, Launch, LaunchContext,
-    Memory, MemorySlice, PhaseLaunch, Quantity, TaskPool, VerifiedKernel,
+    Memory, MemorySlice, PhaseLaunch, Quantity, TaskPool,
 };
+use kiln_kernel::VerifiedKernel;
 use kiln_native::NativeExecutor;
 use kiln_tensor::{DType, Element, Tensor};
 use kiln_testkit::kernels::{BackwardPool, Variant};
@@ -109,7 +110,7 @@ fn run(
     let buffers: Vec<_> = memories.map(whole).collect();
     let bytes: Vec<_> = artifact.buffers.iter().map(|b| count(&b.bytes)).collect();
     let arguments: Vec<_> = artifact.arguments.iter().map(number).collect();
-    let phase = |phase: &kiln_kernel::Phase| PhaseLaunch {
+    let phase = |phase: &kiln_backend::Phase| PhaseLaunch {
         tasks: count(&phase.tasks) as u64,
         scratch: count(&phase.scratch),
     };

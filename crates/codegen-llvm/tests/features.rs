@@ -8,7 +8,7 @@
 
 mod support;
 
-use kiln_kernel::FaultCause;
+use kiln_backend::FaultCause;
 use kiln_tensor::Tensor;
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{Elements, check_kernel, run_kernel};
@@ -323,8 +323,8 @@ fn quotients_at_the_ends_of_the_range() {
     let tensors = [rows, divisors, out];
     let symbols = support::symbols(&kernel, &[("M", count as i64), ("N", count as i64)]);
     let executor = kiln_native::NativeExecutor::new();
-    let alone: std::sync::Arc<dyn kiln_kernel::TaskPool> =
-        std::sync::Arc::new(kiln_kernel::CallerOnly);
+    let alone: std::sync::Arc<dyn kiln_backend::TaskPool> =
+        std::sync::Arc::new(kiln_backend::CallerOnly);
     for variant in compiled(&kernel) {
         let (artifact, loaded) = (&variant.artifact, &variant.loaded);
         let ran = run_kernel(
@@ -368,7 +368,7 @@ fn results_larger_than_caches_go_past_them() {
         let kernel = kernel(text);
         let variants = compiled(&kernel);
         let streams = |variant: &kiln_testkit::kernels::Variant| {
-            let argument = |quantity: &kiln_kernel::Quantity| quantity.to_string() == "cache3";
+            let argument = |quantity: &kiln_backend::Quantity| quantity.to_string() == "cache3";
             variant.artifact.arguments.iter().any(argument)
         };
         assert!(variants.iter().any(streams), "{text}");
@@ -540,8 +540,8 @@ fn indices_outside_are_reported_with_their_site() {
     let kernel = kernel(text);
     let variants = compiled(&kernel);
     let executor = kiln_native::NativeExecutor::new();
-    let alone: std::sync::Arc<dyn kiln_kernel::TaskPool> =
-        std::sync::Arc::new(kiln_kernel::CallerOnly);
+    let alone: std::sync::Arc<dyn kiln_backend::TaskPool> =
+        std::sync::Arc::new(kiln_backend::CallerOnly);
     for (bad, at) in [
         (-1, 0),
         (5, 16),

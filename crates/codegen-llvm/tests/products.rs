@@ -9,8 +9,8 @@
 
 mod support;
 
+use kiln_backend::{KernelCompiler, Unobserved};
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
-use kiln_kernel::{KernelCompiler, Unobserved};
 use support::{check_sizes, check_variants, compiled_as, kernel};
 
 /// Rows, inner sizes and columns.

@@ -9,8 +9,8 @@
 
 mod support;
 
+use kiln_backend::{KernelCompiler, Listing};
 use kiln_codegen_llvm::LlvmCompiler;
-use kiln_kernel::{KernelCompiler, Listing};
 use support::{kernel, targets};
 
 /// A kernel of each class.

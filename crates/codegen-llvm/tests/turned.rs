@@ -2,7 +2,7 @@
 
 mod support;
 
-use kiln_kernel::Schedule;
+use kiln_backend::Schedule;
 use support::{check_sizes, check_variants, compiled_as, kernel};
 
 const SIZES: [[i64; 3]; 14] = [

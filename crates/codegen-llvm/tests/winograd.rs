@@ -9,8 +9,9 @@
 
 mod support;
 
+use kiln_backend::{KernelCompiler, LaunchContext, Unobserved};
 use kiln_codegen_llvm::LlvmCompiler;
-use kiln_kernel::{KernelCompiler, LaunchContext, Unobserved, VerifiedKernel};
+use kiln_kernel::VerifiedKernel;
 use kiln_testkit::kernels::Variant;
 use support::{check_variants, compiled_as, compiled_with_fewer_products, kernel, symbols};
 

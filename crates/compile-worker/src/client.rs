@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kiln_fork_lock::ForkLock;
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Listing, Schedule,
-    Target, Unobserved, VerifiedKernel, text,
+    Target, Unobserved,
 };
+use kiln_fork_lock::ForkLock;
+use kiln_kernel::{VerifiedKernel, text};
 
 use crate::error::WorkerError;
 use crate::limits::CompileLimits;
@@ -26,7 +27,7 @@ const TRIES: usize = 3;
 /// What decides (versions, targets, schedules) is asked of the inner compiler in this process; `compile` and `listing` are
 /// sent to a worker whose compiler has the same version. A kernel that crashed its worker, or took more than the limits
 /// allow, is remembered: it fails at once, with the same error, and costs no worker, until the worker's program is another,
-/// [`forget_failures`](kiln_kernel::KernelCompiler::forget_failures) is called, or it is due to be tried again.
+/// [`forget_failures`](kiln_backend::KernelCompiler::forget_failures) is called, or it is due to be tried again.
 pub struct WorkerCompiler {
     inner: Box<dyn KernelCompiler>,
     codes: &'static [&'static str],

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kiln_kernel::CompileError;
+use kiln_backend::CompileError;
 
 /// Why a worker gave no artifact. Each variant names its code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! A [`KernelCompiler`](kiln_kernel::KernelCompiler) whose work is done in another process.
+//! A [`KernelCompiler`](kiln_backend::KernelCompiler) whose work is done in another process.
 //!
 //! LLVM can abort, exit, overflow its stack, take all memory or never return, and nothing in its process can stop it.
 //! [`WorkerCompiler`] therefore sends a kernel's text, the schedule and the target to a worker, an executed helper

@@ -1,6 +1,6 @@
 //! What the two processes say to each other. A kernel travels as its text and code as bytes: they are bodies of frames.
 
-use kiln_kernel::{Artifact, CompilePhase, Listing, Schedule, Target};
+use kiln_backend::{Artifact, CompilePhase, Listing, Schedule, Target};
 use kiln_symbolic_shape::DimLimits;
 use serde::{Deserialize, Serialize};
 

@@ -7,10 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kiln_kernel::{
-    CompileError, CompileObserver, CompilePhase, KernelCompiler, Listing, VerifiedKernel, text,
-    verify,
-};
+use kiln_backend::{CompileError, CompileObserver, CompilePhase, KernelCompiler, Listing};
+use kiln_kernel::{VerifiedKernel, text, verify};
 use kiln_symbolic_shape::DimLimits;
 
 use crate::confine::{confine, limit_cpu};

@@ -1,7 +1,7 @@
 //! What fusion needs to know of an op, in one table: how it moves through memory, and what it costs.
 
+use kiln_backend::Builtin;
 use kiln_ir::{Graph, Op, OpId, Type};
-use kiln_kernel::Builtin;
 use kiln_scalar::{Function, Node, ScalarOp};
 
 use crate::plan::NodeKind;

@@ -11,10 +11,9 @@
 //! [`verify()`] accepts what means something: it proves that plain stores write each element once, finds out how each
 //! index stays in bounds ([`IndexClass`]), and names the [`Class`] of the loop nest with the role of each axis.
 //! Backends take nothing but a [`VerifiedKernel`], so none of them can fail on a kernel's structure.
-//! [`canonicalize()`] gives kernels of equal structure equal texts, and [`stable_key`] a key to their code.
+//! [`canonicalize()`] gives kernels of equal structure equal texts.
 //!
-//! What a backend is: a [`KernelCompiler`] (kernels to [`Artifact`]s, which are data) and a [`KernelExecutor`] (a
-//! device that loads and launches them). Nothing here runs code, waits, or reads the environment.
+//! Nothing here compiles or runs a kernel, waits, or reads the environment: what does is the crate `kiln-backend`'s matter.
 //!
 //! ```
 //! use kiln_kernel::{Class, IndexClass, text, verify};
@@ -33,58 +32,32 @@
 //! # Ok::<(), kiln_kernel::KernelErrors>(())
 //! ```
 //!
-//! *Invariants.* Nothing here is of one backend. Keys depend on text alone. Nothing recurses over what a user can make
+//! *Invariants.* Nothing here is of one backend. Nothing recurses over what a user can make
 //! deep. What is not proved is never assumed: an index is tested where it is not known to be in bounds.
 
 #![forbid(unsafe_code)]
 
 mod form;
 
-mod artifact;
-mod builtin;
 mod canonicalize;
 mod classify;
-mod compile;
-mod compiler_wrapper;
 mod error;
 mod evaluate;
-mod execute;
-mod key;
-mod memory_pool;
-mod pack;
-mod pool;
-mod quantity;
 pub mod seeded;
 mod specialize;
 pub mod text;
 mod verified;
 mod verify;
 
-pub use artifact::{Artifact, ArtifactBuffer, Phase};
-pub use builtin::{Builtin, BuiltinOperand};
 pub use canonicalize::{CanonicalKernel, CanonicalPolicy, canonicalize, canonicalize_with};
 pub use classify::{AxisRole, Class, Classification, Contraction};
-pub use compile::{
-    Candidate, CompileError, CompileObserver, CompilePhase, FALLBACK_SCHEDULE, KernelCompiler,
-    Listing, Schedule, Target, Unobserved,
-};
-pub use compiler_wrapper::CompilerWrapper;
 pub use error::{KernelError, KernelErrors};
 pub use evaluate::{EvaluateError, evaluate};
-pub use execute::{
-    ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel, Memory,
-    MemorySlice, PhaseLaunch, StopSignal,
-};
 pub use form::{
     Axes, Axis, AxisId, Buffer, BufferId, Carry, Combine, Dims, Extent, Item, Kernel,
     KernelBuilder, Load, LoadGuard, Node, NodeData, NodeId, Nodes, Reduction, Role, Stage, StageId,
     StageOperation, Store,
 };
-pub use key::{Key, KeyError, KeyFields, stable_key};
-pub use memory_pool::{MemoryLimits, MemoryPool, MemoryStats};
-pub use pack::{PackAxis, PackError, PackSpec};
-pub use pool::{CallerOnly, Job, TaskPool};
-pub use quantity::{LaunchContext, Quantities, Quantity, QuantityError};
 pub use specialize::specialize;
 pub use verified::{IndexClass, KernelInfo, StoreInfo, VerifiedKernel};
 pub use verify::verify;

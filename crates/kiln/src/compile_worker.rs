@@ -9,8 +9,9 @@
 //! # let _ = options;
 //! ```
 
+use kiln_backend::{FALLBACK_SCHEDULE, KernelCompiler, Schedule, Unobserved};
 use kiln_codegen_llvm::LlvmCompiler;
-use kiln_kernel::{FALLBACK_SCHEDULE, KernelCompiler, Schedule, Unobserved, text, verify};
+use kiln_kernel::{text, verify};
 
 pub use kiln_compile_worker::{CompileLimits, WorkerError};
 

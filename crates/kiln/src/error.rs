@@ -7,10 +7,10 @@ mod kind;
 
 pub use kind::ErrorKind;
 
+use kiln_backend::CompileError;
 use kiln_fusion::FusionError;
 use kiln_interpreter::InterpretError;
 use kiln_ir::VerifyErrors;
-use kiln_kernel::CompileError;
 use kiln_kernel_cache::CacheError;
 use kiln_lazy_runtime::RuntimeError;
 use kiln_passes::PassError;

@@ -1,6 +1,6 @@
 //! What a graph became, in words: steps, facts, near misses, compiles.
 
-use crate::backend::Backend;
+use crate::backend_kind::Backend;
 use crate::error::{Error, Failure};
 use kiln_fusion::FusionPlan;
 use kiln_ir::{Definition, Graph, Op, OpId, ValueId};

@@ -63,7 +63,7 @@
 
 #![forbid(unsafe_code)]
 
-mod backend;
+mod backend_kind;
 mod cache;
 mod compare;
 #[cfg(feature = "llvm")]
@@ -89,7 +89,7 @@ mod progress;
 mod recording;
 mod repro;
 
-pub use backend::{Backend, targets};
+pub use backend_kind::{Backend, targets};
 pub use cache::Cache;
 pub use compare::{Comparison, Difference, OutputComparison, Reference, Verdict, WorstElement};
 #[cfg(feature = "llvm")]
@@ -108,7 +108,7 @@ pub use outputs::Outputs;
 pub use progress::{Progress, Work};
 pub use repro::{Extent, Repro};
 
-pub use kiln_kernel::{MemoryLimits, MemoryStats};
+pub use kiln_backend::{MemoryLimits, MemoryStats};
 pub use kiln_lazy_runtime::{
     CallMemory, CallOptions, Cancellation, CompilationStats, CompilePolicy, CompileRecord,
     ProfiledShapes, ShapeProfile, ShapeVariantGenerator, StepProfile, VariantFate, VariantOptions,
@@ -119,6 +119,7 @@ pub use kiln_shape_inference::Mode;
 pub use kiln_tensor::{DType, Tensor};
 pub use kiln_trace::{ArgumentType, Size, Var};
 
+pub use kiln_backend as backend;
 #[cfg(feature = "llvm")]
 pub use kiln_codegen_llvm as codegen_llvm;
 pub use kiln_fusion as fusion;

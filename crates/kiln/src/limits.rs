@@ -33,7 +33,7 @@ pub struct Limits {
     pub run: kiln_interpreter::InterpretLimits,
     /// Memory that the arenas, results and scratch of calls may take at one time, for all models that share kernels: nine
     /// tenths of what the machine has, or the control group that the process is in.
-    pub memory: kiln_kernel::MemoryLimits,
+    pub memory: kiln_backend::MemoryLimits,
 }
 
 impl Default for Limits {
@@ -47,7 +47,7 @@ impl Default for Limits {
             dims: kiln_symbolic_shape::DimLimits::default(),
             fusion: kiln_fusion::FusionLimits::default(),
             run: kiln_interpreter::InterpretLimits::default(),
-            memory: kiln_kernel::MemoryLimits::DEFAULT
+            memory: kiln_backend::MemoryLimits::DEFAULT
                 .with_total_bytes(machine_memory::default_limit()),
         }
     }

@@ -17,7 +17,7 @@ mod records;
 mod signature;
 mod source;
 
-use crate::backend::Backend;
+use crate::backend_kind::Backend;
 use crate::description::ValueDescription;
 use crate::error::{Error, Failure};
 use crate::guard::guarded;

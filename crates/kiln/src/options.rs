@@ -1,6 +1,6 @@
 //! How to load and run a model: one builder, every switch with a sensible default.
 
-use crate::backend::Backend;
+use crate::backend_kind::Backend;
 use crate::cache::Cache;
 use crate::dim::Dim;
 use crate::importing::Importing;
@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::notice::{Notice, Notices};
 use crate::progress::{Listener, Progress};
 use crate::recording::Recording;
-use kiln_kernel::MemoryLimits;
+use kiln_backend::MemoryLimits;
 use kiln_kernel_cache::LruLimits;
 use kiln_lazy_runtime::{
     CallControl, CallOptions, CompilePolicy, Runtime, RuntimeOptions, SystemClock, VariantOptions,

@@ -127,11 +127,11 @@ fn the_interpreter_agrees_with_itself() {
 #[cfg(feature = "llvm")]
 mod compiled {
     use super::*;
-    use kiln::codegen_llvm::LlvmCompiler;
-    use kiln::kernel::{
+    use kiln::backend::{
         Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
-        VerifiedKernel,
     };
+    use kiln::codegen_llvm::LlvmCompiler;
+    use kiln::kernel::VerifiedKernel;
     use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
     use kiln::native::NativeExecutor;
     use std::sync::Arc;

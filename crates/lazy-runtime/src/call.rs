@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use kiln_backend::StopSignal;
 use kiln_interpreter::InterpretError;
-use kiln_kernel::StopSignal;
 
 use crate::clock::Clock;
 use crate::error::RuntimeError;

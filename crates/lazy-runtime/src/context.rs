@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_backend::{Launch, LaunchContext, Memory, MemorySlice};
 use kiln_fork_lock::ForkCell;
-use kiln_kernel::{Launch, LaunchContext, Memory, MemorySlice, Role, VerifiedKernel};
+use kiln_kernel::{Role, VerifiedKernel};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{Tensor, element_count};
 

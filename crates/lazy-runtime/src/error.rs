@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_backend::{CompileError, ExecuteError, FaultCause, QuantityError};
 use kiln_fusion::FusionError;
 use kiln_interpreter::{InterpretError, OpFault, OpSite};
-use kiln_kernel::{CompileError, ExecuteError, FaultCause, QuantityError};
 use kiln_kernel_cache::CacheError;
 use kiln_program::ProgramError;
 use kiln_scalar::ScalarFault;

@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use kiln_backend::Target;
 use kiln_interpreter::CustomOps;
-use kiln_kernel::Target;
 use kiln_kernel_cache::CacheOptions;
 
 use crate::variants::VariantOptions;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_kernel::{KernelCompiler, KernelExecutor, TaskPool};
+use kiln_backend::{KernelCompiler, KernelExecutor, TaskPool};
 use kiln_kernel_cache::Tier;
 
 use crate::clock::Clock;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use kiln_fork_lock::ForkLock;
-use kiln_kernel::{
+use kiln_backend::{
     ExecuteError, KernelCompiler, KernelExecutor, Memory, MemoryStats, Target, TaskPool,
-    VerifiedKernel,
 };
+use kiln_fork_lock::ForkLock;
+use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{KeyDigest, Tier};
 use kiln_symbolic_shape::Binding;
 use kiln_timing::Timing;

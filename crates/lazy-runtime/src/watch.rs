@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{process, thread};
 
+use kiln_backend::StopSignal;
 use kiln_fork_lock::ForkLock;
-use kiln_kernel::StopSignal;
 
 use crate::call::CallControl;
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use kiln_backend::CallerOnly;
 use kiln_interpreter::{CustomOp, CustomOps, InterpretOptions, interpret};
-use kiln_kernel::CallerOnly;
 use kiln_lazy_runtime::{CompileReason, CompiledProgram, Runtime, RuntimeOptions};
 use kiln_program::{BuildOptions, RowMajor};
 use kiln_tensor::{DType, Tensor};

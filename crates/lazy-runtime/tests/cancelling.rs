@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kiln_backend::CallerOnly;
 use kiln_ir::{BlobMap, Constant, Digest};
-use kiln_kernel::CallerOnly;
 use kiln_lazy_runtime::{
     CallOptions, Cancellation, CompilePolicy, CompiledProgram, Planner, Runtime, RuntimeError,
     RuntimeOptions,

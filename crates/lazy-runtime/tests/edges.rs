@@ -7,8 +7,8 @@ mod support;
 
 use std::sync::Arc;
 
+use kiln_backend::CallerOnly;
 use kiln_interpreter::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, interpret};
-use kiln_kernel::CallerOnly;
 use kiln_lazy_runtime::{CompiledProgram, Runtime, RuntimeOptions};
 use kiln_tensor::{DType, Element, Tensor};
 use support::{

@@ -8,7 +8,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kiln_kernel::CallerOnly;
+use kiln_backend::CallerOnly;
 use kiln_kernel_cache::{
     CacheError, CacheKey, CollectingTier, EntryKind, Miss, NotStored, Stored, StoredEntry, Tier,
 };

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kiln_kernel::CallerOnly;
+use kiln_backend::CallerOnly;
 use kiln_lazy_runtime::{CompilePolicy, CompiledProgram, Runtime, RuntimeOptions};
 use kiln_timing::ManualClock;
 use support::{

@@ -24,7 +24,7 @@ mod spin;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use kiln_kernel::{Job, TaskPool};
+use kiln_backend::{Job, TaskPool};
 use shuttle::scheduler::RandomScheduler;
 use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use shuttle::{Config, Runner, thread};

@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use kiln_interpreter::{InterpretOptions, interpret};
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, CallerOnly, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule,
-    Target, VerifiedKernel,
+    Target,
 };
+use kiln_interpreter::{InterpretOptions, interpret};
+use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{DiskOptions, DiskTier, LruLimits, Tier};
 use kiln_lazy_runtime::{CompilePolicy, CompiledProgram, Runtime, RuntimeOptions};
 use support::{FakeCompiler, FakeDevice, Offer, compiled, expect_same, graph, ramp, runtime_with};

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_kernel::CallerOnly;
+use kiln_backend::CallerOnly;
 use kiln_lazy_runtime::{CompiledProgram, LazyCompilationManager, Runtime, RuntimeOptions};
 use kiln_timing::{Category, ManualClock, Report, SystemClock, Timing, TimingOptions, Verbosity};
 use support::{FakeCompiler, FakeDevice, Offer, compiled, graph, ramp, runtime, runtime_with};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use kiln_backend::CallerOnly;
 use kiln_ir::Graph;
-use kiln_kernel::CallerOnly;
 use kiln_lazy_runtime::{
     CompilePolicy, CompiledProgram, Runtime, RuntimeOptions, ShapeProfile, VariantFate,
     VariantOptions, VariantReason,

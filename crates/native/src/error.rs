@@ -1,6 +1,6 @@
 //! What can go wrong between object bytes and a kernel's results.
 
-use kiln_kernel::{ExecuteError, PackError};
+use kiln_backend::{ExecuteError, PackError};
 use kiln_tensor::TensorError;
 use std::fmt;
 

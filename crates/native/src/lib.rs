@@ -1,6 +1,6 @@
 //! Object code to callable kernels, without LLVM: the CPU's executor.
 //!
-//! A compiler hands over relocatable ELF objects, in a `kiln_kernel::Artifact` or as they are.
+//! A compiler hands over relocatable ELF objects, in a `kiln_backend::Artifact` or as they are.
 //! [`LoadedCode`] copies one into memory, applies its relocations and makes it executable: the
 //! functions it may call are three, `memcpy`, `memmove` and `memset`; its memory is never writable
 //! and executable at once, and is freed when nothing can run in it any more. [`NativeExecutor`]
@@ -11,7 +11,7 @@
 //! is for whoever stores it to check, by its digest.
 //!
 //! ```
-//! use kiln_kernel::{Builtin, BuiltinOperand, CallerOnly, KernelExecutor, MemorySlice};
+//! use kiln_backend::{Builtin, BuiltinOperand, CallerOnly, KernelExecutor, MemorySlice};
 //! use kiln_native::NativeExecutor;
 //! use kiln_tensor::{DType, Tensor};
 //! use std::sync::Arc;

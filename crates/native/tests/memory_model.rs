@@ -31,7 +31,7 @@ mod kept;
 use std::sync::Arc;
 
 use kept::{Kept, NoPiece, Piece, WORTH_KEEPING};
-use kiln_kernel::MemoryLimits;
+use kiln_backend::MemoryLimits;
 use shuttle::scheduler::RandomScheduler;
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::{Config, Runner, thread};

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, ArtifactBuffer, CallerOnly, KernelExecutor, Launch, MemorySlice, Phase, PhaseLaunch,
     Quantity, Schedule, Target,
 };

@@ -1,7 +1,7 @@
 //! Steps: what a program does, one after the other.
 
+use kiln_backend::Builtin;
 use kiln_ir::{OpId, ValueId};
-use kiln_kernel::Builtin;
 use kiln_symbolic_shape::SymbolId;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;

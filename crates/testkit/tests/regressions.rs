@@ -8,8 +8,8 @@
     reason = "a test may panic, and say what it did"
 )]
 
+use kiln_backend::KernelCompiler;
 use kiln_codegen_llvm::LlvmCompiler;
-use kiln_kernel::KernelCompiler;
 use kiln_testkit::random::{SeedsOfTheDay, SplitMix64, seeded_bytes};
 use kiln_testkit::targets::{COMPILED_TARGETS, TARGETS, seeds};
 use std::path::{Path, PathBuf};

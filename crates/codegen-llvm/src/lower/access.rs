@@ -3,8 +3,9 @@
 //! An access whose index moves by constants along the tile's axes has one address for the tile's first point and
 //! fixed distances from it. Consecutive elements are a vector load or store, equal ones a scalar; the rest is gathered.
 
+use kiln_backend::Quantity;
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, BufferId, IndexClass, NodeId, Quantity, StageId, Store};
+use kiln_kernel::{AxisId, BufferId, IndexClass, NodeId, StageId, Store};
 use kiln_tensor::DType;
 
 use inkwell::IntPredicate;

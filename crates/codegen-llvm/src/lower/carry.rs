@@ -2,8 +2,9 @@
 //!
 //! Each stage of a block has its local in memory twice: a step reads one copy and writes the other.
 
+use kiln_backend::Quantity;
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{Carry, Item, Quantity, StageId};
+use kiln_kernel::{Carry, Item, StageId};
 
 use super::context::Lowering;
 use super::scope::{Array, Form, Moment, Place, Scope};

@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use cranelift_entity::SecondaryMap;
+use kiln_backend::{PackAxis, PackSpec, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, BufferId, Class, PackAxis, PackSpec, Quantity, VerifiedKernel};
+use kiln_kernel::{AxisId, BufferId, Class, VerifiedKernel};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 

@@ -6,7 +6,8 @@
 
 mod operand;
 
-use kiln_kernel::{BufferId, PackAxis, PackSpec, Phase, Quantity, VerifiedKernel};
+use kiln_backend::{PackAxis, PackSpec, Phase, Quantity};
+use kiln_kernel::{BufferId, VerifiedKernel};
 
 use super::context::Lowering;
 use super::depend::Dependence;

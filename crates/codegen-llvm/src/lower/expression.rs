@@ -2,8 +2,9 @@
 //!
 //! Each node is computed once per point that it depends on, and as a scalar where it is the same in all lanes.
 
+use kiln_backend::Quantity;
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{Node, NodeId, Quantity};
+use kiln_kernel::{Node, NodeId};
 use kiln_scalar::{Function, Node as FunctionNode, ScalarOp, ScalarValue};
 use kiln_tensor::DType;
 

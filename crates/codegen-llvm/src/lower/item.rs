@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use kiln_backend::Quantity;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{
-    AxisId, Combine, Extent, IndexClass, Item, Node, NodeId, Quantity, StageId, StageOperation,
-    Store,
+    AxisId, Combine, Extent, IndexClass, Item, Node, NodeId, StageId, StageOperation, Store,
 };
 use kiln_scalar::ScalarOp;
 

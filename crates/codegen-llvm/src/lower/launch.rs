@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use kiln_kernel::{Phase, Quantity};
+use kiln_backend::{Phase, Quantity};
 
 /// Collects the launch metadata while code is generated.
 #[derive(Debug, Default)]

@@ -5,8 +5,9 @@
 //! they write the same rows. A task is a run of units.
 
 use inkwell::IntPredicate;
+use kiln_backend::{PackSpec, Phase, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, Item, PackSpec, Phase, Quantity, VerifiedKernel};
+use kiln_kernel::{AxisId, Item, VerifiedKernel};
 
 use super::context::Lowering;
 use super::copy::{Copy, emit_copy};

@@ -3,10 +3,9 @@
 //! Rows that start at a multiple of the packing block differ by their number within it alone, so one address and
 //! fixed distances serve the whole tile.
 
+use kiln_backend::{PackAxis, PackSpec, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{
-    AxisId, BufferId, Load, Node, NodeId, PackAxis, PackSpec, Quantity, VerifiedKernel,
-};
+use kiln_kernel::{AxisId, BufferId, Load, Node, NodeId, VerifiedKernel};
 
 use super::access::Address;
 use super::context::Lowering;

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kiln_backend::Quantity;
 use kiln_kernel::{
-    AxisId, BufferId, Extent, Item, Load, Node, NodeId, Quantity, StageOperation, Store,
-    VerifiedKernel,
+    AxisId, BufferId, Extent, Item, Load, Node, NodeId, StageOperation, Store, VerifiedKernel,
 };
 
 use super::access::Address;

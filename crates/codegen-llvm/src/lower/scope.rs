@@ -6,7 +6,8 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use kiln_kernel::{AxisId, NodeId, Quantity, StageId};
+use kiln_backend::Quantity;
+use kiln_kernel::{AxisId, NodeId, StageId};
 use kiln_tensor::DType;
 
 use crate::emit::Value;

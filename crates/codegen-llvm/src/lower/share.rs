@@ -5,7 +5,8 @@
 //! each part is reduced as a whole one would be, and the parts are joined one by one, the first first. A reduction that
 //! reads the result of an earlier one joins that anew in each task, which is at most [`PARTS`] operations.
 
-use kiln_kernel::{AxisId, Extent, Item, Phase, Quantity, StageId, StageOperation, VerifiedKernel};
+use kiln_backend::{Phase, Quantity};
+use kiln_kernel::{AxisId, Extent, Item, StageId, StageOperation, VerifiedKernel};
 
 use super::context::Lowering;
 use super::depend::Dependence;

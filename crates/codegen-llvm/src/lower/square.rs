@@ -3,7 +3,8 @@
 //! Gathering them would touch each cache line once for every row. A tile of as many rows as a vector has lanes loads a
 //! vector along the rows for each lane instead, and exchanges rows and columns in registers.
 
-use kiln_kernel::{AxisId, IndexClass, Item, Load, Node, NodeId, Quantity, Store};
+use kiln_backend::Quantity;
+use kiln_kernel::{AxisId, IndexClass, Item, Load, Node, NodeId, Store};
 
 use super::access::Address;
 use super::context::Lowering;

@@ -4,7 +4,8 @@
 //! result is that large, and its rows start where such stores may, is tested once per row; the loop is there twice.
 
 use inkwell::IntPredicate;
-use kiln_kernel::{AxisId, BufferId, Quantity, Store};
+use kiln_backend::Quantity;
+use kiln_kernel::{AxisId, BufferId, Store};
 use kiln_tensor::DType;
 
 use super::context::Lowering;

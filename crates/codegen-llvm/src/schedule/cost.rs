@@ -1,6 +1,7 @@
 //! What a kernel reads and writes, how each access moves along an axis, and what that costs.
 
-use kiln_kernel::{AxisId, Item, Node, NodeId, Quantity, StageOperation, Store, VerifiedKernel};
+use kiln_backend::Quantity;
+use kiln_kernel::{AxisId, Item, Node, NodeId, StageOperation, Store, VerifiedKernel};
 use smallvec::SmallVec;
 
 use super::pack;

@@ -2,7 +2,8 @@
 //!
 //! Each number of rows is code to compile, and what it saves hangs on how often so many are left.
 
-use kiln_kernel::{Class, Item, PackAxis, PackSpec, VerifiedKernel};
+use kiln_backend::{PackAxis, PackSpec};
+use kiln_kernel::{Class, Item, VerifiedKernel};
 
 use super::regime::FEW_TOGETHER;
 use crate::lower::{Edges, Tile, VectorAxis, least_rows};

@@ -18,7 +18,8 @@ mod tiled;
 mod tiles;
 pub(crate) mod work;
 
-use kiln_kernel::{Candidate, Class, FALLBACK_SCHEDULE, Schedule, VerifiedKernel};
+use kiln_backend::{Candidate, FALLBACK_SCHEDULE, Schedule};
+use kiln_kernel::{Class, VerifiedKernel};
 
 pub(crate) use edges::edges;
 pub(crate) use order::columns_first;

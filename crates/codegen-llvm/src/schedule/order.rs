@@ -4,7 +4,8 @@
 //! the other way round, and the results are written in long pieces: where rows are long, each tile of the other order
 //! begins a new page with every row of it, for a line or two.
 
-use kiln_kernel::{Class, PackSpec, Quantity, VerifiedKernel};
+use kiln_backend::{PackSpec, Quantity};
+use kiln_kernel::{Class, VerifiedKernel};
 
 use super::pack;
 use super::regime::at_least;
@@ -53,7 +54,7 @@ pub(crate) fn columns_first(kernel: &VerifiedKernel, tile: &Tile, packs: &[PackS
 
 #[cfg(test)]
 mod tests {
-    use kiln_kernel::LaunchContext;
+    use kiln_backend::LaunchContext;
 
     use super::*;
     use crate::lower::Transform;

@@ -3,9 +3,8 @@
 //! Constants once, when the kernel is loaded; what is given at the call by a phase before, where enough is computed with
 //! each of its elements.
 
-use kiln_kernel::{
-    AxisId, BufferId, Node, PackAxis, PackSpec, Role, StageId, StageOperation, VerifiedKernel,
-};
+use kiln_backend::{PackAxis, PackSpec};
+use kiln_kernel::{AxisId, BufferId, Node, Role, StageId, StageOperation, VerifiedKernel};
 use kiln_tensor::DType;
 
 use crate::lower::{Split, Tile, VectorAxis};

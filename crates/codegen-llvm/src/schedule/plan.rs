@@ -1,6 +1,7 @@
 //! A plan: what a schedule's numbers mean for one kernel.
 
-use kiln_kernel::{AxisId, PackSpec, Schedule, VerifiedKernel};
+use kiln_backend::{PackSpec, Schedule};
+use kiln_kernel::{AxisId, VerifiedKernel};
 
 use super::pack;
 use crate::error::LlvmError;

@@ -4,7 +4,8 @@
 //! plan with phases of its own, whose tasks are none at the sizes that are another's. Which regime a launch takes depends
 //! on sizes alone, never on threads.
 
-use kiln_kernel::{AxisId, PackSpec, Quantity, VerifiedKernel};
+use kiln_backend::{PackSpec, Quantity};
+use kiln_kernel::{AxisId, VerifiedKernel};
 
 use super::plan::Plan;
 use super::scan::is_serial;
@@ -273,7 +274,7 @@ fn not(condition: Quantity) -> Quantity {
 
 #[cfg(test)]
 mod tests {
-    use kiln_kernel::LaunchContext;
+    use kiln_backend::LaunchContext;
 
     use super::*;
     use crate::schedule::{candidates, plan_of};
@@ -299,7 +300,7 @@ mod tests {
         let first = candidates(&kernel, IsaLevel::Avx2Fma, Transform::default())
             .remove(0)
             .schedule;
-        let with = |schedule: kiln_kernel::Schedule, &(name, number)| schedule.with(name, number);
+        let with = |schedule: kiln_backend::Schedule, &(name, number)| schedule.with(name, number);
         let schedule = numbers.iter().fold(first, with);
         of_plan(&plan_of(&kernel, &schedule).unwrap(), &kernel)
     }

@@ -1,6 +1,7 @@
 //! How much a kernel computes: scalar operations per outer point, as a quantity, and a guess of it all.
 
-use kiln_kernel::{AxisId, Item, Quantity, StageOperation, VerifiedKernel};
+use kiln_backend::Quantity;
+use kiln_kernel::{AxisId, Item, StageOperation, VerifiedKernel};
 use kiln_symbolic_shape::DimId;
 
 /// Sizes that nothing is known of count as this many.

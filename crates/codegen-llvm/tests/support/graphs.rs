@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use arbitrary::Unstructured;
+use kiln_backend::{CallerOnly, TaskPool};
 use kiln_codegen_llvm::LlvmCompiler;
 use kiln_ir::{BlobMap, Graph, Op, text};
-use kiln_kernel::{CallerOnly, TaskPool};
 use kiln_lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
 use kiln_native::NativeExecutor;
 use kiln_tensor::{DType, Tensor, match_dtype};

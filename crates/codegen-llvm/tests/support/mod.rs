@@ -11,8 +11,9 @@ pub(crate) mod corpus;
 pub(crate) mod examples;
 pub(crate) mod graphs;
 
+use kiln_backend::{KernelCompiler, KernelExecutor, Schedule, Target, Unobserved};
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
-use kiln_kernel::{KernelCompiler, KernelExecutor, Schedule, Target, Unobserved, VerifiedKernel};
+use kiln_kernel::VerifiedKernel;
 use kiln_native::NativeExecutor;
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{

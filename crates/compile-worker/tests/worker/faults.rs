@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use kiln_backend::{CompileError, KernelCompiler};
 use kiln_compile_worker::{CompileLimits, WorkerCompiler, WorkerError};
-use kiln_kernel::{CompileError, KernelCompiler};
 
 use crate::support::{
     children, compile, compiler, compiler_of, descriptors, kernel, limits, program_at, resident,
@@ -139,8 +139,8 @@ fn a_kernel_that_lost_its_worker_is_remembered_and_costs_no_other() {
     assert_eq!(compiler.n_lost(), 1);
     // Another schedule of it is another matter.
     let target = compiler.host();
-    let fallback = kiln_kernel::Schedule::new(kiln_kernel::FALLBACK_SCHEDULE);
-    let other = compiler.compile(&fatal, &target, &fallback, &mut kiln_kernel::Unobserved);
+    let fallback = kiln_backend::Schedule::new(kiln_backend::FALLBACK_SCHEDULE);
+    let other = compiler.compile(&fatal, &target, &fallback, &mut kiln_backend::Unobserved);
     assert_eq!(other.unwrap_err().code, "E0509");
     assert_eq!(compiler.n_lost(), 2);
 }

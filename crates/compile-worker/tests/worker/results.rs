@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use kiln_backend::{CompileObserver, CompilePhase, KernelCompiler, Listing, Schedule};
 use kiln_codegen_llvm::LlvmCompiler;
-use kiln_kernel::{
-    CompileObserver, CompilePhase, KernelCompiler, Listing, Schedule, VerifiedKernel, text, verify,
-};
+use kiln_kernel::{VerifiedKernel, text, verify};
 
 use kiln_symbolic_shape::DimLimits;
 
@@ -52,7 +51,7 @@ fn artifacts_and_listings_of_workers_are_those_made_in_process() {
             let schedule = &candidate.schedule;
             let made = |compiler: &dyn KernelCompiler| {
                 compiler
-                    .compile(&kernel, &target, schedule, &mut kiln_kernel::Unobserved)
+                    .compile(&kernel, &target, schedule, &mut kiln_backend::Unobserved)
                     .expect("it compiles")
             };
             assert_eq!(made(&there), made(&here), "{} {schedule}", kernel.name());
@@ -71,11 +70,16 @@ fn artifacts_and_listings_of_workers_are_those_made_in_process() {
 fn errors_of_the_compiler_keep_their_codes_and_the_worker() {
     let there = compiler(limits(), 1);
     let kernel = kernel("double");
-    let schedule = Schedule::new(kiln_kernel::FALLBACK_SCHEDULE);
+    let schedule = Schedule::new(kiln_backend::FALLBACK_SCHEDULE);
     let mut elsewhere = there.host();
     "no such level".clone_into(&mut elsewhere.level);
     let error = |compiler: &dyn KernelCompiler| {
-        let made = compiler.compile(&kernel, &elsewhere, &schedule, &mut kiln_kernel::Unobserved);
+        let made = compiler.compile(
+            &kernel,
+            &elsewhere,
+            &schedule,
+            &mut kiln_backend::Unobserved,
+        );
         let error = made.unwrap_err();
         (error.code, error.to_string())
     };

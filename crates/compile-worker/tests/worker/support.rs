@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use kiln_backend::{
+    Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
+    Unobserved,
+};
 use kiln_codegen_llvm::{LlvmCompiler, LlvmError};
 use kiln_compile_worker::{CompileLimits, WorkerCompiler, WorkerProgram, serve};
-use kiln_kernel::{
-    Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
-    Unobserved, VerifiedKernel, text, verify,
-};
+use kiln_kernel::{VerifiedKernel, text, verify};
 
 /// LLVM, or a fault in its place where the kernel is named after one.
 pub(crate) struct Faulty(LlvmCompiler);

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use cranelift_entity::entity_impl;
+use kiln_backend::Builtin;
 use kiln_ir::{OpId, RegionId, ValueId};
-use kiln_kernel::{Builtin, Class};
+use kiln_kernel::Class;
 use kiln_symbolic_shape::PlanFact;
 
 use crate::benefit::FusionBenefit;

@@ -4,11 +4,11 @@
 //! every kernel compiled meanwhile.
 
 use crate::progress::{Listener, Work};
-use kiln_fork_lock::ForkLock;
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
-    VerifiedKernel,
 };
+use kiln_fork_lock::ForkLock;
+use kiln_kernel::VerifiedKernel;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 

@@ -10,13 +10,13 @@ use crate::compiler::Compiler;
 use crate::error::{Error, Failure};
 use crate::options::{Compiling, Options};
 use crate::progress::Listener;
+use kiln_backend::{KernelCompiler, MemoryLimits, Target};
 #[cfg(feature = "llvm")]
 use kiln_codegen_llvm::{IsaLevel, LlvmCompiler, LlvmError};
 #[cfg(feature = "llvm")]
 use kiln_compile_worker::{WorkerCompiler, WorkerProgram};
 #[cfg(feature = "llvm")]
 use kiln_fork_lock::{ForkLazy, ForkLock};
-use kiln_kernel::{KernelCompiler, MemoryLimits, Target};
 use kiln_kernel_cache::Tier;
 use kiln_lazy_runtime::{PreferredLayouts, Runtime, RuntimeOptions, SpinPool};
 use kiln_native::NativeExecutor;

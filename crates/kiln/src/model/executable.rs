@@ -1,12 +1,12 @@
 //! What a call executes: a compiled program, or the graph itself, interpreted.
 
-use crate::backend::Backend;
+use crate::backend_kind::Backend;
 use crate::error::Error;
 use crate::options::Options;
 use crate::progress::Work;
+use kiln_backend::StopSignal;
 use kiln_interpreter::{InterpretOptions, TraceEvent, interpret};
 use kiln_ir::{Graph, Op};
-use kiln_kernel::StopSignal;
 use kiln_lazy_runtime::{CallControl, CompiledProgram, StepProfile};
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_tensor::Tensor;

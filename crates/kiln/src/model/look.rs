@@ -236,7 +236,7 @@ impl Instance {
     /// A kernel as the compiler's own form, or as machine code.
     #[cfg(feature = "llvm")]
     fn listing(&self, kernel: &VerifiedKernel, stage: &str) -> Result<String, Error> {
-        use kiln_kernel::{FALLBACK_SCHEDULE, Listing, Schedule};
+        use kiln_backend::{FALLBACK_SCHEDULE, Listing, Schedule};
         let runtime = self.executable().runtime();
         let target = runtime.and_then(|runtime| Some((runtime.compiler()?, runtime.target()?)));
         let Some((compiler, target)) = target else {

@@ -3,7 +3,7 @@
 use super::Model;
 use crate::error::Error;
 use crate::guard::guarded;
-use kiln_kernel::MemoryStats;
+use kiln_backend::MemoryStats;
 use kiln_lazy_runtime::CallMemory;
 
 impl Model {

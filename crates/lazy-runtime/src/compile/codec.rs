@@ -8,7 +8,7 @@
 use kiln_fork_lock::ForkCell;
 use std::sync::Arc;
 
-use kiln_kernel::{Artifact, KernelExecutor};
+use kiln_backend::{Artifact, KernelExecutor};
 use kiln_kernel_cache::Codec;
 use serde::{Deserialize, Serialize};
 

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_backend::{ExecuteError, KernelExecutor, Memory, PackAxis, PackSpec};
 use kiln_fork_lock::{ForkCell, ForkLock};
 use kiln_ir::{Constant, Digest};
-use kiln_kernel::{ExecuteError, KernelExecutor, Memory, PackAxis, PackSpec};
 use kiln_tensor::{AxisSlice, Tensor, TensorError, element_count};
 use smallvec::SmallVec;
 

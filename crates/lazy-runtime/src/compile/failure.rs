@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_kernel::{CompileError, ExecuteError};
+use kiln_backend::{CompileError, ExecuteError};
 use kiln_kernel_cache::Failure;
 
 use crate::error::RuntimeError;

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kiln_backend::{KernelCompiler, KeyFields, Schedule, Target, stable_key};
 use kiln_ir::Digest;
-use kiln_kernel::{
-    KernelCompiler, KeyFields, Schedule, Target, VerifiedKernel, specialize, stable_key,
-};
+use kiln_kernel::{VerifiedKernel, specialize};
 use kiln_kernel_cache::{CacheKey, EntryKind};
 
 use crate::runtime::binding_of;

@@ -1,6 +1,6 @@
 //! The numbers of a launch, evaluated once per combination of sizes.
 
-use kiln_kernel::{Artifact, LaunchContext, PhaseLaunch, Quantities, Quantity, QuantityError};
+use kiln_backend::{Artifact, LaunchContext, PhaseLaunch, Quantities, Quantity, QuantityError};
 
 use super::CompiledKernel;
 use crate::error::RuntimeError;
@@ -72,7 +72,7 @@ impl LaunchNumbers {
         let size = |quantity: &Quantity| -> Result<usize, QuantityError> {
             Ok(usize::try_from(value(quantity)?.max(0)).unwrap_or(usize::MAX))
         };
-        let phase = |phase: &kiln_kernel::Phase| {
+        let phase = |phase: &kiln_backend::Phase| {
             Ok(PhaseLaunch {
                 tasks: value(&phase.tasks)?.max(0).unsigned_abs(),
                 scratch: size(&phase.scratch)?,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_backend::Schedule;
 use kiln_interpreter::InterpretError;
-use kiln_kernel::Schedule;
 use kiln_kernel_cache::{CacheError, Failure, Ticket, Waiter};
 use kiln_timing::Counter;
 use smallvec::SmallVec;

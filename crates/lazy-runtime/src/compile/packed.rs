@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use kiln_backend::{KernelExecutor, Memory, PackAxis, PackSpec};
 use kiln_fork_lock::ForkLock;
-use kiln_kernel::{KernelExecutor, Memory, PackAxis, PackSpec};
 use kiln_kernel_cache::{CacheError, CacheKey, EntryKind, Miss, MissCategory, NotStored, Tier};
 use kiln_tensor::{DType, Tensor, TensorError};
 use kiln_timing::Counter;

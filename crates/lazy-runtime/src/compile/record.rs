@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use kiln_kernel::{Class, CompileObserver, CompilePhase, Schedule, Target};
+use kiln_backend::{CompileObserver, CompilePhase, Schedule, Target};
+use kiln_kernel::Class;
 use kiln_timing::{EventId, Part, Span, Timing};
 
 use crate::clock::Clock;

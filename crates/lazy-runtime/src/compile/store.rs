@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kiln_fork_lock::{ForkCell, ForkLock};
-use kiln_ir::Digest;
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, Candidate, FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, LoadedKernel,
     Quantities, Schedule, Target,
 };
+use kiln_fork_lock::{ForkCell, ForkLock};
+use kiln_ir::Digest;
 use kiln_kernel_cache::{
     Begin, CacheKey, CacheStats, Failure, Found, KeyDigest, MissReport, Source, StoredHeads,
     Ticket, TierMiss, TieredCache, Waiter,

@@ -1,6 +1,6 @@
 //! The memories of one run of a block, and operands as parts of them.
 
-use kiln_kernel::{Memory, MemorySlice};
+use kiln_backend::{Memory, MemorySlice};
 use kiln_tensor::DType;
 
 use super::{AxisOrder, TensorPlace};

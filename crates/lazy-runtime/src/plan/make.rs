@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use kiln_backend::Memory;
 use kiln_interpreter::{InterpretError, OpSite, check_window_elements};
-use kiln_kernel::Memory;
 use kiln_program::{Action, BlockId, BufferId, KernelLaunch, Place, Program, SizeId, Step};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{TensorError, element_count};

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kiln_kernel::{Builtin, Schedule};
+use kiln_backend::{Builtin, Schedule};
 use kiln_program::BufferId;
 use kiln_symbolic_shape::{Binding, PlanFact};
 use kiln_tensor::DType;

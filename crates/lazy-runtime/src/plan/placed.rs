@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use kiln_backend::Memory;
 use kiln_fork_lock::ForkLock;
-use kiln_kernel::Memory;
 use smallvec::SmallVec;
 
 use crate::compile::CompiledKernel;

@@ -1,4 +1,4 @@
-//! The runtime's threads: [`SpinPool`], a [`TaskPool`](kiln_kernel::TaskPool) for launches of a few microseconds.
+//! The runtime's threads: [`SpinPool`], a [`TaskPool`](kiln_backend::TaskPool) for launches of a few microseconds.
 //!
 //! Entering a work-stealing pool from outside takes tens of microseconds; here the caller publishes a job, works on it
 //! itself, and finds the workers still spinning from the launch before.

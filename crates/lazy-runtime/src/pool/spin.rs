@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, TryLockError};
 
 use crossbeam_utils::CachePadded;
-use kiln_kernel::{Job, TaskPool};
+use kiln_backend::{Job, TaskPool};
 
 use super::sync::thread::{self, JoinHandle};
 use super::sync::{
@@ -37,7 +37,7 @@ const CHUNKS: u64 = 8;
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use kiln_kernel::{Job, TaskPool};
+/// use kiln_backend::{Job, TaskPool};
 /// use kiln_lazy_runtime::SpinPool;
 ///
 /// struct Sum(AtomicU64);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use kiln_kernel::{CallerOnly, Job, TaskPool};
+use kiln_backend::{CallerOnly, Job, TaskPool};
 
 use super::SpinPool;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use kiln_backend::StopSignal;
 use kiln_interpreter::bind_symbols;
-use kiln_kernel::StopSignal;
 use kiln_tensor::Tensor;
 
 use super::Stop;

@@ -3,8 +3,8 @@
 //! Each entry into a block starts from the symbols known outside, and gives values to the block's own from the sizes
 //! of its arguments; they end with the block.
 
+use kiln_backend::Memory;
 use kiln_interpreter::{InterpretError, OpSite, runs_all_trips};
-use kiln_kernel::Memory;
 use kiln_program::{Action, BlockId, BufferId, Step};
 use kiln_symbolic_shape::{Binding, SymbolId};
 use kiln_tensor::Tensor;

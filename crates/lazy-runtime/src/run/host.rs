@@ -1,9 +1,10 @@
 //! Steps that go through the host: `bind`, interpreted ops, and kernels without code.
 
+use kiln_backend::StopSignal as _;
+use kiln_backend::{Builtin, BuiltinOperand};
 use kiln_interpreter::{EvaluateContext, InterpretError, OpFault, evaluate_op};
 use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
-use kiln_kernel::StopSignal as _;
-use kiln_kernel::{Builtin, BuiltinOperand, Role};
+use kiln_kernel::Role;
 use kiln_program::{Action, BlockId, BufferId, Step};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{DType, Tensor};
@@ -152,7 +153,7 @@ impl Run<'_> {
         let from = executor
             .upload(&tensor)
             .map_err(RuntimeError::execute(step.name.as_str()))?;
-        let from = kiln_kernel::MemorySlice {
+        let from = kiln_backend::MemorySlice {
             memory: &from,
             offset: 0,
             bytes: tensor.byte_len(),
@@ -324,7 +325,7 @@ impl Run<'_> {
         &self,
         block: BlockId,
         buffer: BufferId,
-        memory: kiln_kernel::Memory,
+        memory: kiln_backend::Memory,
         offset: usize,
         frame: &mut Frame,
     ) -> Result<(), RuntimeError> {

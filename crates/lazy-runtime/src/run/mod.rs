@@ -22,7 +22,7 @@ pub(crate) use host::fault_of;
 pub(crate) use states::States;
 pub(crate) use walk::Run;
 
-use kiln_kernel::Memory;
+use kiln_backend::Memory;
 use kiln_symbolic_shape::PlanFact;
 use kiln_tensor::DType;
 use smallvec::SmallVec;

@@ -3,8 +3,8 @@
 //! The memory is the device's, so that limits see it. Where every iteration is known to run, all of it is asked for before the
 //! second one; else it grows by doubling.
 
+use kiln_backend::{Builtin, BuiltinOperand, Memory, MemorySlice};
 use kiln_interpreter::InterpretError;
-use kiln_kernel::{Builtin, BuiltinOperand, Memory, MemorySlice};
 use kiln_program::Step;
 use kiln_tensor::{DType, TensorError};
 use smallvec::SmallVec;

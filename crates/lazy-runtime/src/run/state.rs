@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
-use kiln_kernel::Execution;
+use kiln_backend::Execution;
 use kiln_program::BlockId;
 use kiln_tensor::Tensor;
 use smallvec::SmallVec;

@@ -1,6 +1,6 @@
 //! Tensors whose elements lie apart, as the host sees them: parts of something larger.
 
-use kiln_kernel::{Builtin, BuiltinOperand, MemorySlice};
+use kiln_backend::{Builtin, BuiltinOperand, MemorySlice};
 use kiln_tensor::{DType, Offsets, Tensor};
 
 use super::Stop;

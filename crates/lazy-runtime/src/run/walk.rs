@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_kernel::{BuiltinOperand, Fault, FaultCause, Launch, MemorySlice, StopSignal as _};
+use kiln_backend::{BuiltinOperand, Fault, FaultCause, Launch, MemorySlice, StopSignal as _};
 use kiln_program::{BlockId, Program, Step};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Binding;
@@ -120,7 +120,7 @@ impl Run<'_> {
         &mut self,
         id: BlockId,
         first: &Arc<SegmentPlan>,
-        given: impl IntoIterator<Item = (kiln_kernel::Memory, usize)>,
+        given: impl IntoIterator<Item = (kiln_backend::Memory, usize)>,
     ) -> Result<Vec<Value>, Stop> {
         let block = self.program.block(id);
         let mut frame = self.state.take_frame(id, self.prepared.memories(id));

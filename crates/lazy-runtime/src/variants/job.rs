@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_kernel::Schedule;
+use kiln_backend::Schedule;
 use kiln_kernel_cache::Failure;
 
 use super::registry::{Stage, Variant};

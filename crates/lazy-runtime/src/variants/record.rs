@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use kiln_kernel::Schedule;
+use kiln_backend::Schedule;
 
 /// Why a variant was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

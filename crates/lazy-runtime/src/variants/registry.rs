@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use kiln_backend::Schedule;
 use kiln_fork_lock::ForkLock;
 use kiln_ir::Digest;
-use kiln_kernel::Schedule;
 
 use super::heat::Stale;
 use super::options::VariantOptions;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use kiln_backend::Schedule;
 use kiln_fork_lock::ForkLock;
-use kiln_kernel::Schedule;
 
 use crate::compile::CompiledKernel;
 

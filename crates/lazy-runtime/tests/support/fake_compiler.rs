@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, ArtifactBuffer, Candidate, CompileError, CompileObserver, CompilePhase,
-    FALLBACK_SCHEDULE, KernelCompiler, Listing, PackAxis, PackSpec, Phase, Quantity, Role,
-    Schedule, Target, VerifiedKernel,
+    FALLBACK_SCHEDULE, KernelCompiler, Listing, PackAxis, PackSpec, Phase, Quantity, Schedule,
+    Target,
 };
+use kiln_kernel::{Role, VerifiedKernel};
 use kiln_symbolic_shape::Predicate;
 
 /// What the compiler offers beside the fallback.

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use kiln_backend::{
+    Artifact, Builtin, BuiltinOperand, ExecuteError, Execution, Fault, FaultCause, KernelExecutor,
+    Launch, LoadedKernel, Memory, MemorySlice, PackSpec, TaskPool,
+};
 use kiln_interpreter::{EvaluateContext, evaluate_op};
 use kiln_ir::{Extremum, Op};
-use kiln_kernel::{
-    Artifact, Builtin, BuiltinOperand, EvaluateError, ExecuteError, Execution, Fault, FaultCause,
-    Kernel, KernelExecutor, Launch, LoadedKernel, Memory, MemorySlice, PackSpec, TaskPool,
-    evaluate,
-};
+use kiln_kernel::{EvaluateError, Kernel, evaluate};
 use kiln_scalar::Mode;
 use kiln_symbolic_shape::{Binding, DimTable};
 use kiln_tensor::{DType, Exclusive, Offsets, Tensor};

@@ -22,10 +22,10 @@ use std::error::Error;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use kiln_backend::CallerOnly;
 use kiln_fusion::FusionOptions;
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::{BlobMap, Graph};
-use kiln_kernel::CallerOnly;
 use kiln_lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeError, RuntimeOptions};
 use kiln_program::{BuildOptions, Program, RowMajor};
 use kiln_symbolic_shape::PlanFact;

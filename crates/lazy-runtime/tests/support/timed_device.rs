@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, Builtin, BuiltinOperand, ExecuteError, Execution, Fault, KernelExecutor, Launch,
     LoadedKernel, Memory, MemorySlice, PackSpec, TaskPool,
 };

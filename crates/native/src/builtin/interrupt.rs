@@ -2,7 +2,7 @@
 //!
 //! A builtin that is told to end returns at once; what it wrote is not defined, as that of a stopped launch.
 
-use kiln_kernel::StopSignal;
+use kiln_backend::StopSignal;
 use std::cmp::Ordering;
 
 /// Elements between two questions: a few milliseconds of the slowest builtin.

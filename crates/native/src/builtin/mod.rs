@@ -13,7 +13,7 @@ mod top_k;
 use crate::error::NativeError;
 use crate::executor::place_of;
 use interrupt::Interrupt;
-use kiln_kernel::{Builtin, BuiltinOperand, MemorySlice, StopSignal};
+use kiln_backend::{Builtin, BuiltinOperand, MemorySlice, StopSignal};
 use kiln_tensor::{DType, element_count, match_dtype};
 use std::ops::Range;
 use std::ptr::NonNull;

@@ -4,7 +4,7 @@ use super::expect;
 use super::interrupt::{Interrupt, PIECE};
 use super::order::Ranked;
 use crate::error::NativeError;
-use kiln_kernel::BuiltinOperand;
+use kiln_backend::BuiltinOperand;
 use kiln_tensor::{DType, row_major_strides};
 
 /// Checks the operands: `indices` has a row per axis of `x` and as many columns as it likes.

@@ -1,11 +1,11 @@
 //! The builtins against the interpreter, whose ops they are, and operands that do not fit.
 
 use crate::NativeExecutor;
-use kiln_interpreter::{EvaluateContext, evaluate_op};
-use kiln_ir::{Extremum, Op};
-use kiln_kernel::{
+use kiln_backend::{
     Builtin, BuiltinOperand, CallerOnly, ExecuteError, KernelExecutor, Memory, MemorySlice,
 };
+use kiln_interpreter::{EvaluateContext, evaluate_op};
+use kiln_ir::{Extremum, Op};
 use kiln_symbolic_shape::{Binding, DimTable};
 use kiln_tensor::{DType, Tensor, bf16, f16};
 use proptest::prelude::*;

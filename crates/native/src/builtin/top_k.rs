@@ -4,7 +4,7 @@ use super::expect;
 use super::interrupt::{Interrupt, PIECE, Stopped};
 use super::order::{Ranked, rank};
 use crate::error::NativeError;
-use kiln_kernel::BuiltinOperand;
+use kiln_backend::BuiltinOperand;
 use kiln_tensor::{DType, TensorError};
 use std::cmp::Ordering;
 

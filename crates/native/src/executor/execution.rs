@@ -11,7 +11,7 @@ use super::rented::RentedBytes;
 use crate::builtin;
 use crate::error::NativeError;
 use crate::launch_arguments::LaunchArguments;
-use kiln_kernel::{
+use kiln_backend::{
     Builtin, BuiltinOperand, ExecuteError, Execution, Fault, FaultCause, Job, Launch, LoadedKernel,
     MemorySlice, StopSignal, TaskPool,
 };
@@ -220,7 +220,7 @@ fn miscounted(kernel: &NativeKernel, launch: &Launch<'_>) -> NativeError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_kernel::{CallerOnly, MemoryLimits};
+    use kiln_backend::{CallerOnly, MemoryLimits};
 
     #[test]
     fn fault_words_are_read_once_and_the_first_is_kept() {

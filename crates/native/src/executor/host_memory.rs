@@ -7,7 +7,7 @@
 use super::memory_pool::HostMemoryPool;
 use super::scratch::AlignedBytes;
 use crate::error::NativeError;
-use kiln_kernel::MemorySlice;
+use kiln_backend::MemorySlice;
 use kiln_tensor::{DType, Exclusive, Foreign, Share, Tensor, element_count, row_major_strides};
 use std::ptr::NonNull;
 use std::sync::Arc;

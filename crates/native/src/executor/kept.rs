@@ -4,7 +4,7 @@
 //! together do not: whoever rents more makes room after, under the lock under which pieces are given back. A model
 //! checker runs this file in every interleaving.
 
-use kiln_kernel::{MemoryLimits, MemoryStats};
+use kiln_backend::{MemoryLimits, MemoryStats};
 
 use super::sync::{AtomicU64, AtomicUsize, ForkLock, MutexGuard, Ordering};
 

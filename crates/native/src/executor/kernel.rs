@@ -3,7 +3,7 @@
 use super::level;
 use crate::code::LoadedCode;
 use crate::error::NativeError;
-use kiln_kernel::Artifact;
+use kiln_backend::Artifact;
 use std::sync::Arc;
 
 /// A loaded kernel.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use kiln_kernel::{ExecuteError, Memory, MemoryLimits, MemoryPool, MemoryStats};
+use kiln_backend::{ExecuteError, Memory, MemoryLimits, MemoryPool, MemoryStats};
 
 use super::host_memory::HostMemory;
 use super::kept::{Kept, NoPiece, Piece};

@@ -15,7 +15,7 @@ mod sync;
 use crate::error::NativeError;
 use execution::NativeExecution;
 use kernel::NativeKernel;
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, ExecuteError, Execution, KernelExecutor, LoadedKernel, Memory, MemoryLimits,
     MemoryPool, PackSpec, TaskPool,
 };

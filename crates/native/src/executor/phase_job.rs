@@ -10,7 +10,7 @@ use super::rented::RentedBytes;
 use crate::code::LoadedCode;
 use crate::error::NativeError;
 use crate::launch_arguments::LaunchArguments;
-use kiln_kernel::{Job, StopSignal};
+use kiln_backend::{Job, StopSignal};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

@@ -64,7 +64,7 @@ impl Drop for RentedBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_kernel::{MemoryLimits, MemoryPool as _};
+    use kiln_backend::{MemoryLimits, MemoryPool as _};
 
     #[test]
     fn what_scratch_takes_is_rented_until_it_is_dropped() {

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use cranelift_entity::{EntityRef, PrimaryMap};
+use kiln_backend::Builtin;
 use kiln_fusion::lower::{Region, lower};
 use kiln_ir::{Definition, Extremum, Op, OpId, RegionId, ValueId};
-use kiln_kernel::Builtin;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_symbolic_shape::{DimId, Predicate};
 use smallvec::{SmallVec, smallvec};

@@ -3,11 +3,11 @@
 //! The kernel's evaluator says what it means, in `f64` and in the declared types; [`explain`] judges by both. Results have
 //! the same bits whatever the threads.
 
-use kiln_kernel::{
-    Artifact, CallerOnly, CompileError, EvaluateError, ExecuteError, Fault, FaultCause,
-    KernelCompiler, KernelExecutor, LaunchContext, LoadedKernel, Role, Target, TaskPool,
-    Unobserved, VerifiedKernel, evaluate,
+use kiln_backend::{
+    Artifact, CallerOnly, CompileError, ExecuteError, Fault, FaultCause, KernelCompiler,
+    KernelExecutor, LaunchContext, LoadedKernel, Target, TaskPool, Unobserved,
 };
+use kiln_kernel::{EvaluateError, Role, VerifiedKernel, evaluate};
 use kiln_native::guard::Side;
 use kiln_scalar::Mode;
 use kiln_tensor::Tensor;

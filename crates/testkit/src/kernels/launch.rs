@@ -1,10 +1,11 @@
 //! One launch of one kernel on tensors.
 
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, Builtin, BuiltinOperand, CallerOnly, ExecuteError, Fault, KernelExecutor, Launch,
     LaunchContext, LoadedKernel, Memory, MemorySlice, PhaseLaunch, Quantity, QuantityError,
-    TaskPool, VerifiedKernel,
+    TaskPool,
 };
+use kiln_kernel::VerifiedKernel;
 use kiln_native::guard::{ALIGNMENT, Side, with_guard_pages};
 use kiln_tensor::{DType, Tensor, TensorError};
 use std::sync::Arc;
@@ -222,7 +223,7 @@ fn run_placed(
 /// Memory that may be written, with these bytes in it.
 fn copy_in(
     executor: &dyn KernelExecutor,
-    execution: &mut dyn kiln_kernel::Execution,
+    execution: &mut dyn kiln_backend::Execution,
     bytes: &[u8],
 ) -> Result<Memory, LaunchError> {
     let source = executor.upload(&Tensor::from_slice(&[bytes.len()], bytes)?)?;
@@ -232,7 +233,7 @@ fn copy_in(
 /// The same bytes in memory that may be written.
 fn copied(
     executor: &dyn KernelExecutor,
-    execution: &mut dyn kiln_kernel::Execution,
+    execution: &mut dyn kiln_backend::Execution,
     source: &Memory,
 ) -> Result<Memory, LaunchError> {
     let memory = executor.alloc(source.bytes())?;

@@ -1,6 +1,6 @@
 //! A pool without threads that does what threads may do: tasks apart, out of order, on several workers.
 
-use kiln_kernel::{Job, TaskPool};
+use kiln_backend::{Job, TaskPool};
 use std::sync::Arc;
 
 /// Runs every task by itself, the last one first, as if on `threads` workers by turns.

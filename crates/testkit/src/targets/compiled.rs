@@ -4,11 +4,12 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use arbitrary::Unstructured;
-use kiln_ir::{Graph, Op, text};
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, CallerOnly, Candidate, CompileError, CompileObserver, FALLBACK_SCHEDULE,
-    KernelCompiler, Listing, Schedule, Target, VerifiedKernel,
+    KernelCompiler, Listing, Schedule, Target,
 };
+use kiln_ir::{Graph, Op, text};
+use kiln_kernel::VerifiedKernel;
 use kiln_lazy_runtime::{Runtime, RuntimeOptions};
 use kiln_native::NativeExecutor;
 use kiln_tensor::Tensor;

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use kiln_kernel::{
-    FALLBACK_SCHEDULE, Kernel, KernelCompiler, KernelExecutor, MemoryLimits, Node, Unobserved,
-    VerifiedKernel, canonicalize, evaluate, text, verify,
-};
+use kiln_backend::{FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, MemoryLimits, Unobserved};
+use kiln_kernel::{Kernel, Node, VerifiedKernel, canonicalize, evaluate, text, verify};
 use kiln_native::NativeExecutor;
 use kiln_scalar::Mode;
 use kiln_symbolic_shape::Binding;
@@ -125,7 +123,7 @@ pub fn run_kernel(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     let mut schedules = compiler.schedules(&kernel, &target);
     schedules.truncate(1);
     let best = schedules.into_iter().map(|candidate| candidate.schedule);
-    let plain = kiln_kernel::Schedule::new(FALLBACK_SCHEDULE);
+    let plain = kiln_backend::Schedule::new(FALLBACK_SCHEDULE);
     let mut variants = Vec::new();
     for schedule in best.chain([plain]) {
         let variant = compiler

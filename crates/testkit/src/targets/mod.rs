@@ -13,7 +13,7 @@ mod stored;
 
 use std::sync::Arc;
 
-use kiln_kernel::KernelCompiler;
+use kiln_backend::KernelCompiler;
 
 pub use compiled::run_compiled;
 pub use files::{load_object, read_array};

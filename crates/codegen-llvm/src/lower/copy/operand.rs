@@ -1,7 +1,7 @@
 //! Copying one operand: runs of consecutive elements, squares that are transposed, blocks that are not full.
 
+use kiln_backend::{PackAxis, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{PackAxis, Quantity};
 use kiln_tensor::DType;
 
 use super::super::context::Lowering;

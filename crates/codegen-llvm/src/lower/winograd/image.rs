@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kiln_kernel::Quantity;
+use kiln_backend::Quantity;
 
 use super::strips::{Strip, Strips};
 use super::{ELEMENT, Winograd};

@@ -18,7 +18,8 @@ mod strips;
 mod transform;
 mod weights;
 
-use kiln_kernel::{Phase, Quantity, VerifiedKernel};
+use kiln_backend::{Phase, Quantity};
+use kiln_kernel::VerifiedKernel;
 use kiln_tensor::DType;
 
 use super::context::Lowering;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use kiln_backend::Quantity;
 use kiln_kernel::{
-    AxisId, Extent, Item, Node, NodeId, Quantity, Reduction, Role, StageId, StageOperation,
-    VerifiedKernel,
+    AxisId, Extent, Item, Node, NodeId, Reduction, Role, StageId, StageOperation, VerifiedKernel,
 };
 use kiln_scalar::ScalarOp;
 

@@ -1,6 +1,7 @@
 //! What both phases share: sizes, and where things lie.
 
-use kiln_kernel::{AxisId, Quantity};
+use kiln_backend::Quantity;
+use kiln_kernel::AxisId;
 
 use super::{ELEMENT, Winograd, strip_length};
 use crate::emit::Value;

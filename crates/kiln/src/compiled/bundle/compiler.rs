@@ -5,10 +5,10 @@
 //! compiler, it compiles what the bundle lacks.
 
 use super::{BundledCandidate, Manifest, kernel_digest};
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
-    VerifiedKernel,
 };
+use kiln_kernel::VerifiedKernel;
 use std::collections::BTreeMap;
 
 /// Answers for the compiler of a bundle.

@@ -4,8 +4,9 @@ use super::{BundledCandidate, BundledConstant, Manifest, constant_key, kernel_di
 use crate::compiled::runtime::{SharedRuntime, VERSION, assemble, compiler_of, key_of};
 use crate::error::{Error, Failure};
 use crate::options::Options;
+use kiln_backend::{Candidate, CompilerWrapper, KernelCompiler, Target};
 use kiln_ir::BlobMap;
-use kiln_kernel::{Candidate, CompilerWrapper, KernelCompiler, Target, VerifiedKernel};
+use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{Bundle, CollectingTier, Tier};
 use kiln_lazy_runtime::CompiledProgram;
 use kiln_program::Program;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cranelift_entity::EntityRef;
+use kiln_backend::{KernelExecutor, Memory, PackSpec, TaskPool};
 use kiln_ir::Constant;
-use kiln_kernel::{KernelExecutor, Memory, PackSpec, TaskPool};
 use kiln_program::{Action, BufferId, ConstantId, KernelLaunch, Place, SizeId};
 use kiln_symbolic_shape::Binding;
 use smallvec::SmallVec;

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use cranelift_entity::{EntityRef, SecondaryMap};
-use kiln_kernel::{LaunchContext, Schedule};
+use kiln_backend::{LaunchContext, Schedule};
 use kiln_program::{Action, KernelId, KernelLaunch, Step};
 use smallvec::SmallVec;
 

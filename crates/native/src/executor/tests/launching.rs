@@ -2,7 +2,7 @@
 
 use super::pools::Threads;
 use super::*;
-use kiln_kernel::{CallerOnly, Fault, FaultCause, Launch, PhaseLaunch, TaskPool};
+use kiln_backend::{CallerOnly, Fault, FaultCause, Launch, PhaseLaunch, TaskPool};
 use std::sync::Arc;
 
 fn tasks(tasks: u64) -> PhaseLaunch {

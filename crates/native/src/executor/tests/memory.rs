@@ -5,7 +5,7 @@
 )]
 
 use super::*;
-use kiln_kernel::{CallerOnly, Launch, PhaseLaunch};
+use kiln_backend::{CallerOnly, Launch, PhaseLaunch};
 use std::sync::Arc;
 
 #[test]

@@ -8,7 +8,7 @@ mod refusing;
 
 use crate::NativeExecutor;
 use crate::tests::fixtures;
-use kiln_kernel::{
+use kiln_backend::{
     Artifact, ArtifactBuffer, KernelExecutor, Memory, MemorySlice, Phase, Quantity, Schedule,
     Target,
 };

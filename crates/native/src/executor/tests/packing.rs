@@ -1,7 +1,7 @@
 //! Packed constants: what the specification says is the kernel crate's, where it lands is ours.
 
 use super::*;
-use kiln_kernel::{PackAxis, PackSpec};
+use kiln_backend::{PackAxis, PackSpec};
 
 fn spec(axes: &[PackAxis]) -> PackSpec {
     PackSpec {

@@ -1,7 +1,7 @@
 //! Pools of threads, good and bad ones: whatever a pool does, code runs on its own tasks alone.
 
 use super::*;
-use kiln_kernel::{Job, Launch, PhaseLaunch, StopSignal, TaskPool};
+use kiln_backend::{Job, Launch, PhaseLaunch, StopSignal, TaskPool};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -65,7 +65,7 @@ impl TaskPool for Panicking {
     }
 }
 
-fn launched(execution: &mut dyn kiln_kernel::Execution, x: &[f32]) -> Vec<f32> {
+fn launched(execution: &mut dyn kiln_backend::Execution, x: &[f32]) -> Vec<f32> {
     let kernel = NativeExecutor::new().load(&scale()).unwrap();
     let (input, output) = (uploaded(x), alloc(4 * x.len()));
     let launch = Launch {
@@ -123,7 +123,7 @@ fn a_launch_ends_between_two_tasks_when_it_is_told_to() {
     let x: Vec<f32> = (0..300).map(|i| (i + 1) as f32).collect();
     for pool in [
         Arc::new(Threads(3)) as Arc<dyn TaskPool>,
-        Arc::new(kiln_kernel::CallerOnly),
+        Arc::new(kiln_backend::CallerOnly),
     ] {
         let mut execution = NativeExecutor::new().begin(pool);
         for n in [1, 2, 10] {

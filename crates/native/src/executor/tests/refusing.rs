@@ -1,7 +1,7 @@
 //! Launches and artifacts that do not fit: refused before anything runs.
 
 use super::*;
-use kiln_kernel::{CallerOnly, ExecuteError, Launch, LoadedKernel, PhaseLaunch};
+use kiln_backend::{CallerOnly, ExecuteError, Launch, LoadedKernel, PhaseLaunch};
 use std::sync::Arc;
 
 fn launch(kernel: &LoadedKernel, launch: &Launch<'_>) -> ExecuteError {

@@ -3,12 +3,12 @@
 use std::process::Command;
 
 use super::*;
-use crate::canonicalize::canonicalize;
-use crate::text::read;
-use crate::verify::verify;
+use kiln_kernel::canonicalize;
+use kiln_kernel::text::read;
+use kiln_kernel::verify;
 
-const NORM: &str = include_str!("../../tests/examples/norm.kernel");
-const CONV: &str = include_str!("../../tests/examples/conv.kernel");
+const NORM: &str = include_str!("../../../kernel/tests/examples/norm.kernel");
+const CONV: &str = include_str!("../../../kernel/tests/examples/conv.kernel");
 
 fn canonical(text: &str) -> String {
     let kernel = verify(read(text).unwrap()).unwrap();

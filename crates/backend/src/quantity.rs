@@ -46,7 +46,7 @@ enum Step {
 /// Operations join two of them into one. `/` and `%` round down, and their divisors must be positive.
 ///
 /// ```
-/// use kiln_kernel::{LaunchContext, Quantity};
+/// use kiln_backend::{LaunchContext, Quantity};
 ///
 /// let rows = Quantity::symbol(0);
 /// let tasks = rows.ceil_div(Quantity::constant(16)).min(Quantity::threads() * Quantity::constant(4));

@@ -4,13 +4,13 @@ use crate::artifact::Artifact;
 use crate::compile::{
     Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
 };
-use crate::verified::VerifiedKernel;
+use kiln_kernel::VerifiedKernel;
 
 /// A [`KernelCompiler`] around another one, which does all that the wrapper does not do itself. The methods are those of
 /// [`KernelCompiler`].
 ///
 /// ```
-/// use kiln_kernel::{CompilerWrapper, KernelCompiler};
+/// use kiln_backend::{CompilerWrapper, KernelCompiler};
 ///
 /// /// A compiler under a name of its own.
 /// struct Named<C>(C);

@@ -46,7 +46,7 @@ pub struct KeyFields {
 ///
 /// ```
 /// use std::collections::{BTreeMap, BTreeSet};
-/// use kiln_kernel::{KeyFields, Schedule, Target, stable_key};
+/// use kiln_backend::{KeyFields, Schedule, Target, stable_key};
 ///
 /// let fields = KeyFields {
 ///     kernel: "kernel @kernel() {\n}\n".to_owned(),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Each axis of the operand is named once, whole, or twice, as the number of a block and the index within it.
 ///
 /// ```
-/// use kiln_kernel::{PackAxis, PackSpec};
+/// use kiln_backend::{PackAxis, PackSpec};
 /// use kiln_tensor::Tensor;
 ///
 /// // Columns in blocks of two, the blocks outermost.

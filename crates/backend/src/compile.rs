@@ -7,7 +7,7 @@ use kiln_symbolic_shape::Predicate;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::Artifact;
-use crate::verified::VerifiedKernel;
+use kiln_kernel::VerifiedKernel;
 
 /// What to compile for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,0 +1,37 @@
+//! What a backend is, without being one: compilers of kernels, what they make, and devices that run it.
+//!
+//! A backend is a [`KernelCompiler`], which makes [`Artifact`]s of verified kernels, and a [`KernelExecutor`], a device that
+//! loads artifacts and launches them in [`Execution`]s. A [`Quantity`] is a number of a launch that depends on sizes;
+//! [`stable_key`] names compiled code by all that decides it.
+//!
+//! *Invariants.* Nothing here is of one backend, and nothing runs code. Keys depend on text alone.
+
+#![forbid(unsafe_code)]
+
+mod artifact;
+mod builtin;
+mod compile;
+mod compiler_wrapper;
+mod execute;
+mod key;
+mod memory_pool;
+mod pack;
+mod pool;
+mod quantity;
+
+pub use artifact::{Artifact, ArtifactBuffer, Phase};
+pub use builtin::{Builtin, BuiltinOperand};
+pub use compile::{
+    Candidate, CompileError, CompileObserver, CompilePhase, FALLBACK_SCHEDULE, KernelCompiler,
+    Listing, Schedule, Target, Unobserved,
+};
+pub use compiler_wrapper::CompilerWrapper;
+pub use execute::{
+    ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel, Memory,
+    MemorySlice, PhaseLaunch, StopSignal,
+};
+pub use key::{Key, KeyError, KeyFields, stable_key};
+pub use memory_pool::{MemoryLimits, MemoryPool, MemoryStats};
+pub use pack::{PackAxis, PackError, PackSpec};
+pub use pool::{CallerOnly, Job, TaskPool};
+pub use quantity::{LaunchContext, Quantities, Quantity, QuantityError};
