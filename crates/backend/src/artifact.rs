@@ -1,15 +1,25 @@
-//! What compiling gives: code as bytes, and the metadata to launch it. Plain data, to be kept on disk and sent about.
+//! What compiling gives: [`ArtifactParts`], which are data, and [`Artifact`], whose code may be run.
+//!
+//! Parts can be read, written and sent about. Only [`Artifact::trusted`] makes code of them, and it is unsafe: a compiler
+//! calls it on what it made, and a store on what it kept of that and checked.
+#![allow(unsafe_code, reason = "whoever makes an artifact vouches for its code")]
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::compile::{Schedule, Target};
+use crate::condition::Condition;
+use crate::numbers::{LaunchNumbers, NumbersError};
 use crate::pack::PackSpec;
-use crate::quantity::Quantity;
+use crate::quantity::{LaunchContext, Quantities, Quantity};
 
-/// A compiled kernel.
+/// A compiled kernel as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Artifact {
+pub struct ArtifactParts {
     /// The kernel's name.
     pub kernel: String,
     /// What it is compiled for.
@@ -18,6 +28,8 @@ pub struct Artifact {
     pub schedule: Schedule,
     /// Object code (relocatable ELF, or a cubin).
     pub code: Vec<u8>,
+    /// What the code takes for granted of the sizes it is launched with.
+    pub contract: Vec<Condition>,
     /// The buffers, in the kernel's order: what a launch is checked against.
     pub buffers: Vec<ArtifactBuffer>,
     /// The numbers that the code is given, in order.
@@ -56,4 +68,88 @@ pub struct Phase {
     pub tasks: Quantity,
     /// Bytes of scratch per task; a worker reuses it from task to task.
     pub scratch: Quantity,
+}
+
+/// A compiled kernel whose code may be run; cheap to clone. Its parts can be read and not changed.
+///
+/// Safe code makes none of parts, and reads none:
+///
+/// ```compile_fail,E0133
+/// fn artifact(parts: kiln_backend::ArtifactParts) -> kiln_backend::Artifact {
+///     kiln_backend::Artifact::trusted(parts)
+/// }
+/// ```
+///
+/// ```compile_fail,E0277
+/// fn artifact(json: &str) -> kiln_backend::Artifact {
+///     serde_json::from_str(json).unwrap()
+/// }
+/// ```
+///
+/// ```compile_fail,E0594
+/// fn change(artifact: &mut kiln_backend::Artifact) {
+///     artifact.code = vec![0xc3];
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Artifact(Arc<Trusted>);
+
+struct Trusted {
+    parts: ArtifactParts,
+    /// The quantities of the parts, to be evaluated together; none where one is damaged.
+    quantities: Option<Quantities>,
+}
+
+impl Artifact {
+    /// Vouches for parts.
+    ///
+    /// # Safety
+    /// For all sizes that meet `contract`, on any number of threads and with caches of any size: code that is launched with
+    /// the [numbers](Self::numbers) of these parts does nothing but read the buffers, write those that are `written`, and
+    /// use its scratch, within the bytes that the numbers state, as long as buffers that are written overlap no others save
+    /// for the pairs of `in_place`. That is so of what a correct [`KernelCompiler`](crate::KernelCompiler) made, unchanged.
+    pub unsafe fn trusted(parts: ArtifactParts) -> Self {
+        let quantities = Quantities::new(crate::numbers::quantities(&parts));
+        Self(Arc::new(Trusted { parts, quantities }))
+    }
+
+    /// The same as data, a copy.
+    pub fn to_parts(&self) -> ArtifactParts {
+        self.0.parts.clone()
+    }
+
+    /// The numbers of a launch with these sizes.
+    ///
+    /// # Errors
+    /// If the sizes do not meet the contract, or a number has no value.
+    pub fn numbers(&self, context: &LaunchContext<'_>) -> Result<LaunchNumbers, NumbersError> {
+        LaunchNumbers::of(self, self.0.quantities.as_ref(), context)
+    }
+
+    /// Whether both are clones of one artifact.
+    #[inline]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for Artifact {
+    type Target = ArtifactParts;
+
+    #[inline]
+    fn deref(&self) -> &ArtifactParts {
+        &self.0.parts
+    }
+}
+
+impl PartialEq for Artifact {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other) || self.0.parts == other.0.parts
+    }
+}
+
+impl fmt::Debug for Artifact {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0.parts, formatter)
+    }
 }

@@ -10,6 +10,7 @@ use kiln_tensor::{DType, Tensor};
 use crate::artifact::Artifact;
 use crate::builtin::{Builtin, BuiltinOperand};
 use crate::memory_pool::MemoryPool;
+use crate::numbers::LaunchNumbers;
 use crate::pack::PackSpec;
 use crate::pool::TaskPool;
 
@@ -91,28 +92,13 @@ pub struct MemorySlice<'a> {
     pub bytes: usize,
 }
 
-/// The numbers of one phase of a launch, evaluated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PhaseLaunch {
-    /// The number of tasks.
-    pub tasks: u64,
-    /// Bytes of scratch per task.
-    pub scratch: usize,
-}
-
 /// One launch of a kernel: everything evaluated, nothing to compute.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     /// The buffers, in the kernel's order. Written ones overlap no other, save for the artifact's `in_place` pairs.
     pub buffers: &'a [MemorySlice<'a>],
-    /// Bytes that the code may touch from each buffer's start: the artifact's `buffers`, evaluated.
-    pub bytes: &'a [usize],
-    /// The artifact's `arguments`, evaluated.
-    pub arguments: &'a [i64],
-    /// The artifact's phases, evaluated.
-    pub phases: &'a [PhaseLaunch],
-    /// Bytes of scratch shared by all tasks.
-    pub shared_scratch: usize,
+    /// What the kernel's artifact says of the sizes of this launch.
+    pub numbers: &'a LaunchNumbers,
 }
 
 /// What generated code reports.

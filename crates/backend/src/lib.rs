@@ -6,32 +6,36 @@
 //!
 //! *Invariants.* Nothing here is of one backend, and nothing runs code. Keys depend on text alone.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod artifact;
 mod builtin;
 mod compile;
 mod compiler_wrapper;
+mod condition;
 mod execute;
 mod key;
 mod memory_pool;
+mod numbers;
 mod pack;
 mod pool;
 mod quantity;
 
-pub use artifact::{Artifact, ArtifactBuffer, Phase};
+pub use artifact::{Artifact, ArtifactBuffer, ArtifactParts, Phase};
 pub use builtin::{Builtin, BuiltinOperand};
 pub use compile::{
     Candidate, CompileError, CompileObserver, CompilePhase, FALLBACK_SCHEDULE, KernelCompiler,
     Listing, Schedule, Target, Unobserved,
 };
 pub use compiler_wrapper::CompilerWrapper;
+pub use condition::Condition;
 pub use execute::{
     ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel, Memory,
-    MemorySlice, PhaseLaunch, StopSignal,
+    MemorySlice, StopSignal,
 };
 pub use key::{Key, KeyError, KeyFields, stable_key};
 pub use memory_pool::{MemoryLimits, MemoryPool, MemoryStats};
+pub use numbers::{LaunchNumbers, NumbersError, PhaseNumbers};
 pub use pack::{PackAxis, PackError, PackSpec};
 pub use pool::{CallerOnly, Job, TaskPool};
 pub use quantity::{LaunchContext, Quantities, Quantity, QuantityError};

@@ -45,8 +45,7 @@ pub(crate) struct ModelArguments {
     /// How many milliseconds a call may wait for compilers before the interpreter answers
     #[arg(long, value_name = "MS")]
     max_block: Option<u64>,
-    /// Where kernels are compiled: in-process, worker (processes of this command, whose crashes are errors of one kernel),
-    /// worker=PROGRAM
+    /// Where kernels are compiled: in-process, worker (processes of this command, whose crashes are errors of one kernel)
     #[cfg(feature = "llvm")]
     #[arg(long, value_name = "WHERE")]
     compiler: Option<kiln::Compiler>,

@@ -1,8 +1,8 @@
 //! The backend as the rest of Kiln sees it: verified kernels in, artifacts out.
 
 use kiln_backend::{
-    Artifact, ArtifactBuffer, Candidate, CompileError, CompileObserver, CompilePhase,
-    KernelCompiler, Listing, Quantity, Schedule, Target,
+    Artifact, ArtifactBuffer, ArtifactParts, Candidate, CompileError, CompileObserver,
+    CompilePhase, Condition, KernelCompiler, Listing, Quantity, Schedule, Target,
 };
 use kiln_kernel::VerifiedKernel;
 
@@ -208,11 +208,12 @@ impl KernelCompiler for LlvmCompiler {
         }
         let plan = compiled.plan;
         let metadata = compiled.launch.finish();
-        Ok(Artifact {
+        let parts = ArtifactParts {
             kernel: kernel.name().to_owned(),
             target: target.clone(),
             schedule,
             code: compiled.code,
+            contract: Condition::contract(kernel.dims()),
             buffers: buffers(kernel, &plan),
             arguments: metadata.arguments,
             phases: metadata.phases,
@@ -220,7 +221,9 @@ impl KernelCompiler for LlvmCompiler {
             packs: plan.packs(kernel),
             in_place: Vec::new(),
             fault_sites: metadata.fault_sites,
-        })
+        };
+        // SAFETY: the code was just made of a verified kernel, and the numbers with it.
+        Ok(unsafe { Artifact::trusted(parts) })
     }
 
     fn listing(

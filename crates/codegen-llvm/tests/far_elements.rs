@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use kiln_backend::{
     Builtin, BuiltinOperand, CallerOnly, Fault, FaultCause, KernelExecutor, Launch, LaunchContext,
-    Memory, MemorySlice, PhaseLaunch, Quantity, TaskPool,
+    Memory, MemorySlice, TaskPool,
 };
 use kiln_kernel::VerifiedKernel;
 use kiln_native::NativeExecutor;
@@ -103,24 +103,11 @@ fn run(
         threads: pool.threads(),
         caches: device.caches(),
     };
-    let number = |quantity: &Quantity| quantity.evaluate(&context).unwrap();
-    let count = |quantity: &Quantity| usize::try_from(number(quantity)).unwrap();
-    let artifact = &variant.artifact;
     let memories = operands.iter().map(|operand| &operand.memory);
     let buffers: Vec<_> = memories.map(whole).collect();
-    let bytes: Vec<_> = artifact.buffers.iter().map(|b| count(&b.bytes)).collect();
-    let arguments: Vec<_> = artifact.arguments.iter().map(number).collect();
-    let phase = |phase: &kiln_backend::Phase| PhaseLaunch {
-        tasks: count(&phase.tasks) as u64,
-        scratch: count(&phase.scratch),
-    };
-    let phases: Vec<_> = artifact.phases.iter().map(phase).collect();
     let launch = Launch {
         buffers: &buffers,
-        bytes: &bytes,
-        arguments: &arguments,
-        phases: &phases,
-        shared_scratch: count(&artifact.shared_scratch),
+        numbers: &variant.artifact.numbers(&context).unwrap(),
     };
     let mut execution = device.begin(Arc::clone(pool));
     execution.launch(&variant.loaded, &launch).unwrap();

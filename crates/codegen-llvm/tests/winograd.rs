@@ -174,7 +174,8 @@ fn tiles_of_four_are_for_those_who_ask() {
     };
     assert_eq!(sums, 4);
     let artifact = compiler.compile(&kernel, &target, &schedule, &mut Unobserved);
-    let phases = artifact.unwrap().phases;
+    let artifact = artifact.unwrap();
+    let phases = &artifact.phases;
     let used = |h, w, c| {
         let sizes = symbols(&kernel, &[("N", 1), ("H", h), ("W", w), ("C", c)]);
         let context = LaunchContext {

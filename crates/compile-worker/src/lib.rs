@@ -19,6 +19,7 @@
 #![deny(unsafe_code)]
 
 mod backoff;
+#[allow(unsafe_code, reason = "what workers send is vouched for here")]
 mod client;
 mod confine;
 #[allow(unsafe_code, reason = "closing descriptors that no value owns")]
@@ -29,6 +30,7 @@ mod limits;
 mod message;
 mod pool;
 mod process;
+#[allow(unsafe_code, reason = "naming a program is vouching for it")]
 mod program;
 mod remembered;
 mod serve;

@@ -1,6 +1,6 @@
 //! What the two processes say to each other. A kernel travels as its text and code as bytes: they are bodies of frames.
 
-use kiln_backend::{Artifact, CompilePhase, Listing, Schedule, Target};
+use kiln_backend::{ArtifactParts, CompilePhase, Listing, Schedule, Target};
 use kiln_symbolic_shape::DimLimits;
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub(crate) enum Reply {
     /// The part that began last ends.
     End(Phase),
     /// The artifact without its code, which is the body.
-    Artifact(Box<Artifact>),
+    Artifact(Box<ArtifactParts>),
     /// The listing is the body.
     Listing,
     /// What was made is a message of so many bytes, more than one may have.

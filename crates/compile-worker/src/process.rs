@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-use kiln_backend::{Artifact, CompileObserver};
+use kiln_backend::{ArtifactParts, CompileObserver};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::error::WorkerError;
@@ -29,7 +29,7 @@ const KEPT: u64 = 64 << 10;
 /// What a worker made.
 #[derive(Debug)]
 pub(crate) enum Made {
-    Artifact(Box<Artifact>),
+    Artifact(Box<ArtifactParts>),
     Listing(String),
     /// A message of so many bytes, more than one may have: the worker is as good as before.
     TooLong {

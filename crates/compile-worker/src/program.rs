@@ -47,15 +47,26 @@ impl WorkerProgram {
             ));
         }
         let path = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
-        Self::at(path)
+        Self::named(&path)
     }
 
     /// The program at a path, such as the `kiln` command.
     ///
+    /// ```compile_fail,E0133
+    /// let program = kiln_compile_worker::WorkerProgram::at("/usr/bin/kiln");
+    /// ```
+    ///
+    /// # Safety
+    /// The program is one of Kiln's, or calls [`serve`](crate::serve) with a compiler of Kiln's, and nobody who may not run
+    /// code in this process can change its file: what it sends as compiled code is run.
+    ///
     /// # Errors
     /// E0508 when there is no file.
-    pub fn at(path: impl AsRef<Path>) -> Result<Self, WorkerError> {
-        let path = path.as_ref();
+    pub unsafe fn at(path: impl AsRef<Path>) -> Result<Self, WorkerError> {
+        Self::named(path.as_ref())
+    }
+
+    fn named(path: &Path) -> Result<Self, WorkerError> {
         let failed = |problem: String| WorkerError::Start {
             program: Some(path.to_owned()),
             problem,
@@ -73,15 +84,9 @@ impl WorkerProgram {
         })
     }
 
-    /// The same, run with other arguments than the marker: for programs that call [`serve`](crate::serve) themselves with
-    /// their last argument.
-    #[must_use]
-    pub fn with_arguments<A: Into<OsString>>(
-        mut self,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Self {
-        self.arguments = arguments.into_iter().map(Into::into).collect();
-        self
+    /// Where its file is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// What the file is now; none where there is none.
@@ -94,8 +99,15 @@ impl WorkerProgram {
         })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// The same, run with other arguments than the marker: for programs that call [`serve`](crate::serve) themselves with
+    /// their last argument.
+    #[must_use]
+    pub fn with_arguments<A: Into<OsString>>(
+        mut self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        self.arguments = arguments.into_iter().map(Into::into).collect();
+        self
     }
 
     /// Starts it, in a process group of its own, so that Ctrl-C in a terminal is left to the parent.

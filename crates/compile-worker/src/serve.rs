@@ -128,9 +128,10 @@ fn reply_to(
         Want::Assembly => listing(Listing::Assembly),
         Want::Artifact => compiler
             .compile(&kernel, target, schedule, &mut Telling { socket, limit })
-            .map(|mut artifact| {
-                let code = std::mem::take(&mut artifact.code);
-                (Reply::Artifact(Box::new(artifact)), code)
+            .map(|artifact| {
+                let mut parts = artifact.to_parts();
+                let code = std::mem::take(&mut parts.code);
+                (Reply::Artifact(Box::new(parts)), code)
             }),
     };
     done.unwrap_or_else(|error| (failed(&error), Vec::new()))

@@ -13,7 +13,7 @@ use kiln_backend::{FALLBACK_SCHEDULE, KernelCompiler, Schedule, Unobserved};
 use kiln_codegen_llvm::LlvmCompiler;
 use kiln_kernel::{text, verify};
 
-pub use kiln_compile_worker::{CompileLimits, WorkerError};
+pub use kiln_compile_worker::{CompileLimits, WorkerError, WorkerProgram};
 
 /// What a worker compiles before its first request, so that LLVM has started by then.
 const FIRST: &str = "kernel @prepare(%x: in f32[N], %y: out f32[N]) {

@@ -3,17 +3,17 @@
 //! Not here: the workers themselves, which are `kiln_compile_worker`'s.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::error::{Error, Failure};
+use kiln_compile_worker::WorkerProgram;
 
 /// Where kernels are compiled.
 ///
 /// ```
 /// use kiln::{Compiler, Options};
 ///
-/// let options = Options::new().compiler(Compiler::worker_at("/usr/bin/kiln"));
+/// let options = Options::new().compiler(Compiler::worker());
 /// assert_eq!("in-process".parse::<Compiler>()?, Compiler::InProcess);
 /// # let _ = options;
 /// # Ok::<(), kiln::Error>(())
@@ -29,7 +29,7 @@ pub enum Compiler {
     Worker {
         /// The worker's program, such as the `kiln` command. Without it, this program, which must begin with
         /// [`compile_worker::main_if_worker`](crate::compile_worker::main_if_worker).
-        program: Option<PathBuf>,
+        program: Option<WorkerProgram>,
     },
 }
 
@@ -40,9 +40,9 @@ impl Compiler {
     }
 
     /// In workers that run another program, such as the `kiln` command of the same version.
-    pub fn worker_at(program: impl Into<PathBuf>) -> Self {
+    pub fn worker_of(program: WorkerProgram) -> Self {
         Self::Worker {
-            program: Some(program.into()),
+            program: Some(program),
         }
     }
 }
@@ -53,8 +53,8 @@ impl fmt::Display for Compiler {
             Self::InProcess => f.write_str("in-process"),
             Self::Worker { program: None } => f.write_str("worker"),
             Self::Worker {
-                program: Some(path),
-            } => write!(f, "worker={}", path.display()),
+                program: Some(program),
+            } => write!(f, "worker of {}", program.path().display()),
         }
     }
 }
@@ -63,13 +63,12 @@ impl FromStr for Compiler {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        match (text, text.strip_prefix("worker=")) {
-            ("in-process", _) => Ok(Self::InProcess),
-            ("worker", _) => Ok(Self::worker()),
-            (_, Some(path)) if !path.is_empty() => Ok(Self::worker_at(path)),
+        match text {
+            "in-process" => Ok(Self::InProcess),
+            "worker" => Ok(Self::worker()),
             _ => Err(Failure::UnknownBackend {
                 name: text.escape_debug().to_string(),
-                expected: "in-process, worker, worker=PROGRAM".to_owned(),
+                expected: "in-process, worker".to_owned(),
             }
             .into()),
         }
@@ -82,13 +81,12 @@ mod tests {
 
     #[test]
     fn compilers_read_back_and_others_are_refused() {
-        for compiler in [
-            Compiler::InProcess,
-            Compiler::worker(),
-            Compiler::worker_at("/usr/bin/kiln"),
-        ] {
+        for compiler in [Compiler::InProcess, Compiler::worker()] {
             assert_eq!(compiler.to_string().parse::<Compiler>().unwrap(), compiler);
         }
-        assert_eq!("worker=".parse::<Compiler>().unwrap_err().code(), "E0974");
+        assert_eq!(
+            "worker=/no/such".parse::<Compiler>().unwrap_err().code(),
+            "E0974"
+        );
     }
 }

@@ -9,7 +9,7 @@ use kiln_kernel::{Role, VerifiedKernel};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{Tensor, element_count};
 
-use crate::compile::{CompiledKernel, KernelIdentity, LaunchNumbers};
+use crate::compile::{CompiledKernel, KernelIdentity};
 use crate::error::RuntimeError;
 use crate::runtime::{Runtime, binding_of};
 
@@ -118,7 +118,7 @@ impl LazyCompilationContext {
             threads: runtime.pool().threads(),
             caches: executor.caches(),
         };
-        let numbers = LaunchNumbers::of(&compiled, &ctx)?;
+        let numbers = compiled.numbers(&ctx)?;
         let n_read = form
             .buffers()
             .values()
@@ -185,10 +185,7 @@ impl LazyCompilationContext {
         let buffers: Vec<MemorySlice<'_>> = memories.iter().map(slice).collect();
         let launch = Launch {
             buffers: &buffers,
-            bytes: &numbers.bytes,
-            arguments: &numbers.arguments,
-            phases: &numbers.phases,
-            shared_scratch: numbers.shared_scratch,
+            numbers: &numbers,
         };
         let mut execution = executor.begin(Arc::clone(runtime.pool()));
         execution

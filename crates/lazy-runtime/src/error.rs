@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_backend::{CompileError, ExecuteError, FaultCause, QuantityError};
+use kiln_backend::{CompileError, ExecuteError, FaultCause, NumbersError};
 use kiln_fusion::FusionError;
 use kiln_interpreter::{InterpretError, OpFault, OpSite};
 use kiln_kernel_cache::CacheError;
@@ -85,7 +85,7 @@ pub enum RuntimeError {
         /// The kernel.
         kernel: String,
         /// Why not.
-        error: QuantityError,
+        error: NumbersError,
     },
 
     /// E0868: a step that only a compiler can serve, and none that can.

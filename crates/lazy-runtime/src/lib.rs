@@ -17,7 +17,7 @@
 //! | compile and run one kernel | [`LazyCompilationContext`], [`LazyCompilationManager`] |
 //! | threads for launches | [`SpinPool`] |
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod ahead;
 mod call;

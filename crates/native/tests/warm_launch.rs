@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use kiln_backend::{
-    Artifact, ArtifactBuffer, CallerOnly, KernelExecutor, Launch, MemorySlice, Phase, PhaseLaunch,
-    Quantity, Schedule, Target,
+    Artifact, ArtifactBuffer, ArtifactParts, CallerOnly, KernelExecutor, Launch, LaunchContext,
+    MemorySlice, Phase, Quantity, Schedule, Target,
 };
 use kiln_native::NativeExecutor;
 use kiln_tensor::DType;
@@ -42,19 +42,19 @@ const OBJECT: (&str, &[u8]) = ("neon", include_bytes!("fixtures/kernels.aarch64.
 
 #[test]
 fn a_warm_launch_allocates_nothing() {
-    let zero = || Quantity::constant(0);
-    let buffer = |name: &str, written| ArtifactBuffer {
+    let (blocks, constant) = (|| Quantity::symbol(0), Quantity::constant);
+    let buffer = |name: &str, written, bytes| ArtifactBuffer {
         name: name.to_owned(),
         dtype: DType::F32,
         written,
-        bytes: zero(),
+        bytes,
     };
-    let phase = |entry: &str| Phase {
+    let phase = |entry: &str, tasks, scratch| Phase {
         entry: entry.to_owned(),
-        tasks: zero(),
-        scratch: zero(),
+        tasks,
+        scratch: constant(scratch),
     };
-    let artifact = Artifact {
+    let parts = ArtifactParts {
         kernel: "sum".to_owned(),
         target: Target {
             backend: "llvm".to_owned(),
@@ -62,31 +62,41 @@ fn a_warm_launch_allocates_nothing() {
         },
         schedule: Schedule::new("fallback"),
         code: OBJECT.1.to_vec(),
-        buffers: vec![buffer("x", false), buffer("y", true)],
-        arguments: vec![zero()],
-        phases: vec![phase("sum_blocks"), phase("sum_total")],
-        shared_scratch: zero(),
+        contract: Vec::new(),
+        buffers: vec![
+            buffer("x", false, blocks() * constant(16)),
+            buffer("y", true, constant(4)),
+        ],
+        arguments: vec![blocks()],
+        phases: vec![
+            phase("sum_blocks", blocks(), 256),
+            phase("sum_total", constant(1), 64),
+        ],
+        shared_scratch: blocks() * constant(4),
         packs: Vec::new(),
         in_place: Vec::new(),
         fault_sites: Vec::new(),
     };
+    // SAFETY: the fixture's code sums as many blocks of four elements as its argument says.
+    let artifact = unsafe { Artifact::trusted(parts) };
     let cpu = NativeExecutor::new();
     let kernel = cpu.load(&artifact).unwrap();
     let (x, y) = (cpu.alloc(1600).unwrap(), cpu.alloc(4).unwrap());
     let mut execution = cpu.begin(Arc::new(CallerOnly));
-    let mut launch = |blocks: usize| {
+    let mut launch = |blocks: i64| {
         let slice = |memory, bytes| MemorySlice {
             memory,
             offset: 0,
             bytes,
         };
-        let tasks = |tasks, scratch| PhaseLaunch { tasks, scratch };
+        let context = LaunchContext {
+            symbols: &[blocks],
+            threads: 1,
+            caches: [0; 3],
+        };
         let launch = Launch {
             buffers: &[slice(&x, 1600), slice(&y, 4)],
-            bytes: &[16 * blocks, 4],
-            arguments: &[blocks as i64],
-            phases: &[tasks(blocks as u64, 256), tasks(1, 64)],
-            shared_scratch: 4 * blocks,
+            numbers: &artifact.numbers(&context).unwrap(),
         };
         let before = ALLOCATIONS.get();
         execution.launch(&kernel, &launch).unwrap();

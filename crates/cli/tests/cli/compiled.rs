@@ -226,21 +226,3 @@ fn kernels_compiled_in_workers_give_the_same_and_are_timed() {
     assert!(compiles(&there) >= 1.0);
     assert_eq!(compiles(&here), compiles(&there));
 }
-
-#[test]
-fn a_worker_that_cannot_be_had_is_an_error_with_the_next_step() {
-    let workshop = Workshop::new();
-    let arguments = [
-        "bench",
-        "model.kiln",
-        "--cases",
-        "cases",
-        "--backend",
-        "llvm",
-    ];
-    let output = workshop.kiln(&[&arguments[..], &["--compiler", "worker=/no/such"]].concat());
-    assert_eq!(output.status.code(), Some(1));
-    let message = stderr(&output);
-    assert!(message.contains("E0508"), "{message}");
-    assert!(message.contains("main_if_worker"), "{message}");
-}

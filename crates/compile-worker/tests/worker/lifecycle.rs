@@ -171,7 +171,8 @@ fn a_forked_child_starts_workers_of_its_own() {
 
 #[test]
 fn a_program_that_is_not_there_or_no_worker_is_an_error_with_the_next_step() {
-    let error = WorkerProgram::at("/no/such/program").unwrap_err();
+    // SAFETY: there is no such program.
+    let error = unsafe { WorkerProgram::at("/no/such/program") }.unwrap_err();
     assert_eq!(error.code(), "E0508");
     assert!(error.to_string().contains("main_if_worker"), "{error}");
     assert_eq!(WorkerProgram::current().unwrap_err().code(), "E0508");
@@ -179,7 +180,8 @@ fn a_program_that_is_not_there_or_no_worker_is_an_error_with_the_next_step() {
     let mut short = limits();
     short.start = Duration::from_secs(20);
     let no_worker = Path::new("/bin/true");
-    let program = WorkerProgram::at(no_worker).expect("it is there");
+    // SAFETY: what it prints is no message of a worker.
+    let program = unsafe { WorkerProgram::at(no_worker) }.expect("it is there");
     let compiler = WorkerCompiler::new(LlvmCompiler::new(), LlvmError::CODES, program, short, 1)
         .expect("a thread for the pool");
     for _ in 0..3 {

@@ -89,7 +89,8 @@ pub(crate) fn program() -> WorkerProgram {
 
 /// A copy of it.
 pub(crate) fn program_at(path: &Path) -> WorkerProgram {
-    WorkerProgram::at(path)
+    // SAFETY: tests name themselves, or what they made of themselves.
+    unsafe { WorkerProgram::at(path) }
         .expect("this program is there")
         .with_arguments([
             "support::child_worker",

@@ -171,8 +171,8 @@ pub(super) fn compiler_of(key: &Key) -> Result<Box<dyn KernelCompiler>, Error> {
         Compiler::InProcess => return Ok(Box::new(llvm)),
         Compiler::Worker { program: None } => WorkerProgram::current()?,
         Compiler::Worker {
-            program: Some(path),
-        } => WorkerProgram::at(path)?,
+            program: Some(program),
+        } => program.clone(),
     };
     let threads = match key.compiling.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

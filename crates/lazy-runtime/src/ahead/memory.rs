@@ -55,9 +55,9 @@ impl CompiledProgram {
             _ => None,
         });
         let (shared, own) = numbers.fold((0, 0), |(shared, own), numbers| {
-            let phases = numbers.phases.iter().map(|phase| phase.scratch);
+            let phases = numbers.phases().iter().map(|phase| phase.scratch);
             let own = phases.fold(own, usize::max);
-            (numbers.shared_scratch.max(shared), own)
+            (numbers.shared_scratch().max(shared), own)
         });
         let threads = self.runtime().pool().threads();
         own.saturating_mul(threads).saturating_add(shared)

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kiln_backend::{
-    Artifact, Candidate, FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, LoadedKernel,
-    Quantities, Schedule, Target,
+    Artifact, Candidate, FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, LaunchContext,
+    LaunchNumbers, LoadedKernel, Schedule, Target,
 };
 use kiln_fork_lock::{ForkCell, ForkLock};
 use kiln_ir::Digest;
@@ -26,6 +26,7 @@ use super::identity::KernelIdentity;
 use super::record::{CompileReason, CompileRecord, PhaseTimes};
 use super::stats::Counters;
 use crate::clock::Clock;
+use crate::error::RuntimeError;
 use crate::options::RuntimeOptions;
 use crate::parts::Parts;
 use crate::recorder::Recorder;
@@ -42,8 +43,20 @@ pub struct CompiledKernel {
     pub loaded: LoadedKernel,
     /// The key it was compiled under.
     pub key: String,
-    /// The artifact's quantities, to be evaluated together; put together when they first are.
-    pub(crate) quantities: ForkCell<Option<Quantities>>,
+}
+
+impl CompiledKernel {
+    /// The numbers of a launch.
+    ///
+    /// # Errors
+    /// `E0867` if there are none for these sizes.
+    pub(crate) fn numbers(&self, ctx: &LaunchContext<'_>) -> Result<LaunchNumbers, RuntimeError> {
+        let numbers = self.artifact.numbers(ctx);
+        numbers.map_err(|error| RuntimeError::Launch {
+            kernel: format!("kernel @{}", self.artifact.kernel),
+            error,
+        })
+    }
 }
 
 /// A way to compile a kernel, and the key of what comes of it.
@@ -291,7 +304,6 @@ impl Kernels {
                     artifact,
                     loaded,
                     key: key.clone(),
-                    quantities: ForkCell::new(),
                 }),
             }
         });

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kiln_backend::{Builtin, Schedule};
+use kiln_backend::{Builtin, LaunchNumbers, Schedule};
 use kiln_program::BufferId;
 use kiln_symbolic_shape::{Binding, PlanFact};
 use kiln_tensor::DType;
@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 pub(crate) use arena::{lifetimes_where, root_of};
 pub(crate) use axis_order::AxisOrder;
 
-use crate::compile::{CompiledKernel, LaunchNumbers};
+use crate::compile::CompiledKernel;
 use crate::error::RuntimeError;
 use crate::variants::{Heat, Stale, Trial, Variant};
 

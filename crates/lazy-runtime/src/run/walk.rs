@@ -330,10 +330,7 @@ impl Run<'_> {
         }
         let launch = Launch {
             buffers: &buffers,
-            bytes: &numbers.bytes,
-            arguments: &numbers.arguments,
-            phases: &numbers.phases,
-            shared_scratch: numbers.shared_scratch,
+            numbers,
         };
         let launched = self.state.execution.launch(&code.loaded, &launch);
         Ok(launched.map_err(|error| RuntimeError::execute(step.name.as_str())(error))?)

@@ -5,9 +5,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use kiln_backend::{
-    Artifact, ArtifactBuffer, Candidate, CompileError, CompileObserver, CompilePhase,
-    FALLBACK_SCHEDULE, KernelCompiler, Listing, PackAxis, PackSpec, Phase, Quantity, Schedule,
-    Target,
+    Artifact, ArtifactBuffer, ArtifactParts, Candidate, CompileError, CompileObserver,
+    CompilePhase, Condition, FALLBACK_SCHEDULE, KernelCompiler, Listing, PackAxis, PackSpec, Phase,
+    Quantity, Schedule, Target,
 };
 use kiln_kernel::{Role, VerifiedKernel};
 use kiln_symbolic_shape::Predicate;
@@ -226,11 +226,12 @@ impl KernelCompiler for FakeCompiler {
             buffer,
             axes: vec![PackAxis::Whole(1), PackAxis::Whole(0)],
         });
-        Ok(Artifact {
+        let parts = ArtifactParts {
             kernel: form.name().to_owned(),
             target: target.clone(),
             schedule: schedule.clone(),
             code: kiln_kernel::text::print(form).into_bytes(),
+            contract: Condition::contract(dims),
             buffers: buffers.collect(),
             arguments: (0..dims.symbols().count() as u32)
                 .map(Quantity::symbol)
@@ -244,7 +245,9 @@ impl KernelCompiler for FakeCompiler {
             packs: packs.collect(),
             in_place: Vec::new(),
             fault_sites: vec!["somewhere in the kernel".to_owned()],
-        })
+        };
+        // SAFETY: the code is a kernel's text, which the fake device evaluates.
+        Ok(unsafe { Artifact::trusted(parts) })
     }
 
     fn listing(

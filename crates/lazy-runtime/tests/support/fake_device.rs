@@ -207,7 +207,7 @@ impl Execution for FakeExecution {
         let Loaded { kernel, packs } = kernel
             .downcast()
             .ok_or_else(|| refused("a kernel of another device"))?;
-        let symbols = launch.arguments;
+        let symbols = launch.numbers.arguments();
         let binding: Binding = kernel
             .dims()
             .symbols()
@@ -221,7 +221,7 @@ impl Execution for FakeExecution {
         let mut tensors = Vec::new();
         let mut layouts = Vec::new();
         for (position, buffer) in kernel.buffers().values().enumerate() {
-            let (slice, bytes) = (&launch.buffers[position], launch.bytes[position]);
+            let (slice, bytes) = (&launch.buffers[position], launch.numbers.bytes()[position]);
             if slice.bytes < bytes {
                 let (name, found) = (&buffer.name, slice.bytes);
                 return Err(refused(format!(

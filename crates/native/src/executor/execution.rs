@@ -70,10 +70,11 @@ impl NativeExecution {
         };
         self.check(kernel, launch)?;
         let threads = self.pool.threads().max(1);
-        self.shared_scratch.grow(launch.shared_scratch)?;
+        let numbers = launch.numbers;
+        self.shared_scratch.grow(numbers.shared_scratch())?;
         let args = LaunchArguments {
             buffers: self.buffers.0.as_ptr(),
-            sizes: launch.arguments.as_ptr(),
+            sizes: numbers.arguments().as_ptr(),
             shared: self.shared_scratch.pointer().as_ptr(),
             fault: self.job.fault(),
             stop: self
@@ -82,7 +83,7 @@ impl NativeExecution {
                 .map_or(&NEVER, StopSignal::word)
                 .as_ptr(),
         };
-        for (entry, phase) in launch.phases.iter().enumerate() {
+        for (entry, phase) in numbers.phases().iter().enumerate() {
             if phase.tasks == 0 {
                 continue;
             }
@@ -104,11 +105,11 @@ impl NativeExecution {
                 args,
             };
             let share_out = || self.pool.run(&self.shared_job, phase.tasks);
-            // SAFETY: `check` found every buffer as large as the launch says and aligned, and those
-            // written writable; the code lives in `kernel`; the fault word, the stop word and all arguments
-            // live in `self` and `launch` until this returns, and phases run one after another. That the
-            // launch's numbers are the artifact's, and that buffers overlap only where the kernel
-            // allows it, the launch's maker answers for.
+            // SAFETY: `check` found that the numbers are those of the kernel's artifact, every buffer as large as they
+            // say and aligned, and those written writable; the code lives in `kernel`; the fault word, the stop word and all
+            // arguments live in `self` and `launch` until this returns, and phases run one after another. That elements of
+            // buffers overlap only where the kernel allows it, the launch's maker answers for: buffers may be interleaved,
+            // so their ranges do not tell.
             unsafe {
                 let reserved = (threads, phase.scratch);
                 self.job.run_phase(running, reserved, share_out)?;
@@ -119,17 +120,27 @@ impl NativeExecution {
 
     /// Checks a launch against its kernel and notes the addresses of its buffers.
     fn check(&mut self, kernel: &NativeKernel, launch: &Launch<'_>) -> Result<(), NativeError> {
-        if kernel.buffers.len() != launch.buffers.len()
-            || kernel.buffers.len() != launch.bytes.len()
-            || kernel.n_arguments != launch.arguments.len()
-            || kernel.code.n_entries() != launch.phases.len()
-        {
-            return Err(miscounted(kernel, launch));
+        if !launch.numbers.artifact().is_same(&kernel.artifact) {
+            return Err(NativeError::mismatch(
+                format!("the numbers of a launch of kernel {}", kernel.name()),
+                "those of the artifact that it was loaded from",
+                format_args!(
+                    "those of another one of {}",
+                    launch.numbers.artifact().kernel
+                ),
+            ));
+        }
+        if kernel.buffers.len() != launch.buffers.len() {
+            return Err(NativeError::mismatch(
+                format!("buffers of kernel {}", kernel.name()),
+                kernel.buffers.len(),
+                launch.buffers.len(),
+            ));
         }
         self.buffers.0.clear();
-        let given = launch.buffers.iter().zip(launch.bytes);
+        let given = launch.buffers.iter().zip(launch.numbers.bytes());
         for (buffer, (slice, &bytes)) in kernel.buffers.iter().zip(given) {
-            let what = || format!("buffer {} of kernel {}", buffer.name, kernel.name);
+            let what = || kernel.buffer_name(buffer);
             let place = place_of(slice, buffer.alignment, buffer.written, what)?;
             if slice.bytes < bytes {
                 return Err(NativeError::mismatch(
@@ -200,21 +211,6 @@ impl Execution for NativeExecution {
         self.n_launches = 0;
         Ok(self.fault.take())
     }
-}
-
-/// Of which there are not as many as the kernel has.
-#[cold]
-fn miscounted(kernel: &NativeKernel, launch: &Launch<'_>) -> NativeError {
-    let n_buffers = kernel.buffers.len();
-    let counts = [
-        ("buffers", n_buffers, launch.buffers.len()),
-        ("sizes of buffers", n_buffers, launch.bytes.len()),
-        ("arguments", kernel.n_arguments, launch.arguments.len()),
-        ("phases", kernel.code.n_entries(), launch.phases.len()),
-    ];
-    let wrong = counts.into_iter().find(|(_, has, given)| has != given);
-    let (what, expected, found) = wrong.unwrap_or(("parts", 0, 0));
-    NativeError::mismatch(format!("{what} of kernel {}", kernel.name), expected, found)
 }
 
 #[cfg(test)]

@@ -9,14 +9,12 @@ use std::sync::Arc;
 /// A loaded kernel.
 #[derive(Debug)]
 pub(crate) struct NativeKernel {
-    /// The kernel's name.
-    pub(crate) name: String,
+    /// What it was loaded from: a launch's numbers are this one's.
+    pub(crate) artifact: Artifact,
     /// Its code; entry `i` is phase `i`.
     pub(crate) code: Arc<LoadedCode>,
     /// Its buffers, in order.
     pub(crate) buffers: Vec<BufferInfo>,
-    /// How many numbers the code is given.
-    pub(crate) n_arguments: usize,
 }
 
 /// What a launch must give for a buffer.
@@ -49,11 +47,20 @@ impl NativeKernel {
             written: buffer.written,
         });
         Ok(Self {
-            name: artifact.kernel.clone(),
+            artifact: artifact.clone(),
             code: Arc::new(LoadedCode::load(&artifact.code, &entries)?),
             buffers: buffers.collect(),
-            n_arguments: artifact.arguments.len(),
         })
+    }
+
+    /// The kernel's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.artifact.kernel
+    }
+
+    /// A buffer as messages name it.
+    pub(crate) fn buffer_name(&self, buffer: &BufferInfo) -> String {
+        format!("buffer {} of kernel {}", buffer.name, self.name())
     }
 
     /// Bytes of memory that the code takes.

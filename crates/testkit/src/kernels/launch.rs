@@ -2,8 +2,7 @@
 
 use kiln_backend::{
     Artifact, Builtin, BuiltinOperand, CallerOnly, ExecuteError, Fault, KernelExecutor, Launch,
-    LaunchContext, LoadedKernel, Memory, MemorySlice, PhaseLaunch, Quantity, QuantityError,
-    TaskPool,
+    LaunchContext, LoadedKernel, Memory, MemorySlice, NumbersError, TaskPool,
 };
 use kiln_kernel::VerifiedKernel;
 use kiln_native::guard::{ALIGNMENT, Side, with_guard_pages};
@@ -16,14 +15,9 @@ use super::memory::{Image, Placement};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// A number of the artifact has no value, or a negative one.
-    #[error("{what} of the launch: {source}")]
-    Quantity {
-        /// Which number.
-        what: String,
-        /// Why.
-        source: QuantityError,
-    },
+    /// There are no numbers for the sizes.
+    #[error(transparent)]
+    Numbers(#[from] NumbersError),
     /// A number of the artifact is negative.
     #[error("expected {what} of the launch to be a count, found {value}")]
     Negative {
@@ -134,20 +128,8 @@ fn run_placed(
     placement: Placement,
 ) -> Result<(Vec<Tensor>, Option<Fault>), LaunchError> {
     let symbols = context.symbols;
-    let number = |what: &str, quantity: &Quantity| {
-        let source = |source| LaunchError::Quantity {
-            what: what.to_owned(),
-            source,
-        };
-        quantity.evaluate(context).map_err(source)
-    };
-    let count = |what: &str, quantity: &Quantity| {
-        let value = number(what, quantity)?;
-        u64::try_from(value).map_err(|_| LaunchError::Negative {
-            what: what.to_owned(),
-            value,
-        })
-    };
+    let numbers = artifact.numbers(context)?;
+    check_counts(artifact, context)?;
     let mut execution = executor.begin(Arc::clone(pool));
     let mut images = Vec::new();
     let mut memories = Vec::new();
@@ -176,27 +158,9 @@ fn run_placed(
             bytes: image.as_ref().map_or(memory.bytes(), |image| image.length),
         })
         .collect();
-    let mut bytes = Vec::new();
-    for buffer in &artifact.buffers {
-        bytes.push(count(&buffer.name, &buffer.bytes)? as usize);
-    }
-    let mut arguments = Vec::new();
-    for argument in &artifact.arguments {
-        arguments.push(number("an argument", argument)?);
-    }
-    let mut phases = Vec::new();
-    for phase in &artifact.phases {
-        phases.push(PhaseLaunch {
-            tasks: count("the tasks", &phase.tasks)?,
-            scratch: count("the scratch", &phase.scratch)? as usize,
-        });
-    }
     let launch = Launch {
         buffers: &buffers,
-        bytes: &bytes,
-        arguments: &arguments,
-        phases: &phases,
-        shared_scratch: count("the shared scratch", &artifact.shared_scratch)? as usize,
+        numbers: &numbers,
     };
     execution.launch(loaded, &launch)?;
     let fault = execution.finish()?;
@@ -218,6 +182,24 @@ fn run_placed(
         }
     }
     Ok((written, fault))
+}
+
+/// Checks that what is counted is not negative: a launch takes that for 0, and it would hide a mistake.
+fn check_counts(artifact: &Artifact, context: &LaunchContext<'_>) -> Result<(), LaunchError> {
+    let bytes = artifact.buffers.iter();
+    let bytes = bytes.map(|buffer| (buffer.name.as_str(), &buffer.bytes));
+    let phases = artifact.phases.iter();
+    let phases =
+        phases.flat_map(|phase| [("the tasks", &phase.tasks), ("the scratch", &phase.scratch)]);
+    let shared = [("the shared scratch", &artifact.shared_scratch)];
+    for (what, quantity) in bytes.chain(phases).chain(shared) {
+        let value = quantity.evaluate(context).map_err(NumbersError::from)?;
+        if value < 0 {
+            let what = what.to_owned();
+            return Err(LaunchError::Negative { what, value });
+        }
+    }
+    Ok(())
 }
 
 /// Memory that may be written, with these bytes in it.

@@ -6,13 +6,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use cranelift_entity::{EntityRef, SecondaryMap};
-use kiln_backend::{LaunchContext, Schedule};
+use kiln_backend::{LaunchContext, LaunchNumbers, Schedule};
 use kiln_program::{Action, KernelId, KernelLaunch, Step};
 use smallvec::SmallVec;
 
 use super::Maker;
 use crate::call::CallControl;
-use crate::compile::{Choice, Chosen, CompiledKernel, LaunchNumbers, NoCode, Patience, Wanted};
+use crate::compile::{Choice, Chosen, CompiledKernel, NoCode, Patience, Wanted};
 use crate::error::RuntimeError;
 use crate::plan::Until;
 use crate::plan::memo::SizesHasher;
@@ -203,7 +203,7 @@ impl<'a> Maker<'a> {
             threads: self.runtime.pool().threads(),
             caches: self.runtime.executor().caches(),
         };
-        LaunchNumbers::of(code, &ctx)
+        code.numbers(&ctx)
     }
 }
 

@@ -2,12 +2,8 @@
 
 use super::pools::Threads;
 use super::*;
-use kiln_backend::{CallerOnly, Fault, FaultCause, Launch, PhaseLaunch, TaskPool};
+use kiln_backend::{CallerOnly, Fault, FaultCause, Launch, TaskPool};
 use std::sync::Arc;
-
-fn tasks(tasks: u64) -> PhaseLaunch {
-    PhaseLaunch { tasks, scratch: 0 }
-}
 
 fn pools() -> [Arc<dyn TaskPool>; 3] {
     [
@@ -20,7 +16,8 @@ fn pools() -> [Arc<dyn TaskPool>; 3] {
 #[test]
 fn every_task_runs_on_any_number_of_threads() {
     let cpu = NativeExecutor::new();
-    let kernel = cpu.load(&scale()).unwrap();
+    let code = scale();
+    let kernel = cpu.load(&code).unwrap();
     let x: Vec<f32> = (0..1001).map(|i| i as f32).collect();
     let (input, output) = (uploaded(&x), alloc(4 * x.len()));
     for pool in pools() {
@@ -28,10 +25,7 @@ fn every_task_runs_on_any_number_of_threads() {
         for n in [1001, 1000, 3, 1, 0] {
             let launch = Launch {
                 buffers: &[whole(&input), whole(&output)],
-                bytes: &[4 * n, 4 * n],
-                arguments: &[],
-                phases: &[tasks(n as u64)],
-                shared_scratch: 0,
+                numbers: &numbers(&code, &[4 * n, 4 * n], &[], &[(n as u64, 0)], 0),
             };
             execution.launch(&kernel, &launch).unwrap();
             assert_eq!(elements::<f32>(&output)[..n], scaled(&x[..n]));
@@ -44,8 +38,8 @@ fn every_task_runs_on_any_number_of_threads() {
 fn phases_run_one_after_another_on_shared_scratch() {
     let cpu = NativeExecutor::new();
     let buffers = [("x", DType::F32, false), ("y", DType::F32, true)];
-    let kernel = cpu.load(&artifact(&["sum_blocks", "sum_total"], &buffers, 1));
-    let kernel = kernel.unwrap();
+    let code = artifact(&["sum_blocks", "sum_total"], &buffers, 1);
+    let kernel = cpu.load(&code).unwrap();
     let x: Vec<f32> = (0..4000).map(|i| i as f32).collect();
     let (input, output) = (uploaded(&x), alloc(4));
     for pool in pools() {
@@ -54,10 +48,13 @@ fn phases_run_one_after_another_on_shared_scratch() {
             let n = 4 * blocks as usize;
             let launch = Launch {
                 buffers: &[whole(&input), whole(&output)],
-                bytes: &[4 * n, 4],
-                arguments: &[blocks as i64],
-                phases: &[tasks(blocks), tasks(1)],
-                shared_scratch: n,
+                numbers: &numbers(
+                    &code,
+                    &[4 * n, 4],
+                    &[blocks as i64],
+                    &[(blocks, 0), (1, 0)],
+                    n,
+                ),
             };
             execution.launch(&kernel, &launch).unwrap();
             let total: f32 = x[..n].iter().sum();
@@ -70,7 +67,8 @@ fn phases_run_one_after_another_on_shared_scratch() {
 fn scratch_grows_with_the_launches() {
     let cpu = NativeExecutor::new();
     let buffers = [("x", DType::U8, false), ("y", DType::U8, true)];
-    let kernel = cpu.load(&artifact(&["copy"], &buffers, 1)).unwrap();
+    let code = artifact(&["copy"], &buffers, 1);
+    let kernel = cpu.load(&code).unwrap();
     for pool in pools() {
         let mut execution = cpu.begin(pool);
         for n in [10, 100_000, 1000, 0] {
@@ -78,13 +76,7 @@ fn scratch_grows_with_the_launches() {
             let (input, output) = (uploaded(&x), alloc(n));
             let launch = Launch {
                 buffers: &[whole(&input), whole(&output)],
-                bytes: &[n, n],
-                arguments: &[n as i64],
-                phases: &[PhaseLaunch {
-                    tasks: 1,
-                    scratch: n,
-                }],
-                shared_scratch: 0,
+                numbers: &numbers(&code, &[n, n], &[n as i64], &[(1, n)], 0),
             };
             execution.launch(&kernel, &launch).unwrap();
             assert_eq!(elements::<u8>(&output), x);
@@ -100,7 +92,8 @@ fn the_first_fault_is_kept_until_the_end() {
         ("index", DType::I64, false),
         ("y", DType::F32, true),
     ];
-    let kernel = cpu.load(&artifact(&["gather"], &buffers, 1)).unwrap();
+    let code = artifact(&["gather"], &buffers, 1);
+    let kernel = cpu.load(&code).unwrap();
     let x = uploaded(&[1.0f32, 2.0, 3.0]);
     let output = alloc(16);
     let mut execution = cpu.begin(Arc::new(Threads(2)));
@@ -108,10 +101,7 @@ fn the_first_fault_is_kept_until_the_end() {
         let index = uploaded(&indices);
         let launch = Launch {
             buffers: &[whole(&x), whole(&index), whole(&output)],
-            bytes: &[12, 32, 16],
-            arguments: &[3],
-            phases: &[tasks(4)],
-            shared_scratch: 0,
+            numbers: &numbers(&code, &[12, 32, 16], &[3], &[(4, 0)], 0),
         };
         execution.launch(&kernel, &launch).unwrap();
     }
@@ -129,7 +119,8 @@ fn the_first_fault_is_kept_until_the_end() {
 #[test]
 fn many_executions_run_one_kernel_at_a_time() {
     let cpu = NativeExecutor::new();
-    let kernel = cpu.load(&scale()).unwrap();
+    let code = scale();
+    let kernel = cpu.load(&code).unwrap();
     let x: Vec<f32> = (0..100).map(|i| i as f32).collect();
     let input = uploaded(&x);
     std::thread::scope(|scope| {
@@ -140,10 +131,7 @@ fn many_executions_run_one_kernel_at_a_time() {
                 for _ in 0..200 {
                     let launch = Launch {
                         buffers: &[whole(&input), whole(&output)],
-                        bytes: &[400, 400],
-                        arguments: &[],
-                        phases: &[tasks(100)],
-                        shared_scratch: 0,
+                        numbers: &numbers(&code, &[400, 400], &[], &[(100, 0)], 0),
                     };
                     execution.launch(&kernel, &launch).unwrap();
                 }

@@ -5,7 +5,7 @@
 )]
 
 use super::*;
-use kiln_backend::{CallerOnly, Launch, PhaseLaunch};
+use kiln_backend::{CallerOnly, Launch};
 use std::sync::Arc;
 
 #[test]
@@ -95,19 +95,14 @@ fn memory_that_is_short_is_an_error_that_says_so() {
 #[test]
 fn nothing_writes_to_what_a_tensor_reads() {
     let cpu = NativeExecutor::new();
-    let kernel = cpu.load(&scale()).unwrap();
+    let code = scale();
+    let kernel = cpu.load(&code).unwrap();
     let (input, output) = (uploaded(&[1.0f32, 2.0]), alloc(8));
     let mut execution = cpu.begin(Arc::new(CallerOnly));
     let mut launch = |output: &Memory| {
         let launch = Launch {
             buffers: &[whole(&input), whole(output)],
-            bytes: &[8, 8],
-            arguments: &[],
-            phases: &[PhaseLaunch {
-                tasks: 2,
-                scratch: 0,
-            }],
-            shared_scratch: 0,
+            numbers: &numbers(&code, &[8, 8], &[], &[(2, 0)], 0),
         };
         execution.launch(&kernel, &launch)
     };

@@ -9,8 +9,8 @@ mod refusing;
 use crate::NativeExecutor;
 use crate::tests::fixtures;
 use kiln_backend::{
-    Artifact, ArtifactBuffer, KernelExecutor, Memory, MemorySlice, Phase, Quantity, Schedule,
-    Target,
+    Artifact, ArtifactBuffer, ArtifactParts, KernelExecutor, LaunchContext, LaunchNumbers, Memory,
+    MemorySlice, Phase, Quantity, Schedule, Target,
 };
 use kiln_tensor::{DType, Element, Tensor};
 
@@ -21,21 +21,41 @@ const LEVEL: &str = if cfg!(target_arch = "x86_64") {
     "neon"
 };
 
-/// An artifact of some of the fixture's phases. The quantities say nothing: launches are evaluated.
+/// An artifact of some of the fixture's phases, whose numbers are what a launch says they are: each is a symbol.
 fn artifact(phases: &[&str], buffers: &[(&str, DType, bool)], n_arguments: usize) -> Artifact {
-    let zero = || Quantity::constant(0);
+    trusted(parts(phases, buffers, n_arguments))
+}
+
+#[allow(
+    unsafe_code,
+    reason = "the fixture's code does what it is launched for"
+)]
+fn trusted(parts: ArtifactParts) -> Artifact {
+    // SAFETY: launches of these tests state the bytes that the fixture's code touches.
+    unsafe { Artifact::trusted(parts) }
+}
+
+fn parts(phases: &[&str], buffers: &[(&str, DType, bool)], n_arguments: usize) -> ArtifactParts {
+    let mut n_symbols = 0;
+    let mut next = || {
+        n_symbols += 1;
+        Quantity::symbol(n_symbols - 1)
+    };
     let buffer = |&(name, dtype, written): &(&str, DType, bool)| ArtifactBuffer {
         name: name.to_owned(),
         dtype,
         written,
-        bytes: zero(),
+        bytes: next(),
     };
+    let buffers = buffers.iter().map(buffer).collect();
+    let arguments = (0..n_arguments).map(|_| next()).collect();
     let phase = |&entry: &&str| Phase {
         entry: entry.to_owned(),
-        tasks: zero(),
-        scratch: zero(),
+        tasks: next(),
+        scratch: next(),
     };
-    Artifact {
+    let phases = phases.iter().map(phase).collect();
+    ArtifactParts {
         kernel: "tested".to_owned(),
         target: Target {
             backend: "llvm".to_owned(),
@@ -43,14 +63,40 @@ fn artifact(phases: &[&str], buffers: &[(&str, DType, bool)], n_arguments: usize
         },
         schedule: Schedule::new("fallback"),
         code: fixtures::host().to_vec(),
-        buffers: buffers.iter().map(buffer).collect(),
-        arguments: (0..n_arguments).map(|_| zero()).collect(),
-        phases: phases.iter().map(phase).collect(),
-        shared_scratch: zero(),
+        contract: Vec::new(),
+        buffers,
+        arguments,
+        phases,
+        shared_scratch: next(),
         packs: Vec::new(),
         in_place: Vec::new(),
         fault_sites: Vec::new(),
     }
+}
+
+/// The numbers of a launch of such an artifact.
+fn numbers(
+    artifact: &Artifact,
+    bytes: &[usize],
+    arguments: &[i64],
+    phases: &[(u64, usize)],
+    shared_scratch: usize,
+) -> LaunchNumbers {
+    let bytes = bytes.iter().map(|&bytes| bytes as i64);
+    let phases = phases
+        .iter()
+        .flat_map(|&(tasks, scratch)| [tasks as i64, scratch as i64]);
+    let symbols: Vec<i64> = bytes
+        .chain(arguments.iter().copied())
+        .chain(phases)
+        .chain([shared_scratch as i64])
+        .collect();
+    let context = LaunchContext {
+        symbols: &symbols,
+        threads: 1,
+        caches: [0; 3],
+    };
+    artifact.numbers(&context).unwrap()
 }
 
 /// `y[i] = x[i] * weights[i % 4] + 0.4`, a task an element.

@@ -1,7 +1,7 @@
 //! Pools of threads, good and bad ones: whatever a pool does, code runs on its own tasks alone.
 
 use super::*;
-use kiln_backend::{Job, Launch, PhaseLaunch, StopSignal, TaskPool};
+use kiln_backend::{Job, Launch, StopSignal, TaskPool};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -66,17 +66,18 @@ impl TaskPool for Panicking {
 }
 
 fn launched(execution: &mut dyn kiln_backend::Execution, x: &[f32]) -> Vec<f32> {
-    let kernel = NativeExecutor::new().load(&scale()).unwrap();
+    let code = scale();
+    let kernel = NativeExecutor::new().load(&code).unwrap();
     let (input, output) = (uploaded(x), alloc(4 * x.len()));
     let launch = Launch {
         buffers: &[whole(&input), whole(&output)],
-        bytes: &[4 * x.len(), 4 * x.len()],
-        arguments: &[],
-        phases: &[PhaseLaunch {
-            tasks: x.len() as u64,
-            scratch: 100,
-        }],
-        shared_scratch: 0,
+        numbers: &numbers(
+            &code,
+            &[4 * x.len(), 4 * x.len()],
+            &[],
+            &[(x.len() as u64, 100)],
+            0,
+        ),
     };
     execution.launch(&kernel, &launch).unwrap();
     elements(&output)

@@ -1,7 +1,7 @@
 //! Launches and artifacts that do not fit: refused before anything runs.
 
 use super::*;
-use kiln_backend::{CallerOnly, ExecuteError, Launch, LoadedKernel, PhaseLaunch};
+use kiln_backend::{CallerOnly, ExecuteError, Launch, LoadedKernel};
 use std::sync::Arc;
 
 fn launch(kernel: &LoadedKernel, launch: &Launch<'_>) -> ExecuteError {
@@ -12,63 +12,42 @@ fn launch(kernel: &LoadedKernel, launch: &Launch<'_>) -> ExecuteError {
 #[test]
 fn numbers_of_things() {
     let cpu = NativeExecutor::new();
-    let kernel = cpu.load(&scale()).unwrap();
+    let code = scale();
+    let kernel = cpu.load(&code).unwrap();
     let (input, output) = (uploaded(&[1.0f32]), alloc(4));
     let buffers = [whole(&input), whole(&output)];
-    let good = Launch {
-        buffers: &buffers,
-        bytes: &[4, 4],
-        arguments: &[],
-        phases: &[PhaseLaunch {
-            tasks: 1,
-            scratch: 0,
-        }],
-        shared_scratch: 0,
-    };
-    for (bad, expected) in [
+    let good = &numbers(&code, &[4, 4], &[], &[(1, 0)], 0);
+    let too_long = &numbers(&code, &[4, 5], &[], &[(1, 0)], 0);
+    let others = &numbers(&scale(), &[4, 4], &[], &[(1, 0)], 0);
+    for (buffers, numbers, expected) in [
         (
-            Launch {
-                buffers: &buffers[..1],
-                ..good
-            },
+            &buffers[..1],
+            good,
             "buffers of kernel tested: expected 2, found 1",
         ),
         (
-            Launch {
-                bytes: &[4, 4, 4],
-                ..good
-            },
-            "sizes of buffers of kernel tested: expected 2, found 3",
-        ),
-        (
-            Launch {
-                arguments: &[0],
-                ..good
-            },
-            "arguments of kernel tested: expected 0, found 1",
-        ),
-        (
-            Launch {
-                phases: &[],
-                ..good
-            },
-            "phases of kernel tested: expected 1, found 0",
-        ),
-        (
-            Launch {
-                bytes: &[4, 5],
-                ..good
-            },
+            &buffers,
+            too_long,
             "buffer y of kernel tested: expected at least 5 bytes, found 4",
         ),
+        (
+            &buffers,
+            others,
+            "the numbers of a launch of kernel tested: expected those of the artifact that it was loaded from, found those \
+             of another one of tested",
+        ),
     ] {
-        let error = launch(&kernel, &bad);
+        let error = launch(&kernel, &Launch { buffers, numbers });
         assert_eq!(
             (error.code, error.to_string().as_str()),
             ("E0861", expected)
         );
     }
     let other = LoadedKernel::new(Arc::new("another executor's"));
+    let good = Launch {
+        buffers: &buffers,
+        numbers: good,
+    };
     let error = launch(&other, &good);
     assert_eq!(
         error.to_string(),
@@ -78,7 +57,8 @@ fn numbers_of_things() {
 
 #[test]
 fn slices_of_memory() {
-    let kernel = NativeExecutor::new().load(&scale()).unwrap();
+    let code = scale();
+    let kernel = NativeExecutor::new().load(&code).unwrap();
     let (input, output) = (uploaded(&[1.0f32, 2.0]), alloc(8));
     let foreign = Memory::new(Arc::new(5u8), 8);
     let slice = |memory, offset, bytes| MemorySlice {
@@ -106,13 +86,7 @@ fn slices_of_memory() {
     ] {
         let bad = Launch {
             buffers: &[whole(&input), slice],
-            bytes: &[4, 4],
-            arguments: &[],
-            phases: &[PhaseLaunch {
-                tasks: 1,
-                scratch: 0,
-            }],
-            shared_scratch: 0,
+            numbers: &numbers(&code, &[4, 4], &[], &[(1, 0)], 0),
         };
         let expected = format!("buffer y of kernel tested: {expected}");
         assert_eq!(launch(&kernel, &bad).to_string(), expected);
@@ -123,27 +97,21 @@ fn slices_of_memory() {
 
 #[test]
 fn scratch_that_cannot_be_had() {
-    let kernel = NativeExecutor::new().load(&scale()).unwrap();
+    let code = scale();
+    let kernel = NativeExecutor::new().load(&code).unwrap();
     let (input, output) = (uploaded(&[1.0f32]), alloc(4));
     let buffers = [whole(&input), whole(&output)];
     let scratch = isize::MAX as usize;
     for (scratch, shared_scratch) in [(scratch, 0), (0, scratch)] {
         let bad = Launch {
             buffers: &buffers,
-            bytes: &[4, 4],
-            arguments: &[],
-            phases: &[PhaseLaunch { tasks: 1, scratch }],
-            shared_scratch,
+            numbers: &numbers(&code, &[4, 4], &[], &[(1, scratch)], shared_scratch),
         };
         let mut execution = NativeExecutor::new().begin(Arc::new(CallerOnly));
         let error = execution.launch(&kernel, &bad).unwrap_err();
         assert_eq!((error.code, error.out_of_memory), ("E0840", true));
         let good = Launch {
-            phases: &[PhaseLaunch {
-                tasks: 1,
-                scratch: 64,
-            }],
-            shared_scratch: 64,
+            numbers: &numbers(&code, &[4, 4], &[], &[(1, 64)], 64),
             ..bad
         };
         execution.launch(&kernel, &good).unwrap();
@@ -154,9 +122,12 @@ fn scratch_that_cannot_be_had() {
 #[test]
 fn artifacts() {
     let cpu = NativeExecutor::new();
-    let mut other_level = scale();
-    other_level.target.level = "sm_90".to_owned();
-    let error = cpu.load(&other_level).unwrap_err();
+    let changed = |change: fn(&mut ArtifactParts)| {
+        let mut parts = scale().to_parts();
+        change(&mut parts);
+        cpu.load(&trusted(parts)).unwrap_err()
+    };
+    let error = changed(|parts| parts.target.level = "sm_90".to_owned());
     assert_eq!(
         (error.code, error.to_string().as_str()),
         (
@@ -164,10 +135,9 @@ fn artifacts() {
             "code for level `sm_90` cannot run on this machine; compile for a level that it has"
         )
     );
-    let mut damaged = scale();
-    damaged.code.truncate(500);
-    assert_eq!(cpu.load(&damaged).unwrap_err().code, "E0850");
-    let mut renamed = scale();
-    renamed.phases[0].entry.push('x');
-    assert_eq!(cpu.load(&renamed).unwrap_err().code, "E0857");
+    assert_eq!(changed(|parts| parts.code.truncate(500)).code, "E0850");
+    assert_eq!(
+        changed(|parts| parts.phases[0].entry.push('x')).code,
+        "E0857"
+    );
 }
