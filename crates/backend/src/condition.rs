@@ -46,7 +46,7 @@ impl Condition {
     }
 
     /// A predicate about sizes of a table.
-    pub fn of(dims: &DimTable, predicate: &Predicate) -> Self {
+    fn of(dims: &DimTable, predicate: &Predicate) -> Self {
         let size = |dim: &DimId| Quantity::of(dims, *dim);
         let product = |of: &[DimId]| {
             let sizes = of.iter().map(size);
@@ -65,7 +65,7 @@ impl Condition {
     }
 
     /// The number that the statement is about.
-    pub fn quantity(&self) -> &Quantity {
+    pub(crate) fn quantity(&self) -> &Quantity {
         match self {
             Self::Zero(quantity) | Self::NotZero(quantity) | Self::NotNegative(quantity) => {
                 quantity
@@ -74,7 +74,7 @@ impl Condition {
     }
 
     /// Whether it is true where its number has this value.
-    pub fn holds(&self, value: i64) -> bool {
+    pub(crate) fn holds(&self, value: i64) -> bool {
         match self {
             Self::Zero(_) => value == 0,
             Self::NotZero(_) => value != 0,

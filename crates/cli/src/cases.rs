@@ -78,7 +78,7 @@ pub(crate) fn write(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Calls the model; Ctrl-C ends the call, whatever else may.
+/// Calls the model with these options; Ctrl-C ends the call, too.
 pub(crate) fn call(
     model: &Model,
     inputs: &[(String, Tensor)],

@@ -57,8 +57,8 @@ impl WorkerProgram {
     /// ```
     ///
     /// # Safety
-    /// The program is one of Kiln's, or calls [`serve`](crate::serve) with a compiler of Kiln's, and nobody who may not run
-    /// code in this process can change its file: what it sends as compiled code is run.
+    /// The program is one of Kiln's, or calls [`serve`](crate::serve) with a compiler of Kiln's, and no one can
+    /// change its file who may not run code in this process: what it sends as compiled code is run.
     ///
     /// # Errors
     /// E0508 when there is no file.

@@ -75,7 +75,7 @@ impl Model {
         Vec::new()
     }
 
-    /// Waits until nothing is compiled behind the back of calls, and all that was is stored; at most so long. Says
+    /// Waits until nothing is compiled in the background, and all that was is stored; at most so long. Says
     /// whether that is so. Of this model and those that share kernels with it.
     pub fn wait_for_compiles(&self, limit: Duration) -> bool {
         #[cfg(feature = "native")]

@@ -59,7 +59,8 @@ impl Codec<CompiledKernel> for KernelCodec {
         let ReadHead { key, mut artifact } =
             serde_json::from_slice(head).map_err(|error| error.to_string())?;
         artifact.code = code.to_vec();
-        // SAFETY: caches decode what a tier checked to be what was put in, which is what `encode` made of an artifact.
+        // SAFETY: caches decode what a tier handed out. A tier is believed: it promises to have checked that this is what
+        // was put in, which is what `encode` made of an artifact.
         let artifact = unsafe { Artifact::trusted(artifact) };
         let loaded = self.executor.load(&artifact);
         let loaded = loaded.map_err(|error| error.to_string())?;
