@@ -48,6 +48,8 @@ struct Threads {
     compile: usize,
     /// Of runtimes, that take part in launches: made with the runtime.
     workers: usize,
+    /// Of runtimes, that end calls: one each, from a call that may be ended until there was none for a while.
+    watches: usize,
     others: usize,
 }
 
@@ -73,6 +75,7 @@ impl Threads {
             match name {
                 name if name.starts_with("kiln-compile-") => threads.compile += 1,
                 name if name.starts_with("kiln-worker-") => threads.workers += 1,
+                name if name.starts_with("kiln-watch") => threads.watches += 1,
                 _ => threads.others += 1,
             }
         }
@@ -88,11 +91,17 @@ impl Threads {
         assert!(self.compile <= runtimes * each, "{self:?}");
         // Every other runtime is for calls with two threads.
         assert!(self.workers <= runtimes.div_ceil(2), "{self:?}");
+        assert!(self.watches <= runtimes, "{self:?}");
     }
 }
 
 impl Sample {
     fn take() -> Self {
+        // Work that outlives a cancelled call ends by itself, soon.
+        let begin = Instant::now();
+        while Threads::named("kiln-detached") > 0 && begin.elapsed() < Duration::from_secs(60) {
+            std::thread::yield_now();
+        }
         // What was freed and not given back is nobody's growth.
         // SAFETY: the function has no preconditions.
         unsafe { libc::malloc_trim(0) };

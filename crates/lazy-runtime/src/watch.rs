@@ -2,7 +2,7 @@
 //!
 //! Compiled code reads a call's stop word and knows neither clocks nor callers. A thread of the runtime asks each call that
 //! may be ended, every few milliseconds, and sets its word. It starts with the first such call, ends when there was none for
-//! a while, and holds no runtime. A forked child, which has no such thread, starts its own.
+//! a while or the runtime is dropped, and holds no runtime. A forked child, which has no such thread, starts its own.
 //!
 //! Invariants: no lock is held while a caller's question is asked; a call that nothing can end is not listed here.
 
@@ -64,6 +64,9 @@ impl Watch {
         let mut idle = 0;
         loop {
             thread::sleep(ROUND);
+            if Arc::strong_count(&self.0) == 1 {
+                return;
+            }
             let watched = {
                 let mut calls = self.0.lock();
                 idle = match calls.watched.is_empty() {
@@ -147,6 +150,16 @@ mod tests {
         wait_for(|| word_is_set(&bad));
         cancellation.cancel();
         wait_for(|| word_is_set(&other));
+    }
+
+    #[test]
+    fn the_thread_ends_with_the_runtime() {
+        let watch = Watch::default();
+        let control = control(&CallOptions::new().with_cancellation(&Cancellation::new()));
+        drop(watch.over(&control));
+        let calls = Arc::downgrade(&watch.0);
+        drop(watch);
+        wait_for(|| calls.strong_count() == 0);
     }
 
     #[test]
