@@ -58,7 +58,7 @@ pub struct DimTable {
     names: HashMap<Arc<str>, SymbolId>,
     /// Where the search for a free name with this stem goes on.
     stems: HashMap<String, u64>,
-    /// The symbol that stands for an expression that grew too large.
+    /// The first symbol that stands for an expression.
     wrapped: HashMap<DimId, SymbolId>,
     knowledge: Knowledge,
     /// How many canonical forms are being built inside each other.

@@ -65,7 +65,9 @@ impl DimTable {
     /// A new symbol that stands for `value`: it is evaluated through its definition but opaque to simplification.
     pub fn define(&mut self, stem: &str, value: DimId) -> SymbolId {
         let name = self.free_name(stem);
-        self.add_symbol(SymbolicDimension::integer(name), Some(value))
+        let symbol = self.add_symbol(SymbolicDimension::integer(name), Some(value));
+        self.wrapped.entry(value).or_insert(symbol);
+        symbol
     }
 
     /// The expression that a derived symbol stands for.
@@ -165,15 +167,12 @@ impl DimTable {
         &self.hints
     }
 
-    /// The symbol that stands for `dim` in expressions that would grow too large; the same one every time.
+    /// The symbol that stands for `dim` in expressions that would grow too large: the same one every time, and one that was
+    /// defined so where there is one.
     pub(super) fn wrap(&mut self, dim: DimId) -> DimId {
         let symbol = match self.wrapped.get(&dim) {
             Some(&symbol) => symbol,
-            None => {
-                let symbol = self.define("t", dim);
-                self.wrapped.insert(dim, symbol);
-                symbol
-            }
+            None => self.define("t", dim),
         };
         self.dim(symbol)
     }

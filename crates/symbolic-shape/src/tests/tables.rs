@@ -229,6 +229,17 @@ fn evaluation_reports_what_failed() {
 }
 
 #[test]
+fn an_expression_that_grows_too_large_takes_the_symbol_that_was_defined_for_its_operand() {
+    let mut table = DimTable::new();
+    let value = read(&mut table, &["A"; 16].join("*"));
+    let symbol = table.define("n", value);
+    let square = table.mul(value, value).unwrap();
+    assert_eq!(table.display(square).to_string(), "n*n");
+    assert_eq!(table.symbol_named("t"), None);
+    assert!(table.symbols_in(square).contains(&symbol));
+}
+
+#[test]
 fn derived_symbols_evaluate_but_do_not_simplify() {
     let mut table = DimTable::new();
     let value = read(&mut table, "A + 1");
