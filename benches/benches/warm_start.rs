@@ -93,7 +93,9 @@ fn warm_start(c: &mut Criterion) {
         c.bench_function(&format!("warm_start/{name}_bundle_and_first_call"), |b| {
             b.iter_with_large_drop(|| {
                 let options = options(&cache).cache(Cache::off());
-                let model = Model::load_with(&bundle, options).expect("the bundle loads");
+                // SAFETY: it was saved above.
+                let model = unsafe { Model::open_bundle(&bundle, options) };
+                let model = model.expect("the bundle loads");
                 call(&model, &inputs);
                 model
             });

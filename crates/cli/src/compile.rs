@@ -30,6 +30,10 @@ pub(crate) struct Compile {
     #[cfg(feature = "llvm")]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Seal that file with the secret of a key file, so that it can be checked before it is run
+    #[cfg(feature = "llvm")]
+    #[arg(long, value_name = "FILE", requires = "output")]
+    seal: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -89,13 +93,17 @@ impl Compile {
         Ok(Failures::default())
     }
 
-    /// Writes the bundle, if one is asked for; answers with its size.
+    /// Writes the bundle, if one is asked for; returns its size.
     #[cfg(feature = "llvm")]
     fn save(&self, model: &Model) -> Result<Option<u64>, Error> {
         let Some(path) = &self.output else {
             return Ok(None);
         };
-        Ok(Some(model.save_bundle(path)?))
+        let bytes = match &self.seal {
+            Some(key) => model.save_sealed_bundle(path, &kiln::SealKey::read(key)?)?,
+            None => model.save_bundle(path)?,
+        };
+        Ok(Some(bytes))
     }
 
     #[cfg(not(feature = "llvm"))]

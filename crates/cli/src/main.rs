@@ -4,7 +4,7 @@
 //! Results go to standard output, news and errors to standard error. The exit status is 0 when all
 //! went well, 1 when something failed, 2 when the arguments make no sense, 130 when Ctrl-C ended a call.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bench;
 mod cache;

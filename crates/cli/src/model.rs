@@ -1,4 +1,5 @@
 //! The arguments that every command about a model takes, and loading it by them.
+#![allow(unsafe_code, reason = "bundles are opened on the user's word")]
 
 use crate::importing::ImportArguments;
 use crate::progress::Bar;
@@ -16,8 +17,14 @@ use std::time::{Duration, Instant};
 /// Which model, and how to load it.
 #[derive(Args, Debug)]
 pub(crate) struct ModelArguments {
-    /// An ONNX model (.onnx) or a graph's text (.kiln)
+    /// An ONNX model (.onnx), a graph's text (.kiln), or a bundle with one of the two options that say so
     model: PathBuf,
+    /// MODEL is a bundle (.kiln-bundle): run the machine code in it. Trust it as you would a program
+    #[arg(long)]
+    trust_bundle: bool,
+    /// MODEL is a bundle that was sealed with this key file: run the machine code in it
+    #[arg(long, value_name = "FILE", conflicts_with = "trust_bundle")]
+    bundle_key: Option<PathBuf>,
     /// Constrain a dimension: seq=1..512 (both ends included), seq=8, seq%8, seq=1..512%8
     #[arg(long = "dim", value_name = "NAME=SIZES")]
     dims: Vec<NamedDim>,
@@ -117,6 +124,15 @@ impl ModelArguments {
         }
     }
 
+    fn open(&self, options: Options) -> Result<Model, kiln::Error> {
+        match &self.bundle_key {
+            Some(key) => Model::open_sealed_bundle(&self.model, &SealKey::read(key)?, options),
+            // SAFETY: the user says that this file is to be trusted as a program is.
+            None if self.trust_bundle => unsafe { Model::open_bundle(&self.model, options) },
+            None => Model::load_with(&self.model, options),
+        }
+    }
+
     /// Loads the model with further options.
     pub(crate) fn load_with(
         &self,
@@ -176,7 +192,7 @@ impl ModelArguments {
         let options = options.on_progress(move |progress| shown.show(progress));
         let options = further(options);
         let start = Instant::now();
-        let model = Model::load_with(&self.model, options);
+        let model = self.open(options);
         bar.finish();
         Ok((model?, start.elapsed()))
     }

@@ -1,16 +1,21 @@
 //! Many entries in one file: what a program needs to run elsewhere, made once and only read after.
 //!
 //! ```text
-//! prelude   8 magic, 4 format, 4 number of entries, 8 length of the manifest, 8 length of the file
+//! prelude   8 magic, 4 format, 4 number of entries, 8 length of the manifest, 8 length of the file, 8 whether it is sealed
 //! manifest  whatever the maker says
 //! index     per entry: 32 digest of its key, 8 offset, 8 length
 //!           32 BLAKE3 of everything so far
-//! entries   as in a cache folder, one after another
+//!           32 authentication code, where it is sealed: keyed BLAKE3 of everything before
+//! entries   as in a cache folder, signed where the bundle is sealed, one after another
 //! ```
 //! Numbers are little-endian. Nothing depends on where the file is. A bundle is given to be used as it is: damage is an
 //! error and not a miss. It is read, never mapped, so a file that changes meanwhile changes nothing that was checked.
+//!
+//! Digests are against accidents: whoever makes a bundle can make them. So code of a bundle is code only where the caller
+//! vouches for the file, or a key of the caller's sealed it; otherwise it is handed out as data.
 
 mod tier;
+mod trust;
 mod write;
 
 use crate::fs::{extend_with_zeros, open_regular};
@@ -23,15 +28,18 @@ use crate::entry::DIGEST;
 use crate::error::CacheError;
 use crate::key::KeyDigest;
 use crate::miss::Miss;
+use crate::seal::check_code;
+
+use trust::Trust;
 
 /// What every bundle begins with.
 const MAGIC: [u8; 8] = *b"\x89KILB\r\n\x1a";
 
 /// The format that is written and read.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Bytes of the prelude.
-const PRELUDE: usize = 32;
+const PRELUDE: usize = 40;
 
 /// Bytes of an entry in the index.
 const INDEXED: usize = DIGEST + 16;
@@ -46,6 +54,7 @@ pub struct Bundle {
     path: PathBuf,
     manifest: Vec<u8>,
     index: BTreeMap<KeyDigest, Indexed>,
+    trust: Trust,
 }
 
 /// Where an entry is.
@@ -56,12 +65,16 @@ struct Indexed {
 }
 
 impl Bundle {
-    /// Opens a bundle: reads and checks its manifest and index, and the length of the file.
+    /// Opens a bundle to be looked at: reads and checks its manifest and index, and the length of the file. Its code is
+    /// data.
     ///
     /// # Errors
     /// A file that cannot be read, that is no bundle, of another format, or damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CacheError> {
-        let path = path.as_ref();
+        Self::open_with(path.as_ref(), Trust::None)
+    }
+
+    fn open_with(path: &Path, trust: Trust) -> Result<Self, CacheError> {
         let io = |doing| {
             move |error: std::io::Error| CacheError::BundleIo {
                 path: path.to_owned(),
@@ -99,10 +112,24 @@ impl Bundle {
         extend_with_zeros(&mut front, front_bytes - PRELUDE).map_err(io("reading"))?;
         file.read_exact_at(&mut front[PRELUDE..], PRELUDE as u64)
             .map_err(io("reading"))?;
-        let (before, digest) = front.split_at(front_bytes - DIGEST);
+        let (digested, code) = front.split_at(front_bytes - prelude.code_bytes());
+        let (before, digest) = digested.split_at(digested.len() - DIGEST);
         if blake3::hash(before).as_bytes() != digest {
             let problem = "the digest does not match".to_owned();
             return Err(damaged("its manifest or index", problem));
+        }
+        if let Trust::Key(key) = &trust {
+            let found = match prelude.is_sealed {
+                false => Some("one without a seal"),
+                true => match check_code(key.hasher().update(digested), code) {
+                    Ok(()) => None,
+                    Err(_) => Some("one with another seal"),
+                },
+            };
+            if let Some(found) = found {
+                let path = path.to_owned();
+                return Err(CacheError::BundleSeal { path, found });
+            }
         }
         let (manifest, index) = before[PRELUDE..].split_at(prelude.manifest_bytes);
         Ok(Self {
@@ -111,6 +138,7 @@ impl Bundle {
                 .ok_or_else(|| damaged("its index", "entries that are not there".to_owned()))?,
             file,
             path: path.to_owned(),
+            trust,
         })
     }
 
@@ -169,6 +197,7 @@ struct Prelude {
     n_entries: u32,
     manifest_bytes: usize,
     file_bytes: u64,
+    is_sealed: bool,
 }
 
 impl Prelude {
@@ -192,19 +221,31 @@ impl Prelude {
                 found: format,
             });
         }
-        let manifest_bytes = usize::try_from(number(16));
+        let manifest_bytes = usize::try_from(number(16)).ok();
+        let (Some(manifest_bytes), sealed @ 0..=1) = (manifest_bytes, number(32)) else {
+            let problem = "numbers without sense".to_owned();
+            return Err(damaged(path, "its prelude", problem));
+        };
         Ok(Self {
             n_entries,
-            manifest_bytes: manifest_bytes
-                .map_err(|_| damaged(path, "its prelude", "lengths without sense".to_owned()))?,
+            manifest_bytes,
             file_bytes: number(24),
+            is_sealed: sealed == 1,
         })
+    }
+
+    /// The bytes of the authentication code behind the index.
+    fn code_bytes(&self) -> usize {
+        match self.is_sealed {
+            true => DIGEST,
+            false => 0,
+        }
     }
 
     /// The bytes before the first entry.
     fn front_bytes(&self) -> Option<u64> {
         let index = u64::from(self.n_entries).checked_mul(INDEXED as u64)?;
-        let around = index.checked_add((PRELUDE + DIGEST) as u64)?;
+        let around = index.checked_add((PRELUDE + DIGEST + self.code_bytes()) as u64)?;
         around.checked_add(self.manifest_bytes as u64)
     }
 }

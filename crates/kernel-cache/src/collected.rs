@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::entry::{Payload, StoredEntry};
+use crate::entry::StoredEntry;
 use crate::key::{CacheKey, KeyDigest};
 use crate::miss::{Miss, NotStored};
+use crate::payload::{Content, Payload};
 use crate::sync::lock;
 use crate::tier::{Stored, Tier};
 
@@ -18,7 +19,7 @@ pub struct Collected {
     /// How long its content took to make.
     pub time: Duration,
     /// The content.
-    pub content: Vec<u8>,
+    pub content: Payload,
 }
 
 /// All that was stored, or found in tiers behind it.
@@ -47,15 +48,20 @@ impl Tier for CollectingTier {
         let entry = entries.get(&key.digest()).ok_or(Miss::Absent)?;
         Ok(StoredEntry {
             compile_time: entry.time,
-            payload: Payload::from(entry.content.clone()),
+            payload: entry.content.clone(),
         })
     }
 
-    fn put(&self, key: &CacheKey, time: Duration, content: &[u8]) -> Result<Stored, NotStored> {
+    fn put(
+        &self,
+        key: &CacheKey,
+        time: Duration,
+        content: Content<'_>,
+    ) -> Result<Stored, NotStored> {
         let entry = Collected {
             key: key.clone(),
             time,
-            content: content.to_vec(),
+            content: content.to_payload(),
         };
         lock(&self.0).insert(key.digest(), entry);
         Ok(Stored::default())

@@ -23,6 +23,7 @@ use crate::error::{CacheError, FolderProblem};
 use crate::fs::{FileKind, Folder, FolderFile, Fs, SystemFs};
 use crate::key::CacheKey;
 use crate::miss::{Miss, NotStored};
+use crate::payload::Content;
 use crate::seal::SealKey;
 use crate::tier::{Claim, Stored, Tier};
 
@@ -79,11 +80,10 @@ impl Default for DiskOptions {
 impl DiskTier {
     /// Entries in the folder at a path, which is made when something is stored.
     pub fn at(path: impl Into<PathBuf>, options: DiskOptions) -> Self {
-        Self::new(SystemFs::new(path), options)
+        Self::on(SystemFs::new(path), options)
     }
 
-    /// Entries in a folder.
-    pub fn new(fs: impl Fs + 'static, options: DiskOptions) -> Self {
+    fn on(fs: impl Fs + 'static, options: DiskOptions) -> Self {
         Self {
             fs: Box::new(fs),
             options,
@@ -211,7 +211,7 @@ impl DiskTier {
         let _ = file.touch();
         Ok(StoredEntry {
             compile_time: head.compile_time,
-            payload,
+            payload: trust::vouch(key, payload),
         })
     }
 
@@ -358,8 +358,9 @@ impl Tier for DiskTier {
         &self,
         key: &CacheKey,
         compile_time: Duration,
-        content: &[u8],
+        content: Content<'_>,
     ) -> Result<Stored, NotStored> {
+        let content = content.for_key(key)?;
         let front = entry::front(key, compile_time, content.len(), self.options.key.is_some())?;
         let bytes = (front.len() as u64)
             .saturating_add(content.len() as u64)

@@ -15,11 +15,11 @@ mod head;
 #[cfg(test)]
 mod tests;
 
-use std::ops::{Deref, Range};
 use std::time::Duration;
 
 use crate::key::{CacheKey, KeyDigest, KeyField, differences};
 use crate::miss::{Miss, NotStored};
+use crate::payload::Payload;
 use crate::seal::{SealKey, check_code};
 
 /// What every entry begins with: not text, and spoilt by whoever converts line ends.
@@ -62,28 +62,6 @@ pub struct StoredEntry {
     pub compile_time: Duration,
     /// The content.
     pub payload: Payload,
-}
-
-/// The content of an entry.
-#[derive(Clone, Debug)]
-pub struct Payload {
-    buffer: Vec<u8>,
-    range: Range<usize>,
-}
-
-impl Deref for Payload {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.buffer.get(self.range.clone()).unwrap_or_default()
-    }
-}
-
-impl From<Vec<u8>> for Payload {
-    fn from(buffer: Vec<u8>) -> Self {
-        let range = 0..buffer.len();
-        Self { buffer, range }
-    }
 }
 
 /// Everything before the content of an entry.
@@ -224,11 +202,7 @@ pub(crate) fn read(file: Vec<u8>, key: Option<&SealKey>) -> Result<(EntryHead, P
         return Err(Miss::NotAnEntry);
     };
     Checker::new(before, key).finish(seal)?;
-    let payload = Payload {
-        buffer: file,
-        range: begin..end,
-    };
-    Ok((head, payload))
+    Ok((head, Payload::of_range(file, begin..end)))
 }
 
 /// Whether a checked entry is the one of a key.

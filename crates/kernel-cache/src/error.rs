@@ -98,6 +98,17 @@ pub enum CacheError {
         found: u32,
     },
 
+    /// E0711: a bundle that the given key did not seal.
+    #[error(
+        "expected {path:?} to be a bundle sealed with the given key, found {found}; seal it with this key when it is made"
+    )]
+    BundleSeal {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        found: &'static str,
+    },
+
     /// E0709: a bundle could not be read or written.
     #[error("{doing} the bundle {path:?} failed: {message}")]
     BundleIo {
@@ -179,6 +190,7 @@ impl CacheError {
             Self::BundleFormat { .. } => "E0708",
             Self::BundleIo { .. } => "E0709",
             Self::KeyFile { .. } => "E0710",
+            Self::BundleSeal { .. } => "E0711",
         }
     }
 }

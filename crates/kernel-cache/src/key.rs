@@ -168,6 +168,11 @@ impl EntryKind {
     pub const fn name(self) -> &'static str {
         self.0
     }
+
+    /// Whether what is stored under it is run.
+    pub fn is_code(self) -> bool {
+        self == Self::KERNEL
+    }
 }
 
 impl fmt::Display for EntryKind {

@@ -2,7 +2,7 @@
 //!
 //! [`TieredCache`] is what a runtime holds: an LRU of ready values in front of [`Tier`]s of bytes, with one compile per
 //! key across threads and processes. What it holds is a [`Codec`]'s affair: kernels, serialised programs, packed
-//! constants; the bytes are never looked into. Whatever is wrong with a store is a [`Miss`] that says why, or a
+//! constants; the bytes are never looked into, but code is told from data ([`Payload`]). Whatever is wrong with a store is a [`Miss`] that says why, or a
 //! [`NotStored`], each counted; it is never an error of the call.
 //!
 //! | you want to | use |
@@ -31,7 +31,7 @@
 //! # Ok::<(), kiln_kernel_cache::Failure<Infallible>>(())
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bounded;
 mod bundle;
@@ -49,10 +49,10 @@ mod fs;
 mod kernels;
 mod key;
 mod miss;
+mod payload;
 mod seal;
 mod signature;
 mod stats;
-mod stored;
 mod sync;
 mod tier;
 
@@ -63,15 +63,15 @@ pub use clock::Clock;
 pub use codec::{BytesCodec, Codec};
 pub use collected::{Collected, CollectingTier};
 pub use disk::{Cleared, DiskOptions, DiskTier, DiskUsage, EntryInfo, Verified};
-pub use entry::{EntryHead, Payload, StoredEntry};
+pub use entry::{EntryHead, StoredEntry};
 pub use error::{CacheError, Failure, FolderProblem};
 pub use explain::{MissReport, Nearest, StoredHeads};
 pub use fs::{FileInfo, FileKind, Folder, FolderFile, Fs, SystemFs, open_regular};
 pub use kernels::{KernelCache, KernelCacheEntry, LruKernelCache};
 pub use key::{CacheKey, EntryKind, FieldDifference, FieldValue, KeyDigest, KeyField};
 pub use miss::{Miss, MissCategory, NotStored, Rejection, TierMiss};
+pub use payload::{Content, Payload};
 pub use seal::SealKey;
 pub use signature::{DimPattern, ShapeSignature};
 pub use stats::CacheStats;
-pub use stored::StoredKernelCache;
 pub use tier::{Claim, Stored, Tier};

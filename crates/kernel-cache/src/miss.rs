@@ -200,6 +200,9 @@ pub enum NotStored {
         /// The system's words.
         message: String,
     },
+    /// Data, under the kind of code.
+    #[error("expected compiled code under the key of a kernel, found data")]
+    NotCode,
     /// The tier takes nothing.
     #[error("the tier is read-only")]
     ReadOnly,

@@ -8,6 +8,7 @@ use crate::entry::{EntryHead, StoredEntry};
 use crate::error::CacheError;
 use crate::key::CacheKey;
 use crate::miss::{Miss, NotStored};
+use crate::payload::Content;
 
 /// A store of entries by key. What goes wrong is a reason, never a panic and never an error of the call; what it hands
 /// out was checked to be what was put in.
@@ -38,7 +39,8 @@ pub trait Tier: Send + Sync {
         Ok(entry.compile_time)
     }
 
-    /// Puts an entry under a key, in place of what is there.
+    /// Puts an entry under a key, in place of what is there. A tier whose bytes leave the process takes code alone under
+    /// the kind of code: what it reads back there, it hands out as code.
     ///
     /// # Errors
     /// Why it was not.
@@ -46,7 +48,7 @@ pub trait Tier: Send + Sync {
         &self,
         key: &CacheKey,
         compile_time: Duration,
-        content: &[u8],
+        content: Content<'_>,
     ) -> Result<Stored, NotStored>;
 
     /// Removes what stands under a key; nothing if it cannot.

@@ -179,6 +179,11 @@ pub(crate) enum Failure {
         "expected nothing that lets time decide beside deterministic, found {what}; leave one of them out"
     )]
     NotDeterministic { what: &'static str },
+    /// E0997: a bundle where data is expected.
+    #[error(
+        "expected a model, which is data, found the bundle `{found}`, which is machine code; if you trust it, open it with `Model::open_bundle`, or with its key with `Model::open_sealed_bundle` (on the command line: --trust-bundle, --bundle-key)"
+    )]
+    BundleIsCode { found: String },
     /// E0988: a bundle that another version made.
     #[cfg(feature = "native")]
     #[error(
@@ -288,6 +293,7 @@ impl Failure {
             Self::Results { .. } => "E0984",
             Self::Write { .. } => "E0985",
             Self::NotImported { .. } => "E0986",
+            Self::BundleIsCode { .. } => "E0997",
             #[cfg(feature = "native")]
             Self::BundleVersion { .. } => "E0988",
             #[cfg(feature = "native")]

@@ -61,7 +61,7 @@
 //! | `onnx` | reading ONNX models | yes |
 //! | `cuda` | reserved | no |
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod backend_kind;
 mod cache;

@@ -71,10 +71,11 @@ struct Inner {
 }
 
 impl Model {
-    /// Loads a model from a file: ONNX (`.onnx`), a graph's text (`.kiln`) or a bundle (`.kiln-bundle`).
+    /// Loads a model from a file: ONNX (`.onnx`) or a graph's text (`.kiln`). The file is data, from anyone: nothing in it
+    /// is run as it is. A bundle is code, and has a function of its own, [`open_bundle`](Self::open_bundle).
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, or asks for what Kiln does not do.
+    /// When the file cannot be read, is damaged, or asks for what Kiln does not do; E0997 for a bundle.
     ///
     /// ```no_run
     /// let model = kiln::Model::load("model.onnx")?;
@@ -89,14 +90,6 @@ impl Model {
     /// # Errors
     /// As [`load`](Self::load), and when an option does not fit the model.
     pub fn load_with(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
-        #[cfg(feature = "native")]
-        if path
-            .as_ref()
-            .extension()
-            .is_some_and(|ending| ending == "kiln-bundle")
-        {
-            return Self::from_bundle_with(path, options);
-        }
         Self::build(options, |options| Source::load(path.as_ref(), options))
     }
 

@@ -518,7 +518,11 @@ fn each_large_allocation_of_a_load_may_fail() {
             ways.push(("stored", stored));
         }
         for (way, options) in ways {
-            let load = || Model::load_with(&path, options.clone());
+            let load = || match kept {
+                // SAFETY: it was saved a few lines above.
+                Kept::Bundle => unsafe { Model::open_bundle(&path, options.clone()) },
+                Kept::Inside | Kept::Beside => Model::load_with(&path, options.clone()),
+            };
             let right = answer(&load().unwrap());
             fail_each(
                 &format!("{kept:?}, {way}, load"),

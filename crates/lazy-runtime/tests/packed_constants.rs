@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use kiln_backend::CallerOnly;
 use kiln_kernel_cache::{
-    CacheError, CacheKey, CollectingTier, EntryKind, Miss, NotStored, Stored, StoredEntry, Tier,
+    CacheError, CacheKey, CollectingTier, Content, EntryKind, Miss, NotStored, Stored, StoredEntry,
+    Tier,
 };
 use kiln_lazy_runtime::{Runtime, RuntimeOptions};
 use kiln_tensor::{DType, Tensor, TensorError};
@@ -70,7 +71,12 @@ impl Tier for Told {
         }
     }
 
-    fn put(&self, key: &CacheKey, time: Duration, content: &[u8]) -> Result<Stored, NotStored> {
+    fn put(
+        &self,
+        key: &CacheKey,
+        time: Duration,
+        content: Content<'_>,
+    ) -> Result<Stored, NotStored> {
         match self.refuses && key.kind() == EntryKind::PACKED {
             true => Err(NotStored::TooLarge { bytes: 2, limit: 1 }),
             false => self.kept.put(key, time, content),

@@ -10,6 +10,7 @@
 //! | [`oracle`] | whether two results are the same, as far as they have to be |
 //! | [`laws`] | what holds for every graph: its text, types and hash |
 //! | [`kernels`] | random kernels, and compiled ones compared with what they mean |
+//! | [`reseal`] | digests of damaged entries and bundles, fixed up |
 //! | [`mutate`] | graphs with a few things wrong |
 //! | [`large`] | long, wide and deep graphs, and a thread with little stack |
 //! | [`programs`] | graphs as compiled programs, compared with the interpreter |
@@ -32,7 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod book;
 pub mod export;
@@ -46,5 +47,5 @@ pub mod oracle;
 pub mod power_cut;
 pub mod programs;
 pub mod random;
-mod reseal;
+pub mod reseal;
 pub mod targets;

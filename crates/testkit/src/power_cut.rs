@@ -41,13 +41,14 @@ pub const LOSSES: [Loss; 5] = [
 /// Each different state that the disk may be in when the power goes after the first `n` of these changes.
 ///
 /// ```
-/// use kiln_kernel_cache::{DiskOptions, DiskTier, EntryKind, CacheKey, Tier};
+/// use kiln_kernel_cache::{CacheKey, Content, DiskOptions, DiskTier, EntryKind, Tier};
 /// use kiln_testkit::{files::MemoryFs, power_cut};
 ///
 /// let fs = MemoryFs::new();
-/// let tier = DiskTier::new(fs.clone(), DiskOptions::default());
-/// let key = CacheKey::of_fields(EntryKind::KERNEL, [("kernel", "a")]);
-/// tier.put(&key, std::time::Duration::ZERO, b"code").map_err(|e| e.to_string())?;
+/// // SAFETY: nothing that it reads is run.
+/// let tier = unsafe { DiskTier::with_fs(fs.clone(), DiskOptions::default()) };
+/// let key = CacheKey::of_fields(EntryKind::PROGRAM, [("program", "a")]);
+/// tier.put(&key, std::time::Duration::ZERO, Content::data(b"steps")).map_err(|e| e.to_string())?;
 /// let changes = fs.changes();
 /// let states = power_cut::states_after(&changes, changes.len());
 /// assert!(states.iter().any(|state| state.is_empty()) && states.len() > 3);

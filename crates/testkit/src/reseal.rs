@@ -11,7 +11,7 @@ const ENTRY_PRELUDE: usize = 64;
 const HEAD_LENGTH: usize = 48;
 
 /// Bytes of the prelude of a bundle, and where in it its numbers are.
-const BUNDLE_PRELUDE: usize = 32;
+const BUNDLE_PRELUDE: usize = 40;
 const N_ENTRIES: usize = 12;
 const MANIFEST_LENGTH: usize = 16;
 const FILE_LENGTH: usize = 24;
@@ -20,7 +20,7 @@ const FILE_LENGTH: usize = 24;
 const INDEXED: usize = DIGEST + 16;
 
 /// Writes the digest of the head, and then that of all, where they belong in an entry.
-pub(crate) fn reseal_entry(entry: &mut [u8]) {
+pub fn reseal_entry(entry: &mut [u8]) {
     if let Some(end) = number(entry, HEAD_LENGTH, 4).and_then(|n| n.checked_add(ENTRY_PRELUDE)) {
         seal(entry, end);
     }
@@ -30,7 +30,7 @@ pub(crate) fn reseal_entry(entry: &mut [u8]) {
 }
 
 /// Writes the length and every digest of a bundle where they belong, those of its entries too.
-pub(crate) fn reseal_bundle(bundle: &mut [u8]) {
+pub fn reseal_bundle(bundle: &mut [u8]) {
     let length = bundle.len() as u64;
     if let Some(place) = bundle.get_mut(FILE_LENGTH..FILE_LENGTH + 8) {
         place.copy_from_slice(&length.to_le_bytes());

@@ -1,6 +1,7 @@
 //! Compiled code outlives the process, and a person can look after it.
 
 use super::support::Workshop;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn a_second_process_compiles_nothing_and_the_folder_is_looked_after() {
@@ -126,11 +127,30 @@ fn a_bundle_is_made_and_run_from_the_command_line() {
         calls.collect::<Vec<_>>()
     };
     let expected = statistics(&run("model.kiln", &["--backend", "llvm"], true));
-    let found = run("m.kiln-bundle", &["--no-compile"], true);
+    let found = run("m.kiln-bundle", &["--trust-bundle", "--no-compile"], true);
     assert_eq!(statistics(&found), expected);
+    let error = run("m.kiln-bundle", &[], false);
+    assert!(
+        error.contains("error[E0997]") && error.contains("--trust-bundle"),
+        "{error}"
+    );
+    // Sealed, and opened with the key.
+    let file = workshop.path("bundles.key");
+    std::fs::write(&file, [7; 32]).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let sealed: Vec<&str> =
+        "compile model.kiln --backend llvm --cache off -o s.kiln-bundle --seal bundles.key"
+            .split(' ')
+            .collect();
+    kiln(&sealed, true);
+    let with_key = ["--bundle-key", "bundles.key"];
+    let found = run("s.kiln-bundle", &with_key, true);
+    assert_eq!(statistics(&found), expected);
+    let error = run("m.kiln-bundle", &with_key, false);
+    assert!(error.contains("error[E0711]"), "{error}");
     let bundle = std::fs::read(workshop.path("m.kiln-bundle")).unwrap();
     std::fs::write(workshop.path("m.kiln-bundle"), &bundle[1..]).unwrap();
-    let error = run("m.kiln-bundle", &[], false);
+    let error = run("m.kiln-bundle", &["--trust-bundle"], false);
     assert!(
         error.contains("error[E0707]") && error.contains("m.kiln-bundle"),
         "{error}"

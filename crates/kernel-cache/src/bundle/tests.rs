@@ -7,10 +7,11 @@ use super::*;
 use crate::collected::{Collected, CollectingTier};
 use crate::key::{CacheKey, EntryKind};
 use crate::miss::NotStored;
+use crate::payload::Content;
 use crate::tier::Tier;
 
 fn key(name: &str) -> CacheKey {
-    CacheKey::of_fields(EntryKind::KERNEL, [("kernel", name)])
+    CacheKey::of_fields(EntryKind::PROGRAM, [("kernel", name)])
 }
 
 fn entries() -> Vec<Collected> {
@@ -18,7 +19,9 @@ fn entries() -> Vec<Collected> {
     for (name, n_bytes) in [("a", 0), ("b", 40)] {
         let content: Vec<u8> = (0..n_bytes).map(|i| (i * 7) as u8).collect();
         let time = Duration::from_millis(n_bytes);
-        collected.put(&key(name), time, &content).unwrap();
+        collected
+            .put(&key(name), time, Content::data(&content))
+            .unwrap();
     }
     collected.entries()
 }
@@ -26,7 +29,7 @@ fn entries() -> Vec<Collected> {
 /// A bundle of two entries.
 fn bundle(folder: &Path) -> PathBuf {
     let path = folder.join("x.kiln-bundle");
-    let bytes = Bundle::write(&path, b"made by a test", &entries()).unwrap();
+    let bytes = Bundle::write(&path, b"made by a test", &entries(), None).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
     path
 }
@@ -53,11 +56,11 @@ fn what_was_written_is_read() {
         let entry = bundle.get(&key).unwrap();
         assert_eq!(
             (entry.payload.to_vec(), entry.compile_time),
-            (content.clone(), time)
+            (content.to_vec(), time)
         );
         let mut read = vec![0; content.len()];
         assert_eq!(bundle.get_into(&key, &mut read), Ok(time));
-        assert_eq!(read, content);
+        assert_eq!(read, *content);
     }
     assert_eq!((bundle.heads(1).len(), bundle.heads(9).len()), (1, 2));
     assert!(bundle.contains(&key("a")) && !bundle.contains(&key("z")));
@@ -65,7 +68,7 @@ fn what_was_written_is_read() {
     assert!(bundle.damage(&key("z"), &Miss::Absent).is_none());
     bundle.remove(&key("a"));
     assert_eq!(
-        bundle.put(&key("z"), Duration::ZERO, b""),
+        bundle.put(&key("z"), Duration::ZERO, Content::data(b"")),
         Err(NotStored::ReadOnly)
     );
     let miss = bundle.get_into(&key("b"), &mut [0; 41]).unwrap_err();
@@ -133,7 +136,7 @@ fn errors_name_the_file_and_the_place() {
     );
     let error = Bundle::open(folder.path().join("none")).unwrap_err();
     assert_eq!(error.code(), "E0709");
-    let error = Bundle::write(folder.path(), b"", &[]).unwrap_err();
+    let error = Bundle::write(folder.path(), b"", &[], None).unwrap_err();
     assert_eq!(error.code(), "E0709");
     assert_eq!(
         fs::read_dir(folder.path()).unwrap().count(),
@@ -146,8 +149,12 @@ fn errors_name_the_file_and_the_place() {
 fn a_collecting_tier_keeps_what_it_is_given() {
     let collected = CollectingTier::new();
     assert_eq!(collected.get(&key("a")).unwrap_err(), Miss::Absent);
-    collected.put(&key("a"), Duration::ZERO, b"1").unwrap();
-    collected.put(&key("a"), Duration::ZERO, b"22").unwrap();
+    collected
+        .put(&key("a"), Duration::ZERO, Content::data(b"1"))
+        .unwrap();
+    collected
+        .put(&key("a"), Duration::ZERO, Content::data(b"22"))
+        .unwrap();
     assert_eq!(&*collected.get(&key("a")).unwrap().payload, b"22");
     assert!(collected.contains(&key("a")) && collected.name() == "collected");
     collected.remove(&key("a"));

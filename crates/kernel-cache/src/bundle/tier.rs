@@ -9,6 +9,7 @@ use crate::error::CacheError;
 use crate::fs::extend_with_zeros;
 use crate::key::CacheKey;
 use crate::miss::{Miss, NotStored};
+use crate::payload::Content;
 use crate::tier::{Stored, Tier};
 
 use super::{Bundle, Indexed};
@@ -44,10 +45,11 @@ impl Bundle {
     }
 
     pub(super) fn read_entry(&self, place: Indexed) -> Result<StoredEntry, Miss> {
-        let (head, payload) = entry::read(self.read_some(place.offset, place.bytes)?, None)?;
+        let bytes = self.read_some(place.offset, place.bytes)?;
+        let (head, payload) = entry::read(bytes, self.trust.key())?;
         Ok(StoredEntry {
             compile_time: head.compile_time,
-            payload,
+            payload: self.trust.vouch(&head.kind, payload),
         })
     }
 
@@ -78,7 +80,7 @@ impl Bundle {
                 found: head.content_bytes,
             });
         }
-        let mut checker = Checker::new(&front, None);
+        let mut checker = Checker::new(&front, self.trust.key());
         let mut offset = place.offset + front.len() as u64;
         for piece in content.chunks_mut(PIECE) {
             self.read_at(piece, offset)?;
@@ -107,7 +109,7 @@ impl Tier for Bundle {
         self.read_into(self.place(key)?, key, content)
     }
 
-    fn put(&self, _: &CacheKey, _: Duration, _: &[u8]) -> Result<Stored, NotStored> {
+    fn put(&self, _: &CacheKey, _: Duration, _: Content<'_>) -> Result<Stored, NotStored> {
         Err(NotStored::ReadOnly)
     }
 

@@ -15,6 +15,7 @@ use crate::failures::Failures;
 use crate::flight::Flights;
 use crate::key::{CacheKey, KeyDigest};
 use crate::miss::{Miss, NotStored, TierMiss};
+use crate::payload::{Content, Payload};
 use crate::stats::Counters;
 use crate::sync::lock;
 use crate::tier::Tier;
@@ -129,7 +130,7 @@ impl<V, E> Inner<V, E> {
             match self.in_tier(&**tier, key) {
                 Ok((value, compile_time, content)) => {
                     let faster = self.tiers.get(..position).unwrap_or_default();
-                    self.store(faster, key, compile_time, &content);
+                    self.store(faster, key, compile_time, content.content());
                     self.count_misses(&misses);
                     tracing::debug!(%key, tier = tier.name(), "cache hit");
                     let name = tier.name().to_owned();
@@ -158,9 +159,9 @@ impl<V, E> Inner<V, E> {
         &self,
         tier: &dyn Tier,
         key: &CacheKey,
-    ) -> Result<(Arc<V>, Duration, crate::entry::Payload), Miss> {
+    ) -> Result<(Arc<V>, Duration, Payload), Miss> {
         let entry = tier.get(key)?;
-        match self.codec.decode(&entry.payload) {
+        match self.codec.decode(entry.payload.content()) {
             Ok(value) => {
                 let value = Arc::new(value);
                 self.keep(key, &value);
@@ -181,14 +182,14 @@ impl<V, E> Inner<V, E> {
             return;
         }
         match self.codec.encode(value) {
-            Ok(content) => self.store(&self.tiers, key, compile_time, &content),
+            Ok(payload) => self.store(&self.tiers, key, compile_time, payload.content()),
             Err(message) => {
                 self.count_not_stored(key, "memory", &NotStored::Unencodable { message })
             }
         }
     }
 
-    fn store(&self, tiers: &[Arc<dyn Tier>], key: &CacheKey, time: Duration, content: &[u8]) {
+    fn store(&self, tiers: &[Arc<dyn Tier>], key: &CacheKey, time: Duration, content: Content<'_>) {
         for tier in tiers {
             match tier.put(key, time, content) {
                 Ok(stored) => {

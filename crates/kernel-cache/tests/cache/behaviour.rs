@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
 use kiln_kernel_cache::{
-    Begin, BytesCodec, CacheError, CacheKey, CacheOptions, Codec, EntryKind, Failure, LruLimits,
-    Miss, NotStored, Source, Stored, StoredEntry, Tier, TieredCache,
+    Begin, BytesCodec, CacheError, CacheKey, CacheOptions, Codec, Content, EntryKind, Failure,
+    LruLimits, Miss, NotStored, Payload, Source, Stored, StoredEntry, Tier, TieredCache,
 };
 
 use crate::support::{LONG, TestCache, cache_at, cache_of, content, disk_at, key};
@@ -34,11 +34,16 @@ impl Tier for Remote {
         let (compile_time, bytes) = entries.get(&key.digest().to_string()).ok_or(Miss::Absent)?;
         Ok(StoredEntry {
             compile_time: *compile_time,
-            payload: bytes.clone().into(),
+            payload: Payload::data(bytes.clone()),
         })
     }
 
-    fn put(&self, key: &CacheKey, time: Duration, content: &[u8]) -> Result<Stored, NotStored> {
+    fn put(
+        &self,
+        key: &CacheKey,
+        time: Duration,
+        content: Content<'_>,
+    ) -> Result<Stored, NotStored> {
         if self.is_read_only {
             return Err(NotStored::ReadOnly);
         }
@@ -220,7 +225,7 @@ fn a_failed_compile_is_remembered_with_its_message_and_retried_later() {
     let second = cache.get_or_compile(&key("a"), LONG, never);
     insta::assert_snapshot!(second.as_ref().expect_err("it failed"), @"no such register (as before; tried again in 600.0ms)");
     insta::assert_snapshot!(cache.explain(&key("a")), @"
-    kernel 10efc2d9: not in memory
+    program b8357d64: not in memory
       failed before: no such register (as before; tried again in 600.0ms)
       nothing of this kernel is stored
     ");
@@ -272,7 +277,7 @@ fn a_panicking_compile_leaves_waiters_with_a_typed_error_and_the_key_retryable()
         (1, 1, 0)
     );
     let odd = cache.get_or_compile(&key("b"), LONG, || std::panic::panic_any(3));
-    insta::assert_snapshot!(odd.expect_err("it panicked"), @"compiling kernel 6b9a63e5 panicked: no message");
+    insta::assert_snapshot!(odd.expect_err("it panicked"), @"compiling program a22fd54e panicked: no message");
 }
 
 fn assert_is_panic(failure: &Failure<String>) {
@@ -307,7 +312,7 @@ fn a_hung_compile_times_out_for_others_who_then_go_on() {
     let took = begin.elapsed();
     assert!((limit..LONG).contains(&took), "{took:?}");
     let failure = failure.expect_err("it takes too long");
-    insta::assert_snapshot!(failure, @"waited 20ms for somebody else's compile of kernel 10efc2d9; wait longer, or go on without it");
+    insta::assert_snapshot!(failure, @"waited 20ms for somebody else's compile of program b8357d64; wait longer, or go on without it");
     assert!(matches!(failure, Failure::Cache(error) if error.code() == "E0702"));
     compile(&cache, "b");
     assert_eq!((cache.stats().timeout, cache.n_compiling()), (1, 1));
@@ -400,7 +405,7 @@ fn cancelling_a_wait_ends_it_and_the_last_waiter_that_leaves_shows_on_the_ticket
     let failure = thread.join().expect("it is no panic");
     let failure = failure.expect_err("it was cancelled");
     assert!(matches!(&failure, Failure::Cache(error) if error.code() == "E0703"));
-    insta::assert_snapshot!(failure, @"waiting for the compile of kernel 10efc2d9 was cancelled");
+    insta::assert_snapshot!(failure, @"waiting for the compile of program b8357d64 was cancelled");
     drop(second);
     assert_eq!((queued.n_waiting(), cache.stats().cancelled), (0, 1));
     // Nobody waits: what is queued can be dropped, and what runs is kept when it is done.
@@ -434,7 +439,7 @@ fn a_compile_that_is_given_up_is_taken_over_by_one_who_waits() {
         &failure,
         Failure::Cache(CacheError::Abandoned { .. })
     ));
-    insta::assert_snapshot!(failure, @"the compile of kernel 10efc2d9 was given up; ask for it again");
+    insta::assert_snapshot!(failure, @"the compile of program b8357d64 was given up; ask for it again");
 }
 
 #[test]
@@ -464,7 +469,7 @@ fn a_miss_is_explained_down_to_the_differing_field() {
     let cache = cache_at(folder.path());
     let key = |kernel: &str, compiler: &str, level: &str| {
         let fields = [("kernel", kernel), ("compiler", compiler), ("level", level)];
-        CacheKey::of_fields(EntryKind::KERNEL, fields)
+        CacheKey::of_fields(EntryKind::PROGRAM, fields)
     };
     for (kernel, compiler, level) in [
         ("k", "llvm 19.1.6", "avx2"),
@@ -479,8 +484,8 @@ fn a_miss_is_explained_down_to_the_differing_field() {
     }
     let wanted = key("k", "llvm 19.1.7", "avx2");
     insta::assert_snapshot!(cache.explain(&wanted), @r#"
-    kernel 43e29728: not in memory; disk: no such entry
-      nearest in disk: e955b06d
+    program f9cc0210: not in memory; disk: no such entry
+      nearest in disk: 63251685
         compiler: "llvm 19.1.7", there "llvm 19.1.6"
     "#);
     let report = cache.explain(&wanted);
@@ -492,14 +497,14 @@ fn a_miss_is_explained_down_to_the_differing_field() {
         .collect();
     assert_eq!(names, ["compiler"]);
     insta::assert_snapshot!(cache.explain(&key("new", "llvm 19.1.7", "avx2")), @"
-    kernel bbf4be00: not in memory; disk: no such entry
+    program d8cadb3a: not in memory; disk: no such entry
       nothing of this kernel is stored
     ");
-    insta::assert_snapshot!(cache.explain(&key("k", "llvm 19.1.6", "avx2")), @"kernel e955b06d: in memory");
+    insta::assert_snapshot!(cache.explain(&key("k", "llvm 19.1.6", "avx2")), @"program 63251685: in memory");
     let other = cache_at(folder.path());
-    insta::assert_snapshot!(other.explain(&key("k", "llvm 19.1.6", "avx2")), @"kernel e955b06d: stored in disk");
-    let nothing = CacheKey::of_fields(EntryKind::KERNEL, [] as [(&str, &str); 0]);
-    insta::assert_snapshot!(other.explain(&nothing), @"kernel 066c8a4c: not in memory; disk: no such entry");
+    insta::assert_snapshot!(other.explain(&key("k", "llvm 19.1.6", "avx2")), @"program 63251685: stored in disk");
+    let nothing = CacheKey::of_fields(EntryKind::PROGRAM, [] as [(&str, &str); 0]);
+    insta::assert_snapshot!(other.explain(&nothing), @"program 6720b224: not in memory; disk: no such entry");
 }
 
 #[test]
@@ -507,14 +512,14 @@ fn values_without_bytes_stay_in_memory_and_bytes_without_a_value_are_a_miss() {
     /// Numbers; odd ones cannot be stored, and those above 100 not read back.
     struct Numbers;
     impl Codec<usize> for Numbers {
-        fn encode(&self, value: &usize) -> Result<Vec<u8>, String> {
+        fn encode(&self, value: &usize) -> Result<Payload, String> {
             match value % 2 {
-                0 => Ok(value.to_string().into_bytes()),
+                0 => Ok(Payload::data(value.to_string())),
                 _ => Err("it is odd".to_owned()),
             }
         }
-        fn decode(&self, bytes: &[u8]) -> Result<usize, String> {
-            let text = String::from_utf8_lossy(bytes);
+        fn decode(&self, content: Content<'_>) -> Result<usize, String> {
+            let text = String::from_utf8_lossy(content.bytes());
             let number: usize = text.parse().map_err(|_| "no number".to_owned())?;
             match number {
                 0..=100 => Ok(number),
@@ -563,7 +568,7 @@ fn handles_print_without_their_content() {
     let Begin::Lead(ticket) = cache.begin(&key("a")) else {
         panic!("nobody compiles it");
     };
-    insta::assert_snapshot!(format!("{ticket:?}"), @"Ticket(kernel 10efc2d9)");
+    insta::assert_snapshot!(format!("{ticket:?}"), @"Ticket(program b8357d64)");
     let waiting = Waiting::of(&cache, "a");
-    insta::assert_snapshot!(format!("{:?} {:?}", waiting.0, waiting.0.canceller()), @"Waiter(kernel 10efc2d9) Canceller");
+    insta::assert_snapshot!(format!("{:?} {:?}", waiting.0, waiting.0.canceller()), @"Waiter(program b8357d64) Canceller");
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use kiln_kernel_cache::{BytesCodec, CacheOptions, Claim, DiskOptions, DiskTier, Source, Tier};
+use kiln_kernel_cache::{
+    BytesCodec, CacheOptions, Claim, Content, DiskOptions, DiskTier, Source, Tier,
+};
 
 use crate::support::{LONG, ManualClock, TestCache, content, disk_at, files, key};
 
@@ -26,7 +28,7 @@ fn times_far_in_the_past_and_in_the_future_make_a_worse_order_and_no_error() {
     };
     let disk = DiskTier::at(folder.path(), options);
     let put = |name: &str| {
-        disk.put(&key(name), Duration::ZERO, &[7; 1500])
+        disk.put(&key(name), Duration::ZERO, Content::data(&[7; 1500]))
             .expect("there is room")
     };
     let path = |name: &str| folder.path().join(format!("{}.kiln1", key(name).digest()));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use kiln_kernel_cache::{Miss, MissCategory, Source, Tier, Verified};
+use kiln_kernel_cache::{Content, Miss, MissCategory, Source, Tier, Verified};
 
 use crate::support::{LONG, cache_at, content, disk_at, files, key, only_entry};
 
@@ -68,7 +68,8 @@ fn content_read_into_memory_of_the_caller_is_checked_as_any() {
     let time = std::time::Duration::from_millis(5);
     let mut read = vec![0; whole.len()];
     assert_eq!(disk.get_into(&key("a"), &mut read), Err(Miss::Absent));
-    disk.put(&key("a"), time, &whole).expect("there is room");
+    disk.put(&key("a"), time, Content::data(&whole))
+        .expect("there is room");
     assert_eq!(disk.get_into(&key("a"), &mut read), Ok(time));
     assert!(read == whole);
     let path = only_entry(folder.path());
@@ -102,7 +103,8 @@ fn content_read_into_memory_of_the_caller_is_checked_as_any() {
         assert_eq!(miss.category(), MissCategory::Corrupt, "{at}: {miss}");
     }
     // Room for another number of bytes.
-    disk.put(&key("a"), time, &whole).expect("there is room");
+    disk.put(&key("a"), time, Content::data(&whole))
+        .expect("there is room");
     let miss = disk.get_into(&key("a"), &mut read[1..]);
     assert!(matches!(
         miss,
@@ -149,7 +151,7 @@ fn two_versions_share_a_folder_and_leave_each_other_alone() {
     fs::write(&newer, b"of another format").expect("there is room");
     let compiler = |version: &str| {
         let fields = [("kernel", "a"), ("compiler", version)];
-        kiln_kernel_cache::CacheKey::of_fields(kiln_kernel_cache::EntryKind::KERNEL, fields)
+        kiln_kernel_cache::CacheKey::of_fields(kiln_kernel_cache::EntryKind::PROGRAM, fields)
     };
     for round in 0..3 {
         for version in ["llvm 19.1.6", "llvm 20.1.0"] {

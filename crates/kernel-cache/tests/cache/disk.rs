@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_kernel_cache::{
-    CacheKey, DiskOptions, DiskTier, EntryKind, Miss, NotStored, Source, Tier,
+    CacheKey, Content, DiskOptions, DiskTier, EntryKind, Miss, NotStored, Source, Tier,
 };
 
 use crate::support::{LONG, cache_at, cache_of, content, disk_at, files, key};
@@ -20,7 +20,7 @@ fn small(folder: &Path, max_bytes: u64) -> DiskTier {
 }
 
 fn put(disk: &DiskTier, name: &str, bytes: usize) -> u64 {
-    let stored = disk.put(&key(name), Duration::ZERO, &vec![7; bytes]);
+    let stored = disk.put(&key(name), Duration::ZERO, Content::data(&vec![7; bytes]));
     stored.expect("there is room").evicted
 }
 
@@ -38,8 +38,12 @@ fn entries_are_listed_with_their_heads_counted_and_cleared() {
     let disk = disk_at(folder.path());
     assert_eq!(disk.entries().expect("nothing is wrong"), []);
     let program = CacheKey::of_fields(EntryKind::PROGRAM, [("model", "mlp")]);
-    disk.put(&program, Duration::from_millis(9), &[1, 2, 3])
-        .expect("there is room");
+    disk.put(
+        &program,
+        Duration::from_millis(9),
+        Content::data(&[1, 2, 3]),
+    )
+    .expect("there is room");
     put(&disk, "a", 100);
     fs::write(folder.path().join("notes.txt"), "mine").expect("there is room");
     let bad = folder.path().join(format!("{}.kiln1", key("bad").digest()));
@@ -104,7 +108,7 @@ fn the_folder_stays_below_its_limit_and_what_was_used_last_stays() {
 fn what_is_above_the_limit_alone_is_not_stored() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = small(folder.path(), 5000);
-    let refused = disk.put(&key("a"), Duration::ZERO, &[0; 5000]);
+    let refused = disk.put(&key("a"), Duration::ZERO, Content::data(&[0; 5000]));
     assert!(matches!(
         refused,
         Err(NotStored::TooLarge { limit: 5000, .. })

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_kernel_cache::{DiskOptions, DiskTier, Source, Tier};
+use kiln_kernel_cache::{Content, DiskOptions, DiskTier, Source, Tier};
 
 use crate::support::faulty::{FaultyFs, Plan};
-use crate::support::{LONG, TestCache, cache_of, content, disk_at, files, key};
+use crate::support::{LONG, TestCache, cache_of, content, disk_at, disk_with, files, key};
 
 const FAULTS: [i32; 7] = [
     libc::ENOSPC,
@@ -24,7 +24,7 @@ fn faulty(folder: &Path, plan: &Arc<Plan>, sync: bool) -> DiskTier {
         sync,
         ..DiskOptions::default()
     };
-    DiskTier::new(FaultyFs::new(folder, plan), options)
+    disk_with(FaultyFs::new(folder, plan), options)
 }
 
 /// One cold compile and one warm lookup by another cache on the same folder, none of which may fail.
@@ -76,13 +76,13 @@ fn a_full_disk_means_no_entries_and_no_errors() {
     // Room for the folder, none for anything in it.
     let plan = Plan::new(usize::MAX, 0, 0);
     disk_at(folder.path())
-        .put(&key("b"), Duration::ZERO, &[1])
+        .put(&key("b"), Duration::ZERO, Content::data(&[1]))
         .expect("there is room");
     use_it(folder.path(), &plan);
     let full = Plan::new(3, usize::MAX, libc::ENOSPC);
     let disk = faulty(folder.path(), &full, false);
     let problem = disk
-        .put(&key("c"), Duration::ZERO, &[1])
+        .put(&key("c"), Duration::ZERO, Content::data(&[1]))
         .expect_err("it is full");
     assert!(problem.to_string().contains("No space left"), "{problem}");
     assert!(disk_at(folder.path()).get(&key("b")).is_ok());
@@ -95,7 +95,10 @@ fn an_entry_that_could_not_be_written_leaves_nothing() {
         let folder = tempfile::tempdir().expect("there is room");
         let once = Plan::new(first, 1, libc::ENOSPC);
         let disk = faulty(folder.path(), &once, true);
-        if disk.put(&key("a"), Duration::ZERO, &content("a")).is_err() {
+        if disk
+            .put(&key("a"), Duration::ZERO, Content::data(&content("a")))
+            .is_err()
+        {
             n_failed += 1;
             assert_eq!(
                 files(folder.path(), ""),
@@ -113,7 +116,7 @@ fn a_read_only_folder_is_read() {
     let folder = tempfile::tempdir().expect("there is room");
     let writable = disk_at(folder.path());
     writable
-        .put(&key("a"), Duration::ZERO, &content("a"))
+        .put(&key("a"), Duration::ZERO, Content::data(&content("a")))
         .expect("there is room");
     // Opening the folder, looking at it, and opening, looking at and reading the entry work; marking it does not.
     let calls = Plan::new(usize::MAX, 0, 0);
@@ -136,7 +139,7 @@ fn a_read_only_folder_is_read() {
 fn listing_a_folder_that_fails_is_a_typed_error() {
     let folder = tempfile::tempdir().expect("there is room");
     disk_at(folder.path())
-        .put(&key("a"), Duration::ZERO, &[1])
+        .put(&key("a"), Duration::ZERO, Content::data(&[1]))
         .expect("there is room");
     let listing = Plan::new(2, 1, libc::EIO);
     let error = faulty(folder.path(), &listing, false)

@@ -1,15 +1,12 @@
-//! Kernels by signature, in memory and in a tier: partial matching, order, rates.
+//! Kernels by signature: partial matching, order, rates.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_kernel_cache::{
-    BytesCodec, DimPattern, KernelCache, LruKernelCache, LruLimits, ShapeSignature,
-    StoredKernelCache, Tier,
-};
+use kiln_kernel_cache::{DimPattern, KernelCache, LruKernelCache, LruLimits, ShapeSignature};
 use proptest::prelude::*;
 
-use crate::support::{ManualClock, disk_at, files};
+use crate::support::ManualClock;
 
 const MANY: LruLimits = LruLimits {
     entries: 100,
@@ -88,27 +85,6 @@ fn a_general_kernel_serves_a_concrete_shape_and_the_most_special_one_answers() {
     best_serves(&cache);
     cache.reset_stats();
     assert_eq!(cache.stats().misses, 0);
-}
-
-#[test]
-fn kernels_in_a_tier_are_matched_in_the_same_way() {
-    let folder = tempfile::tempdir().expect("there is room");
-    let tier: Arc<dyn Tier> = Arc::new(disk_at(folder.path()));
-    let cache = StoredKernelCache::new(Arc::clone(&tier), BytesCodec, []);
-    best_serves(&cache);
-    assert_eq!(files(folder.path(), ".kiln1").len(), 0);
-    let any = matmul(DimPattern::Any);
-    cache.set(&any, b"any".to_vec(), Duration::ZERO);
-    // Another process knows the signatures it was told of.
-    let concrete = matmul(DimPattern::Exact(5));
-    let blind = StoredKernelCache::new(Arc::clone(&tier), BytesCodec, []);
-    assert!(blind.get(&concrete).is_none() && blind.get(&any).is_some());
-    let told = StoredKernelCache::new(tier, BytesCodec, [any]);
-    assert_eq!(told.get(&concrete).expect("any serves").kernel(), b"any");
-    assert_eq!(
-        format!("{told:?}"),
-        "StoredKernelCache { tier: \"disk\", .. }"
-    );
 }
 
 #[test]
@@ -216,50 +192,4 @@ proptest! {
             prop_assert!(entry.signature().covers(&wanted));
         }
     }
-}
-
-#[test]
-fn kernels_that_a_tier_cannot_keep_or_give_back_are_counted_misses() {
-    use kiln_kernel_cache::{Codec, DiskOptions, DiskTier};
-
-    /// Reads back what begins with a `k`.
-    struct Picky;
-    impl Codec<Vec<u8>> for Picky {
-        fn encode(&self, value: &Vec<u8>) -> Result<Vec<u8>, String> {
-            Ok(value.clone())
-        }
-        fn decode(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-            match bytes.first() {
-                Some(b'k') => Ok(bytes.to_vec()),
-                _ => Err("it begins with something else".to_owned()),
-            }
-        }
-        fn bytes(&self, value: &Vec<u8>) -> usize {
-            value.len()
-        }
-    }
-
-    let folder = tempfile::tempdir().expect("there is room");
-    let options = DiskOptions {
-        max_bytes: 2000,
-        ..DiskOptions::default()
-    };
-    let tier = Arc::new(DiskTier::at(folder.path(), options));
-    let cache = StoredKernelCache::new(tier, Picky, []);
-    let signature = |rows| matmul(DimPattern::Exact(rows));
-    cache.set(&signature(1), b"other".to_vec(), Duration::ZERO);
-    assert!(cache.get(&signature(1)).is_none());
-    assert!(
-        !cache.contains(&signature(1)),
-        "what gives no kernel is removed"
-    );
-    cache.set(&signature(2), vec![b'k'; 3000], Duration::ZERO);
-    assert!(cache.get(&signature(2)).is_none());
-    for rows in 3..12 {
-        cache.set(&signature(rows), vec![b'k'; 300], Duration::ZERO);
-    }
-    assert!(cache.get(&signature(11)).is_some());
-    let stats = cache.stats();
-    assert_eq!((stats.corrupt, stats.not_stored, stats.stored), (1, 1, 10));
-    assert!(stats.tier_evicted > 0);
 }

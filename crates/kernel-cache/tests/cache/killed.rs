@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_kernel_cache::{Claim, DiskOptions, DiskTier, Tier};
+use kiln_kernel_cache::{Claim, Content, DiskOptions, Tier};
 
 use crate::support::children::{fork, job, start, wait_for};
 use crate::support::faulty::{FaultyFs, Plan};
-use crate::support::{LONG, cache_at, cache_of, content, disk_at, files, key};
+use crate::support::{LONG, cache_at, cache_of, content, disk_at, disk_with, files, key};
 
 const HOLDER: &str = "killed::child_that_compiles_for_ever";
 
@@ -19,7 +19,7 @@ fn large(name: &str) -> Vec<u8> {
 
 /// Writes two keys over and over, and never comes to an end by itself.
 fn write_for_ever(folder: &Path, plan: &Arc<Plan>) -> i32 {
-    let disk = DiskTier::new(FaultyFs::new(folder, plan), DiskOptions::default());
+    let disk = disk_with(FaultyFs::new(folder, plan), DiskOptions::default());
     let cache = cache_of(vec![Arc::new(disk)]);
     let values = ["a", "b"].map(|name| (key(name), large(name)));
     loop {
@@ -46,7 +46,7 @@ fn a_thousand_writers_killed_at_random_leave_whole_entries() {
     let folder = tempfile::tempdir().expect("there is room");
     // There is an entry from the first round on, so that each later writer replaces one.
     disk_at(folder.path())
-        .put(&key("a"), Duration::ZERO, &large("a"))
+        .put(&key("a"), Duration::ZERO, Content::data(&large("a")))
         .expect("there is room");
     let (mut n_drafts, mut random) = (0, 1_u64);
     for round in 0..1000 {
@@ -70,7 +70,7 @@ fn a_thousand_writers_killed_at_random_leave_whole_entries() {
         expect_whole(folder.path(), round);
         // Whoever makes room sweeps up.
         disk_at(folder.path())
-            .put(&key("c"), Duration::ZERO, &[1])
+            .put(&key("c"), Duration::ZERO, Content::data(&[1]))
             .expect("there is room");
         assert_eq!(files(folder.path(), ".draft").len(), 0, "round {round}");
     }
@@ -92,7 +92,7 @@ fn a_writer_killed_at_any_call_to_the_system_leaves_whole_entries_and_no_lock() 
                 ..DiskOptions::default()
             };
             let plan = Plan::killing(call);
-            let disk = Arc::new(DiskTier::new(FaultyFs::new(&path, &plan), options));
+            let disk = Arc::new(disk_with(FaultyFs::new(&path, &plan), options));
             let cache = cache_of(vec![disk.clone()]);
             let found = cache.get_or_compile(&key("a"), LONG, || Ok(large("a")));
             let found = found.is_ok_and(|found| *found.value == large("a"));
@@ -116,7 +116,7 @@ fn a_writer_killed_at_any_call_to_the_system_leaves_whole_entries_and_no_lock() 
             "{call}"
         );
         disk_at(&path)
-            .put(&key("c"), Duration::ZERO, &[1])
+            .put(&key("c"), Duration::ZERO, Content::data(&[1]))
             .expect("there is room");
         assert_eq!(files(&path, ".draft").len(), 0, "{call}");
     }

@@ -9,6 +9,7 @@
 
 mod behaviour;
 mod clocks;
+mod code;
 mod damage;
 mod disk;
 mod faults;

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kiln_kernel_cache::{
-    CacheKey, Claim, DiskOptions, DiskTier, Fs, Miss, NotStored, Source, Stored, StoredEntry,
-    SystemFs, Tier,
+    CacheKey, Claim, Content, DiskOptions, DiskTier, Fs, Miss, NotStored, Source, Stored,
+    StoredEntry, SystemFs, Tier,
 };
 
 use crate::support::children::fork;
 use crate::support::faulty::{FaultyFs, Plan};
-use crate::support::{LONG, cache_of, content, disk_at, files, key};
+use crate::support::{LONG, cache_of, content, disk_at, disk_with, files, key};
 
 #[test]
 fn the_lock_of_a_claim_that_was_given_up_and_made_again_claims_nothing() {
@@ -29,7 +29,7 @@ fn the_lock_of_a_claim_that_was_given_up_and_made_again_claims_nothing() {
         keep.send(disk_at(&path).try_claim(&key("a")))
             .expect("the test listens");
     });
-    let second = DiskTier::new(FaultyFs::new(folder.path(), &plan), DiskOptions::default());
+    let second = disk_with(FaultyFs::new(folder.path(), &plan), DiskOptions::default());
     let second = second.try_claim(&key("a"));
     let third = kept.recv().expect("it is sent");
     assert!(matches!(third, Claim::Held(_)), "{third:?}");
@@ -47,8 +47,8 @@ fn a_draft_swept_away_before_it_is_locked_is_written_again() {
         assert!(name.ends_with(".draft"));
         fs::remove_file(path.join(name)).expect("it was made just now");
     });
-    let disk = DiskTier::new(FaultyFs::new(folder.path(), &plan), DiskOptions::default());
-    disk.put(&key("a"), Duration::ZERO, &[1])
+    let disk = disk_with(FaultyFs::new(folder.path(), &plan), DiskOptions::default());
+    disk.put(&key("a"), Duration::ZERO, Content::data(&[1]))
         .expect("there is room");
     assert!(disk_at(folder.path()).get(&key("a")).is_ok());
 }
@@ -105,7 +105,7 @@ fn drafts_and_claims_of_the_living_are_left_alone() {
     // Both ways to sweep up: by hand, and when room is made.
     assert_eq!(disk.clear().expect("nothing is wrong").leftovers, 0);
     disk_at(folder.path())
-        .put(&key("b"), Duration::ZERO, &[1])
+        .put(&key("b"), Duration::ZERO, Content::data(&[1]))
         .expect("there is room");
     assert_eq!(
         (
@@ -139,7 +139,12 @@ impl Tier for Late {
         self.disk.get(key)
     }
 
-    fn put(&self, key: &CacheKey, time: Duration, content: &[u8]) -> Result<Stored, NotStored> {
+    fn put(
+        &self,
+        key: &CacheKey,
+        time: Duration,
+        content: Content<'_>,
+    ) -> Result<Stored, NotStored> {
         self.disk.put(key, time, content)
     }
 
@@ -153,7 +158,9 @@ impl Tier for Late {
 
     fn try_claim(&self, key: &CacheKey) -> Claim {
         if !self.is_stored.swap(true, Ordering::SeqCst) {
-            let stored = self.disk.put(key, Duration::ZERO, &content("a"));
+            let stored = self
+                .disk
+                .put(key, Duration::ZERO, Content::data(&content("a")));
             stored.expect("there is room");
         }
         self.disk.try_claim(key)

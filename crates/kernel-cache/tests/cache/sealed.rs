@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_kernel_cache::{
-    DiskOptions, DiskTier, Miss, MissCategory, NotStored, SealKey, Source, Tier,
+    Content, DiskOptions, DiskTier, Miss, MissCategory, NotStored, SealKey, Source, Tier,
 };
 
 use crate::support::{LONG, cache_of, content, disk_at, key, only_entry};
@@ -27,14 +27,14 @@ fn an_entry_that_is_not_signed_with_the_key_is_a_counted_miss_and_made_again() {
     for planter in [disk_at(folder.path()), sealed(folder.path(), 2)] {
         fs::remove_dir_all(folder.path()).expect("it is ours");
         planter
-            .put(&key("a"), Duration::ZERO, b"evil")
+            .put(&key("a"), Duration::ZERO, Content::data(b"evil"))
             .expect("there is room");
         let disk = sealed(folder.path(), 1);
         let (bad, verified) = (disk.get_into(&key("a"), &mut [0; 4]), disk.verify(false));
         assert_eq!(bad, Err(Miss::Unauthenticated));
         assert_eq!(verified.expect("it is fine").whole, 0);
         planter
-            .put(&key("a"), Duration::ZERO, b"evil")
+            .put(&key("a"), Duration::ZERO, Content::data(b"evil"))
             .expect("there is room");
         let cache = cache_of(vec![Arc::new(disk)]);
         let found = cache.get_or_compile(&key("a"), LONG, || Ok(content("a")));
@@ -55,7 +55,7 @@ fn an_entry_that_is_not_signed_with_the_key_is_a_counted_miss_and_made_again() {
 fn every_change_of_a_signed_entry_is_a_miss() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = sealed(folder.path(), 1);
-    disk.put(&key("a"), Duration::ZERO, b"code")
+    disk.put(&key("a"), Duration::ZERO, Content::data(b"code"))
         .expect("there is room");
     let path = only_entry(folder.path());
     let whole = fs::read(&path).expect("it is there");
@@ -82,7 +82,7 @@ fn every_change_of_a_signed_entry_is_a_miss() {
 fn those_without_the_key_read_and_neither_replace_nor_remove() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = sealed(folder.path(), 1);
-    disk.put(&key("a"), Duration::ZERO, b"code")
+    disk.put(&key("a"), Duration::ZERO, Content::data(b"code"))
         .expect("there is room");
     let keyless = disk_at(folder.path());
     let read = keyless.get(&key("a")).expect("it is whole");
@@ -90,7 +90,7 @@ fn those_without_the_key_read_and_neither_replace_nor_remove() {
     let mut into = [0; 4];
     keyless.get_into(&key("a"), &mut into).expect("it is whole");
     assert_eq!(into, *b"code");
-    let put = keyless.put(&key("a"), Duration::ZERO, b"other");
+    let put = keyless.put(&key("a"), Duration::ZERO, Content::data(b"other"));
     assert!(matches!(put, Err(NotStored::ReadOnly)), "{put:?}");
     keyless.remove(&key("a"));
     assert_eq!(*disk.get(&key("a")).expect("it stays").payload, *b"code");

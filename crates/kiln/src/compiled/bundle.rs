@@ -21,7 +21,6 @@ use kiln_program::{Program, StoredProgram};
 use kiln_tensor::{DType, Tensor, TensorError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 #[cfg(feature = "llvm")]
@@ -66,10 +65,13 @@ struct BundledCandidate {
 /// The program of a bundle, and a runtime that has its code.
 ///
 /// # Errors
-/// A file that is no bundle or is damaged, one of another version, or for another machine.
-pub(crate) fn load(path: &Path, options: &Options) -> Result<(Program, Arc<SharedRuntime>), Error> {
-    let _span = tracing::info_span!("kiln.load_bundle").entered();
-    let bundle = Arc::new(Bundle::open(path)?);
+/// What is damaged in it; one of another version, or for another machine.
+pub(crate) fn load(
+    bundle: Bundle,
+    options: &Options,
+) -> Result<(Program, Arc<SharedRuntime>), Error> {
+    let bundle = Arc::new(bundle);
+    let path = bundle.path();
     let damaged = |part: &str, problem: String| CacheError::Bundle {
         path: path.to_owned(),
         part: part.to_owned(),
@@ -93,7 +95,7 @@ pub(crate) fn load(path: &Path, options: &Options) -> Result<(Program, Arc<Share
     #[cfg(not(feature = "llvm"))]
     let own: Option<Box<dyn KernelCompiler>> = None;
     let compiler = BundleCompiler::new(manifest, own);
-    let mut tiers: Vec<Arc<dyn Tier>> = vec![bundle];
+    let mut tiers: Vec<Arc<dyn Tier>> = vec![Arc::clone(&bundle) as Arc<dyn Tier>];
     if compiler.compiles() {
         let disk = options
             .cache

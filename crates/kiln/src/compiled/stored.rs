@@ -12,7 +12,7 @@ use crate::options::Options;
 use kiln_fork_lock::ForkCell;
 use kiln_ir::text::ReadLimits;
 use kiln_ir::{BlobMap, Constant, Digest, Graph, Op};
-use kiln_kernel_cache::{CacheKey, DiskTier, EntryKind, KeyDigest, Tier};
+use kiln_kernel_cache::{CacheKey, Content, DiskTier, EntryKind, KeyDigest, Tier};
 use kiln_program::{Program, StoredProgram};
 use kiln_tensor::{DType, Tensor, TensorError};
 use serde::{Deserialize, Serialize};
@@ -224,7 +224,7 @@ impl ProgramStore {
                 let bytes = tensor.as_bytes().map_err(|error| error.to_string())?;
                 if !self.disk.contains(&key) {
                     self.disk
-                        .put(&key, Duration::ZERO, bytes)
+                        .put(&key, Duration::ZERO, Content::data(bytes))
                         .map_err(|problem| problem.to_string())?;
                 }
             }
@@ -235,7 +235,7 @@ impl ProgramStore {
             constants,
         };
         let bytes = serde_json::to_vec(&model).map_err(|error| error.to_string())?;
-        let put = self.disk.put(&self.key, time, &bytes);
+        let put = self.disk.put(&self.key, time, Content::data(&bytes));
         put.map(drop).map_err(|problem| problem.to_string())
     }
 }
@@ -243,7 +243,7 @@ impl ProgramStore {
 /// Keeps a constant; what cannot be kept is made again next time.
 fn put(disk: &DiskTier, key: &CacheKey, tensor: &Tensor) {
     if let Ok(bytes) = tensor.as_bytes()
-        && let Err(problem) = disk.put(key, Duration::ZERO, bytes)
+        && let Err(problem) = disk.put(key, Duration::ZERO, Content::data(bytes))
     {
         tracing::debug!(%problem, "a constant is not kept");
     }

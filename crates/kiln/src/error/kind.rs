@@ -60,6 +60,7 @@ impl Failure {
                 ErrorKind::Unsupported
             }
             Self::Questions { .. } => ErrorKind::Limit,
+            Self::BundleIsCode { .. } => ErrorKind::InvalidInput,
             Self::Read { source, .. } => of_io(source.kind()),
             Self::Write { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
@@ -238,6 +239,7 @@ fn of_cache(error: &CacheError) -> ErrorKind {
         | CacheError::Io { .. }
         | CacheError::Bundle { .. }
         | CacheError::BundleFormat { .. }
+        | CacheError::BundleSeal { .. }
         | CacheError::KeyFile { .. } => ErrorKind::Environment,
         CacheError::BundleIo { kind, .. } => of_io(*kind),
         _ => ErrorKind::Internal,

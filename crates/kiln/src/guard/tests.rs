@@ -1,5 +1,5 @@
 //! Every public entrance is walked through with a panic behind it.
-
+#![allow(unsafe_code, reason = "one of the entrances is unsafe")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use super::*;
@@ -69,6 +69,7 @@ fn walk_all() -> Vec<Walked> {
     let graph = model.graph().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("model.kiln-bundle");
+    let key = crate::SealKey::of_secret(&[7; 32]);
     let x = Tensor::full(&[3], 0.5f32).unwrap();
     let given = [("x", &x)];
     let call = CallOptions::new();
@@ -97,9 +98,12 @@ fn walk_all() -> Vec<Walked> {
         walk("Model::from_graph_with", || {
             Model::from_graph_with(graph.clone(), options()).err()
         }),
-        walk("Model::from_bundle", || Model::from_bundle(&bundle).err()),
-        walk("Model::from_bundle_with", || {
-            Model::from_bundle_with(&bundle, options()).err()
+        walk("Model::open_bundle", || {
+            // SAFETY: there is no such file.
+            unsafe { Model::open_bundle(&bundle, options()) }.err()
+        }),
+        walk("Model::open_sealed_bundle", || {
+            Model::open_sealed_bundle(&bundle, &key, options()).err()
         }),
         walk("Model::from_bytes", || {
             Model::from_bytes(b"no model", &kiln_onnx::NoFiles).err()
@@ -108,6 +112,9 @@ fn walk_all() -> Vec<Walked> {
             Model::from_bytes_with(b"no model", &kiln_onnx::NoFiles, options()).err()
         }),
         walk("Model::save_bundle", || model.save_bundle(&bundle).err()),
+        walk("Model::save_sealed_bundle", || {
+            model.save_sealed_bundle(&bundle, &key).err()
+        }),
         walk("Model::from_text", || Model::from_text(TEXT).err()),
         walk("Model::from_text_with", || {
             Model::from_text_with(TEXT, options()).err()

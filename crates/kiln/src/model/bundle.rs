@@ -1,4 +1,11 @@
-//! Models in bundles: saved with all they need, and loaded without a compiler.
+//! Models in bundles: saved with all they need, and opened without a compiler.
+//!
+//! A bundle is code. It is opened where the caller vouches for it, which is unsafe, or where it was sealed with a key of the
+//! caller's; never by a function that loads data.
+#![allow(
+    unsafe_code,
+    reason = "opening a bundle on the caller's word is unsafe"
+)]
 
 use super::executable::Executable;
 use super::instance::Instance;
@@ -10,13 +17,14 @@ use crate::error::{Error, Failure};
 use crate::guard::guarded;
 use crate::options::Options;
 use crate::recording::building;
+use kiln_kernel_cache::{Bundle, CacheError, SealKey};
 use std::path::Path;
 use std::sync::Arc;
 
 impl Model {
-    /// Writes all that calls of the model may need into one file: the program, its kernels' code, its weights. Whoever has
-    /// the same version of Kiln and the same instruction-set level loads it with [`from_bundle`](Self::from_bundle), with
-    /// no LLVM and no compiling. Answers with the file's size in bytes.
+    /// Writes all that calls of the model may need into one file: the program, its kernels' code, its weights. Another
+    /// process with the same version of Kiln and the same instruction-set level opens it with
+    /// [`open_bundle`](Self::open_bundle), with no LLVM and no compiling. Returns the file's size in bytes.
     ///
     /// # Errors
     /// When the model is interpreted or the rank of an input is open, a kernel does not compile, or the file cannot be
@@ -25,18 +33,44 @@ impl Model {
     /// ```no_run
     /// let model = kiln::Model::load("model.onnx")?;
     /// model.save_bundle("model.kiln-bundle")?;
-    /// let same = kiln::Model::from_bundle("model.kiln-bundle")?;
+    /// // SAFETY: the file was written by the line above, to a folder of our own.
+    /// let same = unsafe { kiln::Model::open_bundle("model.kiln-bundle", kiln::Options::new())? };
     /// # Ok::<(), kiln::Error>(())
     /// ```
     #[cfg(feature = "llvm")]
     pub fn save_bundle(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
+        self.save(path.as_ref(), None)
+    }
+
+    /// [`save_bundle`](Self::save_bundle), sealed with a key: [`open_sealed_bundle`](Self::open_sealed_bundle) opens it with
+    /// the same key, and refuses what was made without it.
+    ///
+    /// # Errors
+    /// As [`save_bundle`](Self::save_bundle).
+    ///
+    /// ```no_run
+    /// use kiln::{Model, Options, SealKey};
+    ///
+    /// let key = SealKey::read("bundles.key")?;
+    /// Model::load("model.onnx")?.save_sealed_bundle("model.kiln-bundle", &key)?;
+    /// let same = Model::open_sealed_bundle("model.kiln-bundle", &key, Options::new())?;
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    #[cfg(feature = "llvm")]
+    pub fn save_sealed_bundle(&self, path: impl AsRef<Path>, key: &SealKey) -> Result<u64, Error> {
+        self.save(path.as_ref(), Some(key))
+    }
+
+    #[cfg(feature = "llvm")]
+    fn save(&self, path: &Path, seal: Option<&SealKey>) -> Result<u64, Error> {
         guarded("saving a bundle", || {
             match self.only_instance()?.executable() {
                 Executable::Compiled(compiled) => crate::compiled::save_bundle(
                     compiled.program.program(),
                     &compiled.shared,
                     &self.0.options,
-                    path.as_ref(),
+                    path,
+                    seal,
                 ),
                 Executable::Interpreted => Err(Failure::NotCompiled {
                     what: "a bundle",
@@ -47,21 +81,38 @@ impl Model {
         })
     }
 
-    /// Loads a model from a bundle. Its graph is the one that was compiled; how it was imported is not in the bundle.
+    /// Opens a model in a bundle, and runs the machine code in it. Its graph is the one that was compiled; how it was imported
+    /// is not in the bundle. Options say how to run it: dimensions and inputs are as they were when it was made.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, was made by another version, or for a level that this machine lacks.
-    /// What is wrong with a weight shows when a call first needs it.
-    pub fn from_bundle(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Self::from_bundle_with(path, Options::new())
+    /// When the file cannot be read, is damaged, was made by another version, or for a level that this machine lacks; when
+    /// an option does not fit. What is wrong with a weight shows when a call first needs it.
+    ///
+    /// # Safety
+    /// The file was made by [`save_bundle`](Self::save_bundle) (`kiln compile -o`), and no one changed it on purpose: its
+    /// digests are against accidents, and a bundle that was made to do harm does. Trust it as you would a program.
+    pub unsafe fn open_bundle(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        // SAFETY: as the caller promises.
+        Self::of_bundle(options, || unsafe { Bundle::open_trusted(path) })
     }
 
-    /// [`from_bundle`](Self::from_bundle) with options: those that say how to run it. Dimensions and inputs are as they
-    /// were when it was made.
+    /// Opens a model in a bundle that was sealed with this key, by [`save_sealed_bundle`](Self::save_sealed_bundle) or
+    /// `kiln compile -o FILE --seal KEY`. Otherwise as [`open_bundle`](Self::open_bundle).
     ///
     /// # Errors
-    /// As [`from_bundle`](Self::from_bundle), and when an option does not fit.
-    pub fn from_bundle_with(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+    /// As [`open_bundle`](Self::open_bundle); E0711 for a bundle without a seal, or with another key's.
+    pub fn open_sealed_bundle(
+        path: impl AsRef<Path>,
+        key: &SealKey,
+        options: Options,
+    ) -> Result<Self, Error> {
+        Self::of_bundle(options, || Bundle::open_sealed(path, key))
+    }
+
+    fn of_bundle(
+        options: Options,
+        open: impl FnOnce() -> Result<Bundle, CacheError>,
+    ) -> Result<Self, Error> {
         guarded("loading", || {
             let options = options.started();
             let timing = options.clockwork().clone();
@@ -76,7 +127,7 @@ impl Model {
             options.importing.refuse_for_graph()?;
             let (program, shared) = {
                 let _time = building(&timing, "load_bundle", "Loading a program from a bundle");
-                load_bundle(path.as_ref(), &options)?
+                load_bundle(open()?, &options)?
             };
             let graph = program.graph().clone();
             let executable = Executable::of_bundle(&graph, program, shared, &options)?;

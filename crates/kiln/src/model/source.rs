@@ -78,6 +78,10 @@ impl Source {
             .unwrap_or_default();
         match ending.to_ascii_lowercase().as_str() {
             "kiln" => Self::load_text(path, options),
+            "kiln-bundle" => Err(Failure::BundleIsCode {
+                found: file_name(path),
+            }
+            .into()),
             #[cfg(feature = "onnx")]
             "onnx" => {
                 let limits = &options.limits.onnx;

@@ -4,15 +4,12 @@
 //! 4 length of the metadata, little-endian; metadata: key and artifact without code; code
 //! ```
 //! Reading one needs the device that loads it, and no compiler.
-#![allow(
-    unsafe_code,
-    reason = "what tiers kept of compiled code is vouched for here"
-)]
+#![allow(unsafe_code, reason = "encoded artifacts are made and believed here")]
 
 use std::sync::Arc;
 
 use kiln_backend::{Artifact, ArtifactParts, KernelExecutor};
-use kiln_kernel_cache::Codec;
+use kiln_kernel_cache::{Codec, Content, Payload};
 use serde::{Deserialize, Serialize};
 
 use super::CompiledKernel;
@@ -35,7 +32,7 @@ struct ReadHead {
 }
 
 impl Codec<CompiledKernel> for KernelCodec {
-    fn encode(&self, value: &CompiledKernel) -> Result<Vec<u8>, String> {
+    fn encode(&self, value: &CompiledKernel) -> Result<Payload, String> {
         let mut bare = value.artifact.to_parts();
         let code = std::mem::take(&mut bare.code);
         let head = WrittenHead {
@@ -48,10 +45,17 @@ impl Codec<CompiledKernel> for KernelCodec {
         bytes.extend_from_slice(&len.to_le_bytes());
         bytes.extend_from_slice(&head);
         bytes.extend_from_slice(&code);
-        Ok(bytes)
+        // SAFETY: they are an artifact's, as `decode` reads them.
+        Ok(unsafe { Payload::code(bytes) })
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<CompiledKernel, String> {
+    fn decode(&self, content: Content<'_>) -> Result<CompiledKernel, String> {
+        if !content.is_code() {
+            return Err(
+                "expected compiled code, found data: its store does not vouch for it".to_owned(),
+            );
+        }
+        let bytes = content.bytes();
         let short = || "the metadata are cut short".to_owned();
         let (len, rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
         let len = usize::try_from(u32::from_le_bytes(*len)).map_err(|_| short())?;
@@ -59,8 +63,7 @@ impl Codec<CompiledKernel> for KernelCodec {
         let ReadHead { key, mut artifact } =
             serde_json::from_slice(head).map_err(|error| error.to_string())?;
         artifact.code = code.to_vec();
-        // SAFETY: caches decode what a tier handed out. A tier is believed: it promises to have checked that this is what
-        // was put in, which is what `encode` made of an artifact.
+        // SAFETY: it is code, so it is what `encode` made of an artifact.
         let artifact = unsafe { Artifact::trusted(artifact) };
         let loaded = self.executor.load(&artifact);
         let loaded = loaded.map_err(|error| error.to_string())?;

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use kiln_backend::{KernelExecutor, Memory, PackAxis, PackSpec};
 use kiln_fork_lock::ForkLock;
-use kiln_kernel_cache::{CacheError, CacheKey, EntryKind, Miss, MissCategory, NotStored, Tier};
+use kiln_kernel_cache::{
+    CacheError, CacheKey, Content, EntryKind, Miss, MissCategory, NotStored, Tier,
+};
 use kiln_tensor::{DType, Tensor, TensorError};
 use kiln_timing::Counter;
 
@@ -186,7 +188,7 @@ impl PackedStore {
         content: &[u8],
     ) {
         for tier in tiers.unwrap_or_default() {
-            match tier.put(key, time, content) {
+            match tier.put(key, time, Content::data(content)) {
                 Ok(_) => drop(self.counters.stored.fetch_add(1, Ordering::Relaxed)),
                 Err(NotStored::ReadOnly) => {}
                 Err(problem) => self.note_not_stored(key, tier.name(), &problem),

@@ -2,6 +2,10 @@
 //!
 //! Code in them is never run: it is trusted once its digest was checked. Digests are fixed up where what lies behind them
 //! has promises of its own to keep.
+#![allow(
+    unsafe_code,
+    reason = "a file system in memory is vouched for: nothing is run"
+)]
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +14,8 @@ use arbitrary::Unstructured;
 use kiln_fusion::FusionOptions;
 use kiln_ir::BlobMap;
 use kiln_kernel_cache::{
-    Bundle, CacheKey, Collected, CollectingTier, DiskOptions, DiskTier, EntryKind, Tier,
+    Bundle, CacheKey, Collected, CollectingTier, Content, DiskOptions, DiskTier, EntryKind,
+    Payload, Tier,
 };
 use kiln_program::{BuildOptions, Program, ProgramError, RowMajor, StoredProgram};
 use serde_json::Value;
@@ -178,12 +183,18 @@ fn key(name: &str, kind: EntryKind) -> CacheKey {
     CacheKey::of_fields(kind, [("kernel", name), ("target", "llvm:portable")])
 }
 
+/// Entries in a file system in memory.
+fn disk_of(fs: &MemoryFs) -> DiskTier {
+    // SAFETY: nothing that is read here is run.
+    unsafe { DiskTier::with_fs(fs.clone(), DiskOptions::default()) }
+}
+
 /// The bytes of an entry of a cache folder: a seed.
 pub fn example_entry(content: &[u8]) -> Vec<u8> {
     let fs = MemoryFs::new();
-    let tier = DiskTier::new(fs.clone(), DiskOptions::default());
-    let key = key("a", EntryKind::KERNEL);
-    match tier.put(&key, Duration::from_millis(5), content) {
+    let tier = disk_of(&fs);
+    let key = key("a", EntryKind::PROGRAM);
+    match tier.put(&key, Duration::from_millis(5), Content::data(content)) {
         Ok(_) => fs.content().unwrap_or_default(),
         Err(problem) => fail_with(&problem.to_string()),
     }
@@ -201,9 +212,9 @@ pub fn read_entry(bytes: &[u8]) {
         reseal_entry(&mut file);
     }
     let fs = MemoryFs::new();
-    let tier = DiskTier::new(fs.clone(), DiskOptions::default());
-    let key = key("a", EntryKind::KERNEL);
-    if let Err(problem) = tier.put(&key, Duration::ZERO, b"content") {
+    let tier = disk_of(&fs);
+    let key = key("a", EntryKind::PROGRAM);
+    if let Err(problem) = tier.put(&key, Duration::ZERO, Content::data(b"content")) {
         fail_with(&problem.to_string());
     }
     fs.replace(&file);
@@ -239,14 +250,21 @@ pub fn example_bundle(choices: &[u8]) -> Vec<u8> {
     let target = serde_json::json!({ "backend": "llvm", "level": "portable" });
     let manifest = serde_json::json!({ "kiln": "0", "target": target, "program": program });
     let collected = CollectingTier::new();
-    let contents = [("a", EntryKind::KERNEL), ("b", EntryKind::CONSTANT)];
+    let contents = [("a", EntryKind::PROGRAM), ("b", EntryKind::CONSTANT)];
     for (name, kind) in contents {
-        if let Err(problem) = collected.put(&key(name, kind), Duration::ZERO, &[7; 40]) {
+        if let Err(problem) =
+            collected.put(&key(name, kind), Duration::ZERO, Content::data(&[7; 40]))
+        {
             fail_with(&problem.to_string());
         }
     }
     let (folder, path) = scratch_file();
-    let written = Bundle::write(&path, manifest.to_string().as_bytes(), &collected.entries());
+    let written = Bundle::write(
+        &path,
+        manifest.to_string().as_bytes(),
+        &collected.entries(),
+        None,
+    );
     let bytes = written
         .map_err(|error| error.to_string())
         .and_then(|_| std::fs::read(&path).map_err(|error| error.to_string()));
@@ -306,9 +324,9 @@ fn example_keys() -> Vec<Collected> {
     let entry = |(name, kind)| Collected {
         key: key(name, kind),
         time: Duration::ZERO,
-        content: vec![0; 40],
+        content: Payload::data(vec![0; 40]),
     };
-    [("a", EntryKind::KERNEL), ("b", EntryKind::CONSTANT)]
+    [("a", EntryKind::PROGRAM), ("b", EntryKind::CONSTANT)]
         .map(entry)
         .into()
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_kernel_cache::{
-    BytesCodec, CacheKey, CacheOptions, Clock, DiskOptions, DiskTier, EntryKind, Tier, TieredCache,
+    BytesCodec, CacheKey, CacheOptions, Clock, DiskOptions, DiskTier, EntryKind, Fs, Tier,
+    TieredCache,
 };
 
 /// A time that tests set.
@@ -19,10 +20,10 @@ pub(crate) type TestCache = TieredCache<Vec<u8>, String>;
 /// Longer than any test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The key of a kernel with this name.
+/// The key of something with this name: data, so that tests may make it.
 pub(crate) fn key(name: &str) -> CacheKey {
     CacheKey::of_fields(
-        EntryKind::KERNEL,
+        EntryKind::PROGRAM,
         [("kernel", name), ("compiler", "llvm 19.1.7")],
     )
 }
@@ -45,6 +46,12 @@ pub(crate) fn cache_of(tiers: Vec<Arc<dyn Tier>>) -> TestCache {
 /// Memory in front of a folder.
 pub(crate) fn cache_at(folder: &Path) -> TestCache {
     cache_of(vec![Arc::new(disk_at(folder))])
+}
+
+/// A folder of a file system with faults.
+pub(crate) fn disk_with(fs: impl Fs + 'static, options: DiskOptions) -> DiskTier {
+    // SAFETY: nothing that is read in these tests is run.
+    unsafe { DiskTier::with_fs(fs, options) }
 }
 
 pub(crate) fn disk_at(folder: &Path) -> DiskTier {

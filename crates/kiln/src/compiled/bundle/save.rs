@@ -7,7 +7,7 @@ use crate::options::Options;
 use kiln_backend::{Candidate, CompilerWrapper, KernelCompiler, Target};
 use kiln_ir::BlobMap;
 use kiln_kernel::VerifiedKernel;
-use kiln_kernel_cache::{Bundle, CollectingTier, Tier};
+use kiln_kernel_cache::{Bundle, CollectingTier, Content, SealKey, Tier};
 use kiln_lazy_runtime::CompiledProgram;
 use kiln_program::Program;
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ use std::time::Duration;
 /// Longer than storing in memory takes.
 const STORING: Duration = Duration::from_secs(60);
 
-/// Writes a bundle of a program that was compiled with these options; answers with its size in bytes.
+/// Writes a bundle of a program that was compiled with these options, sealed where there is a key; returns its size in
+/// bytes.
 ///
 /// # Errors
 /// A kernel that does not compile, a runtime of the user's own, a file that cannot be written.
@@ -27,6 +28,7 @@ pub(crate) fn save(
     shared: &SharedRuntime,
     options: &Options,
     path: &Path,
+    seal: Option<&SealKey>,
 ) -> Result<u64, Error> {
     let _span = tracing::info_span!("kiln.save_bundle").entered();
     let target = shared
@@ -63,7 +65,11 @@ pub(crate) fn save(
     for (digest, constant) in blobs.iter() {
         let (tensor, digest) = (constant.tensor(), digest.to_string());
         // What a tier in memory is given, it keeps.
-        let _ = collected.put(&constant_key(&digest), Duration::ZERO, tensor.as_bytes()?);
+        let _ = collected.put(
+            &constant_key(&digest),
+            Duration::ZERO,
+            Content::data(tensor.as_bytes()?),
+        );
         constants.push(BundledConstant {
             digest,
             dtype: tensor.dtype(),
@@ -84,7 +90,7 @@ pub(crate) fn save(
         file: crate::model::file_name(path),
         source: error.into(),
     })?;
-    Ok(Bundle::write(path, &written, &collected.entries())?)
+    Ok(Bundle::write(path, &written, &collected.entries(), seal)?)
 }
 
 /// A compiler whose schedules are noted.

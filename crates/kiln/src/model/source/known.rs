@@ -6,7 +6,7 @@
 
 use super::ModelDigest;
 use super::opened::{ModelFile, OpenedFile, OpenedFiles};
-use kiln_kernel_cache::{CacheKey, DiskTier, EntryKind, KeyDigest, Tier, open_regular};
+use kiln_kernel_cache::{CacheKey, Content, DiskTier, EntryKind, KeyDigest, Tier, open_regular};
 use kiln_onnx::{FileIdentity, Folder, Fs, Limits, Location};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -125,7 +125,7 @@ pub(super) fn note(
             .collect(),
     };
     if let Ok(bytes) = serde_json::to_vec(&noted)
-        && let Err(problem) = disk.put(&key(seen.own), Duration::ZERO, &bytes)
+        && let Err(problem) = disk.put(&key(seen.own), Duration::ZERO, Content::data(&bytes))
     {
         tracing::debug!(%problem, "a file's digest is not noted");
     }

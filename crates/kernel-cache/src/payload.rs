@@ -1,0 +1,129 @@
+//! What an entry holds: [`Payload`] owns it, [`Content`] borrows it.
+//!
+//! Code and data are told apart by type. Invariants: only `unsafe` makes code of bytes, and code stays code on its way
+//! through tiers; so what a codec is given as code was made by an encoder that vouched for it, however many stores written in
+//! safe Rust it went through.
+#![allow(
+    unsafe_code,
+    reason = "the constructors of code are unsafe: their callers promise what the bytes are"
+)]
+
+use std::ops::{Deref, Range};
+
+use crate::key::CacheKey;
+use crate::miss::NotStored;
+
+/// The content of an entry, owned.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    buffer: Vec<u8>,
+    range: Range<usize>,
+    is_code: bool,
+}
+
+/// The content of an entry, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Content<'a> {
+    bytes: &'a [u8],
+    is_code: bool,
+}
+
+impl Payload {
+    /// Bytes that are read with checks and never run.
+    pub fn data(bytes: impl Into<Vec<u8>>) -> Self {
+        let buffer = bytes.into();
+        let range = 0..buffer.len();
+        Self::of_range(buffer, range)
+    }
+
+    /// Bytes that become code.
+    ///
+    /// # Safety
+    /// The bytes are what the codec of compiled code made of an artifact, unchanged.
+    pub unsafe fn code(bytes: impl Into<Vec<u8>>) -> Self {
+        Self {
+            is_code: true,
+            ..Self::data(bytes)
+        }
+    }
+
+    /// The bytes of a buffer within a range, as data.
+    pub(crate) fn of_range(buffer: Vec<u8>, range: Range<usize>) -> Self {
+        Self {
+            buffer,
+            range,
+            is_code: false,
+        }
+    }
+
+    /// The same bytes as code.
+    ///
+    /// # Safety
+    /// As [`code`](Self::code).
+    pub(crate) unsafe fn into_code(self) -> Self {
+        Self {
+            is_code: true,
+            ..self
+        }
+    }
+
+    /// The same, borrowed.
+    pub fn content(&self) -> Content<'_> {
+        Content {
+            bytes: self,
+            is_code: self.is_code,
+        }
+    }
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.buffer.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+impl<'a> Content<'a> {
+    /// Bytes that are read with checks and never run.
+    pub fn data(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            is_code: false,
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Whether an encoder vouched for the bytes as compiled code.
+    pub fn is_code(self) -> bool {
+        self.is_code
+    }
+
+    /// The bytes, to be written where they are found again under a key: what is under a key of code is read as code.
+    pub(crate) fn for_key(self, key: &CacheKey) -> Result<&'a [u8], NotStored> {
+        match key.kind().is_code() && !self.is_code {
+            true => Err(NotStored::NotCode),
+            false => Ok(self.bytes),
+        }
+    }
+
+    /// The same, owned.
+    pub fn to_payload(self) -> Payload {
+        Payload {
+            is_code: self.is_code,
+            ..Payload::data(self.bytes)
+        }
+    }
+}
+
+impl Deref for Content<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}

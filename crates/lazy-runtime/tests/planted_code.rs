@@ -1,0 +1,74 @@
+//! A store written in safe Rust can give any bytes under any key. Those of code are not run.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_backend::CallerOnly;
+use kiln_kernel_cache::{
+    CacheKey, CollectingTier, Content, Miss, NotStored, Payload, Stored, StoredEntry, Tier,
+};
+use kiln_lazy_runtime::{Runtime, RuntimeOptions};
+use support::{FakeCompiler, FakeDevice, compiled, expect_same, ramp};
+
+/// Keeps what it is given, and hands out equal bytes that it made itself.
+#[derive(Default)]
+struct Forger(CollectingTier);
+
+impl Tier for Forger {
+    fn name(&self) -> &str {
+        "forger"
+    }
+
+    fn get(&self, key: &CacheKey) -> Result<StoredEntry, Miss> {
+        let entry = self.0.get(key)?;
+        Ok(StoredEntry {
+            payload: Payload::data(entry.payload.to_vec()),
+            ..entry
+        })
+    }
+
+    fn put(
+        &self,
+        key: &CacheKey,
+        time: Duration,
+        content: Content<'_>,
+    ) -> Result<Stored, NotStored> {
+        self.0.put(key, time, content)
+    }
+
+    fn remove(&self, key: &CacheKey) {
+        self.0.remove(key);
+    }
+
+    fn contains(&self, key: &CacheKey) -> bool {
+        self.0.contains(key)
+    }
+}
+
+#[test]
+fn bytes_that_a_store_made_itself_are_compiled_again() {
+    let graph = kiln_shape_inference::read_graph(
+        "graph @f(%x: f32[N]) -> f32[N] {\n  %y: f32[N] = exp %x\n  return %y\n}",
+        &kiln_ir::BlobMap::new(),
+    )
+    .unwrap();
+    let compiles_on = |tier: Arc<dyn Tier>| {
+        let (device, pool) = (Arc::new(FakeDevice), Arc::new(CallerOnly));
+        let compiler = Arc::new(FakeCompiler::default());
+        let runtime = Runtime::new(Some(compiler), device, pool, RuntimeOptions::new());
+        let runtime = Arc::new(runtime.with_tiers(vec![tier]));
+        expect_same(&compiled(&runtime, &graph, true), &graph, &[ramp(&[5])]);
+        assert!(runtime.wait_idle(Duration::from_secs(120)));
+        runtime.stats().compilations
+    };
+    let honest: Arc<dyn Tier> = Arc::new(CollectingTier::new());
+    assert_eq!(compiles_on(Arc::clone(&honest)), 1);
+    assert_eq!(compiles_on(honest), 0);
+    let forger: Arc<dyn Tier> = Arc::new(Forger::default());
+    assert_eq!(compiles_on(Arc::clone(&forger)), 1);
+    assert_eq!(compiles_on(forger), 1);
+}
