@@ -41,8 +41,7 @@ pub(crate) fn chain(steps: usize, threads: usize) -> CompiledProgram {
     };
     let runtime = Runtime::new(
         Some(Arc::new(LlvmCompiler::new())),
-        Arc::new(NativeExecutor::new()),
-        pool,
+        Arc::new(NativeExecutor::new().with_pool(pool)),
         RuntimeOptions::new(),
     );
     let planner = Unfused(model.graph().expect("its ranks are known"));

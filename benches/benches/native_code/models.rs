@@ -77,8 +77,7 @@ fn cold(path: &std::path::Path, shape: &[usize]) -> Cold {
         RuntimeOptions::new().with_compile_threads(NonZero::new(2).expect("two is not zero"));
     let runtime = Runtime::new(
         Some(Arc::new(LlvmCompiler::new())),
-        Arc::new(NativeExecutor::new()),
-        Arc::new(SpinPool::new(2)),
+        Arc::new(NativeExecutor::new().with_pool(Arc::new(SpinPool::new(2)))),
         options,
     );
     let start = Instant::now();

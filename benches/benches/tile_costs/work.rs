@@ -1,7 +1,6 @@
 //! What tiles are measured at: a product, and a window over a picture.
 
 use super::fixed::Fixed;
-use kiln::backend::{CallerOnly, TaskPool};
 use kiln::ir::Graph;
 use kiln::lazy_runtime::{CompiledProgram, Planner, PreferredLayouts, Runtime, RuntimeOptions};
 use kiln::native::NativeExecutor;
@@ -64,9 +63,8 @@ impl Work {
         };
         let tensor = |shape: &[usize]| Tensor::full(shape, 0.5_f32).expect("there is memory");
         let options = RuntimeOptions::new().with_variants(None);
-        let pool: Arc<dyn TaskPool> = Arc::new(CallerOnly);
         let executor = Arc::new(NativeExecutor::new());
-        let runtime = Arc::new(Runtime::new(Some(compiler), executor, pool, options));
+        let runtime = Arc::new(Runtime::new(Some(compiler), executor, options));
         let graph = self.graph(columns).expect("the types are right");
         let layouts = PreferredLayouts::of(Arc::clone(&runtime));
         let planner = Arc::new(Laid { graph, layouts });

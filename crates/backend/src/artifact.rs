@@ -59,13 +59,16 @@ pub struct ArtifactBuffer {
     pub bytes: Quantity,
 }
 
-/// One phase of a launch: tasks that may run in any order, on any thread.
+/// One phase of a launch: tasks that may run in any order and at once, each on a block of threads that can wait for each
+/// other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
     /// The symbol of its code.
     pub entry: String,
     /// The number of tasks.
     pub tasks: Quantity,
+    /// Threads of a task: 1 on a CPU, the block size on a GPU.
+    pub block: u32,
     /// Bytes of scratch per task; a worker reuses it from task to task.
     pub scratch: Quantity,
 }

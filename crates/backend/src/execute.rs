@@ -1,4 +1,17 @@
 //! What runs compiled kernels on a device: [`KernelExecutor`], and the [`Execution`] that one run of a program holds.
+//!
+//! A device has a memory of its own and may run behind its caller. What both sides keep to:
+//!
+//! - **Order.** An execution is one stream: its launches and builtins take effect as if one ran after another, in the order in
+//!   which they were given. When they run is the device's to say, at the latest in [`finish`](Execution::finish). Executions
+//!   know nothing of each other.
+//! - **Lifetime.** An execution keeps every kernel and memory that it was given until `finish` has returned, so a caller may
+//!   drop its own handles at once.
+//! - **Transfers.** What [`upload`](KernelExecutor::upload) and [`pack`](KernelExecutor::pack) return is there for every launch
+//!   that is given it afterwards. [`download`](KernelExecutor::download) sees what finished executions wrote: whoever
+//!   downloads what a launch writes finishes its execution first.
+//! - **Sizes.** Nothing that runs on a device answers with a size: what a program needs to know it downloads.
+//! - **Parallelism** is the device's own: see [`parallelism`](KernelExecutor::parallelism).
 
 use std::any::Any;
 use std::fmt;
@@ -12,7 +25,6 @@ use crate::builtin::{Builtin, BuiltinOperand};
 use crate::memory_pool::MemoryPool;
 use crate::numbers::LaunchNumbers;
 use crate::pack::PackSpec;
-use crate::pool::TaskPool;
 
 /// A kernel that can be launched; dropped when nothing runs in it.
 #[derive(Clone)]
@@ -101,6 +113,16 @@ pub struct Launch<'a> {
     pub numbers: &'a LaunchNumbers,
 }
 
+/// What tells batches of launches apart. Batches with one key have the same kernels with the same numbers, in the same order;
+/// only their memories may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BatchKey {
+    /// A plan of launches, unlike any other of this process.
+    pub plan: u64,
+    /// Where in it the batch begins.
+    pub first: usize,
+}
+
 /// What generated code reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -142,13 +164,22 @@ pub trait KernelExecutor: Send + Sync {
     /// Bytes of the caches of level 1 to 3 that one core can count on.
     fn caches(&self) -> [usize; 3];
 
+    /// How many tasks of a launch run at once, at least 1: on a CPU, the threads that take part.
+    fn parallelism(&self) -> usize;
+
+    /// Whether it is worth to [launch in batches](Execution::launch_batch): the device does more with them than launch one by
+    /// one, such as record them once and replay them.
+    fn takes_batches(&self) -> bool {
+        false
+    }
+
     /// Makes an artifact callable.
     ///
     /// # Errors
     /// If the code is damaged, or asks for what is not allowed.
     fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError>;
 
-    /// Memory, aligned to 64 bytes, its content not defined.
+    /// Memory of the device, aligned to 64 bytes, its content not defined.
     ///
     /// # Errors
     /// If it is short.
@@ -237,7 +268,7 @@ pub trait KernelExecutor: Send + Sync {
     }
 
     /// The state of one run of a program at a time; to be reused by later ones.
-    fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution>;
+    fn begin(&self) -> Box<dyn Execution>;
 }
 
 /// Says when a run is to end before its time. Asked often, and from any thread; once it says so, it keeps saying so.
@@ -258,13 +289,31 @@ pub trait Execution: Send {
         let _ = signal;
     }
 
-    /// Launches a kernel after everything launched before it.
+    /// Launches a kernel after everything launched before it. May return before the kernel has run.
     ///
     /// # Errors
     /// If the launch does not fit the kernel: a buffer too small or missing.
     fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError>;
 
-    /// Runs a builtin after everything launched before it; answers with the sizes it found.
+    /// Launches kernels one after another, as [`launch`](Self::launch) does.
+    ///
+    /// # Errors
+    /// Of the first launch that does not fit its kernel, and which one that is. Those before it are launched.
+    fn launch_batch(
+        &mut self,
+        key: BatchKey,
+        batch: &[(&LoadedKernel, Launch<'_>)],
+    ) -> Result<(), (usize, ExecuteError)> {
+        let _ = key;
+        for (number, (kernel, launch)) in batch.iter().enumerate() {
+            self.launch(kernel, launch)
+                .map_err(|error| (number, error))?;
+        }
+        Ok(())
+    }
+
+    /// Runs a builtin after everything launched before it. May return before it has run; the sizes that it finds are in its
+    /// results.
     ///
     /// # Errors
     /// If the operands do not fit it.
@@ -273,9 +322,10 @@ pub trait Execution: Send {
         builtin: &Builtin,
         inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
         outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
-    ) -> Result<Vec<i64>, ExecuteError>;
+    ) -> Result<(), ExecuteError>;
 
-    /// Waits for everything launched, and gives the first fault since the last call. What follows starts anew.
+    /// Waits for everything launched, and gives the first fault since the last call. What follows starts anew. Also after a
+    /// launch that failed: what was launched before it has run.
     ///
     /// # Errors
     /// If the device is lost.

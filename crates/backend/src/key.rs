@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::compile::{Schedule, Target};
 
 /// The version of this format of fields: another one, other keys.
-const FORMAT: &str = "kiln kernel key 2";
+const FORMAT: &str = "kiln kernel key 3";
 
 /// A stable hash of all that compiled code depends on; prints as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -30,8 +30,8 @@ pub use compile::{
 pub use compiler_wrapper::CompilerWrapper;
 pub use condition::Condition;
 pub use execute::{
-    ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel, Memory,
-    MemorySlice, StopSignal,
+    BatchKey, ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel,
+    Memory, MemorySlice, StopSignal,
 };
 pub use key::{Key, KeyError, KeyFields, stable_key};
 pub use memory_pool::{MemoryLimits, MemoryPool, MemoryStats};

@@ -30,6 +30,7 @@ fn artifact(dims: &DimTable) -> Artifact {
         phases: vec![Phase {
             entry: "all".to_owned(),
             tasks: Quantity::symbol(0) - Quantity::symbol(1),
+            block: 1,
             scratch: Quantity::threads() * Quantity::constant(64),
         }],
         shared_scratch: Quantity::constant(0),

@@ -80,7 +80,7 @@ mod tests {
     };
     use kiln::codegen_llvm::LlvmCompiler;
     use kiln::kernel::{VerifiedKernel, text, verify};
-    use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+    use kiln::lazy_runtime::{Runtime, RuntimeOptions};
     use kiln::native::NativeExecutor;
     use kiln::{Backend, Model, Options, Tensor};
     use std::sync::Arc;
@@ -119,7 +119,6 @@ mod tests {
         let runtime = Runtime::new(
             Some(Arc::new(Wrong(LlvmCompiler::new()))),
             Arc::new(NativeExecutor::new()),
-            Arc::new(SpinPool::new(1)),
             RuntimeOptions::new(),
         );
         Options::new()

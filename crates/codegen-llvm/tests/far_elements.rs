@@ -64,7 +64,7 @@ impl Operand {
             offset: distance as usize * size_of::<T>(),
             bytes,
         };
-        let mut execution = device.begin(Arc::new(CallerOnly));
+        let mut execution = device.begin();
         let copied = execution.run_builtin(&Builtin::Copy, &[(from, operand)], &[(to, operand)]);
         copied.unwrap();
         execution.finish().unwrap();
@@ -109,7 +109,7 @@ fn run(
         buffers: &buffers,
         numbers: &variant.artifact.numbers(&context).unwrap(),
     };
-    let mut execution = device.begin(Arc::clone(pool));
+    let mut execution = device.clone().with_pool(Arc::clone(pool)).begin();
     execution.launch(&variant.loaded, &launch).unwrap();
     execution.finish().unwrap()
 }

@@ -280,11 +280,10 @@ mod compiled {
 
     #[test]
     fn a_runtime_of_ones_own_is_used() {
-        use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+        use kiln::lazy_runtime::{Runtime, RuntimeOptions};
         let runtime = Arc::new(Runtime::new(
             Some(Arc::new(kiln::codegen_llvm::LlvmCompiler::new())),
             Arc::new(kiln::native::NativeExecutor::new()),
-            Arc::new(SpinPool::new(1)),
             RuntimeOptions::new(),
         ));
         let options = own().runtime(Arc::clone(&runtime));

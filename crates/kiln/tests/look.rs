@@ -132,7 +132,7 @@ mod compiled {
     };
     use kiln::codegen_llvm::LlvmCompiler;
     use kiln::kernel::VerifiedKernel;
-    use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+    use kiln::lazy_runtime::{Runtime, RuntimeOptions};
     use kiln::native::NativeExecutor;
     use std::sync::Arc;
 
@@ -209,7 +209,6 @@ mod compiled {
         let runtime = Runtime::new(
             Some(Arc::new(Wrong(LlvmCompiler::new()))),
             Arc::new(NativeExecutor::new()),
-            Arc::new(SpinPool::new(1)),
             RuntimeOptions::new(),
         );
         own().runtime(Arc::new(runtime))

@@ -13,7 +13,7 @@
 )]
 
 use kiln::codegen_llvm::LlvmCompiler;
-use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
+use kiln::lazy_runtime::{Runtime, RuntimeOptions};
 use kiln::native::NativeExecutor;
 use kiln::tensor::Element;
 use kiln::{Backend, Cache, CallOptions, Cancellation, Model, Options, Tensor};
@@ -516,7 +516,6 @@ fn polling(case: &Case, polls: bool) -> Model {
     let runtime = Runtime::new(
         Some(Arc::new(compiler)),
         Arc::new(NativeExecutor::new()),
-        Arc::new(SpinPool::new(1)),
         RuntimeOptions::new(),
     );
     let options = Options::new()

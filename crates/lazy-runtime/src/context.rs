@@ -115,7 +115,7 @@ impl LazyCompilationContext {
         let failed = || RuntimeError::execute(format!("kernel @{}", self.operation()));
         let ctx = LaunchContext {
             symbols: &self.symbols,
-            threads: runtime.pool().threads(),
+            threads: executor.parallelism(),
             caches: executor.caches(),
         };
         let numbers = compiled.numbers(&ctx)?;
@@ -187,7 +187,7 @@ impl LazyCompilationContext {
             buffers: &buffers,
             numbers: &numbers,
         };
-        let mut execution = executor.begin(Arc::clone(runtime.pool()));
+        let mut execution = executor.begin();
         execution
             .launch(&compiled.loaded, &launch)
             .map_err(failed())?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_backend::{KernelCompiler, KernelExecutor, TaskPool};
+use kiln_backend::{KernelCompiler, KernelExecutor};
 use kiln_kernel_cache::Tier;
 
 use crate::clock::Clock;
@@ -14,7 +14,6 @@ use crate::recorder::Recorder;
 pub(crate) struct Parts {
     pub(crate) compiler: Option<Arc<dyn KernelCompiler>>,
     pub(crate) executor: Arc<dyn KernelExecutor>,
-    pub(crate) pool: Arc<dyn TaskPool>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Stores behind memory, the fastest first.
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
@@ -27,7 +26,7 @@ impl fmt::Debug for Parts {
         let tiers: Vec<&str> = self.tiers.iter().map(|tier| tier.name()).collect();
         f.debug_struct("Parts")
             .field("device", &self.executor.device())
-            .field("threads", &self.pool.threads())
+            .field("parallelism", &self.executor.parallelism())
             .field("tiers", &tiers)
             .finish_non_exhaustive()
     }

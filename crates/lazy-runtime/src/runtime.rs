@@ -6,9 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use kiln_backend::{
-    ExecuteError, KernelCompiler, KernelExecutor, Memory, MemoryStats, Target, TaskPool,
-};
+use kiln_backend::{ExecuteError, KernelCompiler, KernelExecutor, Memory, MemoryStats, Target};
 use kiln_fork_lock::ForkLock;
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{KeyDigest, Tier};
@@ -67,14 +65,12 @@ impl Runtime {
     pub fn new(
         compiler: Option<Arc<dyn KernelCompiler>>,
         executor: Arc<dyn KernelExecutor>,
-        pool: Arc<dyn TaskPool>,
         options: RuntimeOptions,
     ) -> Self {
         let clock = Arc::new(SystemClock::new());
         let parts = Parts {
             compiler,
             executor,
-            pool,
             clock,
             tiers: Vec::new(),
             recorder: Recorder::of(Timing::off()),
@@ -160,11 +156,6 @@ impl Runtime {
     /// The device.
     pub fn executor(&self) -> &dyn KernelExecutor {
         &*self.parts.executor
-    }
-
-    /// The threads.
-    pub fn pool(&self) -> &Arc<dyn TaskPool> {
-        &self.parts.pool
     }
 
     /// The options.

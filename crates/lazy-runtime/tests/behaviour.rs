@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use kiln_backend::CallerOnly;
 use kiln_interpreter::{CustomOp, CustomOps, InterpretOptions, interpret};
 use kiln_lazy_runtime::{CompileReason, CompiledProgram, Runtime, RuntimeOptions};
 use kiln_program::{BuildOptions, RowMajor};
@@ -346,8 +345,8 @@ fn what_does_not_compile_is_interpreted_and_counted() {
         let runtime = runtime_with(broken, RuntimeOptions::new());
         expect_same(&compiled(&runtime, &graph, fuse), &graph, &inputs);
         assert!(runtime.stats().interpreted_steps > 0 && runtime.stats().failures > 0);
-        let (device, pool) = (Arc::new(FakeDevice), Arc::new(CallerOnly));
-        let without = Arc::new(Runtime::new(None, device, pool, RuntimeOptions::new()));
+        let device = Arc::new(FakeDevice);
+        let without = Arc::new(Runtime::new(None, device, RuntimeOptions::new()));
         expect_same(&compiled(&without, &graph, fuse), &graph, &inputs);
         assert!(without.stats().interpreted_steps > 0 && without.target().is_none());
     }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kiln_backend::CallerOnly;
 use kiln_ir::{BlobMap, Constant, Digest};
 use kiln_lazy_runtime::{
     CallOptions, Cancellation, CompilePolicy, CompiledProgram, Planner, Runtime, RuntimeError,
@@ -264,12 +263,7 @@ fn ticking() -> (Arc<Runtime>, Arc<AtomicU64>) {
     let clock = move || Duration::from_millis(ticks.fetch_add(1, Ordering::SeqCst));
     let compiler = Arc::new(FakeCompiler::default());
     let options = RuntimeOptions::new();
-    let runtime = Runtime::new(
-        Some(compiler),
-        Arc::new(FakeDevice),
-        Arc::new(CallerOnly),
-        options,
-    );
+    let runtime = Runtime::new(Some(compiler), Arc::new(FakeDevice), options);
     (Arc::new(runtime.with_clock(Arc::new(clock))), now)
 }
 

@@ -7,7 +7,6 @@ mod support;
 
 use std::sync::Arc;
 
-use kiln_backend::CallerOnly;
 use kiln_interpreter::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, interpret};
 use kiln_lazy_runtime::{CompiledProgram, Runtime, RuntimeOptions};
 use kiln_tensor::{DType, Element, Tensor};
@@ -146,8 +145,8 @@ fn every_kind_of_step_is_in_a_profile() {
     }
 
     // Without a compiler every kernel is the interpreter's.
-    let (device, pool) = (Arc::new(FakeDevice), Arc::new(CallerOnly));
-    let without = Arc::new(Runtime::new(None, device, pool, RuntimeOptions::new()));
+    let device = Arc::new(FakeDevice);
+    let without = Arc::new(Runtime::new(None, device, RuntimeOptions::new()));
     let program = compiled(&without, &graph, false);
     expect_same(&program, &graph, &inputs);
     let (_, profile) = program.run_profiled(&inputs).unwrap();
@@ -169,8 +168,8 @@ fn faults_of_interpreted_kernels_are_those_of_the_interpreter() {
       return %g
     }",
     );
-    let (device, pool) = (Arc::new(FakeDevice), Arc::new(CallerOnly));
-    let without = Arc::new(Runtime::new(None, device, pool, RuntimeOptions::new()));
+    let device = Arc::new(FakeDevice);
+    let without = Arc::new(Runtime::new(None, device, RuntimeOptions::new()));
     let program = compiled(&without, &graph, true);
     let call = |i: i64| [ramp(&[3]), Tensor::from_slice(&[1], &[i]).unwrap()];
     expect_same(&program, &graph, &call(2));

@@ -8,7 +8,6 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kiln_backend::CallerOnly;
 use kiln_kernel_cache::{
     CacheError, CacheKey, CollectingTier, Content, EntryKind, Miss, NotStored, Stored, StoredEntry,
     Tier,
@@ -33,9 +32,9 @@ fn graph() -> kiln_ir::Graph {
 }
 
 fn runtime(tiers: Vec<Arc<dyn Tier>>) -> Arc<Runtime> {
-    let (device, pool) = (Arc::new(FakeDevice), Arc::new(CallerOnly));
+    let device = Arc::new(FakeDevice);
     let compiler = Arc::new(FakeCompiler::default());
-    let runtime = Runtime::new(Some(compiler), device, pool, RuntimeOptions::new());
+    let runtime = Runtime::new(Some(compiler), device, RuntimeOptions::new());
     Arc::new(runtime.with_tiers(tiers))
 }
 

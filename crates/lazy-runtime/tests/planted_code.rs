@@ -7,7 +7,6 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_backend::CallerOnly;
 use kiln_kernel_cache::{
     CacheKey, CollectingTier, Content, Miss, NotStored, Payload, Stored, StoredEntry, Tier,
 };
@@ -57,9 +56,9 @@ fn bytes_that_a_store_made_itself_are_compiled_again() {
     )
     .unwrap();
     let compiles_on = |tier: Arc<dyn Tier>| {
-        let (device, pool) = (Arc::new(FakeDevice), Arc::new(CallerOnly));
+        let device = Arc::new(FakeDevice);
         let compiler = Arc::new(FakeCompiler::default());
-        let runtime = Runtime::new(Some(compiler), device, pool, RuntimeOptions::new());
+        let runtime = Runtime::new(Some(compiler), device, RuntimeOptions::new());
         let runtime = Arc::new(runtime.with_tiers(vec![tier]));
         expect_same(&compiled(&runtime, &graph, true), &graph, &[ramp(&[5])]);
         assert!(runtime.wait_idle(Duration::from_secs(120)));

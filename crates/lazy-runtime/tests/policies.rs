@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kiln_backend::CallerOnly;
 use kiln_lazy_runtime::{CompilePolicy, CompiledProgram, Runtime, RuntimeOptions};
 use kiln_timing::ManualClock;
 use support::{
@@ -284,7 +283,6 @@ fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
     let runtime = Runtime::new(
         Some(Arc::new(compiler.clone())),
         Arc::new(FakeDevice),
-        Arc::new(CallerOnly),
         RuntimeOptions::new(),
     );
     let runtime = Arc::new(runtime.with_clock(Arc::new(hand.clone())));

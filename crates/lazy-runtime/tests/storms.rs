@@ -14,8 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use kiln_backend::{
-    Artifact, CallerOnly, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule,
-    Target,
+    Artifact, CompileError, CompileObserver, CompilerWrapper, KernelCompiler, Schedule, Target,
 };
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_kernel::VerifiedKernel;
@@ -71,7 +70,6 @@ fn program_in(folder: &Path) -> (Arc<Runtime>, CompiledProgram) {
     let runtime = Runtime::new(
         Some(Arc::new(compiler)),
         Arc::new(FakeDevice),
-        Arc::new(CallerOnly),
         RuntimeOptions::new(),
     );
     let runtime = Arc::new(runtime.with_tiers(vec![disk]));

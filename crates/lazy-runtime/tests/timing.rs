@@ -6,7 +6,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_backend::CallerOnly;
 use kiln_lazy_runtime::{CompiledProgram, LazyCompilationManager, Runtime, RuntimeOptions};
 use kiln_timing::{Category, ManualClock, Report, SystemClock, Timing, TimingOptions, Verbosity};
 use support::{FakeCompiler, FakeDevice, Offer, compiled, graph, ramp, runtime, runtime_with};
@@ -205,7 +204,6 @@ fn what_is_compiled_for_no_program_is_timed_by_the_runtime() {
     let runtime = Runtime::new(
         Some(Arc::new(FakeCompiler::default())),
         Arc::new(FakeDevice),
-        Arc::new(CallerOnly),
         options,
     );
     let runtime = Arc::new(runtime.with_timing(timing.clone()));

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kiln_backend::CallerOnly;
 use kiln_ir::Graph;
 use kiln_lazy_runtime::{
     CompilePolicy, CompiledProgram, Runtime, RuntimeOptions, ShapeProfile, VariantFate,
@@ -61,12 +60,7 @@ impl Bench {
             cost,
         };
         let options = options.with_compile_threads(NonZeroUsize::MIN.saturating_add(1));
-        let runtime = Runtime::new(
-            Some(Arc::new(compiler.clone())),
-            Arc::new(device),
-            Arc::new(CallerOnly),
-            options,
-        );
+        let runtime = Runtime::new(Some(Arc::new(compiler.clone())), Arc::new(device), options);
         let runtime = Arc::new(runtime.with_clock(Arc::new(clock)));
         let graph = graph(text);
         Self {

@@ -3,14 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use kiln_backend::{
-    Artifact, ArtifactBuffer, ArtifactParts, CallerOnly, KernelExecutor, Launch, LaunchContext,
-    MemorySlice, Phase, Quantity, Schedule, Target,
+    Artifact, ArtifactBuffer, ArtifactParts, KernelExecutor, Launch, LaunchContext, MemorySlice,
+    Phase, Quantity, Schedule, Target,
 };
 use kiln_native::NativeExecutor;
 use kiln_tensor::DType;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::Arc;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
@@ -52,6 +51,7 @@ fn a_warm_launch_allocates_nothing() {
     let phase = |entry: &str, tasks, scratch| Phase {
         entry: entry.to_owned(),
         tasks,
+        block: 1,
         scratch: constant(scratch),
     };
     let parts = ArtifactParts {
@@ -82,7 +82,7 @@ fn a_warm_launch_allocates_nothing() {
     let cpu = NativeExecutor::new();
     let kernel = cpu.load(&artifact).unwrap();
     let (x, y) = (cpu.alloc(1600).unwrap(), cpu.alloc(4).unwrap());
-    let mut execution = cpu.begin(Arc::new(CallerOnly));
+    let mut execution = cpu.begin();
     let mut launch = |blocks: i64| {
         let slice = |memory, bytes| MemorySlice {
             memory,

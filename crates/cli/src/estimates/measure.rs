@@ -73,8 +73,7 @@ fn runtime(arguments: &ModelArguments) -> Result<Arc<Runtime>, Error> {
     };
     Ok(Arc::new(Runtime::new(
         Some(Arc::new(LlvmCompiler::new())),
-        Arc::new(NativeExecutor::new()),
-        Arc::new(SpinPool::new(threads)),
+        Arc::new(NativeExecutor::new().with_pool(Arc::new(SpinPool::new(threads)))),
         options,
     )))
 }

@@ -84,6 +84,7 @@ pub(super) fn emit_copy(
     launch.phase(Phase {
         entry,
         tasks: nest.when.clone() * operand.units().ceil_div(units_per_task),
+        block: 1,
         scratch: Quantity::constant(0),
     });
     Ok(())

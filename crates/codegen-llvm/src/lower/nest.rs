@@ -82,6 +82,7 @@ pub(crate) fn emit_nest(
         tasks: nest.when.clone()
             * (units - Quantity::constant(is_on(Fault::MissingUnit).into()))
                 .ceil_div(nest.units_per_task.clone()),
+        block: 1,
         scratch: lowering.scratch_bytes(),
     });
     Ok(())

@@ -136,6 +136,7 @@ pub(super) fn emit_shares(
         launch.phase(Phase {
             entry,
             tasks: nest.when.clone() * units,
+            block: 1,
             scratch: lowering.scratch_bytes(),
         });
     }

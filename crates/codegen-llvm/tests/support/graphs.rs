@@ -34,11 +34,10 @@ pub(crate) fn runtimes() -> Vec<Arc<Runtime>> {
         let options = RuntimeOptions::new()
             .with_target(target)
             .with_compile_threads(NonZeroUsize::MIN);
-        let (compiler, device) = (LlvmCompiler::new(), NativeExecutor::new());
+        let (compiler, device) = (LlvmCompiler::new(), NativeExecutor::new().with_pool(pool));
         Arc::new(Runtime::new(
             Some(Arc::new(compiler)),
             Arc::new(device),
-            pool,
             options,
         ))
     };

@@ -219,13 +219,11 @@ pub(super) fn assemble(
     options.compile_timeout = timeout;
     options.compile_budget = budget;
     options.compile_threads = NonZeroUsize::new(threads);
-    let runtime = Runtime::new(
-        Some(Arc::new(compiler)),
-        Arc::new(NativeExecutor::with_memory_limits(key.memory)),
-        Arc::new(SpinPool::new(key.threads)),
-        options,
-    )
-    .with_tiers(tiers);
+    let executor = NativeExecutor::new()
+        .with_memory_limits(key.memory)
+        .with_pool(Arc::new(SpinPool::new(key.threads)));
+    let runtime =
+        Runtime::new(Some(Arc::new(compiler)), Arc::new(executor), options).with_tiers(tiers);
     SharedRuntime {
         runtime: Arc::new(runtime),
         announcements: Some(announcements),

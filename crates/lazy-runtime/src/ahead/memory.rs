@@ -59,7 +59,7 @@ impl CompiledProgram {
             let own = phases.fold(own, usize::max);
             (numbers.shared_scratch().max(shared), own)
         });
-        let threads = self.runtime().pool().threads();
+        let threads = self.runtime().executor().parallelism();
         own.saturating_mul(threads).saturating_add(shared)
     }
 

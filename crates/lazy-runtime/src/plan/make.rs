@@ -92,6 +92,7 @@ pub(crate) fn make_plan(
         }
     }
     Ok(SegmentPlan {
+        id: SegmentPlan::next_id(),
         binding,
         arena,
         starts: match segment + 1 == data.segments.len() {

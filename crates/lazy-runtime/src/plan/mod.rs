@@ -21,7 +21,7 @@ pub(crate) use prepared::{Prepared, key_of};
 pub(crate) use usage::Use;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kiln_backend::{Builtin, LaunchNumbers, Schedule};
@@ -40,6 +40,8 @@ use crate::variants::{Heat, Stale, Trial, Variant};
 /// A segment with every size evaluated.
 #[derive(Debug)]
 pub(crate) struct SegmentPlan {
+    /// A number that no other plan of this process has.
+    pub(crate) id: u64,
     /// The values of all symbols known when the segment begins.
     pub(crate) binding: Binding,
     /// Bytes of the arena.
@@ -75,6 +77,12 @@ pub(crate) struct OwnMemory {
 }
 
 impl SegmentPlan {
+    /// A number for a new plan.
+    pub(crate) fn next_id() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Goes on from another plan for the same sizes, which this one takes the place of.
     pub(crate) fn take_over(&self, before: &Self) {
         self.use_so_far.take_over(&before.use_so_far);

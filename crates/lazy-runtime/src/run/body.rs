@@ -39,10 +39,9 @@ pub(crate) fn run_program(
 ) -> Result<(), Stop> {
     let inputs = call.inputs;
     let program = &prepared.program;
-    let state = states.take().unwrap_or_else(|| {
-        let execution = runtime.executor().begin(Arc::clone(runtime.pool()));
-        Box::new(RunState::new(execution))
-    });
+    let state = states
+        .take()
+        .unwrap_or_else(|| Box::new(RunState::new(runtime.executor().begin())));
     let mut run = Run {
         runtime,
         prepared,
@@ -52,6 +51,7 @@ pub(crate) fn run_program(
         call: call.number,
         patience: None,
         control: call.control.map(|control| &**control),
+        inputs,
         into,
         made,
     };
@@ -65,10 +65,6 @@ pub(crate) fn run_program(
     if call.control.is_some() {
         run.state.execution.stop_when(None);
     }
-    // What a failed run left behind must not be taken for the next one's.
-    if ran.is_err() {
-        let _forgotten = run.state.execution.finish();
-    }
     run.state.forget_launches();
     states.give(run.state);
     ran
@@ -81,6 +77,10 @@ impl Run<'_> {
         let plan = &planned.plan;
         let mut frame = self.state.take_frame(body, self.prepared.memories(body));
         let ran = self.run_body(plan, inputs, &mut frame);
+        if ran.is_err() {
+            // What still runs may write to what is taken back next, and its faults are not those of the next run.
+            let _forgotten = self.state.execution.finish();
+        }
         let reclaimed = self.reclaim(plan, &mut frame);
         self.release_inputs(&mut frame);
         self.state.give_frame(body, frame);

@@ -5,7 +5,7 @@ use kiln_backend::{Builtin, BuiltinOperand};
 use kiln_interpreter::{EvaluateContext, InterpretError, OpFault, evaluate_op};
 use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
 use kiln_kernel::Role;
-use kiln_program::{Action, BlockId, BufferId, Step};
+use kiln_program::{Action, BlockId, BufferId, Place, Step};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{DType, Tensor};
 use kiln_timing::Counter;
@@ -18,7 +18,7 @@ use crate::compile::Counters;
 use crate::error::RuntimeError;
 use crate::plan::{Frame, TensorPlace};
 
-impl Run<'_> {
+impl<'a> Run<'a> {
     /// Performs a step that is neither launched nor given to the executor.
     pub(super) fn host(
         &mut self,
@@ -28,12 +28,18 @@ impl Run<'_> {
         frame: &mut Frame,
         binding: &mut Binding,
     ) -> Result<(), Stop> {
+        if let Action::Bind { data, symbols } = &step.action
+            && let Some(input) = self.input_of(block, *data)
+        {
+            return self.bind_data(step, input, symbols, binding);
+        }
         self.finish()?;
         let values = reads.iter().map(|place| self.value(frame, place));
         let values = values.collect::<Result<Vec<Value>, _>>()?;
         match &step.action {
             Action::Bind { symbols, .. } => {
                 let data = self.first(&values, step)?;
+                let data = self.download(data.placed(), &step.name)?;
                 self.bind_data(step, &data, symbols, binding)
             }
             Action::Interpret {
@@ -272,17 +278,25 @@ impl Run<'_> {
         }
     }
 
+    /// The call's input that a buffer is, which the host has: no device is waited for to read it.
+    fn input_of(&self, block: BlockId, buffer: BufferId) -> Option<&'a Tensor> {
+        let data = self.program.block(block);
+        match data.buffers.get(buffer)?.place {
+            Place::Parameter(index) if block == self.program.body() => self.inputs.get(index),
+            _ => None,
+        }
+    }
+
     /// The elements of an integer tensor become values of symbols.
     fn bind_data(
         &self,
         step: &Step,
-        data: &Value,
+        data: &Tensor,
         symbols: &[kiln_symbolic_shape::SymbolId],
         binding: &mut Binding,
     ) -> Result<(), Stop> {
         let graph = self.program.graph();
-        let tensor = self.download(data.placed(), &step.name)?;
-        let values = integers(&tensor).map_err(RuntimeError::tensor(step.name.as_str()))?;
+        let values = integers(data).map_err(RuntimeError::tensor(step.name.as_str()))?;
         if values.len() != symbols.len() {
             let (expected, found) = (symbols.len(), values.len());
             let problem = format!("{}: expected {expected} elements, found {found}", step.name);

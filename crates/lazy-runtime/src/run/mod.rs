@@ -9,6 +9,7 @@ mod control;
 mod download;
 mod host;
 mod inputs;
+mod launch;
 mod outputs;
 mod stack;
 mod state;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_backend::{BuiltinOperand, Fault, FaultCause, Launch, MemorySlice, StopSignal as _};
+use kiln_backend::{BuiltinOperand, Fault, FaultCause, MemorySlice, StopSignal as _};
 use kiln_program::{BlockId, Program, Step};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Binding;
@@ -11,14 +11,14 @@ use kiln_timing::{Counter, Verbosity};
 use smallvec::SmallVec;
 
 use super::bind::site_of;
-use super::state::{Launched, RunState};
+use super::state::RunState;
 use super::{Stop, Value, Why};
 use crate::call::CallControl;
 use crate::compile::{Counters, Patience};
 use crate::error::{RuntimeError, problem_of};
 use crate::plan::{
-    BuiltinPlan, Frame, KernelPlan, Key, MemoryIndex, OwnMemory, Prepared, Refusal, Rival,
-    SegmentPlan, StepPlan, TensorPlace, Until, key_of, make_plan,
+    BuiltinPlan, Frame, Key, MemoryIndex, OwnMemory, Prepared, Refusal, Rival, SegmentPlan,
+    StepPlan, TensorPlace, Until, key_of, make_plan,
 };
 use crate::profile::StepProfile;
 use crate::runtime::Runtime;
@@ -36,6 +36,8 @@ pub(crate) struct Run<'a> {
     pub(super) patience: Option<Patience<'a>>,
     /// Who may end the call.
     pub(super) control: Option<&'a CallControl>,
+    /// The inputs of the call.
+    pub(super) inputs: &'a [Tensor],
     /// The tensors that the results are to be in, where the caller gave some.
     pub(super) into: Option<&'a mut [Tensor]>,
     /// The results, where the caller gave none.
@@ -181,8 +183,22 @@ impl Run<'_> {
         let steps = &self.program.block(block).segments[segment].steps;
         let is_timed = self.prepared.recorder.timing.is_at(Verbosity::Verbose);
         let heat = plan.heat.as_ref().filter(|heat| heat.begin());
+        let is_observed = is_timed || heat.is_some() || self.profile.is_some();
+        let takes_batches = !is_observed && executor.takes_batches();
+        let mut batched = 0;
         for (position, (step, planned)) in steps.iter().zip(&plan.steps).enumerate() {
+            if position < batched {
+                continue;
+            }
             self.check_control()?;
+            if takes_batches {
+                let batch = position..plan.batch_end(position);
+                if batch.len() > 1 {
+                    self.launch_batch(block, segment, plan, batch.clone(), frame)?;
+                    batched = batch.end;
+                    continue;
+                }
+            }
             let prepared = self.prepared;
             let _span = is_timed.then(|| prepared.time_step(block, segment, position));
             let heat = heat.filter(|heat| heat.watches(position));
@@ -191,18 +207,7 @@ impl Run<'_> {
             match planned {
                 StepPlan::Kernel(kernel) => {
                     let turn = kernel.rival.as_deref().map(Rival::turn);
-                    let compiled = kernel.code(turn);
-                    // Only what may be asked for: all threads that run the kernel count who has its code.
-                    if !compiled.artifact.fault_sites.is_empty() {
-                        self.state.launched.push(Launched {
-                            number: self.state.n_launches,
-                            block,
-                            segment,
-                            step: position,
-                            compiled: Arc::clone(compiled),
-                        });
-                    }
-                    self.state.n_launches += 1;
+                    self.note_launch(block, segment, position, kernel.code(turn));
                     match (turn, kernel.rival.as_deref()) {
                         (Some(turn), Some(rival)) => {
                             self.take_turn(step, kernel, rival, turn, frame)?
@@ -310,30 +315,6 @@ impl Run<'_> {
         let copied = copy(goes_on).map_err(RuntimeError::tensor(what))?;
         self.control.map_or(Ok(()), CallControl::check)?;
         Ok(copied)
-    }
-
-    /// Launches a step's kernel, or the variant whose turn it is.
-    pub(super) fn launch(
-        &mut self,
-        step: &Step,
-        plan: &KernelPlan,
-        rival: Option<&Rival>,
-        frame: &Frame,
-    ) -> Result<(), Stop> {
-        let (code, numbers) = match rival {
-            Some(rival) => (&rival.trial.code, &rival.numbers),
-            None => (&plan.compiled, &plan.numbers),
-        };
-        let mut buffers: SmallVec<[MemorySlice<'_>; 8]> = SmallVec::new();
-        for operand in &plan.operands {
-            buffers.push(frame.slice(operand)?);
-        }
-        let launch = Launch {
-            buffers: &buffers,
-            numbers,
-        };
-        let launched = self.state.execution.launch(&code.loaded, &launch);
-        Ok(launched.map_err(|error| RuntimeError::execute(step.name.as_str())(error))?)
     }
 
     fn builtin(&mut self, step: &Step, plan: &BuiltinPlan, frame: &Frame) -> Result<(), Stop> {

@@ -239,6 +239,7 @@ impl KernelCompiler for FakeCompiler {
             phases: vec![Phase {
                 entry: "evaluate".to_owned(),
                 tasks: Quantity::constant(1),
+                block: 1,
                 scratch: Quantity::constant(0),
             }],
             shared_scratch: Quantity::constant(0),

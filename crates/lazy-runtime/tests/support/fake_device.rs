@@ -1,25 +1,25 @@
-//! A device whose memory is bytes behind locks and whose kernels are evaluated.
+//! A device with a memory of its own, whose kernels are evaluated late: see [`deferred`](super::deferred).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use kiln_backend::{
-    Artifact, Builtin, BuiltinOperand, ExecuteError, Execution, Fault, FaultCause, KernelExecutor,
-    Launch, LoadedKernel, Memory, MemorySlice, PackSpec, TaskPool,
+    Artifact, ExecuteError, Execution, KernelExecutor, LoadedKernel, Memory, PackSpec,
 };
-use kiln_interpreter::{EvaluateContext, evaluate_op};
-use kiln_ir::{Extremum, Op};
-use kiln_kernel::{EvaluateError, Kernel, evaluate};
-use kiln_scalar::Mode;
-use kiln_symbolic_shape::{Binding, DimTable};
-use kiln_tensor::{DType, Exclusive, Offsets, Tensor};
+use kiln_kernel::Kernel;
+use kiln_tensor::{DType, Exclusive, Tensor};
+
+use super::deferred::{Broken, Deferred};
 
 /// The device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FakeDevice;
 
 /// What the device keeps of a memory.
-struct Held {
-    bytes: Mutex<Vec<u8>>,
+pub(super) struct Held {
+    pub(super) bytes: Mutex<Vec<u8>>,
+    /// How many launches that write to it have not run.
+    pub(super) pending: AtomicUsize,
     /// The tensor's memory that gets the bytes in the end.
     lent: Mutex<Option<Exclusive>>,
 }
@@ -28,7 +28,7 @@ struct Held {
 #[error("{0}")]
 struct Refused(String);
 
-fn refused(problem: impl ToString) -> ExecuteError {
+pub(super) fn refused(problem: impl ToString) -> ExecuteError {
     let source = Box::new(Refused(problem.to_string()));
     ExecuteError {
         code: "E0899",
@@ -37,40 +37,28 @@ fn refused(problem: impl ToString) -> ExecuteError {
     }
 }
 
+pub(super) fn held_of(bytes: Vec<u8>) -> Held {
+    Held {
+        bytes: Mutex::new(bytes),
+        pending: AtomicUsize::new(0),
+        lent: Mutex::default(),
+    }
+}
+
 fn memory_of(bytes: Vec<u8>) -> Memory {
     let len = bytes.len();
-    let held = Held {
-        bytes: Mutex::new(bytes),
-        lent: Mutex::default(),
-    };
-    Memory::new(Arc::new(held), len)
+    Memory::new(Arc::new(held_of(bytes)), len)
 }
 
-fn bytes_of(memory: &Memory) -> Result<&Mutex<Vec<u8>>, ExecuteError> {
-    let held = memory
-        .downcast::<Held>()
-        .ok_or_else(|| refused("memory of another device"))?;
-    Ok(&held.bytes)
-}
-
-/// Reads a part of memory.
-fn read(slice: &MemorySlice<'_>) -> Result<Vec<u8>, ExecuteError> {
-    let bytes = bytes_of(slice.memory)?.lock().unwrap();
-    let part = bytes.get(slice.offset..slice.offset + slice.bytes);
-    part.map(<[u8]>::to_vec).ok_or_else(|| {
-        refused(format!(
-            "{}+{} of {} bytes",
-            slice.offset,
-            slice.bytes,
-            bytes.len()
-        ))
-    })
+fn held(memory: &Memory) -> Result<&Held, ExecuteError> {
+    let held = memory.downcast::<Held>();
+    held.ok_or_else(|| refused("memory of another device"))
 }
 
 /// A kernel's text, read again.
-struct Loaded {
-    kernel: Kernel,
-    packs: Vec<PackSpec>,
+pub(super) struct Loaded {
+    pub(super) kernel: Kernel,
+    pub(super) packs: Vec<PackSpec>,
 }
 
 impl KernelExecutor for FakeDevice {
@@ -80,6 +68,14 @@ impl KernelExecutor for FakeDevice {
 
     fn caches(&self) -> [usize; 3] {
         [1 << 15, 1 << 20, 1 << 24]
+    }
+
+    fn parallelism(&self) -> usize {
+        1
+    }
+
+    fn takes_batches(&self) -> bool {
+        true
     }
 
     fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError> {
@@ -136,200 +132,67 @@ impl KernelExecutor for FakeDevice {
         dtype: DType,
         shape: &[usize],
     ) -> Result<Tensor, ExecuteError> {
+        let held = held(memory)?;
+        if held.pending.load(Ordering::SeqCst) > 0 {
+            return Err(refused(
+                "memory was read before the launches that write it were waited for",
+            ));
+        }
         let bytes = shape.iter().product::<usize>() * dtype.size_in_bytes();
-        let bytes = read(&MemorySlice {
-            memory,
-            offset,
-            bytes,
-        })?;
-        Tensor::from_bytes(dtype, shape, &bytes).map_err(refused)
+        let all = held.bytes.lock().unwrap();
+        let part = all.get(offset..offset + bytes);
+        let part = part.ok_or_else(|| refused("a download from outside of memory"))?;
+        Tensor::from_bytes(dtype, shape, part).map_err(refused)
     }
 
-    fn begin(&self, _pool: Arc<dyn TaskPool>) -> Box<dyn Execution> {
-        Box::new(FakeExecution::default())
+    fn begin(&self) -> Box<dyn Execution> {
+        Box::new(Deferred::new(None))
     }
 }
 
-#[derive(Default)]
-struct FakeExecution {
-    launches: usize,
-    fault: Option<Fault>,
-}
+/// The device, with one rule of the contract between a device and its caller broken.
+pub struct BrokenDevice(pub Broken);
 
-/// Where each element of a buffer lies, and the whole as a tensor.
-fn gather(
-    slice: &MemorySlice<'_>,
-    dtype: DType,
-    shape: &[usize],
-    strides: Option<&[isize]>,
-) -> Result<Tensor, ExecuteError> {
-    let width = dtype.size_in_bytes();
-    let Some(strides) = strides else {
-        let bytes = shape.iter().product::<usize>() * width;
-        return Tensor::from_bytes(dtype, shape, &read(&MemorySlice { bytes, ..*slice })?)
-            .map_err(refused);
-    };
-    let bytes = read(slice)?;
-    let mut elements = Vec::new();
-    for offset in Offsets::new(shape, strides, 0) {
-        let element = bytes.get(offset * width..(offset + 1) * width);
-        elements.extend_from_slice(element.ok_or_else(|| refused("a stride that leads out"))?);
-    }
-    Tensor::from_bytes(dtype, shape, &elements).map_err(refused)
-}
-
-fn scatter(
-    slice: &MemorySlice<'_>,
-    tensor: &Tensor,
-    strides: Option<&[isize]>,
-) -> Result<(), ExecuteError> {
-    let width = tensor.dtype().size_in_bytes();
-    let row_major = kiln_tensor::row_major_strides(tensor.shape());
-    let strides = strides.unwrap_or(&row_major);
-    let mut bytes = bytes_of(slice.memory)?.lock().unwrap();
-    let from = tensor.as_bytes().map_err(refused)?;
-    for (index, offset) in Offsets::new(tensor.shape(), strides, 0).enumerate() {
-        let (begin, end) = (offset * width, (offset + 1) * width);
-        if end > slice.bytes {
-            return Err(refused("a store outside its buffer"));
-        }
-        let to = bytes.get_mut(slice.offset + begin..slice.offset + end);
-        to.ok_or_else(|| refused("a store outside of memory"))?
-            .copy_from_slice(&from[index * width..(index + 1) * width]);
-    }
-    Ok(())
-}
-
-impl Execution for FakeExecution {
-    fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError> {
-        let index = self.launches;
-        self.launches += 1;
-        let Loaded { kernel, packs } = kernel
-            .downcast()
-            .ok_or_else(|| refused("a kernel of another device"))?;
-        let symbols = launch.numbers.arguments();
-        let binding: Binding = kernel
-            .dims()
-            .symbols()
-            .zip(symbols.iter().copied())
-            .collect();
-        let values = |dims: &[kiln_symbolic_shape::DimId]| {
-            dims.iter()
-                .map(|&dim| kernel.dims().evaluate(dim, &binding))
-                .collect::<Result<Vec<i64>, _>>()
-        };
-        let mut tensors = Vec::new();
-        let mut layouts = Vec::new();
-        for (position, buffer) in kernel.buffers().values().enumerate() {
-            let (slice, bytes) = (&launch.buffers[position], launch.numbers.bytes()[position]);
-            if slice.bytes < bytes {
-                let (name, found) = (&buffer.name, slice.bytes);
-                return Err(refused(format!(
-                    "%{name}: expected {bytes} bytes, found {found}"
-                )));
-            }
-            let shape = values(&buffer.shape).map_err(refused)?;
-            let shape: Vec<usize> = shape.into_iter().map(|size| size as usize).collect();
-            let strides = match &buffer.strides {
-                Some(strides) => {
-                    let strides = values(strides).map_err(refused)?;
-                    Some(
-                        strides
-                            .into_iter()
-                            .map(|stride| stride as isize)
-                            .collect::<Vec<_>>(),
-                    )
-                }
-                None => None,
-            };
-            let tensor = if packs.iter().any(|spec| spec.buffer == position) {
-                let turned: Vec<usize> = shape.iter().rev().copied().collect();
-                let turned = gather(slice, buffer.dtype, &turned, None)?;
-                turned
-                    .transpose(&[1, 0])
-                    .and_then(|tensor| tensor.contiguous())
-                    .map_err(refused)?
-            } else if buffer.role == kiln_kernel::Role::Out {
-                Tensor::zeros(buffer.dtype, &shape).map_err(refused)?
-            } else {
-                gather(slice, buffer.dtype, &shape, strides.as_deref())?
-            };
-            tensors.push(tensor);
-            layouts.push(strides);
-        }
-        match evaluate(kernel, symbols, &mut tensors, Mode::Declared) {
-            Ok(()) => {}
-            Err(error) if error.is_fault() => {
-                let cause = match error {
-                    EvaluateError::IndexOutOfRange { .. } => FaultCause::IndexOutOfRange,
-                    _ => FaultCause::DivisionByZero,
-                };
-                self.fault.get_or_insert(Fault {
-                    launch: index,
-                    cause,
-                    site: 0,
-                });
-                return Ok(());
-            }
-            Err(error) => return Err(refused(error)),
-        }
-        let buffers = kernel.buffers().values().zip(launch.buffers);
-        for (((buffer, slice), tensor), strides) in buffers.zip(&tensors).zip(&layouts) {
-            if buffer.role.is_written() {
-                scatter(slice, tensor, strides.as_deref())?;
-            }
-        }
-        Ok(())
+impl KernelExecutor for BrokenDevice {
+    fn device(&self) -> String {
+        FakeDevice.device()
     }
 
-    fn run_builtin(
-        &mut self,
-        builtin: &Builtin,
-        inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
-        outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
-    ) -> Result<Vec<i64>, ExecuteError> {
-        let given = inputs
-            .iter()
-            .map(|(slice, what)| gather(slice, what.dtype, what.shape, None));
-        let given = given.collect::<Result<Vec<_>, _>>()?;
-        let mut dims = DimTable::new();
-        let op = match builtin {
-            Builtin::Copy => {
-                scatter(&outputs[0].0, &given[0], None)?;
-                return Ok(Vec::new());
-            }
-            Builtin::NonZero => Op::NonZero,
-            Builtin::TopK { axis, largest } => Op::TopK {
-                k: dims.constant(outputs[0].1.shape[*axis] as i64),
-                axis: *axis,
-                extremum: if *largest {
-                    Extremum::Max
-                } else {
-                    Extremum::Min
-                },
-            },
-            Builtin::RandomBits => Op::RandomBits {
-                dims: outputs[0]
-                    .1
-                    .shape
-                    .iter()
-                    .map(|&size| dims.constant(size as i64))
-                    .collect(),
-            },
-            other => return Err(refused(format!("no {other:?}"))),
-        };
-        let binding = Binding::new();
-        let results = evaluate_op(&EvaluateContext::new(&dims, &binding), &op, &given);
-        let results = results.map_err(refused)?;
-        for (result, (slice, what)) in results.iter().zip(outputs) {
-            assert_eq!((result.dtype(), result.shape()), (what.dtype, what.shape));
-            scatter(slice, &result.contiguous().map_err(refused)?, None)?;
-        }
-        Ok(Vec::new())
+    fn caches(&self) -> [usize; 3] {
+        FakeDevice.caches()
     }
 
-    fn finish(&mut self) -> Result<Option<Fault>, ExecuteError> {
-        self.launches = 0;
-        Ok(self.fault.take())
+    fn parallelism(&self) -> usize {
+        FakeDevice.parallelism()
+    }
+
+    fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError> {
+        FakeDevice.load(artifact)
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
+        FakeDevice.alloc(bytes)
+    }
+
+    fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError> {
+        FakeDevice.upload(tensor)
+    }
+
+    fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError> {
+        FakeDevice.pack(tensor, spec)
+    }
+
+    fn download(
+        &self,
+        memory: &Memory,
+        offset: usize,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<Tensor, ExecuteError> {
+        FakeDevice.download(memory, offset, dtype, shape)
+    }
+
+    fn begin(&self) -> Box<dyn Execution> {
+        Box::new(Deferred::new(Some(self.0)))
     }
 }

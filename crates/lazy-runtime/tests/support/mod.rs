@@ -1,6 +1,7 @@
-//! A backend that needs no compiler: its code is the kernel's text, and running it means evaluating that.
+//! A backend that needs no compiler: its code is the kernel's text, and running it means evaluating that, late.
 //!
-//! Buffers are bytes that are poisoned when they are allocated, so that what nobody wrote does not look right.
+//! Buffers are bytes of an address space of their own, poisoned when they are allocated, so that what no launch wrote does not
+//! look right.
 
 #![allow(
     dead_code,
@@ -14,6 +15,8 @@
     reason = "this is a part of tests"
 )]
 
+mod deferred;
+mod evaluate;
 mod fake_compiler;
 mod fake_device;
 mod timed_device;
@@ -22,7 +25,6 @@ use std::error::Error;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use kiln_backend::CallerOnly;
 use kiln_fusion::FusionOptions;
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::{BlobMap, Graph};
@@ -32,8 +34,9 @@ use kiln_symbolic_shape::PlanFact;
 use kiln_tensor::Tensor;
 use kiln_testkit::oracle::{Tolerance, compare_all};
 
+pub use deferred::Broken;
 pub use fake_compiler::{FakeCompiler, Gate, Offer};
-pub use fake_device::FakeDevice;
+pub use fake_device::{BrokenDevice, FakeDevice};
 pub use timed_device::TimedDevice;
 
 /// Plans a graph as the facade does.
@@ -73,11 +76,9 @@ pub fn runtime() -> Arc<Runtime> {
 
 pub fn runtime_with(compiler: FakeCompiler, options: RuntimeOptions) -> Arc<Runtime> {
     let options = options.with_compile_threads(NonZeroUsize::MIN.saturating_add(1));
-    let (device, pool) = (Arc::new(FakeDevice), Arc::new(CallerOnly));
     Arc::new(Runtime::new(
         Some(Arc::new(compiler)),
-        device,
-        pool,
+        Arc::new(FakeDevice),
         options,
     ))
 }

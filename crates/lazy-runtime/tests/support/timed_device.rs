@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kiln_backend::{
     Artifact, Builtin, BuiltinOperand, ExecuteError, Execution, Fault, KernelExecutor, Launch,
-    LoadedKernel, Memory, MemorySlice, PackSpec, TaskPool,
+    LoadedKernel, Memory, MemorySlice, PackSpec,
 };
 use kiln_tensor::{DType, Tensor};
 use kiln_timing::ManualClock;
@@ -40,6 +40,10 @@ impl KernelExecutor for TimedDevice {
         FakeDevice.caches()
     }
 
+    fn parallelism(&self) -> usize {
+        FakeDevice.parallelism()
+    }
+
     fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError> {
         let cost = (self.cost)(&String::from_utf8_lossy(&artifact.code));
         let inner = FakeDevice.load(artifact)?;
@@ -68,9 +72,9 @@ impl KernelExecutor for TimedDevice {
         FakeDevice.download(memory, offset, dtype, shape)
     }
 
-    fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution> {
+    fn begin(&self) -> Box<dyn Execution> {
         Box::new(TimedExecution {
-            inner: FakeDevice.begin(pool),
+            inner: FakeDevice.begin(),
             clock: self.clock.clone(),
         })
     }
@@ -88,7 +92,7 @@ impl Execution for TimedExecution {
         builtin: &Builtin,
         inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
         outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
-    ) -> Result<Vec<i64>, ExecuteError> {
+    ) -> Result<(), ExecuteError> {
         self.inner.run_builtin(builtin, inputs, outputs)
     }
 

@@ -198,7 +198,7 @@ impl Execution for NativeExecution {
         builtin: &Builtin,
         inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
         outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
-    ) -> Result<Vec<i64>, ExecuteError> {
+    ) -> Result<(), ExecuteError> {
         Ok(builtin::run(
             builtin,
             inputs,

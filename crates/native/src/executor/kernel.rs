@@ -36,6 +36,13 @@ impl NativeKernel {
                 level: artifact.target.level.clone(),
             });
         }
+        if let Some(phase) = artifact.phases.iter().find(|phase| phase.block != 1) {
+            return Err(NativeError::mismatch(
+                format!("the threads of a task of {}", phase.entry.escape_debug()),
+                1,
+                phase.block,
+            ));
+        }
         let entries: Vec<&str> = artifact
             .phases
             .iter()

@@ -16,11 +16,12 @@ use crate::error::NativeError;
 use execution::NativeExecution;
 use kernel::NativeKernel;
 use kiln_backend::{
-    Artifact, ExecuteError, Execution, KernelExecutor, LoadedKernel, Memory, MemoryLimits,
-    MemoryPool, PackSpec, TaskPool,
+    Artifact, CallerOnly, ExecuteError, Execution, KernelExecutor, LoadedKernel, Memory,
+    MemoryLimits, MemoryPool, PackSpec, TaskPool,
 };
 use kiln_tensor::{DType, Tensor};
 use memory_pool::HostMemoryPool;
+use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use host_memory::{HostMemory, place_of};
@@ -40,24 +41,44 @@ const LENDS_FROM: usize = 16 << 10;
 ///
 /// What a launch's kernels read and write is theirs while it runs: whoever launches on one memory
 /// from several executions at once sees to it that none writes what another one touches.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct NativeExecutor {
     caches: [usize; 3],
     memory: HostMemoryPool,
+    pool: Arc<dyn TaskPool>,
 }
 
 impl NativeExecutor {
-    /// The executor for this machine.
+    /// The executor for this machine, which runs all on the calling thread.
     pub fn new() -> Self {
-        Self::with_memory_limits(MemoryLimits::DEFAULT)
-    }
-
-    /// The same, with memory of its own within these limits.
-    pub fn with_memory_limits(limits: MemoryLimits) -> Self {
         Self {
             caches: caches::of_this_machine(),
-            memory: HostMemoryPool::new(limits),
+            memory: HostMemoryPool::new(MemoryLimits::DEFAULT),
+            pool: Arc::new(CallerOnly),
         }
+    }
+
+    /// With memory of its own within these limits.
+    #[must_use]
+    pub fn with_memory_limits(self, limits: MemoryLimits) -> Self {
+        let memory = HostMemoryPool::new(limits);
+        Self { memory, ..self }
+    }
+
+    /// With threads that share out the tasks of launches.
+    #[must_use]
+    pub fn with_pool(self, pool: Arc<dyn TaskPool>) -> Self {
+        Self { pool, ..self }
+    }
+}
+
+impl fmt::Debug for NativeExecutor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("NativeExecutor")
+            .field("caches", &self.caches)
+            .field("threads", &self.pool.threads())
+            .finish_non_exhaustive()
     }
 }
 
@@ -74,6 +95,10 @@ impl KernelExecutor for NativeExecutor {
 
     fn caches(&self) -> [usize; 3] {
         self.caches
+    }
+
+    fn parallelism(&self) -> usize {
+        self.pool.threads().max(1)
     }
 
     fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError> {
@@ -169,7 +194,8 @@ impl KernelExecutor for NativeExecutor {
         Ok(host_memory::copy_into(host, offset, tensor)?)
     }
 
-    fn begin(&self, pool: Arc<dyn TaskPool>) -> Box<dyn Execution> {
+    fn begin(&self) -> Box<dyn Execution> {
+        let pool = Arc::clone(&self.pool);
         Box::new(NativeExecution::new(pool, &self.memory))
     }
 }

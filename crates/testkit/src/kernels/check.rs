@@ -8,6 +8,7 @@ use kiln_backend::{
     KernelExecutor, LaunchContext, LoadedKernel, Target, TaskPool, Unobserved,
 };
 use kiln_kernel::{EvaluateError, Role, VerifiedKernel, evaluate};
+use kiln_native::NativeExecutor;
 use kiln_native::guard::Side;
 use kiln_scalar::Mode;
 use kiln_tensor::Tensor;
@@ -135,7 +136,7 @@ pub fn variants(
 /// # Errors
 /// The first difference.
 pub fn check_kernel(
-    executor: &dyn KernelExecutor,
+    executor: &NativeExecutor,
     kernel: &VerifiedKernel,
     variants: &[Variant],
     symbols: &[i64],

@@ -5,6 +5,7 @@ use kiln_backend::{
     LaunchContext, LoadedKernel, Memory, MemorySlice, NumbersError, TaskPool,
 };
 use kiln_kernel::VerifiedKernel;
+use kiln_native::NativeExecutor;
 use kiln_native::guard::{ALIGNMENT, Side, with_guard_pages};
 use kiln_tensor::{DType, Tensor, TensorError};
 use std::sync::Arc;
@@ -45,7 +46,7 @@ pub enum LaunchError {
 /// # Errors
 /// If the artifact's numbers have no value, the device refuses, or bytes outside of a result were written.
 pub fn run_kernel(
-    executor: &dyn KernelExecutor,
+    executor: &NativeExecutor,
     kernel: &VerifiedKernel,
     artifact: &Artifact,
     loaded: &LoadedKernel,
@@ -73,7 +74,7 @@ pub fn run_kernel(
 /// # Errors
 /// As [`run_kernel`].
 pub fn run_in(
-    executor: &dyn KernelExecutor,
+    executor: &NativeExecutor,
     kernel: &VerifiedKernel,
     code: (&Artifact, &LoadedKernel),
     context: &LaunchContext<'_>,
@@ -97,7 +98,7 @@ pub fn run_in(
 /// # Errors
 /// As [`run_kernel`].
 pub fn run_guarded(
-    executor: &dyn KernelExecutor,
+    executor: &NativeExecutor,
     kernel: &VerifiedKernel,
     code: (&Artifact, &LoadedKernel),
     context: &LaunchContext<'_>,
@@ -119,7 +120,7 @@ pub fn run_guarded(
 }
 
 fn run_placed(
-    executor: &dyn KernelExecutor,
+    executor: &NativeExecutor,
     kernel: &VerifiedKernel,
     (artifact, loaded): (&Artifact, &LoadedKernel),
     context: &LaunchContext<'_>,
@@ -130,7 +131,7 @@ fn run_placed(
     let symbols = context.symbols;
     let numbers = artifact.numbers(context)?;
     check_counts(artifact, context)?;
-    let mut execution = executor.begin(Arc::clone(pool));
+    let mut execution = executor.clone().with_pool(Arc::clone(pool)).begin();
     let mut images = Vec::new();
     let mut memories = Vec::new();
     for ((position, buffer), tensor) in kernel.buffers().values().enumerate().zip(tensors) {

@@ -120,8 +120,7 @@ fn runtimes(compiler: &Arc<dyn KernelCompiler>) -> Vec<Arc<Runtime>> {
             .with_compile_threads(NonZeroUsize::MIN);
         Arc::new(Runtime::new(
             Some(Arc::clone(compiler)),
-            Arc::new(NativeExecutor::new()),
-            pool,
+            Arc::new(NativeExecutor::new().with_pool(pool)),
             options,
         ))
     };

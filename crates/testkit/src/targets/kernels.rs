@@ -118,7 +118,7 @@ pub fn run_kernel(compiler: &Arc<dyn KernelCompiler>, bytes: &[u8]) {
     };
     let printed = text::print(&kernel);
     let limits = MemoryLimits::new().with_kept_bytes(0);
-    let executor = NativeExecutor::with_memory_limits(limits);
+    let executor = NativeExecutor::new().with_memory_limits(limits);
     let target = compiler.host();
     let mut schedules = compiler.schedules(&kernel, &target);
     schedules.truncate(1);

@@ -76,6 +76,7 @@ pub(super) fn emit_winograd(
         launch.phase(Phase {
             entry,
             tasks: nest.when.clone() * units.ceil_div(per_task),
+            block: 1,
             scratch: lowering.scratch_bytes(),
         });
     }

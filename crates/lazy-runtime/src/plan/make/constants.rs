@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cranelift_entity::EntityRef;
-use kiln_backend::{KernelExecutor, Memory, PackSpec, TaskPool};
+use kiln_backend::{KernelExecutor, Memory, PackSpec};
 use kiln_ir::Constant;
 use kiln_program::{Action, BufferId, ConstantId, KernelLaunch, Place, SizeId};
 use kiln_symbolic_shape::Binding;
@@ -43,7 +43,6 @@ impl Need {
 /// Constants on their way into the form in which steps want them.
 struct Bringing {
     source: Source,
-    pool: Arc<dyn TaskPool>,
     needs: Vec<Need>,
 }
 
@@ -70,7 +69,7 @@ impl Bringing {
         };
         let threads = match total_bytes(&self.needs) < WORTH_THREADS {
             true => 1,
-            false => self.pool.threads().min(self.needs.len()),
+            false => self.source.executor.parallelism().min(self.needs.len()),
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
@@ -202,7 +201,6 @@ impl Maker<'_> {
         let is_large = total_bytes(&needs) >= WORTH_THREADS;
         let bringing = Bringing {
             source: self.source(),
-            pool: Arc::clone(self.runtime.pool()),
             needs,
         };
         match self.control.filter(|_| is_large) {

@@ -200,7 +200,7 @@ impl<'a> Maker<'a> {
     ) -> Result<LaunchNumbers, RuntimeError> {
         let ctx = LaunchContext {
             symbols,
-            threads: self.runtime.pool().threads(),
+            threads: self.runtime.executor().parallelism(),
             caches: self.runtime.executor().caches(),
         };
         code.numbers(&ctx)

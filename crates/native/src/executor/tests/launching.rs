@@ -21,7 +21,7 @@ fn every_task_runs_on_any_number_of_threads() {
     let x: Vec<f32> = (0..1001).map(|i| i as f32).collect();
     let (input, output) = (uploaded(&x), alloc(4 * x.len()));
     for pool in pools() {
-        let mut execution = cpu.begin(pool);
+        let mut execution = cpu.clone().with_pool(pool).begin();
         for n in [1001, 1000, 3, 1, 0] {
             let launch = Launch {
                 buffers: &[whole(&input), whole(&output)],
@@ -43,7 +43,7 @@ fn phases_run_one_after_another_on_shared_scratch() {
     let x: Vec<f32> = (0..4000).map(|i| i as f32).collect();
     let (input, output) = (uploaded(&x), alloc(4));
     for pool in pools() {
-        let mut execution = cpu.begin(pool);
+        let mut execution = cpu.clone().with_pool(pool).begin();
         for blocks in [1u64, 1000, 0, 7] {
             let n = 4 * blocks as usize;
             let launch = Launch {
@@ -70,7 +70,7 @@ fn scratch_grows_with_the_launches() {
     let code = artifact(&["copy"], &buffers, 1);
     let kernel = cpu.load(&code).unwrap();
     for pool in pools() {
-        let mut execution = cpu.begin(pool);
+        let mut execution = cpu.clone().with_pool(pool).begin();
         for n in [10, 100_000, 1000, 0] {
             let x: Vec<u8> = (0..n).map(|i| i as u8).collect();
             let (input, output) = (uploaded(&x), alloc(n));
@@ -96,7 +96,7 @@ fn the_first_fault_is_kept_until_the_end() {
     let kernel = cpu.load(&code).unwrap();
     let x = uploaded(&[1.0f32, 2.0, 3.0]);
     let output = alloc(16);
-    let mut execution = cpu.begin(Arc::new(Threads(2)));
+    let mut execution = cpu.clone().with_pool(Arc::new(Threads(2))).begin();
     for indices in [[0i64, 1, 2, 0], [0, 3, 0, 0], [-1, 0, 0, 0], [2, 2, 2, 2]] {
         let index = uploaded(&indices);
         let launch = Launch {
@@ -127,7 +127,7 @@ fn many_executions_run_one_kernel_at_a_time() {
         for _ in 0..4 {
             scope.spawn(|| {
                 let output = alloc(400);
-                let mut execution = cpu.begin(Arc::new(CallerOnly));
+                let mut execution = cpu.begin();
                 for _ in 0..200 {
                     let launch = Launch {
                         buffers: &[whole(&input), whole(&output)],

@@ -5,7 +5,7 @@
 )]
 
 use super::*;
-use kiln_backend::{CallerOnly, Launch};
+use kiln_backend::Launch;
 use std::sync::Arc;
 
 #[test]
@@ -98,7 +98,7 @@ fn nothing_writes_to_what_a_tensor_reads() {
     let code = scale();
     let kernel = cpu.load(&code).unwrap();
     let (input, output) = (uploaded(&[1.0f32, 2.0]), alloc(8));
-    let mut execution = cpu.begin(Arc::new(CallerOnly));
+    let mut execution = cpu.begin();
     let mut launch = |output: &Memory| {
         let launch = Launch {
             buffers: &[whole(&input), whole(output)],

@@ -52,6 +52,7 @@ fn parts(phases: &[&str], buffers: &[(&str, DType, bool)], n_arguments: usize) -
     let phase = |&entry: &&str| Phase {
         entry: entry.to_owned(),
         tasks: next(),
+        block: 1,
         scratch: next(),
     };
     let phases = phases.iter().map(phase).collect();

@@ -86,7 +86,9 @@ fn launched(execution: &mut dyn kiln_backend::Execution, x: &[f32]) -> Vec<f32> 
 #[test]
 fn a_careless_pool_does_no_harm() {
     let pool = Arc::new(Careless::default());
-    let mut execution = NativeExecutor::new().begin(Arc::clone(&pool) as Arc<dyn TaskPool>);
+    let mut execution = NativeExecutor::new()
+        .with_pool(Arc::clone(&pool) as Arc<dyn TaskPool>)
+        .begin();
     let x: Vec<f32> = (0..50).map(|i| i as f32).collect();
     for _ in 0..3 {
         assert_eq!(launched(&mut *execution, &x), scaled(&x));
@@ -100,7 +102,7 @@ fn a_careless_pool_does_no_harm() {
 #[test]
 fn a_pool_that_panics_leaves_an_execution_that_works() {
     let cpu = NativeExecutor::new();
-    let mut execution = cpu.begin(Arc::new(Panicking));
+    let mut execution = cpu.clone().with_pool(Arc::new(Panicking)).begin();
     let panic = catch_unwind(AssertUnwindSafe(|| launched(&mut *execution, &[1.0, 2.0])));
     assert!(panic.is_err());
     assert_eq!(launched(&mut *execution, &[3.0]), [3.4]);
@@ -126,7 +128,7 @@ fn a_launch_ends_between_two_tasks_when_it_is_told_to() {
         Arc::new(Threads(3)) as Arc<dyn TaskPool>,
         Arc::new(kiln_backend::CallerOnly),
     ] {
-        let mut execution = NativeExecutor::new().begin(pool);
+        let mut execution = NativeExecutor::new().with_pool(pool).begin();
         for n in [1, 2, 10] {
             execution.stop_when(Some(Arc::new(StopsAt(
                 AtomicU64::new(0),

@@ -1,11 +1,11 @@
 //! Launches and artifacts that do not fit: refused before anything runs.
 
 use super::*;
-use kiln_backend::{CallerOnly, ExecuteError, Launch, LoadedKernel};
+use kiln_backend::{ExecuteError, Launch, LoadedKernel};
 use std::sync::Arc;
 
 fn launch(kernel: &LoadedKernel, launch: &Launch<'_>) -> ExecuteError {
-    let mut execution = NativeExecutor::new().begin(Arc::new(CallerOnly));
+    let mut execution = NativeExecutor::new().begin();
     execution.launch(kernel, launch).unwrap_err()
 }
 
@@ -107,7 +107,7 @@ fn scratch_that_cannot_be_had() {
             buffers: &buffers,
             numbers: &numbers(&code, &[4, 4], &[], &[(1, scratch)], shared_scratch),
         };
-        let mut execution = NativeExecutor::new().begin(Arc::new(CallerOnly));
+        let mut execution = NativeExecutor::new().begin();
         let error = execution.launch(&kernel, &bad).unwrap_err();
         assert_eq!((error.code, error.out_of_memory), ("E0840", true));
         let good = Launch {

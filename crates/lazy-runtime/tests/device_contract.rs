@@ -1,0 +1,71 @@
+//! A device may run behind its caller, within rules. A device that breaks one is seen to break programs: so the suite, which
+//! runs on a late and reordering device, would see a runtime that relies on more than the rules, too.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::sync::Arc;
+
+use kiln_backend::{KernelCompiler, KernelExecutor};
+use kiln_interpreter::{InterpretOptions, interpret};
+use kiln_lazy_runtime::{Runtime, RuntimeOptions};
+use kiln_testkit::oracle::{Tolerance, compare_all};
+use support::{Broken, BrokenDevice, FakeCompiler, FakeDevice, compiled, graph, ramp};
+
+/// Steps that depend on each other, and, without a compiler, results that the host brings to the device.
+const CHAIN: &str = "graph @chain(%x: f32[N, 3], %w: f32[3, 3]) -> f32[N, 3] {
+  %a = exp %x
+  %b = matmul %a, %w
+  %c = relu %b
+  %d = matmul %c, %w
+  %e = add %d, %x
+  %f = matmul %e, %w
+  return %f
+}";
+
+/// Of twenty calls on a device, how many give what the interpreter gives.
+fn right_calls(
+    device: Arc<dyn KernelExecutor>,
+    compiler: Option<Arc<dyn KernelCompiler>>,
+) -> usize {
+    let graph = graph(CHAIN);
+    let runtime = Arc::new(Runtime::new(compiler, device, RuntimeOptions::new()));
+    let program = compiled(&runtime, &graph, false);
+    let is_right = |&rows: &usize| {
+        let inputs = [ramp(&[rows, 3]), ramp(&[3, 3])];
+        let expected = interpret(&graph, &inputs, &InterpretOptions::default()).unwrap();
+        program
+            .run(&inputs)
+            .is_ok_and(|found| compare_all(&expected, &found, Tolerance::OfLargest(1e-4)).is_ok())
+    };
+    (1..=20).filter(is_right).count()
+}
+
+fn compiler() -> Option<Arc<dyn KernelCompiler>> {
+    Some(Arc::new(FakeCompiler::default()))
+}
+
+#[test]
+fn every_call_is_right_on_a_late_device() {
+    assert_eq!(right_calls(Arc::new(FakeDevice), compiler()), 20);
+    assert_eq!(right_calls(Arc::new(FakeDevice), None), 20);
+}
+
+#[test]
+fn a_device_that_gives_memory_up_early_is_seen() {
+    assert!(right_calls(Arc::new(BrokenDevice(Broken::Lifetime)), None) < 20);
+}
+
+#[test]
+fn a_device_that_does_not_keep_the_order_is_seen() {
+    assert!(right_calls(Arc::new(BrokenDevice(Broken::Order)), compiler()) < 20);
+}
+
+#[test]
+fn a_device_whose_memory_is_read_before_it_is_waited_for_is_seen() {
+    assert_eq!(
+        right_calls(Arc::new(BrokenDevice(Broken::Waiting)), compiler()),
+        0
+    );
+}

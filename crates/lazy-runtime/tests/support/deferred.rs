@@ -1,0 +1,300 @@
+//! An execution that runs late, and in another order where that may make no difference.
+//!
+//! Launches wait in a queue. At each launch a few of them run, at random; the rest runs when the execution is waited for. Two
+//! may change places unless one writes what the other touches. A memory is kept as long as a launch in the queue has it, and
+//! reading it before the launches that write it were waited for is refused. So what works on this device keeps to the rules
+//! of `kiln_backend::execute`; and with a rule [`Broken`], programs are seen to go wrong.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use kiln_backend::{
+    BatchKey, Builtin, BuiltinOperand, ExecuteError, Execution, Fault, Launch, LaunchNumbers,
+    LoadedKernel, MemorySlice,
+};
+use kiln_tensor::DType;
+
+use super::evaluate::{Slice, run_builtin, run_kernel};
+use super::fake_device::{Held, Loaded, held_of, refused};
+
+/// A rule that the device does not keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// Memory is given up as soon as the caller drops it.
+    Lifetime,
+    /// Launches run in any order.
+    Order,
+    /// Waiting returns before everything has run.
+    Waiting,
+}
+
+/// The execution.
+pub(super) struct Deferred {
+    queue: Vec<Work>,
+    n_launches: usize,
+    random: u64,
+    broken: Option<Broken>,
+    fault: Option<Fault>,
+    error: Option<ExecuteError>,
+    /// The kernels of each batch, and what they were launched with.
+    batches: HashMap<BatchKey, Vec<(usize, Vec<i64>)>>,
+}
+
+/// A launch or a builtin that has not run.
+struct Work {
+    number: usize,
+    task: Task,
+    operands: Vec<Operand>,
+}
+
+enum Task {
+    Kernel(LoadedKernel, LaunchNumbers),
+    Builtin(Builtin, Vec<(DType, Vec<usize>)>),
+}
+
+/// A part of a memory that a launch has.
+struct Operand {
+    memory: Kept,
+    /// What the memory is told from others by.
+    identity: usize,
+    offset: usize,
+    bytes: usize,
+    is_written: bool,
+}
+
+type Handle = dyn Any + Send + Sync;
+
+enum Kept {
+    Held(Arc<Handle>),
+    Dropped(Weak<Handle>),
+}
+
+/// Each execution has random numbers of its own, the same ones in each run of a test that has one thread.
+static SEED: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
+
+impl Deferred {
+    pub(super) fn new(broken: Option<Broken>) -> Self {
+        Self {
+            queue: Vec::new(),
+            n_launches: 0,
+            random: SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed) | 1,
+            broken,
+            fault: None,
+            error: None,
+            batches: HashMap::new(),
+        }
+    }
+
+    /// A random number below `n`.
+    fn below(&mut self, n: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random % n.max(1) as u64) as usize
+    }
+
+    fn operand(&self, slice: &MemorySlice<'_>, is_written: bool) -> Operand {
+        let handle = slice.memory.handle();
+        if let (true, Some(held)) = (is_written, slice.memory.downcast::<Held>()) {
+            held.pending.fetch_add(1, Ordering::SeqCst);
+        }
+        Operand {
+            memory: match self.broken {
+                Some(Broken::Lifetime) => Kept::Dropped(Arc::downgrade(handle)),
+                _ => Kept::Held(Arc::clone(handle)),
+            },
+            identity: Arc::as_ptr(handle).cast::<()>() as usize,
+            offset: slice.offset,
+            bytes: slice.bytes,
+            is_written,
+        }
+    }
+
+    fn add(&mut self, task: Task, operands: Vec<Operand>) {
+        self.queue.push(Work {
+            number: self.n_launches,
+            task,
+            operands,
+        });
+        self.n_launches += 1;
+        let n_now = match self.below(4) {
+            0 => self.below(self.queue.len() + 1),
+            _ => 0,
+        };
+        self.run_some(n_now);
+    }
+
+    /// Runs so many of those that wait, each after all before it that it must not change places with.
+    fn run_some(&mut self, count: usize) {
+        for _ in 0..count.min(self.queue.len()) {
+            let ready: Vec<usize> = (0..self.queue.len())
+                .filter(|&at| {
+                    let (before, rest) = self.queue.split_at(at);
+                    self.broken == Some(Broken::Order)
+                        || !before.iter().any(|work| work.conflicts_with(&rest[0]))
+                })
+                .collect();
+            let chosen = ready[self.below(ready.len())];
+            let work = self.queue.remove(chosen);
+            match work.run() {
+                Ok(None) => {}
+                Ok(Some(fault)) if self.fault.is_some_and(|first| first.launch < fault.launch) => {}
+                Ok(fault) => self.fault = fault,
+                Err(error) => drop(self.error.get_or_insert(error)),
+            }
+        }
+    }
+}
+
+impl Work {
+    /// Whether one writes what the other touches.
+    fn conflicts_with(&self, other: &Self) -> bool {
+        let overlap = |a: &Operand, b: &Operand| {
+            a.identity == b.identity
+                && (a.is_written || b.is_written)
+                && a.offset < b.offset + b.bytes
+                && b.offset < a.offset + a.bytes
+        };
+        let mut own = self.operands.iter();
+        own.any(|a| other.operands.iter().any(|b| overlap(a, b)))
+    }
+
+    fn run(self) -> Result<Option<Fault>, ExecuteError> {
+        let handles: Vec<Option<Arc<Handle>>> = self.operands.iter().map(Operand::handle).collect();
+        // What was given up has been overwritten since.
+        let freed: Vec<Held> = self
+            .operands
+            .iter()
+            .map(|operand| held_of(vec![0xdd; operand.offset + operand.bytes]))
+            .collect();
+        let slices: Vec<Slice<'_>> = self
+            .operands
+            .iter()
+            .zip(handles.iter().zip(&freed))
+            .map(|(operand, (handle, freed))| Slice {
+                held: handle
+                    .as_deref()
+                    .and_then(|handle| handle.downcast_ref())
+                    .unwrap_or(freed),
+                offset: operand.offset,
+                bytes: operand.bytes,
+            })
+            .collect();
+        match &self.task {
+            Task::Kernel(kernel, numbers) => {
+                let loaded: &Loaded = kernel
+                    .downcast()
+                    .ok_or_else(|| refused("a kernel of another device"))?;
+                let cause = run_kernel(loaded, numbers, &slices)?;
+                Ok(cause.map(|cause| Fault {
+                    launch: self.number,
+                    cause,
+                    site: 0,
+                }))
+            }
+            Task::Builtin(builtin, types) => {
+                run_builtin(builtin, types, &slices, self.n_read())?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn n_read(&self) -> usize {
+        let read = self.operands.iter().filter(|operand| !operand.is_written);
+        read.count()
+    }
+}
+
+impl Operand {
+    fn handle(&self) -> Option<Arc<Handle>> {
+        match &self.memory {
+            Kept::Held(handle) => Some(Arc::clone(handle)),
+            Kept::Dropped(handle) => handle.upgrade(),
+        }
+    }
+}
+
+impl Drop for Operand {
+    fn drop(&mut self) {
+        let handle = self.handle().filter(|_| self.is_written);
+        if let Some(held) = handle
+            .as_deref()
+            .and_then(|handle| handle.downcast_ref::<Held>())
+        {
+            held.pending.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Execution for Deferred {
+    fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError> {
+        let loaded: &Loaded = kernel
+            .downcast()
+            .ok_or_else(|| refused("a kernel of another device"))?;
+        let buffers = loaded.kernel.buffers().values();
+        let mut operands = Vec::new();
+        for ((buffer, slice), &bytes) in buffers.zip(launch.buffers).zip(launch.numbers.bytes()) {
+            if slice.bytes < bytes {
+                let (name, found) = (&buffer.name, slice.bytes);
+                return Err(refused(format!(
+                    "%{name}: expected {bytes} bytes, found {found}"
+                )));
+            }
+            operands.push(self.operand(slice, buffer.role.is_written()));
+        }
+        self.add(
+            Task::Kernel(kernel.clone(), launch.numbers.clone()),
+            operands,
+        );
+        Ok(())
+    }
+
+    fn launch_batch(
+        &mut self,
+        key: BatchKey,
+        batch: &[(&LoadedKernel, Launch<'_>)],
+    ) -> Result<(), (usize, ExecuteError)> {
+        let launches = batch.iter().map(|(kernel, launch)| {
+            let loaded = kernel
+                .downcast::<Loaded>()
+                .map_or(0, |loaded| std::ptr::from_ref(loaded) as usize);
+            (loaded, launch.numbers.arguments().to_vec())
+        });
+        let launches: Vec<_> = launches.collect();
+        let before = self.batches.entry(key).or_insert_with(|| launches.clone());
+        assert_eq!(*before, launches, "one key, two batches");
+        for (number, (kernel, launch)) in batch.iter().enumerate() {
+            let launched = self.launch(kernel, launch);
+            launched.map_err(|error| (number, error))?;
+        }
+        Ok(())
+    }
+
+    fn run_builtin(
+        &mut self,
+        builtin: &Builtin,
+        inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
+        outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
+    ) -> Result<(), ExecuteError> {
+        let read = inputs.iter().map(|(slice, _)| self.operand(slice, false));
+        let written = outputs.iter().map(|(slice, _)| self.operand(slice, true));
+        let operands = read.chain(written).collect();
+        let types = inputs.iter().chain(outputs);
+        let types = types.map(|(_, what)| (what.dtype, what.shape.to_vec()));
+        self.add(Task::Builtin(builtin.clone(), types.collect()), operands);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Option<Fault>, ExecuteError> {
+        if self.broken != Some(Broken::Waiting) {
+            self.run_some(usize::MAX);
+        }
+        self.n_launches = 0;
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => Ok(self.fault.take()),
+        }
+    }
+}
