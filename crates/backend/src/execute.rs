@@ -12,6 +12,10 @@
 //!   downloads what a launch writes finishes its execution first.
 //! - **Sizes.** Nothing that runs on a device answers with a size: what a program needs to know it downloads.
 //! - **Parallelism** is the device's own: see [`parallelism`](KernelExecutor::parallelism).
+#![allow(
+    unsafe_code,
+    reason = "whoever launches vouches for what else uses the memory"
+)]
 
 use std::any::Any;
 use std::fmt;
@@ -282,6 +286,16 @@ pub trait StopSignal: Send + Sync {
 }
 
 /// One run of a program on a device: launches in order, and the first fault.
+///
+/// Safe code does not launch, as nothing would say what else uses the memory:
+///
+/// ```compile_fail,E0133
+/// use kiln_backend::{Execution, Launch, LoadedKernel};
+///
+/// fn launch(execution: &mut dyn Execution, kernel: &LoadedKernel, launch: &Launch<'_>) {
+///     let _ = execution.launch(kernel, launch);
+/// }
+/// ```
 pub trait Execution: Send {
     /// Lets launches return before their work is done once this says so; what they write is then not defined. None lets
     /// them end as they do. A device that cannot stop takes no notice.
@@ -293,21 +307,34 @@ pub trait Execution: Send {
     ///
     /// # Errors
     /// If the launch does not fit the kernel: a buffer too small or missing.
-    fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError>;
+    ///
+    /// # Safety
+    /// Until [`finish`](Self::finish) returns, nothing but this execution writes the elements of the launch's buffers, and
+    /// nothing else reads those that it writes. Elements that it writes are elements of no other buffer of the launch, save
+    /// for the artifact's `in_place` pairs.
+    unsafe fn launch(
+        &mut self,
+        kernel: &LoadedKernel,
+        launch: &Launch<'_>,
+    ) -> Result<(), ExecuteError>;
 
     /// Launches kernels one after another, as [`launch`](Self::launch) does.
     ///
     /// # Errors
     /// Of the first launch that does not fit its kernel, and which one that is. Those before it are launched.
-    fn launch_batch(
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch), for each of them.
+    unsafe fn launch_batch(
         &mut self,
         key: BatchKey,
         batch: &[(&LoadedKernel, Launch<'_>)],
     ) -> Result<(), (usize, ExecuteError)> {
         let _ = key;
         for (number, (kernel, launch)) in batch.iter().enumerate() {
-            self.launch(kernel, launch)
-                .map_err(|error| (number, error))?;
+            // SAFETY: as the caller promises.
+            let launched = unsafe { self.launch(kernel, launch) };
+            launched.map_err(|error| (number, error))?;
         }
         Ok(())
     }
@@ -317,7 +344,10 @@ pub trait Execution: Send {
     ///
     /// # Errors
     /// If the operands do not fit it.
-    fn run_builtin(
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch).
+    unsafe fn run_builtin(
         &mut self,
         builtin: &Builtin,
         inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],

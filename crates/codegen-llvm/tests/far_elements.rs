@@ -65,7 +65,9 @@ impl Operand {
             bytes,
         };
         let mut execution = device.begin();
-        let copied = execution.run_builtin(&Builtin::Copy, &[(from, operand)], &[(to, operand)]);
+        // SAFETY: the memory is this test's alone.
+        let copied =
+            unsafe { execution.run_builtin(&Builtin::Copy, &[(from, operand)], &[(to, operand)]) };
         copied.unwrap();
         execution.finish().unwrap();
     }
@@ -110,7 +112,8 @@ fn run(
         numbers: &variant.artifact.numbers(&context).unwrap(),
     };
     let mut execution = device.clone().with_pool(Arc::clone(pool)).begin();
-    execution.launch(&variant.loaded, &launch).unwrap();
+    // SAFETY: each operand has a memory of its own, which is this test's.
+    unsafe { execution.launch(&variant.loaded, &launch) }.unwrap();
     execution.finish().unwrap()
 }
 

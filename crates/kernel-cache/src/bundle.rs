@@ -48,6 +48,12 @@ const INDEXED: usize = DIGEST + 16;
 const FRONT_LIMIT: u64 = 1 << 30;
 
 /// A bundle, open; its entries are read when they are asked for.
+///
+/// Safe code has no bundle's code run without a key:
+///
+/// ```compile_fail,E0133
+/// let bundle = kiln_kernel_cache::Bundle::open_trusted("model.kiln-bundle");
+/// ```
 #[derive(Debug)]
 pub struct Bundle {
     file: File,

@@ -42,6 +42,14 @@ const FOLDER: &str = "E0705";
 const PIECE: usize = 1 << 18;
 
 /// Entries in a folder.
+///
+/// A file system of one's own could give any bytes, so it is not for safe code:
+///
+/// ```compile_fail,E0133
+/// use kiln_kernel_cache::{DiskOptions, DiskTier, SystemFs};
+///
+/// let tier = DiskTier::with_fs(SystemFs::new("folder"), DiskOptions::default());
+/// ```
 #[derive(Debug)]
 pub struct DiskTier {
     fs: Box<dyn Fs>,

@@ -14,6 +14,14 @@ use crate::key::CacheKey;
 use crate::miss::NotStored;
 
 /// The content of an entry, owned.
+///
+/// Safe code makes data of bytes, and no code:
+///
+/// ```compile_fail,E0133
+/// fn plant(bytes: Vec<u8>) -> kiln_kernel_cache::Payload {
+///     kiln_kernel_cache::Payload::code(bytes)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Payload {
     buffer: Vec<u8>,

@@ -21,11 +21,13 @@
 //! let all = |memory, bytes| MemorySlice { memory, offset: 0, bytes };
 //! let of = |dtype, shape| BuiltinOperand { dtype, shape };
 //! let mut execution = cpu.begin();
-//! execution.run_builtin(
+//! // SAFETY: the memory is used by nothing else.
+//! let ran = unsafe { execution.run_builtin(
 //!     &Builtin::NonZero,
 //!     &[(all(&x, 16), of(DType::F32, &[4]))],
 //!     &[(all(&indices, 32), of(DType::I64, &[1, 4])), (all(&count, 8), of(DType::I64, &[]))],
-//! )?;
+//! ) };
+//! ran?;
 //! assert_eq!(execution.finish()?, None);
 //! assert_eq!(cpu.download(&count, 0, DType::I64, &[])?.to_vec::<i64>()?, [2]);
 //! let indices = cpu.download(&indices, 0, DType::I64, &[1, 4])?;

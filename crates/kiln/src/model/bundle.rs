@@ -91,6 +91,10 @@ impl Model {
     /// # Safety
     /// The file was made by [`save_bundle`](Self::save_bundle) (`kiln compile -o`), and no one changed it on purpose: its
     /// digests are against accidents, and a bundle that was made to do harm does. Trust it as you would a program.
+    ///
+    /// ```compile_fail,E0133
+    /// let model = kiln::Model::open_bundle("model.kiln-bundle", kiln::Options::new());
+    /// ```
     pub unsafe fn open_bundle(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
         // SAFETY: as the caller promises.
         Self::of_bundle(options, || unsafe { Bundle::open_trusted(path) })

@@ -169,12 +169,7 @@ impl<'a> Run<'a> {
             shape: &shape,
         };
         let to = frame.slice(&place.operand)?;
-        let copied =
-            self.state
-                .execution
-                .run_builtin(&Builtin::Copy, &[(from, what)], &[(to, what)]);
-        copied.map_err(|error| RuntimeError::execute(step.name.as_str())(error))?;
-        Ok(())
+        Ok(self.run_builtin(&step.name, &Builtin::Copy, &[(from, what)], &[(to, what)])?)
     }
 
     /// Computes the ops of a step one by one; answers with every value.

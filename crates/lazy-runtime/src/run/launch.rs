@@ -1,9 +1,16 @@
-//! Launching the kernels of a plan: one at a time, or in batches on devices that take them.
+//! Giving work to the device: the kernels of a plan, one at a time or in batches on devices that take them, and builtins.
+//!
+//! What the device is promised, here for all of a run: a run has its memories to itself, but for constants and inputs, which
+//! no launch writes; and the program's memory plan keeps apart what is needed at one time.
+#![allow(
+    unsafe_code,
+    reason = "what the device is promised about memory is vouched for here"
+)]
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_backend::{BatchKey, Launch, LoadedKernel, MemorySlice};
+use kiln_backend::{BatchKey, Builtin, BuiltinOperand, Launch, LoadedKernel, MemorySlice};
 use kiln_program::{BlockId, Step};
 use smallvec::SmallVec;
 
@@ -72,7 +79,8 @@ impl Run<'_> {
             buffers: &buffers,
             numbers,
         };
-        let launched = self.state.execution.launch(&code.loaded, &launch);
+        // SAFETY: as the head of this file says.
+        let launched = unsafe { self.state.execution.launch(&code.loaded, &launch) };
         Ok(launched.map_err(|error| RuntimeError::execute(step.name.as_str())(error))?)
     }
 
@@ -105,13 +113,29 @@ impl Run<'_> {
             plan: plan.id,
             first: batch.start,
         };
-        let launched = self.state.execution.launch_batch(key, &launches);
+        // SAFETY: as the head of this file says.
+        let launched = unsafe { self.state.execution.launch_batch(key, &launches) };
         launched.map_err(|(number, error)| {
             let steps = &self.program.block(block).segments[segment].steps;
             let step = steps.get(batch.start + number);
             let name = step.map_or("a batch of launches", |step| step.name.as_str());
             RuntimeError::execute(name)(error).into()
         })
+    }
+}
+
+impl Run<'_> {
+    /// Has the device run a builtin.
+    pub(super) fn run_builtin(
+        &mut self,
+        name: &str,
+        builtin: &Builtin,
+        inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
+        outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
+    ) -> Result<(), Box<RuntimeError>> {
+        // SAFETY: as the head of this file says.
+        let ran = unsafe { self.state.execution.run_builtin(builtin, inputs, outputs) };
+        Ok(ran.map_err(RuntimeError::execute(name))?)
     }
 }
 

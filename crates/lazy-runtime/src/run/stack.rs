@@ -128,12 +128,8 @@ impl Run<'_> {
             dtype: DType::U8,
             shape: &[bytes],
         };
-        let copied = self.state.execution.run_builtin(
-            &Builtin::Copy,
-            &[(slice(from, from_offset), what)],
-            &[(slice(to, to_offset), what)],
-        );
-        copied.map_err(RuntimeError::execute(step.name.as_str()))?;
-        Ok(())
+        let from = [(slice(from, from_offset), what)];
+        let to = [(slice(to, to_offset), what)];
+        Ok(self.run_builtin(&step.name, &Builtin::Copy, &from, &to)?)
     }
 }

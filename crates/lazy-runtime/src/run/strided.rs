@@ -73,13 +73,8 @@ impl Run<'_> {
             bytes: whole.byte_len(),
         };
         let to = frame.slice(&place.operand)?;
-        let copied = self.state.execution.run_builtin(
-            &Builtin::Copy,
-            &[(from, what_it_is)],
-            &[(to, what_it_is)],
-        );
-        copied.map_err(RuntimeError::execute(what))?;
-        Ok(())
+        let (from, to) = ([(from, what_it_is)], [(to, what_it_is)]);
+        Ok(self.run_builtin(what, &Builtin::Copy, &from, &to)?)
     }
 }
 

@@ -334,12 +334,7 @@ impl Run<'_> {
         }
         let inputs = operands(frame, &plan.inputs)?;
         let outputs = operands(frame, &plan.outputs)?;
-        let ran = self
-            .state
-            .execution
-            .run_builtin(&plan.builtin, &inputs, &outputs);
-        ran.map_err(|error| RuntimeError::execute(step.name.as_str())(error))?;
-        Ok(())
+        Ok(self.run_builtin(&step.name, &plan.builtin, &inputs, &outputs)?)
     }
 
     /// Waits for what was launched, and tells of the first fault.

@@ -229,7 +229,11 @@ impl Drop for Operand {
 }
 
 impl Execution for Deferred {
-    fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError> {
+    unsafe fn launch(
+        &mut self,
+        kernel: &LoadedKernel,
+        launch: &Launch<'_>,
+    ) -> Result<(), ExecuteError> {
         let loaded: &Loaded = kernel
             .downcast()
             .ok_or_else(|| refused("a kernel of another device"))?;
@@ -251,7 +255,7 @@ impl Execution for Deferred {
         Ok(())
     }
 
-    fn launch_batch(
+    unsafe fn launch_batch(
         &mut self,
         key: BatchKey,
         batch: &[(&LoadedKernel, Launch<'_>)],
@@ -266,13 +270,14 @@ impl Execution for Deferred {
         let before = self.batches.entry(key).or_insert_with(|| launches.clone());
         assert_eq!(*before, launches, "one key, two batches");
         for (number, (kernel, launch)) in batch.iter().enumerate() {
-            let launched = self.launch(kernel, launch);
+            // SAFETY: as the caller promises.
+            let launched = unsafe { self.launch(kernel, launch) };
             launched.map_err(|error| (number, error))?;
         }
         Ok(())
     }
 
-    fn run_builtin(
+    unsafe fn run_builtin(
         &mut self,
         builtin: &Builtin,
         inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],

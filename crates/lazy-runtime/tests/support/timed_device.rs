@@ -81,19 +81,25 @@ impl KernelExecutor for TimedDevice {
 }
 
 impl Execution for TimedExecution {
-    fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError> {
+    unsafe fn launch(
+        &mut self,
+        kernel: &LoadedKernel,
+        launch: &Launch<'_>,
+    ) -> Result<(), ExecuteError> {
         let kernel: &TimedKernel = kernel.downcast().expect("a kernel of this device");
         self.clock.advance(kernel.cost);
-        self.inner.launch(&kernel.inner, launch)
+        // SAFETY: as the caller promises.
+        unsafe { self.inner.launch(&kernel.inner, launch) }
     }
 
-    fn run_builtin(
+    unsafe fn run_builtin(
         &mut self,
         builtin: &Builtin,
         inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
         outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
     ) -> Result<(), ExecuteError> {
-        self.inner.run_builtin(builtin, inputs, outputs)
+        // SAFETY: as the caller promises.
+        unsafe { self.inner.run_builtin(builtin, inputs, outputs) }
     }
 
     fn finish(&mut self) -> Result<Option<Fault>, ExecuteError> {

@@ -108,8 +108,8 @@ impl NativeExecution {
             // SAFETY: `check` found that the numbers are those of the kernel's artifact, every buffer as large as they
             // say and aligned, and those written writable; the code lives in `kernel`; the fault word, the stop word and all
             // arguments live in `self` and `launch` until this returns, and phases run one after another. That elements of
-            // buffers overlap only where the kernel allows it, the launch's maker answers for: buffers may be interleaved,
-            // so their ranges do not tell.
+            // buffers overlap only where the kernel allows it, and that nothing else touches them meanwhile, is what the
+            // caller of `launch` promised: buffers may be interleaved, so their ranges do not tell.
             unsafe {
                 let reserved = (threads, phase.scratch);
                 self.job.run_phase(running, reserved, share_out)?;
@@ -186,14 +186,18 @@ impl Execution for NativeExecution {
         self.stop = signal;
     }
 
-    fn launch(&mut self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<(), ExecuteError> {
+    unsafe fn launch(
+        &mut self,
+        kernel: &LoadedKernel,
+        launch: &Launch<'_>,
+    ) -> Result<(), ExecuteError> {
         let index = self.n_launches;
         self.n_launches += 1;
         self.launch_checked(kernel, launch)?;
         Ok(self.note_fault(index)?)
     }
 
-    fn run_builtin(
+    unsafe fn run_builtin(
         &mut self,
         builtin: &Builtin,
         inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],

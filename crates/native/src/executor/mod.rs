@@ -38,9 +38,6 @@ const LENDS_FROM: usize = 16 << 10;
 /// Memory that is given up is kept for later calls, up to a limit, by default half a GiB.
 /// While a tensor made by [`download`](KernelExecutor::download) lives, launches that would write
 /// to its memory are refused.
-///
-/// What a launch's kernels read and write is theirs while it runs: whoever launches on one memory
-/// from several executions at once sees to it that none writes what another one touches.
 #[derive(Clone)]
 pub struct NativeExecutor {
     caches: [usize; 3],

@@ -27,7 +27,7 @@ fn every_task_runs_on_any_number_of_threads() {
                 buffers: &[whole(&input), whole(&output)],
                 numbers: &numbers(&code, &[4 * n, 4 * n], &[], &[(n as u64, 0)], 0),
             };
-            execution.launch(&kernel, &launch).unwrap();
+            launch_alone(&mut *execution, &kernel, &launch).unwrap();
             assert_eq!(elements::<f32>(&output)[..n], scaled(&x[..n]));
         }
         assert_eq!(execution.finish().unwrap(), None);
@@ -56,7 +56,7 @@ fn phases_run_one_after_another_on_shared_scratch() {
                     n,
                 ),
             };
-            execution.launch(&kernel, &launch).unwrap();
+            launch_alone(&mut *execution, &kernel, &launch).unwrap();
             let total: f32 = x[..n].iter().sum();
             assert_eq!(elements::<f32>(&output), [total]);
         }
@@ -78,7 +78,7 @@ fn scratch_grows_with_the_launches() {
                 buffers: &[whole(&input), whole(&output)],
                 numbers: &numbers(&code, &[n, n], &[n as i64], &[(1, n)], 0),
             };
-            execution.launch(&kernel, &launch).unwrap();
+            launch_alone(&mut *execution, &kernel, &launch).unwrap();
             assert_eq!(elements::<u8>(&output), x);
         }
     }
@@ -103,7 +103,7 @@ fn the_first_fault_is_kept_until_the_end() {
             buffers: &[whole(&x), whole(&index), whole(&output)],
             numbers: &numbers(&code, &[12, 32, 16], &[3], &[(4, 0)], 0),
         };
-        execution.launch(&kernel, &launch).unwrap();
+        launch_alone(&mut *execution, &kernel, &launch).unwrap();
     }
     // A kernel that faults terminates and stays in bounds, and so do those after it.
     assert_eq!(elements::<f32>(&output), [3.0; 4]);
@@ -133,7 +133,7 @@ fn many_executions_run_one_kernel_at_a_time() {
                         buffers: &[whole(&input), whole(&output)],
                         numbers: &numbers(&code, &[400, 400], &[], &[(100, 0)], 0),
                     };
-                    execution.launch(&kernel, &launch).unwrap();
+                    launch_alone(&mut *execution, &kernel, &launch).unwrap();
                 }
                 assert_eq!(elements::<f32>(&output), scaled(&x));
             });

@@ -104,7 +104,7 @@ fn nothing_writes_to_what_a_tensor_reads() {
             buffers: &[whole(&input), whole(output)],
             numbers: &numbers(&code, &[8, 8], &[], &[(2, 0)], 0),
         };
-        execution.launch(&kernel, &launch)
+        launch_alone(&mut *execution, &kernel, &launch)
     };
     launch(&output).unwrap();
     let result = cpu.download(&output, 0, DType::F32, &[2]).unwrap();

@@ -1,4 +1,8 @@
 //! The executor as the runtime uses it: artifacts of the fixture's phases, launched and refused.
+#![allow(
+    unsafe_code,
+    reason = "the fixture's code does what it is launched for"
+)]
 
 mod launching;
 mod memory;
@@ -9,8 +13,9 @@ mod refusing;
 use crate::NativeExecutor;
 use crate::tests::fixtures;
 use kiln_backend::{
-    Artifact, ArtifactBuffer, ArtifactParts, KernelExecutor, LaunchContext, LaunchNumbers, Memory,
-    MemorySlice, Phase, Quantity, Schedule, Target,
+    Artifact, ArtifactBuffer, ArtifactParts, ExecuteError, Execution, KernelExecutor, Launch,
+    LaunchContext, LaunchNumbers, LoadedKernel, Memory, MemorySlice, Phase, Quantity, Schedule,
+    Target,
 };
 use kiln_tensor::{DType, Element, Tensor};
 
@@ -26,10 +31,16 @@ fn artifact(phases: &[&str], buffers: &[(&str, DType, bool)], n_arguments: usize
     trusted(parts(phases, buffers, n_arguments))
 }
 
-#[allow(
-    unsafe_code,
-    reason = "the fixture's code does what it is launched for"
-)]
+/// Launches on memory that nothing else uses.
+fn launch_alone(
+    execution: &mut dyn Execution,
+    kernel: &LoadedKernel,
+    launch: &Launch<'_>,
+) -> Result<(), ExecuteError> {
+    // SAFETY: each of these tests has its memory to itself, in buffers that do not overlap.
+    unsafe { execution.launch(kernel, launch) }
+}
+
 fn trusted(parts: ArtifactParts) -> Artifact {
     // SAFETY: launches of these tests state the bytes that the fixture's code touches.
     unsafe { Artifact::trusted(parts) }

@@ -79,7 +79,7 @@ fn launched(execution: &mut dyn kiln_backend::Execution, x: &[f32]) -> Vec<f32> 
             0,
         ),
     };
-    execution.launch(&kernel, &launch).unwrap();
+    launch_alone(&mut *execution, &kernel, &launch).unwrap();
     elements(&output)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 fn launch(kernel: &LoadedKernel, launch: &Launch<'_>) -> ExecuteError {
     let mut execution = NativeExecutor::new().begin();
-    execution.launch(kernel, launch).unwrap_err()
+    launch_alone(&mut *execution, kernel, launch).unwrap_err()
 }
 
 #[test]
@@ -108,13 +108,13 @@ fn scratch_that_cannot_be_had() {
             numbers: &numbers(&code, &[4, 4], &[], &[(1, scratch)], shared_scratch),
         };
         let mut execution = NativeExecutor::new().begin();
-        let error = execution.launch(&kernel, &bad).unwrap_err();
+        let error = launch_alone(&mut *execution, &kernel, &bad).unwrap_err();
         assert_eq!((error.code, error.out_of_memory), ("E0840", true));
         let good = Launch {
             numbers: &numbers(&code, &[4, 4], &[], &[(1, 64)], 64),
             ..bad
         };
-        execution.launch(&kernel, &good).unwrap();
+        launch_alone(&mut *execution, &kernel, &good).unwrap();
         assert_eq!(elements::<f32>(&output), [1.4]);
     }
 }
