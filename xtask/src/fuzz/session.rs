@@ -60,6 +60,7 @@ impl Session<'_> {
             .args([&corpus, &self.folder("seeds"), &self.folder("regressions")])
             .args(self.flags())
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
+            .env("LSAN_OPTIONS", self.leaks())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         let mut child = command
@@ -133,6 +134,12 @@ impl Session<'_> {
         flags
     }
 
+    /// Where the leak sanitizer reads what is none.
+    fn leaks(&self) -> String {
+        let path = self.fuzz.join("leaks.txt");
+        format!("suppressions={}:print_suppressions=0", path.display())
+    }
+
     /// A smaller input that does the same, or the find itself.
     fn minimized(&self, find: &Path) -> PathBuf {
         let smaller = find.with_file_name(format!("minimized-{}", name(find)));
@@ -143,6 +150,7 @@ impl Session<'_> {
             .arg(format!("-timeout={TIMEOUT}"))
             .arg(format!("-exact_artifact_path={}", smaller.display()))
             .arg(find)
+            .env("LSAN_OPTIONS", self.leaks())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         match command.status() {
