@@ -1,7 +1,8 @@
 //! The compiler, with a register tile that somebody chose.
 
+use kiln::backend::IsaLevel;
 use kiln::backend::{Candidate, CompilerWrapper, KernelCompiler, Schedule, Target};
-use kiln::codegen_llvm::{IsaLevel, LlvmCompiler};
+use kiln::codegen_llvm::LlvmCompiler;
 use kiln::kernel::VerifiedKernel;
 use std::sync::Arc;
 

@@ -17,7 +17,8 @@ mod fixed;
 mod work;
 
 use fixed::Fixed;
-use kiln::codegen_llvm::IsaLevel;
+use kiln::backend::IsaLevel;
+use kiln::codegen_llvm::{TILED_VECTORS, contraction_tiles};
 use kiln_benches::turns::{Contender, Turns, in_turns, timed};
 use std::time::Duration;
 use work::{STEPS, Work};
@@ -37,7 +38,7 @@ fn main() {
         println!("nothing is measured in a test run; say: cargo xtask tune");
         return;
     }
-    for level in IsaLevel::ALL.into_iter().filter(|level| level.runs_here()) {
+    for level in IsaLevel::of_host() {
         for work in Work::ALL {
             print(level, work, &least(level, work));
         }
@@ -46,8 +47,8 @@ fn main() {
 
 /// Seconds of each tile at each width, the least that was seen.
 fn least(level: IsaLevel, work: Work) -> Vec<Vec<f64>> {
-    let tiles = level.contraction_tiles().len();
-    let mut least = vec![vec![f64::INFINITY; tiles]; IsaLevel::TILED_VECTORS as usize];
+    let tiles = contraction_tiles(level).len();
+    let mut least = vec![vec![f64::INFINITY; tiles]; TILED_VECTORS as usize];
     for _ in 0..PASSES {
         for (width, least) in (1..).zip(&mut least) {
             for (least, time) in least.iter_mut().zip(times(level, work, width)) {
@@ -65,7 +66,7 @@ fn print(level: IsaLevel, work: Work, least: &[Vec<f64>]) {
         widths().flat_map(|(width, times)| times.iter().map(move |time| time / f64::from(width)));
     let unit = of_a_vector.fold(f64::INFINITY, f64::min);
     for (width, times) in widths() {
-        for (&(rows, vectors), time) in level.contraction_tiles().iter().zip(times) {
+        for (&(rows, vectors), time) in contraction_tiles(level).iter().zip(times) {
             let cost = (time / unit * 100.0).round();
             println!("{level} {} {rows} {vectors} {width} {cost}", work.name());
         }
@@ -74,7 +75,7 @@ fn print(level: IsaLevel, work: Work, least: &[Vec<f64>]) {
 
 /// Seconds that a step of a reduction takes each tile for a row of so many vectors.
 fn times(level: IsaLevel, work: Work, width: u32) -> Vec<f64> {
-    let tiles = level.contraction_tiles().iter();
+    let tiles = contraction_tiles(level).iter();
     let mut contenders: Vec<_> = tiles
         .map(|&(rows, vectors)| {
             let compiler = Fixed::new(level, rows, vectors);

@@ -14,6 +14,7 @@ mod compile;
 mod compiler_wrapper;
 mod condition;
 mod execute;
+mod isa_level;
 mod key;
 mod memory_pool;
 mod numbers;
@@ -33,6 +34,7 @@ pub use execute::{
     BatchKey, ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel,
     Memory, MemorySlice, StopSignal,
 };
+pub use isa_level::{IsaLevel, UnknownIsaLevel};
 pub use key::{Key, KeyError, KeyFields, stable_key};
 pub use memory_pool::{MemoryLimits, MemoryPool, MemoryStats};
 pub use numbers::{LaunchNumbers, NumbersError, PhaseNumbers};

@@ -99,8 +99,8 @@ mod tests {
 
     use super::*;
     use crate::session::{Output, compile_module};
-    use crate::target::IsaLevel;
     use crate::testing::{host_levels, load_phase, request};
+    use kiln_backend::IsaLevel;
 
     #[test]
     fn a_phase_reads_its_arguments_and_records_the_first_fault() {

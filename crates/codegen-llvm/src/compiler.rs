@@ -13,7 +13,7 @@ use crate::lower::{
 use crate::schedule::{self, Plan, Regime, work};
 use crate::session::{Effort, Output, Request, Stage, compile_module};
 use crate::spills::hot_loop;
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 /// The backend's name in targets.
 pub const BACKEND: &str = "llvm";

@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use crate::emit::Elem;
     use crate::session::{Output, Request, compile_module};
-    use crate::target::IsaLevel;
     use crate::testing::request;
+    use kiln_backend::IsaLevel;
 
     /// Asks for an instruction that the level lacks, which LLVM holds for impossible.
     fn provoke() {

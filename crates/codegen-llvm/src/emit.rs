@@ -33,7 +33,7 @@ use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, FunctionValue};
 use kiln_tensor::DType;
 
 use crate::module::ModuleBuilder;
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 pub(crate) use memory::Intent;
 pub(crate) use twofold::Twofold;

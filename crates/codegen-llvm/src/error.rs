@@ -1,6 +1,6 @@
 //! What can go wrong between a kernel and its object code.
 
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 /// An error of this crate. Each variant names its code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -58,5 +58,5 @@ pub use compiler::{BACKEND, LlvmCompiler};
 pub use crash::{CrashReport, set_crash_report};
 pub use error::LlvmError;
 pub use math::{BUDGETS, Budget};
+pub use schedule::{TILED_VECTORS, contraction_tiles};
 pub use session::Effort;
-pub use target::{IsaLevel, UnknownIsaLevel};

@@ -15,7 +15,8 @@ use inkwell::values::FunctionValue;
 use inkwell::{AddressSpace, targets::TargetTriple};
 
 use crate::emit::{Emitter, Value};
-use crate::target::IsaLevel;
+use crate::target;
+use kiln_backend::IsaLevel;
 
 /// A module under construction.
 ///
@@ -56,7 +57,7 @@ impl<'ctx> ModuleBuilder<'ctx> {
 
     pub(crate) fn prepare(&self, machine: &TargetMachine) {
         self.module
-            .set_triple(&TargetTriple::create(self.level.triple()));
+            .set_triple(&TargetTriple::create(target::triple(self.level)));
         self.module
             .set_data_layout(&machine.get_target_data().get_data_layout());
     }
@@ -157,7 +158,7 @@ impl<'ctx> ModuleBuilder<'ctx> {
     fn set_attributes(&self, function: FunctionValue<'ctx>) {
         let features = self.level.features();
         let mut texts = vec![
-            ("target-cpu", self.level.cpu()),
+            ("target-cpu", target::cpu(self.level)),
             ("target-features", features),
             // LLVM may not put calls of a C library where there were none.
             ("no-builtins", ""),

@@ -29,7 +29,8 @@ use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 use crate::object;
 use crate::setup::Setup;
-use crate::target::IsaLevel;
+use crate::target;
+use kiln_backend::IsaLevel;
 
 /// What to compile, and into what.
 #[derive(Clone, Copy, Debug)]
@@ -169,10 +170,10 @@ fn set_options() {
 
 fn machine(level: IsaLevel, effort: Effort) -> Result<TargetMachine, LlvmError> {
     let failed = |message: String| LlvmError::Target { level, message };
-    let triple = TargetTriple::create(level.triple());
+    let triple = TargetTriple::create(target::triple(level));
     let target = Target::from_triple(&triple).map_err(|message| failed(message.to_string()))?;
     let options = TargetMachineOptions::default()
-        .set_cpu(level.cpu())
+        .set_cpu(target::cpu(level))
         .set_features(level.features())
         .set_level(match effort {
             Effort::None => OptimizationLevel::None,

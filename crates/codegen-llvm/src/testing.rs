@@ -10,14 +10,11 @@ use crate::emit::{Emitter, Value};
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 use crate::session::{Effort, Output, Request, compile_module};
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 /// The levels that this machine runs.
 pub(crate) fn host_levels() -> Vec<IsaLevel> {
-    IsaLevel::ALL
-        .into_iter()
-        .filter(|level| level.runs_here())
-        .collect()
+    IsaLevel::of_host().collect()
 }
 
 pub(crate) fn request(level: IsaLevel, output: Output) -> Request<'static> {

@@ -8,8 +8,9 @@
 
 mod support;
 
+use kiln_backend::IsaLevel;
 use kiln_backend::{KernelCompiler as _, Unobserved};
-use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
+use kiln_codegen_llvm::LlvmCompiler;
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::Elements;
 use support::examples::examples;

@@ -9,8 +9,9 @@
 use std::collections::BTreeSet;
 
 use iced_x86::{Decoder, DecoderOptions};
+use kiln_backend::IsaLevel;
 use kiln_backend::{KernelCompiler, Unobserved};
-use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
+use kiln_codegen_llvm::LlvmCompiler;
 use kiln_kernel::VerifiedKernel;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, SectionKind};

@@ -9,8 +9,9 @@
 
 mod support;
 
+use kiln_backend::IsaLevel;
 use kiln_backend::{KernelCompiler, Unobserved};
-use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
+use kiln_codegen_llvm::LlvmCompiler;
 use support::{check_sizes, check_variants, compiled_as, kernel};
 
 /// Rows, inner sizes and columns.

@@ -74,8 +74,8 @@ impl Backend {
 pub fn targets() -> Vec<String> {
     #[cfg(feature = "llvm")]
     {
-        use kiln_codegen_llvm::IsaLevel;
-        let here = IsaLevel::ALL.into_iter().filter(|level| level.runs_here());
+        use kiln_backend::IsaLevel;
+        let here = IsaLevel::of_host();
         here.map(|level| level.name().to_owned()).collect()
     }
     #[cfg(not(feature = "llvm"))]

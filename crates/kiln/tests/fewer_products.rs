@@ -3,7 +3,7 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use kiln::codegen_llvm::IsaLevel;
+use kiln::backend::IsaLevel;
 use kiln::{Backend, Cache, Model, Options, Tensor};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 

@@ -58,7 +58,7 @@ mod executor;
 
 pub use code::{LoadedCode, check_object};
 pub use error::NativeError;
-pub use executor::{NativeExecutor, levels, runs_here};
+pub use executor::NativeExecutor;
 pub use launch_arguments::LaunchArguments;
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use crate::inputs::Inputs;
 use crate::model::ModelArguments;
 use anyhow::{Context, Error, ensure};
-use kiln::codegen_llvm::{IsaLevel, LlvmCompiler};
+use kiln::backend::IsaLevel;
+use kiln::codegen_llvm::LlvmCompiler;
 use kiln::fusion::FusionOptions;
 use kiln::ir::{Graph, OpId};
 use kiln::lazy_runtime::{

@@ -5,7 +5,7 @@ use inkwell::values::{BasicValue as _, FastMathFlags, InstructionOpcode};
 use inkwell::{FloatPredicate, IntPredicate};
 
 use super::{Elem, Emitter, Value, built, elem, lanes};
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 macro_rules! binary {
     ($($(#[$meta:meta])* $name:ident $opcode:ident;)*) => {

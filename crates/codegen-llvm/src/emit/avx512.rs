@@ -5,7 +5,7 @@
 
 use super::order::Side;
 use super::{Elem, Emitter, Value, elem, lanes};
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 /// Rounding as everywhere else.
 const CURRENT_DIRECTION: i64 = 4;

@@ -6,8 +6,8 @@ use kiln_tensor::DType;
 
 use super::{Elem, Emitter, Value};
 use crate::session::{Output, compile_module};
-use crate::target::IsaLevel;
 use crate::testing::{Lanes, host_levels, request};
+use kiln_backend::IsaLevel;
 
 fn f32s(bytes: &[u8]) -> Vec<f32> {
     bytes

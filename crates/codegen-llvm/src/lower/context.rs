@@ -19,7 +19,7 @@ use super::share::Shares;
 use crate::abi::{FaultCause, Launch};
 use crate::emit::{Emitter, Value};
 use crate::module::PhaseParameters;
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 /// Everything that does not change while one body is written.
 pub(crate) struct Lowering<'a, 'm, 'ctx> {

@@ -5,8 +5,8 @@ use kiln_tensor::DType;
 
 use super::{BUDGETS, Budget};
 use crate::scalar_ops::emit;
-use crate::target::IsaLevel;
 use crate::testing::{Lanes, host_levels};
+use kiln_backend::IsaLevel;
 
 /// Values at which functions have edges, and their neighbours.
 const EDGES: &[f64] = &[

@@ -6,8 +6,8 @@ use kiln_tensor::{DType, bf16, f16};
 
 use super::emit;
 use crate::session::Output;
-use crate::target::IsaLevel;
 use crate::testing::{Lanes, compile_lanes, host_levels, request};
+use kiln_backend::IsaLevel;
 
 /// Operations whose result is defined to the last bit.
 const EXACT: &[ScalarOp] = &[

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::lower::Transform;
     use crate::schedule::{candidates, plan_of, regimes};
-    use crate::target::IsaLevel;
+    use kiln_backend::IsaLevel;
 
     /// The edges of each regime of a product, in turn, with how many rows a tile has.
     fn edges_of(rows: &str, role: &str, level: IsaLevel) -> Vec<(u32, Edges)> {

@@ -25,10 +25,11 @@ pub(crate) use edges::edges;
 pub(crate) use order::columns_first;
 pub(crate) use plan::Plan;
 pub(crate) use regime::{Regime, of_plan as regimes};
+pub use tiles::{TILED_VECTORS, contraction_tiles};
 
 use crate::error::LlvmError;
 use crate::lower::Transform;
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 /// The schedules for a kernel, best first; the last one is the fallback. Windows of three by three have tiles of as many
 /// sums as the transform has.

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::lower::Transform;
     use crate::schedule::{candidates, plan_of};
-    use crate::target::IsaLevel;
+    use kiln_backend::IsaLevel;
 
     /// At `M`, `K` and `N`, with a cache of a mebibyte; none where no launch decides.
     fn at(right: &str, symbols: &[i64]) -> Option<i64> {

@@ -278,7 +278,7 @@ mod tests {
 
     use super::*;
     use crate::schedule::{candidates, plan_of};
-    use crate::target::IsaLevel;
+    use kiln_backend::IsaLevel;
 
     const SIZES: [i64; 14] = [0, 1, 2, 3, 4, 7, 8, 11, 12, 31, 32, 33, 63, 64];
 

@@ -4,9 +4,10 @@ use kiln_kernel::{AxisId, Node, VerifiedKernel};
 use kiln_tensor::DType;
 
 use super::cost::Access;
+use super::tiles::contraction_tiles;
 use super::tiles::{self, Work};
 use crate::lower::Tail;
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 /// Elements per vector: as many of the widest float (or the widest loaded element) as a register holds.
 pub(super) fn lanes(kernel: &VerifiedKernel, level: IsaLevel) -> u32 {
@@ -45,7 +46,7 @@ pub(super) fn contraction_shape(
     size: Option<i64>,
     lanes: u32,
 ) -> (u32, u32) {
-    let tiles = level.contraction_tiles();
+    let tiles = contraction_tiles(level);
     let width = size
         .and_then(|size| u32::try_from(size).ok())
         .map(|size| size.div_ceil(lanes.max(1)));

@@ -6,7 +6,7 @@ use kiln_kernel::VerifiedKernel;
 use super::plan::Plan;
 use super::rows::{lanes, tail};
 use crate::lower::{Tile, VectorAxis};
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 /// Whether a kernel has a store that joins what is there.
 pub(super) fn is_serial(kernel: &VerifiedKernel) -> bool {

@@ -12,7 +12,7 @@ use super::plan::{Plan, WinogradTile};
 use super::rows::{contraction_shape, few_vectors, fitting, lanes, row_axis, tail};
 use super::tiles::Work;
 use crate::lower::{Cut, Dependence, Slide, Tile, Transform, VectorAxis, Winograd, instructions};
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
 
 /// Elements of an outer vector axis that one unit of a kernel without reductions covers.
 const MAP_CHUNK: u32 = 4096;

@@ -1,14 +1,28 @@
 //! Which of a level's register tiles a product is made of: the cheapest, as measured.
 //!
 //! What a row takes hangs on how many vectors it has: a set that is not full is done in another way. The table
-//! (`tile_costs.rs`) says it for rows of up to [`IsaLevel::TILED_VECTORS`]; `cargo xtask tune` measures it anew. A level that
+//! (`tile_costs.rs`) says it for rows of up to [`TILED_VECTORS`]; `cargo xtask tune` measures it anew. A level that
 //! was never measured goes by what a core's units can do.
 
 use kiln_kernel::{StageOperation, VerifiedKernel};
 
 use super::tile_costs::COSTS;
 use crate::lower::VectorAxis;
-use crate::target::IsaLevel;
+use kiln_backend::IsaLevel;
+
+/// Widths of rows, in vectors, that tiles are measured at: from 1 on, so many. The tiles' own divide it.
+pub const TILED_VECTORS: u32 = 12;
+
+/// Rows and vectors of the register tiles that products are made of, most rows first. Their sums, the vectors and one
+/// broadcast fit the registers, and leave some for what becomes of the sums.
+pub const fn contraction_tiles(level: IsaLevel) -> &'static [(u32, u32)] {
+    match level {
+        IsaLevel::Portable => &[(4, 2), (3, 3), (2, 4)],
+        IsaLevel::Avx2Fma => &[(6, 2), (3, 3), (2, 4)],
+        IsaLevel::Avx512 => &[(12, 2), (8, 3), (6, 4)],
+        IsaLevel::Neon => &[(8, 2), (6, 3), (5, 4)],
+    }
+}
 
 /// What the rows of a product's tile are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +88,7 @@ fn row(level: IsaLevel, work: Work, tile: (u32, u32), width: u32) -> u64 {
         0 => 0,
         _ => measured(level, work, tile, width).unwrap_or_else(|| reckoned(tile, width)),
     };
-    let most = IsaLevel::TILED_VECTORS;
+    let most = TILED_VECTORS;
     u64::from(width / most) * cost(most) + cost(width % most)
 }
 
@@ -107,8 +121,8 @@ mod tests {
             .into_iter()
             .flat_map(|level| WORKS.map(|work| (level, work)))
         {
-            for &tile in level.contraction_tiles() {
-                for width in 1..=IsaLevel::TILED_VECTORS {
+            for &tile in contraction_tiles(level) {
+                for width in 1..=TILED_VECTORS {
                     let found = measured(level, work, tile, width);
                     let is_there = found.is_some_and(|cost| cost >= 100);
                     assert!(is_there, "{level} {work:?} {tile:?} {width}");
@@ -120,9 +134,9 @@ mod tests {
     #[test]
     fn sets_divide_the_widest_rows_that_are_measured() {
         for level in IsaLevel::ALL {
-            let tiles = level.contraction_tiles();
+            let tiles = contraction_tiles(level);
             let mut sets = tiles.iter().map(|&(_, vectors)| vectors);
-            assert!(sets.all(|set| IsaLevel::TILED_VECTORS.is_multiple_of(set)));
+            assert!(sets.all(|set| TILED_VECTORS.is_multiple_of(set)));
             assert!(tiles.is_sorted_by_key(|&(rows, _)| std::cmp::Reverse(rows)));
         }
     }
@@ -130,7 +144,7 @@ mod tests {
     #[test]
     fn a_level_that_was_not_measured_goes_by_its_units() {
         let level = IsaLevel::Neon;
-        let choice = |width| cheapest(level, Work::Product, level.contraction_tiles(), width);
+        let choice = |width| cheapest(level, Work::Product, contraction_tiles(level), width);
         assert_eq!([choice(None), choice(Some(2))], [(8, 2); 2]);
         assert_eq!(choice(Some(3)), (6, 3));
         assert_eq!(row(level, Work::Window, (8, 2), 26), 2 * 1200 + 200);
@@ -139,7 +153,7 @@ mod tests {
     #[test]
     fn rows_of_unknown_width_take_the_tile_with_most_rows_that_fit_the_cache() {
         for level in IsaLevel::ALL {
-            let tiles = level.contraction_tiles();
+            let tiles = contraction_tiles(level);
             let choices = WORKS.map(|work| cheapest(level, work, tiles, None));
             let fits = tiles.iter().find(|tile| tile.0 <= WAYS).unwrap();
             assert_eq!(choices, [*fits, tiles[0]], "{level}");

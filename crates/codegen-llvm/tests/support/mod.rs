@@ -11,8 +11,9 @@ pub(crate) mod corpus;
 pub(crate) mod examples;
 pub(crate) mod graphs;
 
+use kiln_backend::IsaLevel;
 use kiln_backend::{KernelCompiler, KernelExecutor, Schedule, Target, Unobserved};
-use kiln_codegen_llvm::{IsaLevel, LlvmCompiler};
+use kiln_codegen_llvm::LlvmCompiler;
 use kiln_kernel::VerifiedKernel;
 use kiln_native::NativeExecutor;
 use kiln_testkit::generate::Flavor;
@@ -30,7 +31,7 @@ pub(crate) const SMOOTH: Elements = Elements {
 
 /// The targets of the levels that this machine runs.
 pub(crate) fn targets() -> Vec<Target> {
-    let here = IsaLevel::ALL.into_iter().filter(|level| level.runs_here());
+    let here = IsaLevel::of_host();
     here.map(LlvmCompiler::target).collect()
 }
 

@@ -13,7 +13,7 @@ use super::runtime::{SharedRuntime, VERSION, assemble, key_of};
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use compiler::BundleCompiler;
-use kiln_backend::{KernelCompiler, Schedule, Target};
+use kiln_backend::{IsaLevel, KernelCompiler, Schedule, Target};
 use kiln_ir::{BlobMap, Constant, Digest};
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{Bundle, CacheError, CacheKey, EntryKind, Tier};
@@ -118,9 +118,13 @@ fn check_maker(maker: &Maker) -> Result<(), Error> {
         }
         .into());
     }
-    if !kiln_native::runs_here(&maker.target.level) {
+    let level = maker.target.level.parse::<IsaLevel>();
+    if !level.is_ok_and(IsaLevel::runs_here) {
         return Err(Failure::BundleTarget {
-            expected: kiln_native::levels().join(", "),
+            expected: IsaLevel::of_host()
+                .map(IsaLevel::name)
+                .collect::<Vec<_>>()
+                .join(", "),
             found: text(&maker.target.level),
         }
         .into());

@@ -10,9 +10,11 @@ use crate::compiler::Compiler;
 use crate::error::{Error, Failure};
 use crate::options::{Compiling, Options};
 use crate::progress::Listener;
+#[cfg(feature = "llvm")]
+use kiln_backend::IsaLevel;
 use kiln_backend::{KernelCompiler, MemoryLimits, Target};
 #[cfg(feature = "llvm")]
-use kiln_codegen_llvm::{IsaLevel, LlvmCompiler, LlvmError};
+use kiln_codegen_llvm::{LlvmCompiler, LlvmError};
 #[cfg(feature = "llvm")]
 use kiln_compile_worker::{WorkerCompiler, WorkerProgram};
 #[cfg(feature = "llvm")]
@@ -233,7 +235,7 @@ pub(super) fn assemble(
 /// The instruction-set level of that name; none is the highest that this machine has.
 #[cfg(feature = "llvm")]
 fn level(name: Option<&str>) -> Result<IsaLevel, Error> {
-    let here = || IsaLevel::ALL.into_iter().filter(|level| level.runs_here());
+    let here = IsaLevel::of_host;
     let unknown = |name: &str| {
         let known: Vec<_> = here().map(IsaLevel::name).collect();
         Failure::UnknownTarget {

@@ -1,9 +1,8 @@
 //! A kernel as the CPU keeps it: its code, and what a launch of it is checked against.
 
-use super::level;
 use crate::code::LoadedCode;
 use crate::error::NativeError;
-use kiln_backend::Artifact;
+use kiln_backend::{Artifact, IsaLevel};
 use std::sync::Arc;
 
 /// A loaded kernel.
@@ -31,7 +30,8 @@ pub(crate) struct BufferInfo {
 impl NativeKernel {
     /// Loads an artifact's code if this machine can run it.
     pub(crate) fn load(artifact: &Artifact) -> Result<Self, NativeError> {
-        if !level::runs_here(&artifact.target.level) {
+        let level = artifact.target.level.parse::<IsaLevel>();
+        if !level.is_ok_and(IsaLevel::runs_here) {
             return Err(NativeError::Level {
                 level: artifact.target.level.clone(),
             });

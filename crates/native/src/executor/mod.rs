@@ -5,7 +5,6 @@ mod execution;
 mod host_memory;
 mod kept;
 mod kernel;
-mod level;
 mod memory_pool;
 mod phase_job;
 mod rented;
@@ -25,7 +24,6 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use host_memory::{HostMemory, place_of};
-pub use level::{levels, runs_here};
 #[cfg(all(test, feature = "guard-pages"))]
 pub(crate) use scratch::AlignedBytes;
 

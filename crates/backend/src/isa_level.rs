@@ -1,0 +1,236 @@
+//! The one table of instruction-set levels: what compilers generate code for, and devices run.
+//!
+//! Levels are named by what they need, never by a processor's marketing name: a compiler is told
+//! each feature. Invariants: a host that has a level has every feature of
+//! it, the operating system's support for the wide registers included; a level's name and
+//! features are part of the cache key, so neither changes its meaning once released.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// An instruction-set level.
+///
+/// On x86-64 the levels are ordered: a host that has one has the ones before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IsaLevel {
+    /// Any x86-64 processor: SSE2 and nothing else.
+    Portable,
+    /// x86-64 with AVX2, fused multiply-add and 16-bit float conversion (2013 and later).
+    Avx2Fma,
+    /// x86-64 with the AVX-512 foundation, vector length, doubleword, byte and conflict parts.
+    Avx512,
+    /// AArch64 with Advanced SIMD, which every such processor has.
+    Neon,
+}
+
+impl IsaLevel {
+    /// Every level.
+    pub const ALL: [IsaLevel; 4] = [
+        IsaLevel::Portable,
+        IsaLevel::Avx2Fma,
+        IsaLevel::Avx512,
+        IsaLevel::Neon,
+    ];
+
+    /// The name, as on the command line and in cache keys.
+    pub const fn name(self) -> &'static str {
+        match self {
+            IsaLevel::Portable => "portable",
+            IsaLevel::Avx2Fma => "avx2+fma",
+            IsaLevel::Avx512 => "avx512",
+            IsaLevel::Neon => "neon",
+        }
+    }
+
+    /// The levels that this machine has, lowest first.
+    pub fn of_host() -> impl Iterator<Item = IsaLevel> {
+        IsaLevel::ALL.into_iter().filter(|level| level.runs_here())
+    }
+
+    /// The highest level that this machine has.
+    ///
+    /// `None` on a machine of an architecture that no level is for.
+    pub fn host() -> Option<IsaLevel> {
+        IsaLevel::of_host().last()
+    }
+
+    /// Whether this machine can run the level's code.
+    #[cfg(target_arch = "x86_64")]
+    pub fn runs_here(self) -> bool {
+        // The standard library asks CPUID, and XGETBV whether the system keeps the registers.
+        match self {
+            IsaLevel::Portable => true,
+            IsaLevel::Avx2Fma => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("lzcnt")
+                    && is_x86_feature_detected!("popcnt")
+                    && is_x86_feature_detected!("movbe")
+            }
+            IsaLevel::Avx512 => {
+                IsaLevel::Avx2Fma.runs_here()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512cd")
+            }
+            IsaLevel::Neon => false,
+        }
+    }
+
+    /// Whether this machine can run the level's code.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn runs_here(self) -> bool {
+        self == IsaLevel::Neon && cfg!(target_arch = "aarch64")
+    }
+
+    /// The bytes of a vector register.
+    pub const fn vector_bytes(self) -> u32 {
+        match self {
+            IsaLevel::Portable | IsaLevel::Neon => 16,
+            IsaLevel::Avx2Fma => 32,
+            IsaLevel::Avx512 => 64,
+        }
+    }
+
+    /// The number of vector registers.
+    pub const fn n_vector_registers(self) -> u32 {
+        match self {
+            IsaLevel::Portable | IsaLevel::Avx2Fma => 16,
+            IsaLevel::Avx512 | IsaLevel::Neon => 32,
+        }
+    }
+
+    /// Elements of a number of bits in a vector register.
+    pub const fn lanes(self, bits: u32) -> u32 {
+        let lanes = self.vector_bytes() * 8 / bits;
+        if lanes == 0 { 1 } else { lanes }
+    }
+
+    /// Whether multiply-add is one instruction with one rounding.
+    pub const fn has_fma(self) -> bool {
+        !matches!(self, IsaLevel::Portable)
+    }
+
+    /// Whether whole vectors can be stored past the caches, to be ordered by a fence.
+    pub const fn has_streaming_stores(self) -> bool {
+        matches!(self, IsaLevel::Avx2Fma | IsaLevel::Avx512)
+    }
+
+    /// Whether stores behind a mask may take as long as a dozen others: seen on AMD's cores without AVX-512.
+    pub const fn has_slow_masked_stores(self) -> bool {
+        matches!(self, IsaLevel::Avx2Fma)
+    }
+
+    /// Whether this machine does two halves of the level's widest vectors in the time of a whole one, so that nothing is
+    /// lost by vectors of half the width.
+    pub fn halves_are_as_fast(self) -> bool {
+        self == IsaLevel::Avx512 && has_half_wide_units()
+    }
+
+    /// Whether 16-bit IEEE floats convert in one instruction.
+    pub const fn converts_f16(self) -> bool {
+        !matches!(self, IsaLevel::Portable)
+    }
+
+    /// Whether rounding to an integral value is one instruction.
+    pub const fn rounds(self) -> bool {
+        !matches!(self, IsaLevel::Portable)
+    }
+
+    /// The features beyond the plainest processor of the architecture, as LLVM spells them.
+    pub const fn features(self) -> &'static str {
+        match self {
+            IsaLevel::Portable => "",
+            IsaLevel::Avx2Fma => {
+                "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe"
+            }
+            IsaLevel::Avx512 => {
+                "+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,\
+                 +movbe,+avx512f,+avx512vl,+avx512dq,+avx512bw,+avx512cd"
+            }
+            IsaLevel::Neon => "+neon",
+        }
+    }
+}
+
+/// Whether this machine's units are half as wide as its widest registers: AMD's family 19h, which has AVX-512 since
+/// Zen 4. Seen on one of these: three vectors of eight lanes are a quarter faster than two of sixteen with eight idle.
+#[cfg(target_arch = "x86_64")]
+fn has_half_wide_units() -> bool {
+    use std::arch::x86_64::__cpuid;
+    const AMD: [&[u8; 4]; 3] = [b"Auth", b"enti", b"cAMD"];
+    const FAMILY: u32 = 0x19;
+    let vendor = __cpuid(0);
+    let is_amd =
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes) == AMD.map(|part| *part);
+    let version = __cpuid(1).eax;
+    let family = ((version >> 8) & 0xf) + ((version >> 20) & 0xff);
+    is_amd && family == FAMILY
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_half_wide_units() -> bool {
+    false
+}
+
+impl fmt::Display for IsaLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no level's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown instruction-set level `{0}`: expected portable, avx2+fma, avx512 or neon")]
+pub struct UnknownIsaLevel(String);
+
+impl FromStr for IsaLevel {
+    type Err = UnknownIsaLevel;
+
+    fn from_str(name: &str) -> Result<IsaLevel, UnknownIsaLevel> {
+        IsaLevel::ALL
+            .into_iter()
+            .find(|level| level.name() == name)
+            .ok_or_else(|| UnknownIsaLevel(name.escape_default().to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for level in IsaLevel::ALL {
+            assert_eq!(level.to_string().parse(), Ok(level));
+        }
+        let error = "rocketlake\n".parse::<IsaLevel>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown instruction-set level `rocketlake\\n`: expected portable, avx2+fma, avx512 or neon"
+        );
+    }
+
+    #[test]
+    fn the_host_has_its_level_and_those_below() {
+        let host = IsaLevel::host().expect("tests run where Kiln does");
+        assert!(host.runs_here());
+        if host != IsaLevel::Neon {
+            assert!(IsaLevel::Portable.runs_here());
+            assert!(!IsaLevel::Neon.runs_here());
+        }
+    }
+
+    #[test]
+    fn lanes_fill_a_register() {
+        assert_eq!(IsaLevel::Portable.lanes(32), 4);
+        assert_eq!(IsaLevel::Avx2Fma.lanes(64), 4);
+        assert_eq!(IsaLevel::Avx512.lanes(8), 64);
+        assert_eq!(IsaLevel::Neon.lanes(256), 1);
+    }
+}
