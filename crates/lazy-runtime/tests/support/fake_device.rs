@@ -308,14 +308,6 @@ impl Execution for FakeExecution {
                     Extremum::Min
                 },
             },
-            Builtin::RandomBits => Op::RandomBits {
-                dims: outputs[0]
-                    .1
-                    .shape
-                    .iter()
-                    .map(|&size| dims.constant(size as i64))
-                    .collect(),
-            },
             other => return Err(refused(format!("no {other:?}"))),
         };
         let binding = Binding::new();
