@@ -250,10 +250,7 @@ mod tests {
         );
         assert_eq!(
             parse("s=1..9%3~6"),
-            Some((
-                "s".into(),
-                Dim::range(1..=9).multiple_of(3).likely(6)
-            ))
+            Some(("s".into(), Dim::range(1..=9).multiple_of(3).likely(6)))
         );
         for text in ["seq", "=8", "~8", "seq~", "seq~x", "seq~1..2"] {
             assert_eq!(parse(text), None, "{text}");

@@ -138,7 +138,7 @@ fn function_cost(function: Function, parameters: &[f64]) -> u64 {
 }
 
 /// The cost of random bits: ten rounds of two products and what mixes their halves.
-const RANDOM_BITS: u64 = 156;
+const RANDOM_BITS: u64 = 159;
 
 /// The cost of a function that is computed by a polynomial.
 const TRANSCENDENTAL: u64 = 16;

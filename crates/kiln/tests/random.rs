@@ -6,7 +6,8 @@
 use kiln::{Backend, Model, Options, Tensor};
 
 /// A dropout between element-wise ops, the bits it was made of, and the sums of its rows.
-const DROPOUT: &str = "graph @dropout(%x: f32[B, N], %bias: f32[N], %key: u64[2]) -> (f32[B, N], f32[B], u32[B, N]) {
+const DROPOUT: &str =
+    "graph @dropout(%x: f32[B, N], %bias: f32[N], %key: u64[2]) -> (f32[B, N], f32[B], u32[B, N]) {
   %bits = random_bits %key {dims = [B, N]}
   %eight: u32[] = constant [8]
   %whole = shr %bits, %eight
@@ -47,7 +48,9 @@ fn models() -> (Model, Model) {
 fn compiled_bits_are_the_interpreters_at_every_shape() {
     let (compiled, interpreted) = models();
     let keys = [[0, 0], [7, 1 << 40], [u64::MAX, u64::MAX - 1]];
-    let columns = [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 257];
+    let columns = [
+        0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 257,
+    ];
     for (position, n) in columns.into_iter().enumerate() {
         for rows in [0, 1, 2, 5, 13] {
             if n == 0 && rows > 0 {
@@ -85,9 +88,14 @@ fn another_key_gives_other_bits_and_compiles_nothing() {
 fn a_quarter_is_dropped() {
     let (compiled, _) = models();
     let n = 1 << 16;
-    let bits = run(&compiled, [256, 256], [3, 5])[2].to_vec::<u32>().unwrap();
+    let bits = run(&compiled, [256, 256], [3, 5])[2]
+        .to_vec::<u32>()
+        .unwrap();
     let dropped = bits.iter().filter(|&&bits| bits < 1 << 30).count();
     // Within 6 standard deviations.
     let deviation = (f64::from(n) * 0.25 * 0.75).sqrt();
-    assert!((dropped as f64 - f64::from(n) * 0.25).abs() < 6.0 * deviation, "{dropped}");
+    assert!(
+        (dropped as f64 - f64::from(n) * 0.25).abs() < 6.0 * deviation,
+        "{dropped}"
+    );
 }

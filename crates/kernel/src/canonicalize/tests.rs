@@ -235,7 +235,7 @@ fn positions_along_many_axes_are_those_along_one() {
   outer a0 < s0
   store %b1[a0] = philox_4x32_10(u64(a0), %b0[0], %b0[1])
 }
-s0 = A*B*15
+s0 = 15*A*B
 "
     );
 }

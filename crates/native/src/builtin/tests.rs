@@ -57,9 +57,7 @@ fn poison(memory: &Memory) {
     let mut execution = NativeExecutor::new().begin(Arc::new(CallerOnly));
     let bytes = operand(DType::U8, &shape);
     let (from, to) = ([(whole(&junk), bytes)], [(whole(memory), bytes)]);
-    execution
-        .run_builtin(&Builtin::Copy, &from, &to)
-        .unwrap();
+    execution.run_builtin(&Builtin::Copy, &from, &to).unwrap();
 }
 
 fn whole(memory: &Memory) -> MemorySlice<'_> {

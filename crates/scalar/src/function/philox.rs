@@ -3,17 +3,23 @@
 //! Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). A block of four words
 //! is a function of a counter of four words and a key of two, so any element is computed without the others.
 //!
+//! Which word is which element: blocks stand in groups of eight, a group's first words before its second ones and so on. So
+//! the lanes of a vector are words of different blocks, and four vectors of eight lanes (or two of sixteen) that begin at a
+//! group are made of the same eight blocks, which compilers see.
+//!
 //! Words are the low halves of u64 nodes; what is above them is arbitrary. A product of words is then one widening
 //! multiplication, whose halves are the two words wanted, and vectors need no shuffles between rounds.
 
-use super::activations::row_of;
 use super::NamedFunction;
+use super::activations::row_of;
 use crate::{ExprBuilder, NodeId};
 use kiln_tensor::DType;
 
 /// The name of the function of a position, a key and a stream.
 pub(super) const NAME: &str = "philox_4x32_10";
 
+/// Blocks per group: a power of two.
+const GROUP: u32 = 8;
 const ROUNDS: usize = 10;
 const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// What the key grows by from round to round: the golden ratio and the square root of 3, less 1.
@@ -24,35 +30,40 @@ pub(super) fn table() -> Vec<NamedFunction> {
     vec![row_of(
         3,
         NAME,
-        "32 random bits: word `x0 % 4` of the Philox 4x32-10 block with the counter `(x0 / 4, x2)` and the key `x1`.",
+        "32 random bits: word `x0 / 8 % 4` of the Philox 4x32-10 block with the counter `(x0 / 32 * 8 + x0 % 8, x2)` and the key `x1`.",
         |b, x, _| element(b, x[0], x[1], x[2]),
     )]
 }
 
 /// Element `index` of a stream of random words under a key; all are u64, the result is u32.
 fn element(b: &mut ExprBuilder, index: NodeId, key: NodeId, stream: NodeId) -> NodeId {
-    let two = b.constant(2_u64);
-    let number = b.shr(index, two);
-    let counter = [
-        number,
-        upper_word(b, number),
-        stream,
-        upper_word(b, stream),
-    ];
+    let number = block_of(b, index);
+    let counter = [number, upper_word(b, number), stream, upper_word(b, stream)];
     let key = [key, upper_word(b, key)];
     let words = block(b, counter, key);
 
-    let (zero, one, two) = (b.constant(0_u32), b.constant(1_u32), b.constant(2_u32));
     let position = b.cast(DType::U32, index);
-    let mut is_set = |bit| {
+    let mut is_set = |bit: u32| {
+        let (zero, bit) = (b.constant(0_u32), b.constant(bit));
         let bit = b.bit_and(position, bit);
         b.ne(bit, zero)
     };
-    let (odd, upper) = (is_set(one), is_set(two));
+    let (odd, upper) = (is_set(GROUP), is_set(2 * GROUP));
     let [first, second, third, fourth] = words.map(|word| b.cast(DType::U32, word));
     let low = b.select(odd, second, first);
     let high = b.select(odd, fourth, third);
     b.select(upper, high, low)
+}
+
+/// The number of the block that an element is a word of.
+fn block_of(b: &mut ExprBuilder, index: NodeId) -> NodeId {
+    let log = GROUP.trailing_zeros();
+    let (whole, blocks) = (b.constant(u64::from(log + 2)), b.constant(u64::from(log)));
+    let group = b.shr(index, whole);
+    let first = b.shl(group, blocks);
+    let within = b.constant(u64::from(GROUP - 1));
+    let within = b.bit_and(index, within);
+    b.bit_or(first, within)
 }
 
 /// The four words of a counter and a key.
@@ -156,14 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_words_of_consecutive_blocks() {
+    fn elements_are_words_of_blocks_in_groups_of_eight() {
         let (key, stream) = (0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210);
         // The last two blocks differ in the counter's second word alone.
         for number in [0, 1, 77, (1 << 32) - 1, 5, (1 << 32) + 5, (1 << 62) - 1_u64] {
             let halves = |word: u64| [word as u32, (word >> 32) as u32];
             let ([a, b], [c, d]) = (halves(number), halves(stream));
             let block = words([a, b, c, d], halves(key));
-            let elements = [0, 1, 2, 3].map(|word| at(4 * number + word, key, stream));
+            let first = number / 8 * 32 + number % 8;
+            let elements = [0, 8, 16, 24].map(|word| at(first + word, key, stream));
             assert_eq!(elements, block, "block {number}");
         }
     }

@@ -99,8 +99,7 @@ fn random_kernel(choices: &[[u8; 4]]) -> Kernel {
                     .filter(|function| function.primitive().is_none())
                     .collect();
                 let function = all[usize::from(first) % all.len()];
-                let takes =
-                    |dtype| function.result_type(&vec![dtype; function.arity()]).is_ok();
+                let takes = |dtype| function.result_type(&vec![dtype; function.arity()]).is_ok();
                 let dtype = match takes(DType::F32) {
                     true => DType::F32,
                     false => DType::U64,
