@@ -3,6 +3,7 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
+use kiln::scalar::{Function, Mode, ScalarValue, evaluate};
 use kiln::{Backend, Model, Options, Tensor};
 
 /// A dropout between element-wise ops, the bits it was made of, and the sums of its rows.
@@ -98,4 +99,28 @@ fn a_quarter_is_dropped() {
         (dropped as f64 - f64::from(n) * 0.25).abs() < 6.0 * deviation,
         "{dropped}"
     );
+}
+
+/// What is read of far more elements than memory holds: only that is computed.
+#[test]
+fn positions_are_counted_in_64_bits() {
+    let text = "graph @far(%x: f32[N], %key: u64[2]) -> u32[N] {
+      %bits = random_bits %key {dims = [N + 68719476736]}
+      %last = slice %bits {starts = [68719476736], sizes = [N], steps = [1]}
+      return %last
+    }";
+    let options = Options::new().backend(Backend::Llvm).shared_kernels(false);
+    let model = Model::from_text_with(text, options).unwrap();
+    let (x, key) = (Tensor::full(&[100], 0.0f32), [7u64, 9]);
+    let given = Tensor::from_slice(&[2], &key).unwrap();
+    let inputs = [("x", &x.unwrap()), ("key", &given)];
+    let bits = model.run(inputs).unwrap().into_tensors().remove(0);
+    let expression = Function::random_bits().expression(&[]).unwrap();
+    let expected = |i: u64| {
+        let operands = [(1 << 36) + i, key[0], key[1]].map(ScalarValue::U64);
+        evaluate(&expression, &operands, Mode::Declared).unwrap()
+    };
+    let expected: Vec<ScalarValue> = (0..100).map(expected).collect();
+    let found = bits.to_vec::<u32>().unwrap().into_iter();
+    assert_eq!(found.map(ScalarValue::U32).collect::<Vec<_>>(), expected);
 }

@@ -1,7 +1,8 @@
 //! What a loop does not change is computed before it.
 //!
 //! LLVM moves arithmetic out of loops, but no load: a loop may run no times. A local is always there to be read, and so
-//! is an element at a fixed place of a buffer of a fixed size; what is made of them alone can be computed whether or not the loop runs.
+//! is an element at a fixed place of a buffer of a fixed size; what is made of them alone can be computed whether or not
+//! the loop runs.
 
 use std::collections::{BTreeSet, HashMap};
 

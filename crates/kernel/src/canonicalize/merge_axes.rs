@@ -1,9 +1,9 @@
 //! Two axes that always go together become one: an elementwise kernel over `[B, S, D]` is one over `[B*S*D]`.
 //!
 //! Axes `a` and `b`, next to each other where they are run over, go together when each index list that names one
-//! names both, plainly and side by side, and nothing else names either but positions `a * |b| + b`. The axes of the buffer or stage so indexed
-//! then go together too, and so must whatever else indexes those, until nothing more follows. Memory allows it where a
-//! step of the left axis is as many of the right one as that is long.
+//! names both, plainly and side by side, and nothing else names either but positions `a * |b| + b`. The axes of the
+//! buffer or stage so indexed then go together too, and so must whatever else indexes those, until nothing more follows.
+//! Memory allows it where a step of the left axis is as many of the right one as that is long.
 
 use std::collections::BTreeSet;
 
