@@ -19,8 +19,6 @@ pub enum Builtin {
     /// `x -> indices: i64[rank, capacity], count: i64[]`: where elements are not zero, in row-major order; the count is
     /// also the size found. What lies beyond the count is 0.
     NonZero,
-    /// `key: u64[2] -> u32[dims]`: Philox 4x32-10, as the interpreter has it.
-    RandomBits,
     /// `x -> x`: the same elements elsewhere. Shapes may differ where the number of elements does not.
     Copy,
 }

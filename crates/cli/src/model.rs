@@ -25,7 +25,8 @@ pub(crate) struct ModelArguments {
     /// MODEL is a bundle that was sealed with this key file: run the machine code in it
     #[arg(long, value_name = "FILE", conflicts_with = "trust_bundle")]
     bundle_key: Option<PathBuf>,
-    /// Constrain a dimension: seq=1..512 (both ends included), seq=8, seq%8, seq=1..512%8
+    /// Constrain a dimension: seq=1..512 (both ends included), seq=8, seq%8, seq=1..512%8; or say
+    /// which size is likely, which kernels are made fast for: seq~128, seq=1..512~128
     #[arg(long = "dim", value_name = "NAME=SIZES")]
     dims: Vec<NamedDim>,
     #[command(flatten)]
@@ -212,7 +213,7 @@ fn policy(text: &str) -> Result<CompilePolicy, String> {
     }
 }
 
-/// `seq=1..512` or `seq%8`.
+/// `seq=1..512`, `seq%8` or `seq~128`.
 #[derive(Clone, Debug)]
 struct NamedDim {
     name: String,
@@ -223,10 +224,10 @@ impl FromStr for NamedDim {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let end = text.find(['=', '%']).filter(|&end| end > 0);
+        let end = text.find(['=', '%', '~']).filter(|&end| end > 0);
         let (name, rest) = end
             .map(|end| text.split_at(end))
-            .context("expected NAME=SIZES or NAME%DIVISOR")?;
+            .context("expected NAME=SIZES, NAME%DIVISOR or NAME~LIKELY")?;
         let dim = rest.strip_prefix('=').unwrap_or(rest).parse()?;
         Ok(Self {
             name: name.trim().to_owned(),
@@ -259,8 +260,17 @@ mod tests {
             parse("s=1..9%3"),
             Some(("s".into(), Dim::range(1..=9).multiple_of(3)))
         );
-        assert_eq!(parse("seq"), None);
-        assert_eq!(parse("=8"), None);
+        assert_eq!(
+            parse("seq~128"),
+            Some(("seq".into(), Dim::any().likely(128)))
+        );
+        assert_eq!(
+            parse("s=1..9%3~6"),
+            Some(("s".into(), Dim::range(1..=9).multiple_of(3).likely(6)))
+        );
+        for text in ["seq", "=8", "~8", "seq~", "seq~x", "seq~1..2"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
     }
 
     #[test]

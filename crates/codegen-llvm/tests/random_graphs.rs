@@ -22,6 +22,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use support::graphs::{self, Tally};
 
+/// The graphs among the first three hundred whose outputs differ at some level because rounding takes a value over a jump.
+const WITH_JUMPS: &[u64] = &[];
+
 /// Checks seeds on two threads until they are used up or the time is.
 fn check_seeds(seeds: Range<u64>, until: Option<Instant>) -> Tally {
     let runtimes = graphs::runtimes();
@@ -41,12 +44,7 @@ fn check_seeds(seeds: Range<u64>, until: Option<Instant>) -> Tally {
                         tally.broken.push(error);
                     }
                 }
-                let mut all = all.lock().unwrap();
-                all.graphs += tally.graphs;
-                all.agreed += tally.agreed;
-                all.failed += tally.failed;
-                all.broken.extend(tally.broken);
-                all.unstable.extend(tally.unstable);
+                all.lock().unwrap().add(tally);
             });
         }
     });
@@ -65,7 +63,7 @@ fn check_seeds(seeds: Range<u64>, until: Option<Instant>) -> Tally {
             stats.fallback_contractions
         );
     }
-    for report in &tally.unstable {
+    for report in tally.unstable.values() {
         println!("perhaps a jump: {report}\n");
     }
     println!(
@@ -82,27 +80,23 @@ fn compiled_random_graphs_give_what_the_interpreter_gives() {
     let parse = |text: &str| text.parse().expect("KILN_TEST_GRAPHS is FIRST..END");
     let seeds = given.map_or(0..300, |(first, end)| parse(first)..parse(end));
     let tally = check_seeds(seeds, None);
-    let broken = &tally.broken;
-    assert!(
-        broken.is_empty(),
-        "{} graphs:\n{}",
-        broken.len(),
-        broken.join("\n\n")
-    );
+    tally.expect_right();
     assert!(tally.agreed > 2 * tally.failed, "most calls have outputs");
+    if given.is_none() {
+        let new = tally
+            .unstable
+            .keys()
+            .filter(|seed| !WITH_JUMPS.contains(seed));
+        let new: Vec<_> = new.collect();
+        assert!(new.is_empty(), "graphs that had no jump before: {new:?}");
+    }
 }
 
 #[test]
 fn compiled_random_graphs_of_the_day_give_what_the_interpreter_gives() {
     let of_the_day = SeedsOfTheDay::begin();
     let tally = check_seeds(of_the_day.first..u64::MAX, Some(of_the_day.until));
-    let broken = &tally.broken;
-    assert!(
-        broken.is_empty(),
-        "{} graphs:\n{}",
-        broken.len(),
-        broken.join("\n\n")
-    );
+    tally.expect_right();
 }
 
 #[test]
@@ -121,10 +115,7 @@ fn an_hour_of_random_graphs() {
     while Instant::now() < end {
         let part = check_seeds(first..first + 500, Some(end));
         first += 500;
-        tally.graphs += part.graphs;
-        tally.agreed += part.agreed;
-        tally.broken.extend(part.broken);
-        tally.unstable.extend(part.unstable);
+        tally.add(part);
     }
     println!(
         "seeds {start}..{first}: {} graphs, {} calls agreed, {} perhaps over a jump",
@@ -132,11 +123,5 @@ fn an_hour_of_random_graphs() {
         tally.agreed,
         tally.unstable.len()
     );
-    assert!(tally.unstable.len() * 100 <= tally.graphs, "too many");
-    assert!(
-        tally.broken.is_empty(),
-        "{} graphs:\n{}",
-        tally.broken.len(),
-        tally.broken.join("\n\n")
-    );
+    tally.expect_right();
 }

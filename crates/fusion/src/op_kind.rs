@@ -9,7 +9,7 @@ use crate::plan::NodeKind;
 /// How an op takes part in a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum OpKind {
-    /// A value per point from values at the same point.
+    /// A value per point from values at the same point, or from the point itself.
     Pointwise,
     /// Each element is an element of an operand (or the position itself); nothing is computed.
     Movement,
@@ -33,7 +33,7 @@ impl OpKind {
     /// The kind of an op.
     pub(crate) fn of(op: &Op) -> Self {
         match op {
-            Op::Map { .. } | Op::Cast { .. } => Self::Pointwise,
+            Op::Map { .. } | Op::Cast { .. } | Op::RandomBits { .. } => Self::Pointwise,
             Op::Iota { .. }
             | Op::Dims { .. }
             | Op::Reshape { .. }
@@ -52,7 +52,6 @@ impl OpKind {
             Op::Cumulate { .. } => Self::Scan,
             Op::ScatterElements { .. } | Op::ScatterNd { .. } => Self::Scatter,
             Op::Constant(_)
-            | Op::RandomBits { .. }
             | Op::Bind
             | Op::NonZero
             | Op::TopK { .. }
@@ -78,7 +77,6 @@ pub(crate) fn apart(graph: &Graph, op: OpId) -> Option<NodeKind> {
         Op::Constant(_) => NodeKind::Constant,
         Op::Bind => NodeKind::Bind,
         Op::If | Op::Loop { .. } => NodeKind::Control,
-        Op::RandomBits { .. } => NodeKind::Builtin(Builtin::RandomBits),
         Op::NonZero => NodeKind::Builtin(Builtin::NonZero),
         Op::TopK { axis, extremum, .. } => NodeKind::Builtin(Builtin::TopK {
             axis: *axis,
@@ -114,6 +112,7 @@ pub(crate) fn unit_cost(op: &Op) -> u64 {
             function,
             parameters,
         } => function_cost(*function, parameters),
+        Op::RandomBits { .. } => RANDOM_BITS,
         Op::Cast { .. } | Op::Concat { .. } | Op::Pad { .. } => 1,
         Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => 2,
         Op::Resize(_) => 4,
@@ -137,6 +136,9 @@ fn function_cost(function: Function, parameters: &[f64]) -> u64 {
         })
         .sum()
 }
+
+/// The cost of random bits: ten rounds of two products and what mixes their halves.
+const RANDOM_BITS: u64 = 159;
 
 /// The cost of a function that is computed by a polynomial.
 const TRANSCENDENTAL: u64 = 16;
@@ -184,5 +186,6 @@ mod tests {
         assert_eq!(cost("exp"), 16);
         assert!(cost("gelu") > 16);
         assert!(cost("relu") < 4);
+        assert_eq!(RANDOM_BITS, function_cost(Function::random_bits(), &[]));
     }
 }

@@ -9,6 +9,7 @@
 
 mod generalize;
 mod merge_axes;
+mod positions;
 mod rebuild;
 mod slots;
 

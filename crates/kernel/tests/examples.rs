@@ -25,7 +25,7 @@ fn examples() -> Vec<(String, String)> {
 #[test]
 fn every_example_prints_as_it_is_written() {
     let examples = examples();
-    assert_eq!(examples.len(), 26);
+    assert_eq!(examples.len(), 27);
     for (name, text) in examples {
         let kernel = kernel(&text);
         assert_eq!(kernel.name(), name);
@@ -283,6 +283,28 @@ fn rows() {
     for (b, t) in [(3, 7), (1, 1), (2, 0), (0, 2)] {
         check("cumsum", forward, &[&[("B", b), ("T", t)]]);
         check("reverse_cumsum", reverse, &[&[("B", b), ("T", t)]]);
+    }
+}
+
+#[test]
+fn random_bits() {
+    let graph = "graph @g(%x: f32[B, N], %key: u64[2]) -> f32[B, N] {
+        %bits = random_bits %key {dims = [B, N]}
+        %eight: u32[] = constant [8]
+        %whole = shr %bits, %eight
+        %number = cast %whole {to = f32}
+        %step: f32[] = constant [5.9604645e-8]
+        %uniform = mul %number, %step
+        %share: f32[] = constant [0.25]
+        %kept = ge %uniform, %share
+        %scale: f32[] = constant [1.3333334]
+        %scaled = mul %x, %scale
+        %zero: f32[] = constant [0.0]
+        %y = select %kept, %scaled, %zero
+        return %y
+    }";
+    for (b, n) in [(3, 7), (1, 1), (2, 0), (0, 2), (5, 4)] {
+        check("dropout", graph, &[&[("B", b), ("N", n)]]);
     }
 }
 

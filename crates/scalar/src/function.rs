@@ -1,9 +1,10 @@
 //! Named functions: handles into one table.
 //!
-//! The table is every primitive operation under its own name, and the composite functions of
-//! `activations`. Adding an activation touches that file alone.
+//! The table is every primitive operation under its own name, the composite functions of
+//! `activations`, and the generator of random bits. Adding an activation touches that file alone.
 
 mod activations;
+mod philox;
 
 use kiln_fork_lock::ForkLazy;
 use std::cmp::Ordering;
@@ -72,6 +73,15 @@ impl Function {
             .or_else(|| TABLE.iter().position(|row| row.aliases.contains(&name)))
             .and_then(|position| u16::try_from(position).ok())
             .map(Function)
+    }
+
+    /// The generator of random bits: `(position, key, stream)`, all u64, to 32 bits. What the graph's op of that name
+    /// means.
+    pub fn random_bits() -> Function {
+        match Function::by_name(philox::NAME) {
+            Some(function) => function,
+            None => unreachable!("it is a row of the table"),
+        }
     }
 
     /// Every function, by name.
@@ -272,7 +282,10 @@ static TABLE: ForkLazy<Vec<NamedFunction>> = ForkLazy::new(|| {
         definition: Definition::Primitive(op),
         derivative: Derivative::Rules,
     });
-    let mut table: Vec<NamedFunction> = primitives.chain(activations::table()).collect();
+    let mut table: Vec<NamedFunction> = primitives
+        .chain(activations::table())
+        .chain(philox::table())
+        .collect();
     table.sort_by_key(|row| row.name);
     table
 });

@@ -160,15 +160,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 let wide = form == Form::Lanes && self.varies(scope, node);
                 let (mut dtypes, mut values) = (Vec::new(), Vec::new());
                 for &operand in operands {
-                    let value = self.value(scope, operand, at, form)?;
-                    values.push(if wide {
-                        self.widened(scope, value)
-                    } else {
-                        value
-                    });
+                    values.push(self.value(scope, operand, at, form)?);
                     dtypes.push(self.kernel.dtype(operand));
                 }
-                self.call((scope, at), *function, parameters, &dtypes, &values)
+                let value = self.call((scope, at), *function, parameters, &dtypes, &values)?;
+                Ok(if wide {
+                    self.widened(scope, value)
+                } else {
+                    value
+                })
             }
         }
     }
@@ -221,13 +221,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return emit.iadd(rows.base, self.quantity(&step));
         }
         if let Some(vectors) = scope.vectors.filter(|vectors| vectors.axis == axis) {
-            let start = i64::from(at.vector) * i64::from(vectors.lanes);
-            let first = emit.iadd(vectors.base, emit.i64(start));
+            let start = emit.i64(i64::from(at.vector) * i64::from(vectors.lanes));
             return match form {
-                Form::First => first,
+                Form::First => emit.iadd(vectors.base, start),
                 Form::Lanes => {
+                    // One splat and constants: what is the same in several vectors is then seen to be.
                     let numbers = emit.lane_numbers(Elem::I64, vectors.lanes);
-                    emit.iadd(emit.splat(first, vectors.lanes), numbers)
+                    let numbers = emit.iadd(emit.splat(start, vectors.lanes), numbers);
+                    emit.iadd(emit.splat(vectors.base, vectors.lanes), numbers)
                 }
             };
         }
@@ -253,6 +254,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(outcome.value)
     }
 
+    /// A function's definition; steps whose operands are the same in all lanes are done once.
     fn call(
         &self,
         (scope, at): (&Scope<'ctx>, Coordinate),
@@ -266,11 +268,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         let expression = function.expression(parameters).map_err(refused)?;
         let types = expression.node_types(dtypes).map_err(refused)?;
-        let n_lanes = operands
-            .iter()
-            .map(|&operand| lanes(operand))
-            .max()
-            .unwrap_or(1);
         let mut values: Vec<Value<'ctx>> = Vec::with_capacity(types.len());
         for (node, &dtype) in expression.nodes().iter().zip(&types) {
             let value = match node {
@@ -278,15 +275,19 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     Some(&operand) => operand,
                     None => unreachable!("a call has as many operands as its function"),
                 },
-                FunctionNode::Constant(value) => self.emit.splat(self.literal(*value), n_lanes),
+                FunctionNode::Constant(value) => self.literal(*value),
                 FunctionNode::Literal { number, .. } => {
                     match ScalarValue::from_number(*number, dtype) {
-                        Some(value) => self.emit.splat(self.literal(value), n_lanes),
+                        Some(value) => self.literal(value),
                         None => unreachable!("typing refused numbers that the dtype lacks"),
                     }
                 }
                 FunctionNode::Apply { op, operands } => {
-                    let picked: Vec<_> = operands.iter().map(|id| values[id.index()]).collect();
+                    let mut picked: Vec<_> = operands.iter().map(|id| values[id.index()]).collect();
+                    let n_lanes = picked.iter().map(|&value| lanes(value)).max().unwrap_or(1);
+                    for value in picked.iter_mut().filter(|value| lanes(**value) < n_lanes) {
+                        *value = self.emit.splat(*value, n_lanes);
+                    }
                     let dtypes: Vec<_> = operands.iter().map(|id| types[id.index()]).collect();
                     self.apply((scope, at), *op, &dtypes, &picked)?
                 }

@@ -1,11 +1,14 @@
 //! What a loop does not change is computed before it.
 //!
 //! LLVM moves arithmetic out of loops, but no load: a loop may run no times. A local is always there to be read, and so
-//! is a buffer of one element; what is made of them alone can be computed whether or not the loop runs.
+//! is an element at a fixed place of a buffer of a fixed size; what is made of them alone can be computed whether or not
+//! the loop runs.
 
 use std::collections::{BTreeSet, HashMap};
 
-use kiln_kernel::{AxisId, BufferId, Node, NodeId};
+use kiln_kernel::{AxisId, Class, Load, Node, NodeId, Role};
+use kiln_scalar::ScalarValue;
+use kiln_symbolic_shape::DimId;
 
 use super::context::Lowering;
 use super::scope::{Coordinate, Form, Scope};
@@ -46,14 +49,40 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Whether a buffer has one element, whatever the sizes.
-    fn is_single(&self, buffer: BufferId) -> bool {
-        let dims = self.kernel.dims();
-        let shape = &self.kernel.buffer(buffer).shape;
-        shape.iter().all(|&dim| dims.as_constant(dim) == Some(1))
+    /// Loads what is always there before the vectors of a map's outer axis: LLVM then moves what is made of it alone, such
+    /// as the words of a key, out of their loops. Other classes need their registers.
+    pub(super) fn hoist_fixed_loads(&self, scope: &Scope<'ctx>) -> Result<(), LlvmError> {
+        if self.kernel.classification().class != Class::Map {
+            return Ok(());
+        }
+        for (node, data) in self.kernel.nodes() {
+            if let Node::Load(load) = &data.node
+                && self.is_fixed(load)
+            {
+                self.value(scope, node, Coordinate::default(), Form::First)?;
+            }
+        }
+        Ok(())
     }
 
-    /// Whether a node is float arithmetic on locals, sizes, literals and single elements.
+    /// Whether a load is of an element that a buffer has whatever the sizes, and that nothing writes.
+    fn is_fixed(&self, load: &Load) -> bool {
+        let dims = self.kernel.dims();
+        let buffer = self.kernel.buffer(load.buffer);
+        let is_there = |(&index, &dim): (&NodeId, &DimId)| match dims.as_constant(dim) {
+            Some(1) => true,
+            Some(size) => matches!(
+                *self.kernel.node(index),
+                Node::Literal(ScalarValue::I64(at)) if (0..size).contains(&at)
+            ),
+            None => false,
+        };
+        load.guard.is_none()
+            && matches!(buffer.role, Role::In | Role::Const)
+            && load.indices.iter().zip(&buffer.shape).all(is_there)
+    }
+
+    /// Whether a node is float arithmetic on locals, sizes, literals and fixed elements.
     fn is_of_locals(&self, node: NodeId, safe: &mut HashMap<NodeId, bool>) -> bool {
         // Operands come before what they are operands of, so one pass upwards is enough.
         let mut pending = vec![node];
@@ -68,7 +97,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let mut is_safe = match self.kernel.node(next) {
                 Node::Literal(_) | Node::Size(_) => true,
                 Node::Local { indices, .. } => indices.is_empty(),
-                Node::Load(load) => load.guard.is_none() && self.is_single(load.buffer),
+                Node::Load(load) => self.is_fixed(load),
                 Node::Apply { .. } | Node::Call { .. } => self.kernel.dtype(next).is_float(),
                 _ => false,
             };

@@ -242,6 +242,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 }
             }
         }
+        self.hoist_fixed_loads(scope)?;
         let cuts = Cut::all(self.kernel, self.dependence, axis);
         let from = (axis, begin);
         self.streaming_or_not(scope, &stores, from, nest.tile.lanes, &mut |scope| {

@@ -1,6 +1,7 @@
 //! The shape of a register tile: how many lanes, vectors and rows fit the registers of a level.
 
-use kiln_kernel::{AxisId, Node, VerifiedKernel};
+use kiln_kernel::{AxisId, Class, Node, VerifiedKernel};
+use kiln_scalar::Function;
 use kiln_tensor::DType;
 
 use super::cost::Access;
@@ -9,7 +10,12 @@ use super::tiles::{self, Work};
 use crate::lower::Tail;
 use kiln_backend::IsaLevel;
 
-/// Elements per vector: as many of the widest float (or the widest loaded element) as a register holds.
+/// The blocks of a group of random bits, whose words are that many elements apart: vectors of so many lanes that stand
+/// beside each other in a tile are words of the same blocks.
+const RANDOM_LANES: u32 = 8;
+
+/// Elements per vector: as many of the widest float (or the widest loaded element) as a register holds. A map with random
+/// bits computes these in 64 bits anyway, and in narrower vectors shares their blocks.
 pub(super) fn lanes(kernel: &VerifiedKernel, level: IsaLevel) -> u32 {
     let mut widest = 32;
     for data in kernel.nodes().values() {
@@ -18,7 +24,15 @@ pub(super) fn lanes(kernel: &VerifiedKernel, level: IsaLevel) -> u32 {
             widest = 64;
         }
     }
-    level.lanes(widest)
+    match kernel.classification().class == Class::Map && has_random_bits(kernel) {
+        true => level.lanes(widest).min(RANDOM_LANES),
+        false => level.lanes(widest),
+    }
+}
+
+fn has_random_bits(kernel: &VerifiedKernel) -> bool {
+    let is_random = |node: &Node| matches!(node, Node::Call { function, .. } if *function == Function::random_bits());
+    kernel.nodes().values().any(|data| is_random(&data.node))
 }
 
 /// How a level treats what fills no vector: masks where loads and stores of the kernel's elements have them.

@@ -134,6 +134,9 @@ impl<'w, 'a> Reader<'w, 'a> {
     }
 
     fn pointwise(&mut self) -> Result<(), Refusal> {
+        if let Op::RandomBits { .. } = self.data.op {
+            return self.read(0, Indices::from_slice(&[Index::Sum(0)]), false);
+        }
         for position in 0..self.data.operands.len() {
             let indices = self.broadcast(position)?;
             self.read(position, indices, false)?;

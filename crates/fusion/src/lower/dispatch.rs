@@ -25,6 +25,7 @@ impl Lowering<'_> {
 
             Op::Iota { axis, dtype, .. } => Ok(self.iota(*axis, *dtype, demand)),
             Op::Dims { sizes } => self.sizes_as_data(sizes, demand),
+            Op::RandomBits { .. } => self.random_bits(data, demand),
 
             Op::Broadcast { .. } => self.broadcast(data, demand),
             Op::Transpose { permutation } => self.transpose(data, permutation, demand),

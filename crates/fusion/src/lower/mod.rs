@@ -27,6 +27,7 @@ mod elementwise;
 mod broadcast;
 mod concat;
 mod pad;
+mod random;
 mod reshape;
 mod slice;
 mod sources;

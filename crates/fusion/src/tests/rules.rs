@@ -230,3 +230,69 @@ fn control_regions_and_sizes_from_data_have_nodes_in_order() {
         return %5
     }"), @"exp (map); if [control]; relu (map)");
 }
+
+/// The numbers below a share, from a key that is data, and the rest of a dropout.
+const DROPOUT: &str = "%bits = random_bits %key {dims = [B, S, D]}
+        %eight: u32[] = constant [8]
+        %whole = shr %bits, %eight
+        %numbers = cast %whole {to = f32}
+        %step: f32[] = constant [5.9604645e-8]
+        %uniform = mul %numbers, %step
+        %share: f32[] = constant [0.125]
+        %kept = ge %uniform, %share
+        %zero: f32[] = constant [0.0]
+        %scale: f32[] = constant [1.142857]";
+
+#[test]
+fn a_dropout_is_one_kernel_with_what_surrounds_it() {
+    let text = format!(
+        "graph @main(%x: f32[B, S, D], %b: f32[D], %r: f32[B, S, D], %key: u64[2]) {{
+        {DROPOUT}
+        %1 = add %x, %b
+        %2 = gelu %1
+        %3 = select %kept, %2, %zero
+        %4 = mul %3, %scale
+        %5 = add %4, %r
+        return %5
+    }}"
+    );
+    assert_snapshot!(nodes(&text), @"random_bits_shr_cast_mul_6_more (map)");
+}
+
+#[test]
+fn a_dropout_is_a_reductions_prologue_and_a_contractions_epilogue() {
+    let text = format!(
+        "graph @main(%x: f32[B, S, D], %key: u64[2]) {{
+        {DROPOUT}
+        %1 = select %kept, %x, %zero
+        %2 = mul %1, %scale
+        %3 = reduce %2 {{function = sum, axes = [2]}}
+        return %3
+    }}"
+    );
+    assert_snapshot!(nodes(&text), @"random_bits_shr_cast_mul_4_more (row)");
+    let text = format!(
+        "graph @main(%x: f32[B, S, K], %w: f32[K, D], %key: u64[2]) {{
+        {DROPOUT}
+        %1 = matmul %x, %w
+        %2 = select %kept, %1, %zero
+        %3 = mul %2, %scale
+        return %3
+    }}"
+    );
+    assert_snapshot!(nodes(&text), @"random_bits_shr_cast_mul_4_more (contraction)");
+}
+
+#[test]
+fn random_bits_are_computed_once_where_a_contraction_reads_them_often() {
+    let text = format!(
+        "graph @main(%x: f32[B, S, D], %w: f32[D, N], %key: u64[2]) {{
+        {DROPOUT}
+        %1 = select %kept, %x, %zero
+        %2 = mul %1, %scale
+        %3 = matmul %2, %w
+        return %3
+    }}"
+    );
+    assert_snapshot!(nodes(&text), @"random_bits_shr_cast_mul_3_more (map); matmul (contraction)");
+}

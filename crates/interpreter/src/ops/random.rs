@@ -1,16 +1,14 @@
-//! Random bits from Philox 4x32-10, a counter-based generator: any element without the others.
-//!
-//! Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
-//! Element `i` is word `i % 4` of the block whose counter is `(i / 4, key[1])`, low words first,
-//! under the key `key[0]`.
+//! Random bits: each is a function of its position and the key, which `scalar` defines.
 
+use super::elementwise;
 use crate::buffer::dense;
 use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_ir::Dims;
+use kiln_scalar::Function;
 use kiln_tensor::{DType, Tensor};
 
-/// Random bits of the given sizes.
+/// Random bits of the given sizes: those of the positions in row-major order, under `key[0]`, of the stream `key[1]`.
 pub(crate) fn random_bits(
     ctx: &EvaluateContext<'_>,
     key: &Tensor,
@@ -22,40 +20,16 @@ pub(crate) fn random_bits(
             "expected a key of u64[2], found {found}"
         )));
     }
-    let (key, stream) = match *dense(key)?.as_slice::<u64>()? {
-        [key, stream] => (words(key), words(stream)),
+    let [key, stream] = match *dense(key)?.as_slice::<u64>()? {
+        [key, stream] => [key, stream].map(Tensor::scalar),
         _ => unreachable!("the key's shape was just checked"),
     };
-    let mut bits = Tensor::zeros(DType::U32, &ctx.sizes("a size", dims)?)?;
-    for (block, four) in bits.as_mut_slice::<u32>()?.chunks_mut(4).enumerate() {
-        ctx.work(4)?;
-        let counter = words(block as u64);
-        let random = philox_4x32_10([counter[0], counter[1], stream[0], stream[1]], key);
-        four.copy_from_slice(&random[..four.len()]);
+    let mut positions = Tensor::zeros(DType::U64, &ctx.sizes("a size", dims)?)?;
+    for (position, element) in (0..).zip(positions.as_mut_slice::<u64>()?) {
+        ctx.work(1)?;
+        *element = position;
     }
-    Ok(bits)
-}
-
-/// The low and the high word.
-fn words(value: u64) -> [u32; 2] {
-    [value as u32, (value >> 32) as u32]
-}
-
-fn philox_4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
-    const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-    const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-    for _ in 0..10 {
-        let [low0, high0] = words(MULTIPLIERS[0] * u64::from(counter[0]));
-        let [low1, high1] = words(MULTIPLIERS[1] * u64::from(counter[2]));
-        counter = [
-            high1 ^ counter[1] ^ key[0],
-            low1,
-            high0 ^ counter[3] ^ key[1],
-            low0,
-        ];
-        key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
-    }
-    counter
+    elementwise::map(ctx, Function::random_bits(), &[], &[positions, key, stream])
 }
 
 #[cfg(test)]
@@ -63,48 +37,72 @@ mod tests {
     use super::*;
     use crate::ops::testing::Sizes;
 
-    /// The known-answer vectors that the authors publish with their library (`kat_vectors`).
+    fn bits(key: [u64; 2], shape: &[i64]) -> Vec<u32> {
+        let mut sizes = Sizes::new();
+        let key = Tensor::from_slice(&[2], &key).unwrap();
+        let dims = sizes.dims(shape);
+        let bits = random_bits(&sizes.ctx(), &key, &dims).unwrap();
+        let expected: Vec<usize> = shape.iter().map(|&size| size as usize).collect();
+        assert_eq!(bits.shape(), expected);
+        bits.to_vec::<u32>().unwrap()
+    }
+
+    /// The first block is the first of the published known answers; its words are eight elements apart.
     #[test]
-    fn philox_gives_the_published_answers() {
-        let all = u32::MAX;
-        let pi = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];
-        for (counter, key, expected) in [
-            (
-                [0; 4],
-                [0; 2],
-                [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8],
-            ),
-            (
-                [all; 4],
-                [all; 2],
-                [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd],
-            ),
-            (
-                pi,
-                [0xa409_3822, 0x299f_31d0],
-                [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
-            ),
+    fn elements_do_not_depend_on_how_many_there_are() {
+        let known = [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8];
+        let many = bits([0, 0], &[5, 5]);
+        assert_eq!([many[0], many[8], many[16], many[24]], known);
+        assert_eq!(bits([0, 0], &[3]), many[..3]);
+        assert_eq!(bits([0, 0], &[]), many[..1]);
+        assert_eq!(bits([0, 0], &[1, 6, 1]), many[..6]);
+        assert_eq!(bits([0, 0], &[4, 0]), []);
+    }
+
+    #[test]
+    fn keys_and_streams_have_other_bits() {
+        let first = bits([7, 9], &[64]);
+        for key in [
+            [8, 9],
+            [7 + (1 << 32), 9],
+            [7, 8],
+            [7, 9 + (1 << 32)],
+            [9, 7],
         ] {
-            assert_eq!(philox_4x32_10(counter, key), expected);
+            let other = bits(key, &[64]);
+            let equal = first.iter().zip(&other).filter(|(a, b)| a == b).count();
+            assert_eq!(equal, 0, "{key:?}");
         }
     }
 
     #[test]
-    fn elements_do_not_depend_on_how_many_there_are() {
-        let mut sizes = Sizes::new();
-        let key = Tensor::from_slice(&[2], &[7u64, 9]).unwrap();
-        let (few, many) = (sizes.dims(&[3]), sizes.dims(&[2, 5]));
-        let ctx = sizes.ctx();
-        let few = random_bits(&ctx, &key, &few)
-            .unwrap()
-            .to_vec::<u32>()
-            .unwrap();
-        let many = random_bits(&ctx, &key, &many)
-            .unwrap()
-            .to_vec::<u32>()
-            .unwrap();
-        assert_eq!(few, many[..3]);
-        assert_eq!(many[4..8], philox_4x32_10([1, 0, 9, 0], [7, 0]));
+    fn bits_are_even_and_neighbours_unrelated() {
+        let n = 1 << 16;
+        // Sums of n fair coins, within 6 standard deviations of n / 2.
+        let is_fair =
+            |heads: u32| (f64::from(heads) - n as f64 / 2.0).abs() < 3.0 * (n as f64).sqrt();
+        for key in [[0, 0], [1, 0], [0, 1], [42, 7]] {
+            let bits = bits(key, &[n]);
+            for bit in 0..32 {
+                let of = |x: u32| x >> bit & 1;
+                assert!(is_fair(bits.iter().map(|&x| of(x)).sum()), "bit {bit}");
+                for distance in [1, 2, 3, 4, 64] {
+                    let others = bits.iter().cycle().skip(distance);
+                    let differ = bits.iter().zip(others).map(|(&x, &y)| of(x ^ y));
+                    assert!(is_fair(differ.sum()), "bit {bit} at {distance}");
+                }
+            }
+            // 256 equal classes by the upper bits: chi-square, within 6 standard deviations of its mean.
+            let mut classes = [0_u32; 256];
+            bits.iter().for_each(|&x| classes[(x >> 24) as usize] += 1);
+            let expected = n as f64 / 256.0;
+            let square = |&found: &u32| (f64::from(found) - expected).powi(2) / expected;
+            let sum: f64 = classes.iter().map(square).sum();
+            assert!(
+                (sum - 255.0).abs() < 6.0 * (2.0 * 255.0_f64).sqrt(),
+                "{sum}"
+            );
+        }
     }
 
     #[test]

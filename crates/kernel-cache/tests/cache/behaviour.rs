@@ -373,11 +373,13 @@ fn another_process_that_comes_to_an_end_is_waited_for() {
     let (first, second) = (cache_at(folder.path()), cache_at(folder.path()));
     let (begun, has_begun) = mpsc::channel();
     std::thread::scope(|scope| {
-        let shared = &first;
+        let (shared, waiting) = (&first, &second);
         scope.spawn(move || {
             let compile = || {
                 begun.send(()).expect("the test listens");
-                std::thread::sleep(Duration::from_millis(60));
+                while waiting.n_compiling() == 0 {
+                    std::thread::yield_now();
+                }
                 Ok(content("a"))
             };
             shared.get_or_compile(&key("a"), LONG, compile)

@@ -62,7 +62,7 @@ fn a_lock_ends_with_its_holder_though_a_forked_child_has_the_file_open() {
     assert!(held.try_lock().expect("there are locks"));
     let child = fork(|| {
         loop {
-            std::thread::sleep(LONG);
+            std::thread::park();
         }
     });
     assert!(!file().try_lock().expect("there are locks"));

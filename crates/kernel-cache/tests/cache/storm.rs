@@ -1,20 +1,27 @@
 //! Many threads and many processes, one cold key.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
 
 use crate::support::children::{job, start};
 use crate::support::{LONG, TestCache, cache_at, cache_of, content, files, key};
 
 const CHILD: &str = "storm::child_that_joins_the_storm";
 
-/// Every compile leaves a file, so that those of all processes can be counted.
-fn compile_marked(cache: &TestCache, name: &str, marks: &Path) -> Vec<u8> {
+/// Every compile leaves a file, so that those of all processes can be counted, and lasts until something is so.
+fn compile_marked(
+    cache: &TestCache,
+    name: &str,
+    marks: &Path,
+    may_end: impl Fn() -> bool,
+) -> Vec<u8> {
     let compile = || {
         let mark = tempfile::Builder::new().suffix(".mark").tempfile_in(marks);
         mark.expect("there is room").keep().expect("there is room");
-        std::thread::sleep(Duration::from_millis(20));
+        while !may_end() {
+            std::thread::yield_now();
+        }
         Ok(content(name))
     };
     let found = cache.get_or_compile(&key(name), LONG, compile);
@@ -23,11 +30,15 @@ fn compile_marked(cache: &TestCache, name: &str, marks: &Path) -> Vec<u8> {
 
 fn storm_of_threads(cache: &TestCache, n_threads: usize, name: &str, marks: &Path) {
     let barrier = Barrier::new(n_threads);
+    let n_come = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..n_threads {
             scope.spawn(|| {
                 barrier.wait();
-                assert_eq!(compile_marked(cache, name, marks), content(name));
+                n_come.fetch_add(1, Ordering::Relaxed);
+                let all_came = || n_come.load(Ordering::Relaxed) == n_threads;
+                let found = compile_marked(cache, name, marks, all_came);
+                assert_eq!(found, content(name));
             });
         }
     });
@@ -67,7 +78,8 @@ fn child_that_joins_the_storm() {
     }
 }
 
-fn storm_of_processes(n_processes: usize, n_keys: usize, meanwhile: impl FnOnce(&Path)) -> usize {
+/// The number of compiles of so many processes; `meanwhile` is done again and again, given the cache's folder.
+fn storm_of_processes(n_processes: usize, n_keys: usize, meanwhile: impl Fn(&Path)) -> usize {
     let folder = tempfile::tempdir().expect("there is room");
     let marks = tempfile::tempdir().expect("there is room");
     let paths = [folder.path(), marks.path()].map(|path| path.to_str().expect("it is text"));
@@ -76,9 +88,14 @@ fn storm_of_processes(n_processes: usize, n_keys: usize, meanwhile: impl FnOnce(
         .map(|_| start(CHILD, &[paths[0], paths[1], &n_keys]))
         .collect();
     std::fs::write(marks.path().join("go"), "").expect("there is room");
-    meanwhile(folder.path());
     for child in &mut children {
-        assert!(child.wait().expect("it is ours").success());
+        let status = loop {
+            match child.try_wait().expect("it is ours") {
+                Some(status) => break status,
+                None => meanwhile(folder.path()),
+            }
+        };
+        assert!(status.success());
     }
     assert_eq!(files(folder.path(), ".draft").len(), 0);
     let claims = files(folder.path(), ".claim");
@@ -89,24 +106,26 @@ fn storm_of_processes(n_processes: usize, n_keys: usize, meanwhile: impl FnOnce(
     files(marks.path(), ".mark").len()
 }
 
+fn idle(_: &Path) {
+    std::thread::yield_now();
+}
+
 #[test]
 fn eight_processes_of_eight_threads_on_one_cold_key_compile_it_once() {
-    assert_eq!(storm_of_processes(8, 1, |_| {}), 1);
+    assert_eq!(storm_of_processes(8, 1, idle), 1);
 }
 
 #[test]
 fn eight_processes_compile_each_of_many_keys_once() {
-    assert_eq!(storm_of_processes(8, 5, |_| {}), 5);
+    assert_eq!(storm_of_processes(8, 5, idle), 5);
 }
 
 #[test]
 fn a_storm_while_the_folder_is_cleared_gives_right_values() {
     let n_compiles = storm_of_processes(4, 5, |folder| {
         let disk = crate::support::disk_at(folder);
-        for _ in 0..30 {
-            disk.clear().expect("nothing is wrong");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        disk.clear().expect("nothing is wrong");
+        std::thread::yield_now();
     });
     assert!((5..=4 * 5).contains(&n_compiles), "{n_compiles}");
 }

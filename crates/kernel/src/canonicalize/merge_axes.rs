@@ -1,14 +1,15 @@
 //! Two axes that always go together become one: an elementwise kernel over `[B, S, D]` is one over `[B*S*D]`.
 //!
 //! Axes `a` and `b`, next to each other where they are run over, go together when each index list that names one
-//! names both, plainly and side by side, and nothing else names either. The axes of the buffer or stage so indexed
-//! then go together too, and so must whatever else indexes those, until nothing more follows. Memory allows it where a
-//! step of the left axis is as many of the right one as that is long.
+//! names both, plainly and side by side, and nothing else names either but positions `a * |b| + b`. The axes of the
+//! buffer or stage so indexed then go together too, and so must whatever else indexes those, until nothing more follows.
+//! Memory allows it where a step of the left axis is as many of the right one as that is long.
 
 use std::collections::BTreeSet;
 
 use kiln_symbolic_shape::DimId;
 
+use super::positions::Positions;
 use crate::form::{
     Axes, AxisId, BufferId, Extent, Item, Kernel, Node, NodeId, StageId, StageOperation,
 };
@@ -181,6 +182,26 @@ fn used_otherwise(kernel: &Kernel, (a, b): (AxisId, AxisId)) -> bool {
     }
     let is_own =
         |node: NodeId| matches!(kernel.node(node), Node::Axis(axis) if *axis == a || *axis == b);
+    let roots = value_roots(kernel);
+    let positions = Positions::of(kernel, (a, b), &roots);
+    let in_values = used_nodes(kernel)
+        .into_iter()
+        .any(|node| match kernel.node(node) {
+            Node::Apply { .. } if positions.contains(node) => false,
+            Node::Apply { operands, .. } | Node::Call { operands, .. } => {
+                operands.iter().copied().any(is_own)
+            }
+            Node::Load(load) => load
+                .guard
+                .as_ref()
+                .is_some_and(|guard| is_own(guard.otherwise)),
+            _ => false,
+        });
+    in_values || roots.into_iter().any(is_own)
+}
+
+/// The nodes that stages, stores and axes use, indices apart.
+fn value_roots(kernel: &Kernel) -> Vec<NodeId> {
     let mut roots: Vec<NodeId> = Vec::new();
     for stage in kernel.stages.values() {
         roots.push(stage.value);
@@ -196,19 +217,7 @@ fn used_otherwise(kernel: &Kernel, (a, b): (AxisId, AxisId)) -> bool {
             roots.push(value);
         }
     }
-    let in_values = used_nodes(kernel)
-        .into_iter()
-        .any(|node| match kernel.node(node) {
-            Node::Apply { operands, .. } | Node::Call { operands, .. } => {
-                operands.iter().copied().any(is_own)
-            }
-            Node::Load(load) => load
-                .guard
-                .as_ref()
-                .is_some_and(|guard| is_own(guard.otherwise)),
-            _ => false,
-        });
-    in_values || roots.into_iter().any(is_own)
+    roots
 }
 
 fn size(kernel: &Kernel, of: Indexed, place: usize) -> Option<DimId> {
@@ -236,6 +245,14 @@ fn adjoins(kernel: &Kernel, of: Indexed, place: usize) -> bool {
 }
 
 fn merged(mut kernel: Kernel, merge: &Merge) -> Option<Kernel> {
+    let roots = value_roots(&kernel);
+    let positions = merge.axes.iter().flat_map(|&(a, b)| {
+        let sums = Positions::of(&kernel, (a, b), &roots).sums;
+        sums.into_iter().map(move |sum| (sum, a))
+    });
+    for (sum, axis) in positions.collect::<Vec<_>>() {
+        kernel.nodes[sum].node = Node::Axis(axis);
+    }
     for &(a, b) in &merge.axes {
         let (left, right) = (kernel.axis(a).extent.bound(), kernel.axis(b).extent.bound());
         let product = kernel.dims.mul(left, right).ok()?;

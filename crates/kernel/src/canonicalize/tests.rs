@@ -206,11 +206,37 @@ fn axes_that_do_not_go_together_stay_apart() {
     assert_eq!(text("B, A", "", "b, a", ""), 2);
     assert_eq!(text("A", "", "a", ""), 2);
     assert_eq!(text("A, B", "", "a, b", "+ f32(b)"), 2);
+    let beside = |value: &str| text("A, B", "", "a, b", &format!("+ {value}"));
+    assert_eq!(beside("f32(a * B + b)"), 1, "the position along both");
+    assert_eq!(beside("f32((a * B + b) / 4) * f32(a * B + b)"), 1);
+    assert_eq!(beside("f32(a * B + b) * f32(a)"), 2);
+    assert_eq!(beside("f32(a * B + b) * f32(a * B)"), 2);
+    assert_eq!(beside("f32(a * B + b) * f32(b)"), 2);
+    assert_eq!(beside("f32(a * A + b)"), 2);
+    assert_eq!(beside("f32(b * A + a)"), 2);
     assert_eq!(text("A, B + 1", "", "a, b + 1", ""), 2);
     assert_eq!(
         text("A, B + 1", "", "a, b", ""),
         2,
         "rows are longer than what is read of them"
+    );
+}
+
+#[test]
+fn positions_along_many_axes_are_those_along_one() {
+    assert_eq!(
+        canonical(
+            "kernel @bits(%k: in u64[2], %y: out u32[A, 3, B, 5]) {
+           outer a < A, c < 3, b < B, d < 5
+           store %y[a, c, b, d] = philox_4x32_10(u64(((a * 3 + c) * B + b) * 5 + d), %k[0], %k[1])
+         }"
+        ),
+        "kernel @kernel(%b0: in u64[2], %b1: out u32[s0]) {
+  outer a0 < s0
+  store %b1[a0] = philox_4x32_10(u64(a0), %b0[0], %b0[1])
+}
+s0 = 15*A*B
+"
     );
 }
 

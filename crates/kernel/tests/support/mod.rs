@@ -65,6 +65,10 @@ pub(crate) fn buffers(kernel: &Kernel, symbols: &[i64], integers: (i64, i64)) ->
             _ if buffer.role == Role::Out => Tensor::zeros(buffer.dtype, &shape).unwrap(),
             DType::F32 => Tensor::from_vec(&shape, numbers).unwrap(),
             DType::I64 => Tensor::from_vec(&shape, numbers.iter().map(integer).collect()).unwrap(),
+            DType::U64 => {
+                let bits = numbers.iter().map(|number| f64::from(*number).to_bits());
+                Tensor::from_vec(&shape, bits.collect()).unwrap()
+            }
             DType::I8 => Tensor::from_vec(
                 &shape,
                 numbers

@@ -24,8 +24,11 @@ const MOST: usize = 1 << 16;
 /// let variants = generator.generate_variants(&shape, 10);
 /// assert_eq!(variants.len(), 10);
 /// assert!(variants.iter().all(|sizes| sizes[0] <= 4 && sizes[1] % 8 == 0));
-/// let grid = generator.generate_grid(&[shape], 3);
-/// assert_eq!(grid.len(), 9);
+/// let grid = generator.generate_grid(&[shape], |dimension| match dimension.name() {
+///     "seq" => 5,
+///     _ => 2,
+/// });
+/// assert_eq!(grid.len(), 10);
 /// # Ok::<(), kiln_symbolic_shape::DimError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,11 +104,25 @@ impl ShapeVariantGenerator {
         sizes.collect()
     }
 
-    /// Every combination of so many sizes per dimension, spread evenly from the smallest to the largest, for shapes that
-    /// share dimensions by their names; at most 65,536. Each element has the sizes of all shapes.
-    pub fn generate_grid(&self, shapes: &[SymbolicShape], samples: usize) -> Vec<Vec<Vec<i64>>> {
+    /// Every combination of so many sizes of each dimension, spread evenly from the smallest to the largest; at most
+    /// 65,536. Each element has the sizes of all shapes.
+    ///
+    /// Shapes share dimensions by their names. `samples` says how many sizes a dimension that varies gets, and is asked
+    /// once per name, of the dimension where that comes first; of one size the likely one is taken, and a dimension that
+    /// gets none leaves the grid empty.
+    pub fn generate_grid(
+        &self,
+        shapes: &[SymbolicShape],
+        mut samples: impl FnMut(&SymbolicDimension) -> usize,
+    ) -> Vec<Vec<Vec<i64>>> {
         let symbols = choices_of(shapes);
-        let per_symbol = symbols.values().map(|choices| choices.spread(samples));
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for_each_varying(shapes, |name, dimension| {
+            counts.entry(name).or_insert_with(|| samples(dimension));
+        });
+        // Both are in the order of names.
+        let per_symbol = symbols.values().zip(counts.values());
+        let per_symbol = per_symbol.map(|(choices, &samples)| choices.spread(samples));
         let grid = combinations(per_symbol.collect()).take(MOST);
         let points = grid.map(|values| {
             let sizes = shapes.iter().enumerate();
@@ -165,6 +182,15 @@ impl Choices {
     }
 }
 
+/// Of two positive numbers; `None` where it is too large.
+fn least_common_multiple(a: i64, b: i64) -> Option<i64> {
+    let (mut divisor, mut rest) = (a, b);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor).checked_mul(b)
+}
+
 fn next_multiple(size: i64, step: i64) -> i64 {
     match size % step {
         0 => size,
@@ -175,26 +201,37 @@ fn next_multiple(size: i64, step: i64) -> i64 {
 /// What each name may be; nameless ones go by their place.
 fn choices_of(shapes: &[SymbolicShape]) -> BTreeMap<String, Choices> {
     let mut symbols: BTreeMap<String, Choices> = BTreeMap::new();
+    for_each_varying(shapes, |name, dimension| {
+        let choices = Choices::of(dimension);
+        symbols
+            .entry(name)
+            .and_modify(|known| *known = known.and(choices))
+            .or_insert(choices);
+    });
+    symbols
+}
+
+/// Visits the dimensions that are not known, in order, under the names that they go by.
+fn for_each_varying<'a>(
+    shapes: &'a [SymbolicShape],
+    mut visit: impl FnMut(String, &'a SymbolicDimension),
+) {
     for (number, shape) in shapes.iter().enumerate() {
         for (axis, dimension) in shape.dimensions().iter().enumerate() {
-            if dimension.is_known() {
-                continue;
+            if !dimension.is_known() {
+                visit(name_of(number, axis, dimension), dimension);
             }
-            let choices = Choices::of(dimension);
-            symbols
-                .entry(name_of(number, axis, dimension))
-                .and_modify(|known| *known = known.and(choices))
-                .or_insert(choices);
         }
     }
-    symbols
 }
 
 impl Choices {
     /// Both at once, for two dimensions of one name; the first where they contradict each other.
     fn and(self, other: Self) -> Self {
         let last = |choices: Self| choices.at(choices.count - 1);
-        let step = self.step.max(other.step);
+        let Some(step) = least_common_multiple(self.step, other.step) else {
+            return self;
+        };
         let first = next_multiple(self.first.max(other.first), step);
         let end = last(self).min(last(other));
         if first > end {
@@ -204,7 +241,10 @@ impl Choices {
             first,
             step,
             count: (end - first) / step + 1,
-            likely: self.likely.or(other.likely),
+            likely: [self.likely, other.likely]
+                .into_iter()
+                .flatten()
+                .find(|size| (first..=end).contains(size) && size % step == 0),
         }
     }
 }
@@ -313,24 +353,45 @@ mod tests {
             SymbolicShape::new([n(), SymbolicDimension::named("?")]),
             SymbolicShape::new([n(), SymbolicDimension::named("?")]),
         ];
-        let grid = ShapeVariantGenerator::new(0).generate_grid(&shapes, 3);
+        let generator = ShapeVariantGenerator::new(0);
+        let grid = generator.generate_grid(&shapes, |_| 3);
         assert_eq!(grid.len(), 27, "one shared dimension and two nameless ones");
         assert!(grid.iter().all(|point| point[0][0] == point[1][0]));
         assert!(grid.iter().any(|point| point[0][1] != point[1][1]));
         let firsts: std::collections::BTreeSet<i64> =
             grid.iter().map(|point| point[0][0]).collect();
         assert_eq!(firsts.into_iter().collect::<Vec<_>>(), [0, 5, 10]);
-        assert!(
-            ShapeVariantGenerator::new(0)
-                .generate_grid(&shapes, 0)
-                .is_empty()
-        );
-        assert_eq!(
-            ShapeVariantGenerator::new(0)
-                .generate_grid(&shapes, 1)
-                .len(),
-            1
-        );
+        assert!(generator.generate_grid(&shapes, |_| 0).is_empty());
+        assert_eq!(generator.generate_grid(&shapes, |_| 1).len(), 1);
+    }
+
+    #[test]
+    fn each_dimension_of_a_grid_has_a_count_of_its_own() {
+        let batch = || dimension("batch", 1, Some(9), 1).likely(4);
+        let shapes = [
+            SymbolicShape::new([batch(), dimension("seq", 0, Some(90), 1)]),
+            SymbolicShape::new([SymbolicDimension::known(3), batch()]),
+        ];
+        let mut asked = Vec::new();
+        let grid = ShapeVariantGenerator::new(0).generate_grid(&shapes, |dimension| {
+            asked.push(dimension.name().to_owned());
+            if dimension.name() == "seq" { 4 } else { 1 }
+        });
+        assert_eq!(asked, ["batch", "seq"]);
+        let expected = [0, 30, 60, 90].map(|seq| vec![vec![4, seq], vec![3, 4]]);
+        assert_eq!(grid, expected);
+    }
+
+    #[test]
+    fn dimensions_of_one_name_are_multiples_of_both_their_numbers() {
+        let shapes = [
+            SymbolicShape::new([dimension("n", 1, Some(60), 4).likely(8)]),
+            SymbolicShape::new([dimension("n", 0, Some(70), 6)]),
+        ];
+        let grid = ShapeVariantGenerator::new(0).generate_grid(&shapes, |_| 100);
+        let sizes: Vec<i64> = grid.iter().map(|point| point[0][0]).collect();
+        assert_eq!(sizes, [12, 24, 36, 48, 60]);
+        assert_eq!(least_common_multiple(i64::MAX, 2), None);
     }
 
     proptest! {

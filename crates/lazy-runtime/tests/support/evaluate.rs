@@ -155,12 +155,6 @@ pub(super) fn run_builtin(
                 false => Extremum::Min,
             },
         },
-        Builtin::RandomBits => {
-            let sizes = outputs[0].1.iter();
-            Op::RandomBits {
-                dims: sizes.map(|&size| dims.constant(size as i64)).collect(),
-            }
-        }
         other => return Err(refused(format!("no {other:?}"))),
     };
     let binding = Binding::new();

@@ -1,4 +1,4 @@
-//! What is no kernel, on the host's memory: sorting, searching for what is not zero, random bits.
+//! What is no kernel, on the host's memory: sorting, searching for what is not zero, copies.
 //!
 //! Operands are checked here once: each slice lies in its memory, is as large as its shape says and
 //! aligned, and what is written overlaps nothing else. The operations then work on plain slices.
@@ -7,7 +7,6 @@
 mod interrupt;
 mod non_zero;
 mod order;
-mod random_bits;
 mod top_k;
 
 use crate::error::NativeError;
@@ -74,18 +73,6 @@ pub(crate) fn run(
                 non_zero::run(unsafe { elements.as_slice::<T>() }, x.1.shape, places, interrupt)?
             });
             total.fill(found);
-            Ok(())
-        }
-        Builtin::RandomBits => {
-            let ([key], [bits]) = counted("random bits", inputs, outputs)?;
-            expect("the key of random bits", key.1, DType::U64, &[2])?;
-            expect("random bits", bits.1, DType::U32, bits.1.shape)?;
-            let key = Elements::of("random bits", key)?;
-            let mut bits = Elements::written("random bits", bits)?;
-            apart("random bits", &[&key], &[&bits])?;
-            // SAFETY: the slices do not overlap, as was just checked.
-            let (key, bits) = unsafe { (key.as_slice::<u64>(), bits.as_mut_slice::<u32>()) };
-            random_bits::fill(bits, key[0], key[1], interrupt);
             Ok(())
         }
         Builtin::Copy => {

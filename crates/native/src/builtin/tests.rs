@@ -48,23 +48,16 @@ fn run(
     Ok(downloaded.collect())
 }
 
-/// Fills memory with ones: the bytes of random numbers are as good as any.
+/// Fills memory with bytes that are no result.
 fn poison(memory: &Memory) {
-    let n = memory.bytes() / 4;
-    let key = NativeExecutor::new().upload(&Tensor::from_slice(&[2], &[1u64, 2]).unwrap());
-    let key = key.unwrap();
-    let slice = MemorySlice {
-        memory,
-        offset: 0,
-        bytes: n * 4,
-    };
-    let input = [(whole(&key), operand(DType::U64, &[2]))];
-    let shape = [n];
-    let output = [(slice, operand(DType::U32, &shape))];
+    let shape = [memory.bytes()];
+    let junk = Tensor::from_vec(&shape, vec![0xa5_u8; memory.bytes()]).unwrap();
+    let junk = NativeExecutor::new().upload(&junk).unwrap();
     let mut execution = NativeExecutor::new().begin();
+    let bytes = operand(DType::U8, &shape);
+    let (from, to) = ([(whole(&junk), bytes)], [(whole(memory), bytes)]);
     // SAFETY: the memory is the caller's alone.
-    let filled = unsafe { execution.run_builtin(&Builtin::RandomBits, &input, &output) };
-    filled.unwrap();
+    unsafe { execution.run_builtin(&Builtin::Copy, &from, &to) }.unwrap();
 }
 
 fn whole(memory: &Memory) -> MemorySlice<'_> {
@@ -183,29 +176,6 @@ fn non_zero_is_the_interpreters_for_every_dtype() {
 }
 
 #[test]
-fn random_bits_are_the_interpreters() {
-    for (key, shape) in [
-        ([0u64, 0], vec![4]),
-        ([7, 9], vec![2, 5]),
-        ([u64::MAX, 1 << 40], vec![3, 0]),
-        ([1 << 33, u64::MAX], vec![]),
-    ] {
-        let key = Tensor::from_slice(&[2], &key).unwrap();
-        let expected = interpreted(
-            |table| Op::RandomBits {
-                dims: shape
-                    .iter()
-                    .map(|&size| table.constant(size as i64))
-                    .collect(),
-            },
-            std::slice::from_ref(&key),
-        );
-        let found = run(&Builtin::RandomBits, &[key], &[(DType::U32, shape)]).unwrap();
-        assert!(found[0].bit_equal(&expected[0]));
-    }
-}
-
-#[test]
 fn copies_are_equal_in_every_bit() {
     for x in tensors(&[3, 4, 2], &NUMBERS) {
         let outputs = [(x.dtype(), vec![8, 3])];
@@ -238,7 +208,6 @@ fn operands_that_do_not_fit() {
     };
     let of = |dtype, shape: &[usize]| (dtype, shape.to_vec());
     let (f32s, i64s) = (of(DType::F32, &[2, 1]), of(DType::I64, &[2, 1]));
-    let key = || Tensor::from_slice(&[2], &[1u64, 2]).unwrap();
     for (builtin, inputs, outputs, expected) in [
         (
             top_k(1),
@@ -306,18 +275,6 @@ fn operands_that_do_not_fit() {
             vec![of(DType::I32, &[4])],
             "the result of copy: expected 4 elements of f32, found 4 of i32",
         ),
-        (
-            Builtin::RandomBits,
-            vec![x()],
-            vec![of(DType::U32, &[4])],
-            "the key of random bits: expected u64[2], found f32[2, 2]",
-        ),
-        (
-            Builtin::RandomBits,
-            vec![key()],
-            vec![of(DType::F32, &[4])],
-            "random bits: expected u32[4], found f32[4]",
-        ),
     ] {
         let error = run(&builtin, &inputs, &outputs).unwrap_err();
         assert_eq!(
@@ -336,48 +293,48 @@ fn memory_that_does_not_fit() {
         offset,
         bytes,
     };
-    let key = operand(DType::U64, &[2]);
-    let four = operand(DType::U32, &[4]);
+    let two = operand(DType::U64, &[2]);
     let mut execution = cpu.begin();
-    let mut random = |input, output| {
+    let mut copy =
         // SAFETY: the memory is this test's alone; operands that overlap are refused.
-        unsafe { execution.run_builtin(&Builtin::RandomBits, &[(input, key)], &[(output, four)]) }
-    };
+        |input, output| unsafe {
+            execution.run_builtin(&Builtin::Copy, &[(input, two)], &[(output, two)])
+        };
     for (input, output, expected) in [
         (
             slice(0, 8),
             slice(16, 16),
-            "an operand of random bits: expected at least 16 bytes, found 8",
+            "an operand of copy: expected at least 16 bytes, found 8",
         ),
         (
             slice(0, 16),
-            slice(60, 4),
-            "a result of random bits: expected at least 16 bytes, found 4",
+            slice(56, 8),
+            "a result of copy: expected at least 16 bytes, found 8",
         ),
         (
             slice(0, 16),
             slice(8, 16),
-            "a result of random bits: expected memory of its own, found memory of another operand or result",
+            "a result of copy: expected memory of its own, found memory of another operand or result",
         ),
         (
             slice(4, 16),
             slice(32, 16),
-            "an operand of random bits: expected an address that is a multiple of 8, found offset 4",
+            "an operand of copy: expected an address that is a multiple of 8, found offset 4",
         ),
         (
             slice(56, 16),
             slice(32, 16),
-            "an operand of random bits: expected a slice within 64 bytes of memory, found 16 bytes at offset 56",
+            "an operand of copy: expected a slice within 64 bytes of memory, found 16 bytes at offset 56",
         ),
     ] {
-        assert_eq!(random(input, output).unwrap_err().to_string(), expected);
+        assert_eq!(copy(input, output).unwrap_err().to_string(), expected);
     }
-    random(slice(0, 16), slice(16, 16)).unwrap();
+    copy(slice(0, 16), slice(16, 16)).unwrap();
     let constant = cpu
-        .upload(&Tensor::zeros(DType::U32, &[4]).unwrap())
+        .upload(&Tensor::zeros(DType::U64, &[2]).unwrap())
         .unwrap();
     assert_eq!(
-        random(slice(0, 16), whole(&constant)).unwrap_err().code,
+        copy(slice(0, 16), whole(&constant)).unwrap_err().code,
         "E0862"
     );
 }

@@ -322,7 +322,6 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
                     }
                 }
                 Op::NonZero => Builtin::NonZero,
-                Op::RandomBits { .. } => Builtin::RandomBits,
                 _ => {
                     self.interpret(node, id, "no executor has it")?;
                     continue;

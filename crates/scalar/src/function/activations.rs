@@ -214,7 +214,7 @@ fn row(name: &'static str, doc: &'static str, define: DefineUnary) -> NamedFunct
 }
 
 /// A function of several operands, differentiated by the rules.
-fn row_of(
+pub(super) fn row_of(
     arity: usize,
     name: &'static str,
     doc: &'static str,

@@ -26,7 +26,10 @@ fn slope_at(name: &str, x: f64) -> f64 {
 #[test]
 fn the_composite_functions_are_defined_as_they_say() {
     let mut text = String::new();
-    for function in Function::all().filter(|function| function.primitive().is_none()) {
+    // Philox is ten rounds long, and tested against what its authors published.
+    let is_short = |function: &Function| function.name() != "philox_4x32_10";
+    let composite = Function::all().filter(|function| function.primitive().is_none());
+    for function in composite.filter(is_short) {
         text += function.name();
         for Parameter { name, default } in function.parameters() {
             text += &format!(" {name}={default}");

@@ -1,6 +1,7 @@
 //! Functions, casts, sources.
 
 use super::{Case, check, refused};
+use insta::assert_snapshot;
 
 const SIZES: &[Case<'_>] = &[
     &[("B", 0), ("N", 3)],
@@ -154,4 +155,65 @@ fn outputs_of_one_domain() {
         ),
         "E0403 expected outputs over the same points, found %2 over [B] and %3 over [N]"
     );
+}
+
+#[test]
+fn random_bits_of_every_shape() {
+    let text = "graph @g(%k: u64[2], %x: f32[B, N]) -> u32[B, 3, N] {
+            %0 = random_bits %k {dims = [B, 3, N]}
+            return %0
+        }";
+    check(text, SIZES);
+    for dims in ["[]", "[1, 5, 1]"] {
+        let text = format!(
+            "graph @g(%k: u64[2]) -> u32{dims} {{
+                %0 = random_bits %k {{dims = {dims}}}
+                return %0
+            }}"
+        );
+        check(&text, &[&[]]);
+    }
+}
+
+#[test]
+fn random_bits_where_others_read_them() {
+    // Moved, padded, reduced, and under a key that is computed.
+    check(
+        "graph @g(%k: u64[2], %s: u64[], %x: f32[N, B]) -> (f32[N, B], f32[B]) {
+            %seeds = add %k, %s
+            %bits = random_bits %seeds {dims = [B, N]}
+            %turned = transpose %bits {permutation = [1, 0]}
+            %numbers = cast %turned {to = f32}
+            %0 = mul %x, %numbers
+            %1 = reduce %0 {function = sum, axes = [0]}
+            return %0, %1
+        }",
+        SIZES,
+    );
+    check(
+        "graph @g(%k: u64[2], %x: f32[B, N]) -> u32[B + 3, N] {
+            %zero: u32[] = constant [0]
+            %bits = random_bits %k {dims = [B, N]}
+            %0 = pad %bits, %zero {low = [1, 0], high = [2, 0], mode = constant}
+            return %0
+        }",
+        SIZES,
+    );
+}
+
+#[test]
+fn random_bits_are_one_call_on_the_position() {
+    let kernel = check(
+        "graph @g(%k: u64[2], %x: f32[B, N]) -> u32[B, N] {
+            %0 = random_bits %k {dims = [B, N]}
+            return %0
+        }",
+        &[],
+    );
+    assert_snapshot!(kiln_kernel::text::print(&kernel), @"
+    kernel @test(%v0: in u64[2], %v2: out u32[B, N]) {
+      outer i0 < B, i1 < N
+      store %v2[i0, i1] = philox_4x32_10(u64(i0 * N + i1), %v0[0], %v0[1])
+    }
+    ");
 }

@@ -183,6 +183,7 @@ fn made_up(dtype: DType, shape: &[usize], seed: u64) -> Tensor {
         DType::I64 => Tensor::from_vec(shape, numbers.iter().map(|&x| (x * 2.0) as i64).collect()),
         DType::I32 => Tensor::from_vec(shape, numbers.iter().map(|&x| (x * 2.0) as i32).collect()),
         DType::I8 => Tensor::from_vec(shape, numbers.iter().map(|&x| (x * 60.0) as i8).collect()),
+        DType::U64 => Tensor::from_vec(shape, numbers.iter().map(|&x| x.to_bits()).collect()),
         DType::U8 => Tensor::from_vec(
             shape,
             numbers.iter().map(|&x| (x * 60.0 + 120.0) as u8).collect(),

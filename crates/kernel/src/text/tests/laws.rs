@@ -99,10 +99,15 @@ fn random_kernel(choices: &[[u8; 4]]) -> Kernel {
                     .filter(|function| function.primitive().is_none())
                     .collect();
                 let function = all[usize::from(first) % all.len()];
+                let takes = |dtype| function.result_type(&vec![dtype; function.arity()]).is_ok();
+                let dtype = match takes(DType::F32) {
+                    true => DType::F32,
+                    false => DType::U64,
+                };
                 let operands: Vec<NodeId> = (0..function.arity())
                     .map(|_| {
                         let operand = pick(&nodes, second);
-                        b.cast(operand, DType::F32)
+                        b.cast(operand, dtype)
                     })
                     .collect();
                 b.call(function, &[], operands)
