@@ -225,6 +225,11 @@ impl OtherPlans {
         self.any.store(true, Ordering::Release);
     }
 
+    /// Whether more of them can be made.
+    pub(crate) fn has_planner(&self) -> bool {
+        self.planner.is_some()
+    }
+
     /// Whether there was ever any.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
@@ -372,6 +377,7 @@ impl OtherPlans {
             }
             let left = patience.limit(now);
             if left.is_zero() {
+                patience.control.map_or(Ok(()), CallControl::check)?;
                 break;
             }
             thread::sleep(left.min(LOOK_EVERY));

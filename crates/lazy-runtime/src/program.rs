@@ -472,20 +472,22 @@ impl CompiledProgram {
         }
     }
 
-    /// The plan that serves all sizes, made where there is none; the main one where that rests on no facts.
-    pub(crate) fn general_plan(&self) -> Result<Arc<Plan>, RuntimeError> {
-        let main = &self.main;
-        if main.prepared.program.facts().next().is_none() {
-            return Ok(Arc::clone(main));
-        }
-        let refuse = |reason| no_other_plan(&FactNames::new(), &[], reason);
-        match self
+    /// Makes the plan that serves all sizes, where there is none and the main plan rests on facts. A program without a
+    /// planner goes on with the plans that it has.
+    ///
+    /// # Errors
+    /// Why there is no such plan.
+    pub fn make_general_plan(&self) -> Result<(), RuntimeError> {
+        let facts = self.program().facts().next();
+        let Some(fact) = facts.filter(|_| self.others.has_planner()) else {
+            return Ok(());
+        };
+        let names = FactNames::from([fact.name(self.program().graph().dims())]);
+        let refuse = |reason| no_other_plan(&names, std::slice::from_ref(fact), reason);
+        let made = self
             .others
-            .general(self.making(&Patience::ENDLESS), &refuse)?
-        {
-            Served::By(plan) | Served::Meanwhile(plan) => Ok(plan),
-            Served::Later => Ok(Arc::clone(main)),
-        }
+            .general(self.making(&Patience::ENDLESS), &refuse);
+        made.map(drop)
     }
 
     fn making<'a>(&'a self, patience: &'a Patience<'a>) -> Making<'a> {

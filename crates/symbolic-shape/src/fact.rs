@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{DimId, DimTable, SymbolId};
 
 /// A statement about expressions of one table.
@@ -118,7 +120,7 @@ impl PlanFact {
 /// The plan facts of a graph that a plan may rest on.
 ///
 /// Facts go by their [names](PlanFact::name), so that a selection is the same for a graph that was stored and read back.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FactSelection {
     /// All of them.
     #[default]

@@ -17,7 +17,7 @@ impl CompiledProgram {
     /// # Errors
     /// The first that does not compile; that there is no plan for all sizes.
     pub fn compile_all(&self) -> Result<usize, RuntimeError> {
-        self.general_plan()?;
+        self.make_general_plan()?;
         let plans = self.plans();
         for plan in &plans {
             self.compile_plan(&plan.prepared)?;
