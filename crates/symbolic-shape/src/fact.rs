@@ -142,6 +142,20 @@ impl FactSelection {
     }
 }
 
+impl std::fmt::Display for FactSelection {
+    /// What a plan that is made with it does without.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FactSelection::All => f.write_str("with all facts"),
+            FactSelection::Without(names) => {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                write!(f, "without {}", names.join(", "))
+            }
+            FactSelection::None => f.write_str("without any fact"),
+        }
+    }
+}
+
 /// A value that a symbol often has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hint {

@@ -230,11 +230,7 @@ impl FusionNode {
             if left != right {
                 return Err(FusionError::FactFails {
                     node: self.name.clone(),
-                    fact: format!(
-                        "{} == {}",
-                        dims.display(fact.left),
-                        dims.display(fact.right)
-                    ),
+                    fact: fact.name(dims),
                     left,
                     right,
                 });

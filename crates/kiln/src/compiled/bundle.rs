@@ -45,7 +45,7 @@ struct Manifest {
     /// The compiler's version, as keys have it.
     compiler: String,
     program: StoredProgram,
-    /// Plans for sizes on which facts do not hold; the last one that serves all sizes, if the program rests on facts.
+    /// Plans for sizes on which facts do not hold; where the program rests on facts, one of them serves all sizes.
     others: Vec<BundledPlan>,
     constants: Vec<BundledConstant>,
     /// The schedules of kernels, by digests of their texts.
