@@ -48,9 +48,7 @@ fn take_node(graph: &mut Graph, plan: &FusionPlan, id: FusionNodeId) -> Result<N
                 reason: reason(node),
             },
         },
-        Fused::View => NodeKind::View {
-            trusted: !node.facts.is_empty(),
-        },
+        Fused::View => NodeKind::View,
         Fused::Builtin(_) => NodeKind::Builtin,
         Fused::Control => NodeKind::Control,
         Fused::Constant | Fused::Bind | Fused::Dims => NodeKind::Host,
