@@ -7,7 +7,7 @@ use kiln::ir::Graph;
 use kiln::lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeOptions, SpinPool};
 use kiln::native::NativeExecutor;
 use kiln::program::{BuildOptions, Program, RowMajor};
-use kiln::symbolic_shape::PlanFact;
+use kiln::symbolic_shape::FactSelection;
 use kiln::{Backend, Model, Options, Tensor};
 use std::error::Error;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 struct Unfused(Graph);
 
 impl Planner for Unfused {
-    fn plan(&self, _without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>> {
+    fn plan(&self, _facts: &FactSelection) -> Result<Program, Box<dyn Error + Send + Sync>> {
         let options = FusionOptions::new().with_fusion(false);
         let plan = kiln::fusion::plan(&self.0, &options)?;
         let build = BuildOptions::default();

@@ -6,7 +6,7 @@ use kiln::lazy_runtime::{CompiledProgram, Planner, PreferredLayouts, Runtime, Ru
 use kiln::native::NativeExecutor;
 use kiln::program::{BuildOptions, Program};
 use kiln::shape_inference::{GraphBuilder, InferError};
-use kiln::symbolic_shape::PlanFact;
+use kiln::symbolic_shape::FactSelection;
 use kiln::{DType, Tensor};
 use std::error::Error;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ struct Laid {
 }
 
 impl Planner for Laid {
-    fn plan(&self, _without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>> {
+    fn plan(&self, _facts: &FactSelection) -> Result<Program, Box<dyn Error + Send + Sync>> {
         let plan = kiln::fusion::plan(&self.graph, &kiln::fusion::FusionOptions::new())?;
         let options = BuildOptions::default();
         let program = kiln::program::build(self.graph.clone(), &plan, &self.layouts, &options);

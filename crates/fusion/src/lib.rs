@@ -46,7 +46,7 @@ mod plan;
 
 mod candidate;
 mod cost;
-mod fact_classes;
+mod fact_closure;
 mod grow;
 mod name;
 mod op_kind;

@@ -1,13 +1,15 @@
 //! What fusion may do.
 
+use kiln_symbolic_shape::FactSelection;
+
 use crate::limits::FusionLimits;
 
 /// Limits and switches of [`plan`](crate::plan()).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FusionOptions {
-    /// Whether sizes that a plan fact equates count as equal. Off for the plan that serves when a fact fails.
-    pub use_plan_facts: bool,
+    /// The plan facts that may be taken to hold. A plan for sizes on which some fail does without those.
+    pub facts: FactSelection,
     /// Whether ops are joined at all; off, every op is a node of its own.
     pub fuse: bool,
     /// The most ops in one kernel.
@@ -26,7 +28,7 @@ impl FusionOptions {
     /// What is right for most programs.
     pub fn new() -> Self {
         Self {
-            use_plan_facts: true,
+            facts: FactSelection::All,
             fuse: true,
             max_ops: 96,
             max_buffers: 24,
@@ -36,10 +38,10 @@ impl FusionOptions {
         }
     }
 
-    /// With plan facts, or without.
+    /// With other plan facts that may be taken to hold.
     #[must_use]
-    pub fn with_plan_facts(mut self, use_plan_facts: bool) -> Self {
-        self.use_plan_facts = use_plan_facts;
+    pub fn with_facts(mut self, facts: FactSelection) -> Self {
+        self.facts = facts;
         self
     }
 

@@ -4,19 +4,19 @@
 //! plan that rests on it; whoever used one gets its number and has to store it.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kiln_ir::{Graph, TensorType};
-use kiln_symbolic_shape::{Binding, DimFactor, DimId, DimTable, PlanFact, Proof};
+use kiln_symbolic_shape::{Binding, DimId, DimTable, FactSelection, PlanFact, Predicate, Proof};
 
 use crate::budget::Budget;
-use crate::fact_classes::FactClasses;
+use crate::fact_closure::FactClosure;
 use crate::limits::FusionLimits;
 use crate::options::FusionOptions;
 
-/// Whether two sizes are equal.
+/// Whether something holds of sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Equality {
+pub(crate) enum Answer {
     /// For all sizes.
     Proved,
     /// Under the plan facts of these numbers.
@@ -33,11 +33,10 @@ pub(crate) struct Sizes<'a> {
     table: &'a DimTable,
     limits: FusionLimits,
     budget: Budget,
-    use_plan_facts: bool,
+    facts: FactClosure<'a>,
     likely: Binding,
     likely_size: i64,
-    equalities: RefCell<BTreeMap<(DimId, DimId), Equality>>,
-    fact_classes: RefCell<Option<FactClasses>>,
+    equalities: RefCell<BTreeMap<(DimId, DimId), Answer>>,
     values: RefCell<BTreeMap<DimId, i64>>,
     /// The table where every size is at least 1.
     occupied: OnceCell<DimTable>,
@@ -45,32 +44,32 @@ pub(crate) struct Sizes<'a> {
 
 impl<'a> Sizes<'a> {
     /// Answers for a graph; a symbol without a hint is taken to be `likely_size`.
-    pub(crate) fn new(graph: &'a Graph, use_plan_facts: bool, likely_size: i64) -> Self {
-        Self::with_limits(graph, use_plan_facts, likely_size, FusionLimits::default())
+    pub(crate) fn new(graph: &'a Graph, facts: &FactSelection, likely_size: i64) -> Self {
+        Self::with_limits(graph, facts, likely_size, FusionLimits::default())
     }
 
     /// Answers for a plan that is made with these options.
     pub(crate) fn of_options(graph: &'a Graph, options: &FusionOptions) -> Self {
         let limits = options.limits.clone();
-        Self::with_limits(graph, options.use_plan_facts, options.likely_size, limits)
+        Self::with_limits(graph, &options.facts, options.likely_size, limits)
     }
 
     fn with_limits(
         graph: &'a Graph,
-        use_plan_facts: bool,
+        facts: &FactSelection,
         likely_size: i64,
         limits: FusionLimits,
     ) -> Self {
         let table = graph.dims();
+        let budget = Budget::new(limits.plan_work);
         Self {
             table,
-            budget: Budget::new(limits.plan_work),
+            facts: FactClosure::of(graph, facts, &budget),
+            budget,
             limits,
-            use_plan_facts,
             likely: likely_binding(table, likely_size),
             likely_size,
             equalities: RefCell::new(BTreeMap::new()),
-            fact_classes: RefCell::new(None),
             values: RefCell::new(BTreeMap::new()),
             occupied: OnceCell::new(),
         }
@@ -102,32 +101,39 @@ impl<'a> Sizes<'a> {
     }
 
     /// Whether two sizes are equal.
-    pub(crate) fn equal(&self, a: DimId, b: DimId) -> Equality {
+    pub(crate) fn equal(&self, a: DimId, b: DimId) -> Answer {
         if a == b {
-            return Equality::Proved;
+            return Answer::Proved;
         }
         let key = (a.min(b), a.max(b));
         if let Some(known) = self.equalities.borrow().get(&key) {
             return known.clone();
         }
         if self.budget.is_spent() {
-            return Equality::Unknown;
+            return Answer::Unknown;
         }
-        let before = self.table.prover_steps();
-        let answer = match self.table.equal(a, b) {
-            Proof::Proved => Equality::Proved,
-            Proof::Disproved => Equality::Disproved,
-            Proof::Unknown if self.use_plan_facts => match self.under_facts(a, b) {
-                Equality::Unknown => self.of_broadcast(a, b),
-                answer => answer,
-            },
-            Proof::Unknown => Equality::Unknown,
-        };
-        // Proofs within proofs are counted twice, which only makes the budget shorter.
-        let steps = self.table.prover_steps().saturating_sub(before);
-        self.budget.spend(1 + steps);
+        let answer = self.answer(&Predicate::Equal(a, b));
         self.equalities.borrow_mut().insert(key, answer.clone());
         answer
+    }
+
+    /// Whether a predicate holds.
+    pub(crate) fn answer(&self, predicate: &Predicate) -> Answer {
+        if self.budget.is_spent() {
+            return Answer::Unknown;
+        }
+        let before = self.table.prover_steps();
+        let proof = self.table.prove(predicate);
+        let steps = self.table.prover_steps().saturating_sub(before);
+        self.budget.spend(1 + steps);
+        match proof {
+            Proof::Proved => Answer::Proved,
+            Proof::Disproved => Answer::Disproved,
+            Proof::Unknown => match self.facts.prove(predicate, &self.budget) {
+                Some(facts) => Answer::Under(facts),
+                None => Answer::Unknown,
+            },
+        }
     }
 
     /// Whether two sizes may be equal where tensors have elements. A fact that holds for empty ones alone is no
@@ -149,104 +155,6 @@ impl<'a> Sizes<'a> {
         let steps = table.prover_steps().saturating_sub(before);
         self.budget.spend(steps);
         answer != Proof::Disproved
-    }
-
-    /// A shortest chain of plan facts from one size to the other.
-    fn under_facts(&self, a: DimId, b: DimId) -> Equality {
-        let chain = self.with_fact_classes(|classes| classes.chain(self.table, a, b, &self.budget));
-        match chain {
-            Some(facts) => Equality::Under(facts),
-            None => Equality::Unknown,
-        }
-    }
-
-    /// A broadcast size is any of its arguments where they are all equal.
-    fn of_broadcast(&self, a: DimId, b: DimId) -> Equality {
-        for (dim, other) in [(a, b), (b, a)] {
-            let found = self.broadcast_arguments(dim).and_then(|arguments| {
-                self.budget.spend(1 + arguments.len() as u64);
-                self.all_equal(&arguments, other)
-            });
-            if let Some(mut facts) = found {
-                facts.sort_unstable();
-                facts.dedup();
-                return Equality::Under(facts);
-            }
-        }
-        Equality::Unknown
-    }
-
-    /// The facts under which all of some broadcast sizes are equal to another one.
-    ///
-    /// Some of them may be so together: where a fact says that `bcast(A, B)` is `C`, `bcast(A, B, C)` is `C`, whatever A and
-    /// B are of themselves.
-    fn all_equal(&self, arguments: &[DimId], other: DimId) -> Option<Vec<usize>> {
-        let mut left: BTreeSet<DimId> = arguments
-            .iter()
-            .copied()
-            .filter(|&dim| dim != other)
-            .collect();
-        let mut facts = Vec::new();
-        self.cover(&mut left, other);
-        let each = left.iter().try_fold(Vec::new(), |mut facts, &argument| {
-            match self.equal(argument, other) {
-                Equality::Proved => Some(facts),
-                Equality::Under(more) => {
-                    facts.extend(more);
-                    Some(facts)
-                }
-                Equality::Unknown | Equality::Disproved => None,
-            }
-        });
-        if let Some(more) = each {
-            facts.extend(more);
-            return Some(facts);
-        }
-        let of_other =
-            self.with_fact_classes(|classes| classes.facts_about(self.table, other, &self.budget));
-        for number in of_other {
-            let before = left.len();
-            if let Some(fact) = self.fact(number) {
-                self.cover(&mut left, fact.left);
-                self.cover(&mut left, fact.right);
-            }
-            if left.len() < before {
-                facts.push(number);
-            }
-            if left.is_empty() {
-                return Some(facts);
-            }
-        }
-        None
-    }
-
-    /// Takes the arguments of a broadcast out of a set, if it holds them all.
-    fn cover(&self, left: &mut BTreeSet<DimId>, broadcast: DimId) {
-        let Some(arguments) = self.broadcast_arguments(broadcast) else {
-            return;
-        };
-        self.budget.spend(1);
-        if arguments.iter().all(|argument| left.contains(argument)) {
-            left.retain(|dim| !arguments.contains(dim));
-        }
-    }
-
-    fn with_fact_classes<T>(&self, ask: impl FnOnce(&mut FactClasses) -> T) -> T {
-        let mut classes = self.fact_classes.borrow_mut();
-        ask(classes.get_or_insert_with(|| FactClasses::of(self.table, &self.budget)))
-    }
-
-    fn broadcast_arguments(&self, dim: DimId) -> Option<Vec<DimId>> {
-        let expression = self.table.expression(dim);
-        match expression.terms.as_slice() {
-            [term] if expression.constant == 0 && term.coefficient == 1 => {
-                match term.factors.as_slice() {
-                    [factor @ DimFactor::Bcast(_)] => Some(factor.operands()),
-                    _ => None,
-                }
-            }
-            _ => None,
-        }
     }
 
     /// The likely value of a size, at least 0.
@@ -318,12 +226,12 @@ mod tests {
              }",
         );
         let dim = |name: &str| graph.dims().dim(graph.dims().symbol_named(name).unwrap());
-        let sizes = Sizes::new(&graph, true, 64);
-        assert_eq!(sizes.equal(dim("A"), dim("A")), Equality::Proved);
-        assert_eq!(sizes.equal(dim("A"), dim("B")), Equality::Under(vec![0]));
-        assert_eq!(sizes.equal(dim("C"), dim("A")), Equality::Under(vec![0, 1]));
-        let without = Sizes::new(&graph, false, 64);
-        assert_eq!(without.equal(dim("A"), dim("B")), Equality::Unknown);
+        let sizes = Sizes::new(&graph, &FactSelection::All, 64);
+        assert_eq!(sizes.equal(dim("A"), dim("A")), Answer::Proved);
+        assert_eq!(sizes.equal(dim("A"), dim("B")), Answer::Under(vec![0]));
+        assert_eq!(sizes.equal(dim("C"), dim("A")), Answer::Under(vec![0, 1]));
+        let without = Sizes::new(&graph, &FactSelection::None, 64);
+        assert_eq!(without.equal(dim("A"), dim("B")), Answer::Unknown);
     }
 
     #[test]
@@ -333,9 +241,9 @@ mod tests {
                return
              }",
         );
-        let sizes = Sizes::new(&graph, true, 64);
+        let sizes = Sizes::new(&graph, &FactSelection::All, 64);
         let dim = |input: usize| graph.tensor_ty(graph.inputs()[input]).unwrap().dims[0];
-        assert_eq!(sizes.equal(dim(1), dim(2)), Equality::Unknown);
+        assert_eq!(sizes.equal(dim(1), dim(2)), Answer::Unknown);
         assert!(!sizes.may_be_equal(dim(1), dim(2)));
         assert!(sizes.may_be_equal(dim(2), dim(3)));
     }
@@ -343,7 +251,7 @@ mod tests {
     #[test]
     fn likely_sizes_respect_hints_and_ranges() {
         let graph = graph("graph @main(%x: f32[A, B]) -> () where A <= 8, B >= 100 {\n  return\n}");
-        let sizes = Sizes::new(&graph, true, 64);
+        let sizes = Sizes::new(&graph, &FactSelection::All, 64);
         let ty = graph.tensor_ty(graph.inputs()[0]).unwrap();
         assert_eq!(sizes.likely_elements(ty), 800);
         assert_eq!(sizes.likely_bytes(ty), 3200);

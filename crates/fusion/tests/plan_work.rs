@@ -9,6 +9,7 @@ use kiln_fusion::{FusionOptions, plan};
 use kiln_ir::{BlobMap, Graph};
 use kiln_passes::{PassOptions, optimize};
 use kiln_shape_inference::read_graph;
+use kiln_symbolic_shape::FactSelection;
 
 /// The inputs `%x0 … ` of a graph, each of a size of its own.
 fn inputs(n: usize) -> String {
@@ -68,14 +69,14 @@ fn nested_concats(n: usize, width: usize) -> Graph {
 }
 
 /// The steps that a graph takes from the passes to its kernels.
-fn work(graph: Graph, use_plan_facts: bool) -> u64 {
+fn work(graph: Graph, facts: &FactSelection) -> u64 {
     let before = graph.dims().prover_steps();
     let mut passes = PassOptions {
         verify: false,
         ..PassOptions::default()
     };
     let (graph, _) = optimize(graph, &mut passes).unwrap();
-    let options = FusionOptions::new().with_plan_facts(use_plan_facts);
+    let options = FusionOptions::new().with_facts(facts.clone());
     let plan = plan(&graph, &options).unwrap();
     assert!(!plan.is_budget_spent(), "{plan}");
     let kernels = plan.nodes().filter_map(|node| node.kernel.as_ref());
@@ -91,15 +92,12 @@ const SIZES: &[usize] = &[5, 10, 20, 40, 80];
 
 /// Twice the ops take about twice the work. Their sizes have more terms too, so it is a little more.
 fn is_linear(what: &str, sizes: &[usize], made: impl Fn(usize) -> Graph) {
-    for use_plan_facts in [true, false] {
-        let works: Vec<u64> = sizes
-            .iter()
-            .map(|&n| work(made(n), use_plan_facts))
-            .collect();
+    for facts in [FactSelection::All, FactSelection::None] {
+        let works: Vec<u64> = sizes.iter().map(|&n| work(made(n), &facts)).collect();
         for pair in works.windows(2) {
             assert!(
                 4 * pair[1] <= 11 * pair[0],
-                "{what}, with facts {use_plan_facts}: {works:?} steps"
+                "{what}, with facts {facts:?}: {works:?} steps"
             );
         }
     }

@@ -19,7 +19,7 @@ use kiln_ir::{Graph, Op, ValueId, text};
 use kiln_kernel::Role;
 use kiln_passes::{PassOptions, optimize};
 use kiln_scalar::Mode;
-use kiln_symbolic_shape::{Binding, DimLimits};
+use kiln_symbolic_shape::{Binding, DimLimits, FactSelection};
 use kiln_tensor::{DType, Tensor};
 use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
 use kiln_testkit::laws::blobs_of;
@@ -213,7 +213,7 @@ fn check_seed(seed: u64, smooth: bool, allowed: &Allowed, tally: &mut Tally) -> 
     assert_eq!(unproved, graph.dims().is_prover_spent(), "{with}");
     tally.unproved += usize::from(unproved);
     tally.spent += usize::from(spent);
-    let without = options.with_plan_facts(false);
+    let without = options.with_facts(FactSelection::None);
     let without = plan(&graph, &without).map_err(|error| error.to_string())?;
     for node in with.nodes() {
         node.validate_fusion(&graph)

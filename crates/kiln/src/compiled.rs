@@ -12,10 +12,10 @@ mod runtime;
 #[cfg(feature = "llvm")]
 mod stored;
 
-#[cfg(feature = "native")]
-pub(crate) use bundle::load as load_bundle;
 #[cfg(feature = "llvm")]
 pub(crate) use bundle::save as save_bundle;
+#[cfg(feature = "native")]
+pub(crate) use bundle::{Bundled, load as load_bundle};
 pub(crate) use planner::GraphPlanner;
 #[cfg(feature = "native")]
 pub(crate) use runtime::SharedRuntime;

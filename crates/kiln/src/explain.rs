@@ -6,6 +6,7 @@ use kiln_fusion::FusionPlan;
 use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
 use kiln_lazy_runtime::{CompilationStats, CompileRecord, VariantRecord};
 use kiln_program::{Action, Program};
+use kiln_symbolic_shape::FactSelection;
 use std::fmt;
 
 /// How many names an error lists.
@@ -23,6 +24,8 @@ pub struct Explained {
     pub steps: Vec<ExplainedStep>,
     /// The facts that the main plan rests on; where one does not hold, another plan is made.
     pub facts: Vec<String>,
+    /// The plans made so far for sizes on which facts do not hold: what each does without, and how many launches it has.
+    pub other_plans: Vec<String>,
     /// What would have been joined, had a fact been known.
     pub near_misses: Vec<String>,
     /// What ended early because a budget of planning was spent.
@@ -63,6 +66,7 @@ impl Explained {
         fusion: &FusionPlan,
         program: &Program,
         backend: Backend,
+        others: &[(FactSelection, Program)],
         (compiles, variants): (Vec<CompileRecord>, Vec<VariantRecord>),
         stats: CompilationStats,
     ) -> Self {
@@ -92,9 +96,15 @@ impl Explained {
             }
         });
         let facts = fusion.facts();
-        let facts = facts.iter().map(|fact| {
-            let (left, right) = (dims.display(fact.left), dims.display(fact.right));
-            format!("{left} == {right}, for {}", fact.origin.escape_debug())
+        let facts = facts
+            .iter()
+            .map(|fact| format!("{}, for {}", fact.name(dims), fact.origin.escape_debug()));
+        let others = others.iter().map(|(facts, program)| {
+            let launches = program.counts().get("kernel").copied().unwrap_or(0);
+            format!(
+                "{facts}: {launches} launches of {} kernels",
+                program.kernels().len()
+            )
         });
         let near = fusion.near_misses().iter().map(|near| {
             let (first, second) = (op_name(graph, near.producer), op_name(graph, near.consumer));
@@ -114,6 +124,7 @@ impl Explained {
             ops: graph.ops().filter(|(_, data)| computes(&data.op)).count(),
             steps: steps.collect(),
             facts: facts.collect(),
+            other_plans: others.collect(),
             near_misses: near.collect(),
             cut_short: fusion.cut_short(),
             taken_apart: apart.collect(),
@@ -162,6 +173,9 @@ impl fmt::Display for Explained {
             }
         }
         section(f, "facts that the plan rests on", &self.facts)?;
+        if !self.other_plans.is_empty() {
+            section(f, "plans where facts do not hold", &self.other_plans)?;
+        }
         section(f, "near misses", &self.near_misses)?;
         section(f, "taken apart", &self.taken_apart)?;
         if !self.cut_short.is_empty() {

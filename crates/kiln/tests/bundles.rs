@@ -64,6 +64,64 @@ fn saved(folder: &Path) -> PathBuf {
     path
 }
 
+/// Ten pairs of inputs that are one kernel each where their sizes are equal.
+fn pairs() -> String {
+    let numbers = || 0..10;
+    let inputs = numbers().map(|i| format!("%x{i}: f32[A{i}], %y{i}: f32[B{i}]"));
+    let types = numbers().map(|i| format!("f32[bcast(A{i}, B{i})]"));
+    let ops = numbers().map(|i| format!("  %n{i} = exp %x{i}\n  %s{i} = add %n{i}, %y{i}\n"));
+    let results = numbers().map(|i| format!("%s{i}"));
+    format!(
+        "graph @pairs({}) -> ({}) {{\n{}  return {}\n}}",
+        inputs.collect::<Vec<_>>().join(", "),
+        types.collect::<Vec<_>>().join(", "),
+        ops.collect::<String>(),
+        results.collect::<Vec<_>>().join(", "),
+    )
+}
+
+#[test]
+fn a_bundle_serves_every_call_whichever_facts_fail() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("pairs.kiln-bundle");
+    let model = Model::from_text_with(&pairs(), options()).unwrap();
+    model.save_bundle(&path).unwrap();
+    let bundle = open(&path, ahead()).unwrap();
+    for failing in [0, 1, 0b10, 0b11, 0b1111, 0b10_1010_1010, 0b11_1111_1111] {
+        let sizes = |i: usize| {
+            if failing & (1 << i) == 0 {
+                [4, 4]
+            } else {
+                [4, 1]
+            }
+        };
+        let tensors: Vec<(String, Tensor)> = (0..10)
+            .flat_map(|i| {
+                let [a, b] = sizes(i);
+                let (x, y) = (Tensor::full(&[a], 1.5f32), Tensor::full(&[b], i as f32));
+                [(format!("x{i}"), x.unwrap()), (format!("y{i}"), y.unwrap())]
+            })
+            .collect();
+        let outputs = bundle
+            .run(tensors.iter().map(|(name, tensor)| (name, tensor)))
+            .unwrap();
+        for i in 0..10 {
+            let found = outputs[i].to_vec::<f32>().unwrap();
+            let expected = 1.5f32.exp() + i as f32;
+            assert_eq!(found.len(), 4);
+            assert!(found.iter().all(|found| (found - expected).abs() < 1e-5));
+        }
+    }
+    let stats = bundle.compilation_stats();
+    assert_eq!((stats.compilations, stats.interpreted_steps), (0, 0));
+    assert_eq!(stats.other_plans, 0, "it plans nothing");
+    let explained = bundle.explain().unwrap().to_string();
+    assert!(
+        explained.contains("without any fact: 20 launches"),
+        "{explained}"
+    );
+}
+
 #[test]
 fn a_bundle_runs_and_compiles_nothing() {
     let folder = TempDir::new().unwrap();

@@ -30,14 +30,10 @@ impl CallControl {
     ) -> Result<T, RuntimeError> {
         self.check()?;
         let (sender, receiver) = sync_channel(1);
-        let dispatch = tracing::dispatcher::get_default(Clone::clone);
-        let job: Job = Box::new(move || {
-            let done = catch_unwind(AssertUnwindSafe(|| {
-                tracing::dispatcher::with_default(&dispatch, work)
-            }));
+        start(move || {
+            let done = catch_unwind(AssertUnwindSafe(work));
             give(&sender, done);
         });
-        start(job);
         loop {
             match receiver.recv_timeout(LOOK_EVERY) {
                 Ok(Ok(done)) => return Ok(done),
@@ -69,9 +65,11 @@ impl CallControl {
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Runs a job on a thread of its own, or here where none can be had.
-fn start(job: Job) {
+pub(crate) fn start(job: impl FnOnce() + Send + 'static) {
+    let dispatch = tracing::dispatcher::get_default(Clone::clone);
+    let job = move || tracing::dispatcher::with_default(&dispatch, job);
     let place: Arc<ForkLock<Option<Job>>> = Arc::default();
-    *place.lock() = Some(job);
+    *place.lock() = Some(Box::new(job));
     let there = Arc::clone(&place);
     let thread = thread::Builder::new().name("kiln-detached".to_owned());
     let started = thread.spawn(move || take(&there));

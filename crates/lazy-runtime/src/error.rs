@@ -117,6 +117,12 @@ pub enum RuntimeError {
         kernel: String,
     },
 
+    /// E0897: a plan was not made in time; it still is being made.
+    #[error(
+        "a plan for sizes on which facts do not hold was not made within the limit; call again, or allow more time to compile"
+    )]
+    PlanTimeout,
+
     /// E0891: code that is in no store, where nothing may be compiled.
     #[error(
         "expected the code of kernel @{kernel} to be stored, since nothing may be compiled, found none: {reason}"
@@ -182,6 +188,7 @@ impl RuntimeError {
             Self::NotCompiled { .. } => "E0868",
             Self::Malformed { .. } => "E0869",
             Self::CompileTimeout { .. } => "E0890",
+            Self::PlanTimeout => "E0897",
             Self::NotInCache { .. } => "E0891",
             Self::OutputCount { .. } => "E0893",
             Self::CallTimeout { .. } => "E0894",
@@ -208,6 +215,7 @@ impl RuntimeError {
         matches!(
             self,
             Self::CompileTimeout { .. }
+                | Self::PlanTimeout
                 | Self::NotInCache { .. }
                 | Self::CallTimeout { .. }
                 | Self::Interpret(InterpretError::Cancelled)

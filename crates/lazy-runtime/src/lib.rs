@@ -34,6 +34,7 @@ mod parts;
 mod per_thread;
 mod plan;
 mod planner;
+mod plans;
 mod pool;
 mod profile;
 mod program;

@@ -3,13 +3,13 @@
 use std::error::Error;
 
 use kiln_program::Program;
-use kiln_symbolic_shape::PlanFact;
+use kiln_symbolic_shape::FactSelection;
 
 /// Plans one graph, as often as it is asked.
 pub trait Planner: Send + Sync {
-    /// The program that assumes none of these facts. An empty list asks for the main plan.
+    /// The program that rests on no facts but these. All of them ask for the main plan.
     ///
     /// # Errors
     /// Why there is no such plan.
-    fn plan(&self, without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>>;
+    fn plan(&self, facts: &FactSelection) -> Result<Program, Box<dyn Error + Send + Sync>>;
 }

@@ -1,24 +1,26 @@
 //! A program that runs: its main plan, and other plans for sizes on which facts do not hold.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use kiln_fork_lock::{ForkCell, ForkLock};
-use kiln_interpreter::InterpretError;
+use kiln_backend::StopSignal;
+use kiln_interpreter::{
+    InterpretError, InterpretLimits, InterpretOptions, bind_symbols, interpret,
+};
 use kiln_program::Program;
-use kiln_symbolic_shape::{DimId, PlanFact};
+use kiln_symbolic_shape::{Binding, EvaluateError, FactSelection, PlanFact};
 use kiln_tensor::Tensor;
 use kiln_timing::{Category, Counter, EventId, Timing};
 
 use crate::call::{CallControl, CallOptions};
 use crate::calls::Calls;
-use crate::compile::Counters;
+use crate::compile::{Counters, Patience};
 use crate::error::RuntimeError;
-use crate::plan::{Key, Memo, Prepared};
+use crate::plan::{Key, Prepared};
 use crate::planner::Planner;
+use crate::plans::{FactNames, Making, OtherPlans, Plan, Served};
 use crate::profile::StepProfile;
 use crate::recorder::Recorder;
-use crate::run::{Call, States, Stop, Why, run_program};
+use crate::run::{Call, Stop, Why, run_program};
 use crate::runtime::Runtime;
 
 /// A program and the runtime that runs it. Kernels are compiled when a call first needs them.
@@ -27,43 +29,11 @@ use crate::runtime::Runtime;
 #[derive(Debug)]
 pub struct CompiledProgram {
     runtime: Arc<Runtime>,
-    planner: Option<PlannerHandle>,
     main: Arc<Plan>,
-    /// Plans made because facts do not hold, by those facts.
-    others: ForkLock<OtherPlans>,
-    has_others: AtomicBool,
-    /// Which other plan serves which sizes of inputs.
-    choice: Memo<Arc<Plan>>,
+    others: OtherPlans,
     calls: Calls,
     /// The event of a call.
     run: EventId,
-}
-
-/// Plans, each with the sorted facts that it does without. One that is being made is not there yet.
-type OtherPlans = Vec<(Vec<(DimId, DimId)>, Arc<ForkCell<Arc<Plan>>>)>;
-
-#[derive(Clone)]
-struct PlannerHandle(Arc<dyn Planner>);
-
-impl std::fmt::Debug for PlannerHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Planner")
-    }
-}
-
-/// A plan with the states of its runs.
-#[derive(Debug)]
-struct Plan {
-    prepared: Prepared,
-    states: Arc<States>,
-}
-
-impl Plan {
-    fn new(runtime: &Runtime, prepared: Prepared) -> Self {
-        let states = Arc::default();
-        runtime.hold(&states);
-        Self { prepared, states }
-    }
 }
 
 impl Drop for CompiledProgram {
@@ -81,15 +51,27 @@ impl CompiledProgram {
     /// Why there is no plan.
     pub fn new(runtime: Arc<Runtime>, planner: Arc<dyn Planner>) -> Result<Self, RuntimeError> {
         let program = planner
-            .plan(&[])
+            .plan(&FactSelection::All)
             .map_err(|error| RuntimeError::Plan(error.into()))?;
-        let mut this = Self::of_program(runtime, program);
-        this.planner = Some(PlannerHandle(planner));
-        Ok(this)
+        Ok(Self::of_plan(runtime, program, Some(planner)))
     }
 
-    /// One program, without a planner: sizes that contradict its facts are refused.
+    /// One program, without a planner: sizes that contradict its facts are refused, unless another plan is
+    /// [given](Self::with_other_plan) that serves them.
     pub fn of_program(runtime: Arc<Runtime>, program: Program) -> Self {
+        Self::of_plan(runtime, program, None)
+    }
+
+    /// With a plan that was made before with these facts of the same graph, for sizes on which others fail. To be said after
+    /// [`with_timing`](Self::with_timing).
+    #[must_use]
+    pub fn with_other_plan(self, facts: FactSelection, program: Program) -> Self {
+        self.others
+            .add(&self.runtime, self.recorder(), facts, program);
+        self
+    }
+
+    fn of_plan(runtime: Arc<Runtime>, program: Program, planner: Option<Arc<dyn Planner>>) -> Self {
         let launch_plans = runtime.options().launch_plans;
         let recorder = runtime.recorder().clone();
         let run = run_event(&recorder, &program);
@@ -97,10 +79,7 @@ impl CompiledProgram {
         Self {
             run,
             main: Arc::new(Plan::new(&runtime, prepared)),
-            planner: None,
-            others: ForkLock::default(),
-            has_others: AtomicBool::new(false),
-            choice: Memo::new(launch_plans),
+            others: OtherPlans::new(&runtime, planner),
             calls: Calls::new(runtime.options().policy),
             runtime,
         }
@@ -142,14 +121,32 @@ impl CompiledProgram {
 
     /// How many plans there are: the main one, and others made on demand.
     pub fn n_plans(&self) -> usize {
-        1 + self.other_plans().len()
+        1 + self.others.made().len()
+    }
+
+    /// The plans made because facts do not hold, each with the facts that it may rest on.
+    pub fn other_plans(&self) -> Vec<(FactSelection, Program)> {
+        let others = self.others.made().into_iter();
+        let with_facts = others.filter_map(|other| {
+            let plan = other.plan()?;
+            Some((other.facts().clone(), plan.prepared.program.clone()))
+        });
+        with_facts.collect()
+    }
+
+    /// The main plan and all others that are made.
+    pub(crate) fn plans(&self) -> Vec<Arc<Plan>> {
+        let others = self.others.made().into_iter();
+        let others = others.filter_map(|other| other.plan().cloned());
+        std::iter::once(Arc::clone(&self.main))
+            .chain(others)
+            .collect()
     }
 
     /// How many launch plans are kept, of all plans and segments.
     pub fn n_launch_plans(&self) -> usize {
-        let others = self.other_plans();
-        let others: usize = others.iter().map(|plan| plan.prepared.n_plans()).sum();
-        self.main.prepared.n_plans() + others
+        let plans = self.plans();
+        plans.iter().map(|plan| plan.prepared.n_plans()).sum()
     }
 
     /// The outputs for these inputs, in the graph's order.
@@ -262,7 +259,7 @@ impl CompiledProgram {
 
     /// Forgets launch plans and memory that no run uses. Kernels stay with the runtime.
     pub fn clear(&self) {
-        for plan in self.other_plans().iter().chain([&self.main]) {
+        for plan in self.plans() {
             plan.prepared.clear_plans();
             plan.states.clear();
         }
@@ -330,13 +327,14 @@ impl CompiledProgram {
         };
         // None is the main plan, which is not counted here: all threads would count there.
         let mut other: Option<Arc<Plan>> = None;
-        let mut failed: Vec<PlanFact> = Vec::new();
+        let mut failed = FactNames::new();
         let mut key: Option<Key> = None;
-        if self.has_others.load(Ordering::Acquire) {
+        let mut is_for_good = true;
+        let mut is_general = false;
+        let mut patience: Option<Patience<'_>> = None;
+        if self.others.any() {
             let sizes = sizes_of(inputs);
-            if let Some(chosen) = self.choice.get(&sizes) {
-                other = Some(Arc::clone(&chosen));
-            }
+            other = self.others.chosen(&sizes);
             key = Some(sizes);
         }
         loop {
@@ -354,10 +352,10 @@ impl CompiledProgram {
                 made,
             ) {
                 Ok(()) => {
-                    if !failed.is_empty() {
+                    if !failed.is_empty() && is_for_good {
                         let key = key.take().unwrap_or_else(|| sizes_of(inputs));
-                        self.choice
-                            .insert(key, other.unwrap_or_else(|| Arc::clone(&self.main)));
+                        let plan = other.unwrap_or_else(|| Arc::clone(&self.main));
+                        self.others.choose(key, plan);
                     }
                     return Ok(());
                 }
@@ -366,102 +364,168 @@ impl CompiledProgram {
                     Why::Facts(facts) => facts,
                 },
             };
+            let dims = prepared.program.graph().dims();
+            let newly: FactNames = facts.iter().map(|fact| fact.name(dims)).collect();
+            let refuse = |reason| no_other_plan(&newly, &facts, reason);
             let before = failed.len();
-            for fact in &facts {
-                if !failed.iter().any(|known| same(known, fact)) {
-                    failed.push(fact.clone());
+            if failed.is_empty() {
+                failed = self.facts_that_fail(inputs);
+            }
+            failed.extend(newly.iter().cloned());
+            let patience = patience
+                .get_or_insert_with(|| self.runtime.patience(call.number, control.map(|c| &**c)));
+            let making = self.making(patience);
+            let served = if failed.len() > before {
+                self.others.serve(&failed, making, &refuse)?
+            } else if is_general {
+                return Err(refuse("it was made without this fact".to_owned()).into());
+            } else {
+                // A planner that does not know a fact by its name.
+                is_general = true;
+                self.others.general(making, &refuse)?
+            };
+            other = match served {
+                Served::By(plan) => Some(plan),
+                Served::Meanwhile(plan) => {
+                    is_for_good = false;
+                    Some(plan)
                 }
-            }
-            if failed.len() == before {
-                let problem = "it was made without this fact".to_owned();
-                return Err(self.no_other_plan(&facts, problem).into());
-            }
-            other = Some(self.other_plan(&failed, &facts, control)?);
+                Served::Later => {
+                    return self.interpret(inputs, into.as_deref_mut(), control, made);
+                }
+            };
         }
     }
 
-    /// The plan without these facts: one that is there, or a new one, counted. A call that is to end does not wait for it.
-    fn other_plan(
+    /// The plan facts of the graph that are false at these sizes, as far as inputs alone say so.
+    fn facts_that_fail(&self, inputs: &[Tensor]) -> FactNames {
+        let graph = self.program().graph();
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        match bind_symbols(graph, &shapes) {
+            Ok(binding) => failing(self.program(), &binding),
+            // The call fails for this.
+            Err(_) => FactNames::new(),
+        }
+    }
+
+    /// Has the interpreter compute the graph: no plan serves the call yet, and it must not wait for one.
+    fn interpret(
         &self,
-        failed: &[PlanFact],
-        newly: &[PlanFact],
+        inputs: &[Tensor],
+        into: Option<&mut [Tensor]>,
         control: Option<&Arc<CallControl>>,
-    ) -> Result<Arc<Plan>, RuntimeError> {
-        let mut name: Vec<(DimId, DimId)> =
-            failed.iter().map(|fact| (fact.left, fact.right)).collect();
-        name.sort_unstable();
-        let Some(planner) = self.planner.clone() else {
-            return Err(self.no_other_plan(newly, "the program came without a planner".to_owned()));
-        };
-        let place = {
-            let mut others = self.others.lock();
-            match others.iter().find(|(known, _)| *known == name) {
-                Some((_, place)) => Arc::clone(place),
-                None => {
-                    let place = Arc::default();
-                    others.push((name, Arc::clone(&place)));
-                    place
-                }
-            }
-        };
-        let (runtime, recorder) = (Arc::clone(&self.runtime), self.recorder().clone());
-        let (facts, made) = (failed.to_vec(), Arc::clone(&place));
-        let make = move || {
-            let plan = || plan_without(&runtime, &recorder, &planner, &facts);
-            made.get_or_try_init(plan).cloned()
-        };
-        let plan = match (place.get(), control) {
-            (Some(plan), _) => Ok(Arc::clone(plan)),
-            (None, Some(control)) => control.wait_for(make)?,
-            (None, None) => make(),
-        };
-        let plan = plan.map_err(|reason| self.no_other_plan(newly, reason))?;
-        self.has_others.store(true, Ordering::Release);
-        Ok(plan)
+        made: &mut Vec<Tensor>,
+    ) -> Result<(), Box<RuntimeError>> {
+        let (program, options) = (self.program(), self.runtime.options());
+        for _ in program.steps() {
+            Counters::count(&self.runtime.counters().interpreted_steps);
+            Counters::count(&self.runtime.counters().fallbacks);
+            self.recorder().count(Counter::InterpretedSteps);
+        }
+        let is_stopped = || control.is_some_and(|control| control.is_stopped());
+        let interpreted = interpret(
+            program.graph(),
+            inputs,
+            &InterpretOptions {
+                limits: InterpretLimits {
+                    live_bytes: options.live_bytes,
+                    iterations: options.loop_iterations,
+                    window_elements: options.window_elements,
+                },
+                cancelled: Some(&is_stopped),
+                custom_ops: Some(&options.custom_ops),
+                ..InterpretOptions::default()
+            },
+        );
+        let outputs = interpreted.map_err(|error| {
+            // It says that the call was ended, and the control by what.
+            let ended = control.and_then(|control| control.check().err());
+            Box::new(ended.unwrap_or_else(|| error.into()))
+        })?;
+        match into {
+            Some(given) => given
+                .iter_mut()
+                .zip(outputs)
+                .for_each(|(given, output)| *given = output),
+            None => *made = outputs,
+        }
+        Ok(())
     }
 
-    fn no_other_plan(&self, facts: &[PlanFact], reason: String) -> RuntimeError {
-        let dims = self.program().graph().dims();
-        let fact = facts.first();
-        let expected = fact.map_or_else(String::new, |fact| {
-            format!(
-                "{} == {}",
-                dims.display(fact.left),
-                dims.display(fact.right)
-            )
-        });
-        let origin = fact.map_or_else(String::new, |fact| fact.origin.clone());
-        RuntimeError::NoOtherPlan {
-            expected,
-            origin,
-            reason,
+    /// The plan that serves inputs of these sizes, as far as sizes alone say, made where there is none; none for the main
+    /// plan.
+    pub(crate) fn plan_for(
+        &self,
+        binding: &Binding,
+        patience: &Patience<'_>,
+    ) -> Result<Option<Arc<Plan>>, RuntimeError> {
+        let failed = failing(self.program(), binding);
+        let of_main = self.program().facts();
+        let mut names = of_main.map(|fact| fact.name(self.program().graph().dims()));
+        if !names.any(|name| failed.contains(&name)) {
+            return Ok(None);
+        }
+        let refuse = |reason| no_other_plan(&failed, &[], reason);
+        match self.others.serve(&failed, self.making(patience), &refuse)? {
+            Served::By(plan) | Served::Meanwhile(plan) => Ok(Some(plan)),
+            Served::Later => Ok(None),
         }
     }
 
-    fn other_plans(&self) -> Vec<Arc<Plan>> {
-        let others = self.others.lock();
-        let made = others.iter().filter_map(|(_, place)| place.get().cloned());
-        made.collect()
+    /// Makes the plan that serves all sizes, where there is none and the main plan rests on facts. A program without a
+    /// planner goes on with the plans that it has.
+    ///
+    /// # Errors
+    /// Why there is no such plan.
+    pub fn make_general_plan(&self) -> Result<(), RuntimeError> {
+        let facts = self.program().facts().next();
+        let Some(fact) = facts.filter(|_| self.others.has_planner()) else {
+            return Ok(());
+        };
+        let names = FactNames::from([fact.name(self.program().graph().dims())]);
+        let refuse = |reason| no_other_plan(&names, std::slice::from_ref(fact), reason);
+        let made = self
+            .others
+            .general(self.making(&Patience::ENDLESS), &refuse);
+        made.map(drop)
+    }
+
+    fn making<'a>(&'a self, patience: &'a Patience<'a>) -> Making<'a> {
+        Making {
+            runtime: &self.runtime,
+            recorder: self.recorder(),
+            patience,
+        }
     }
 }
 
-/// Makes the plan without these facts.
-fn plan_without(
-    runtime: &Runtime,
-    recorder: &Recorder,
-    PlannerHandle(planner): &PlannerHandle,
-    facts: &[PlanFact],
-) -> Result<Arc<Plan>, String> {
-    let program = planner.plan(facts).map_err(|error| error.to_string())?;
-    Counters::count(&runtime.counters().other_plans);
-    recorder.count(Counter::Fallback);
-    tracing::info!(
-        facts = facts.len(),
-        "planned without facts that do not hold"
-    );
-    let launch_plans = runtime.options().launch_plans;
-    let prepared = Prepared::new(program, launch_plans, recorder.clone());
-    Ok(Arc::new(Plan::new(runtime, prepared)))
+/// The names of a graph's plan facts that are false, or have no value, where their symbols are bound.
+fn failing(program: &Program, binding: &Binding) -> FactNames {
+    let dims = program.graph().dims();
+    let is_false = |fact: &&PlanFact| {
+        let value = |dim| match dims.evaluate(dim, binding) {
+            Ok(value) => Ok(Some(value)),
+            Err(EvaluateError::Unbound { .. }) => Err(()),
+            Err(_) => Ok(None),
+        };
+        match (value(fact.left), value(fact.right)) {
+            (Ok(Some(left)), Ok(Some(right))) => left != right,
+            (Ok(_), Ok(_)) => true,
+            _ => false,
+        }
+    };
+    let facts = dims.plan_facts().iter().filter(is_false);
+    facts.map(|fact| fact.name(dims)).collect()
+}
+
+fn no_other_plan(names: &FactNames, facts: &[PlanFact], reason: String) -> RuntimeError {
+    let expected = names.iter().next().cloned().unwrap_or_default();
+    let origin = facts.first();
+    RuntimeError::NoOtherPlan {
+        expected,
+        origin: origin.map_or_else(String::new, |fact| fact.origin.clone()),
+        reason,
+    }
 }
 
 /// The event of a program's calls.
@@ -470,10 +534,6 @@ fn run_event(recorder: &Recorder, program: &Program) -> EventId {
     recorder
         .timing
         .named(Category::Runtime, "run_", name, "Calls of ")
-}
-
-fn same(left: &PlanFact, right: &PlanFact) -> bool {
-    (left.left, left.right) == (right.left, right.right)
 }
 
 /// The sizes of inputs in a row, with their ranks: what picks the plan.

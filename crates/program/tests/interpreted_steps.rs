@@ -16,6 +16,7 @@ use arbitrary::Unstructured;
 use kiln_fusion::FusionOptions;
 use kiln_passes::{PassOptions, optimize};
 use kiln_program::{Action, BuildOptions, RowMajor, build};
+use kiln_symbolic_shape::FactSelection;
 use kiln_testkit::generate::{GraphOptions, random_graph};
 use kiln_testkit::random::seeded_bytes;
 
@@ -46,10 +47,10 @@ fn random_graphs_leave_to_the_interpreter_what_has_no_result() {
         };
         let graph = random_graph(&mut Unstructured::new(&bytes), &options).unwrap();
         let (graph, _) = optimize(graph, &mut PassOptions::default()).unwrap();
-        for facts in [true, false] {
+        for facts in [FactSelection::All, FactSelection::None] {
             let options = FusionOptions::new()
                 .with_fusion(seed % 5 != 4)
-                .with_plan_facts(facts);
+                .with_facts(facts);
             let plan = kiln_fusion::plan(&graph, &options).unwrap();
             let program = build(graph.clone(), &plan, &RowMajor, &BuildOptions::default()).unwrap();
             for step in program.steps() {

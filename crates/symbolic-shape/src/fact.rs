@@ -2,7 +2,11 @@
 //!
 //! A contract fact holds or the call fails with a typed error; a plan fact selects between plans; a hint changes speed alone.
 
-use crate::{DimId, SymbolId};
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DimId, DimTable, SymbolId};
 
 /// A statement about expressions of one table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +41,33 @@ impl Predicate {
             Predicate::Divides { dim, .. } => vec![*dim],
             Predicate::ProductEqual(a, b) => a.iter().chain(b).copied().collect(),
         }
+    }
+
+    /// The same predicate of other expressions, each the one that `map` gives for what stood there.
+    ///
+    /// # Errors
+    /// The first of `map`.
+    pub fn try_map_dims<E>(
+        &self,
+        map: &mut dyn FnMut(DimId) -> Result<DimId, E>,
+    ) -> Result<Self, E> {
+        Ok(match self {
+            Predicate::Equal(a, b) => Predicate::Equal(map(*a)?, map(*b)?),
+            Predicate::NotEqual(a, b) => Predicate::NotEqual(map(*a)?, map(*b)?),
+            Predicate::LessEqual(a, b) => Predicate::LessEqual(map(*a)?, map(*b)?),
+            Predicate::Less(a, b) => Predicate::Less(map(*a)?, map(*b)?),
+            Predicate::Divides { divisor, dim } => Predicate::Divides {
+                divisor: *divisor,
+                dim: map(*dim)?,
+            },
+            Predicate::ProductEqual(a, b) => {
+                let mut all = |dims: &[DimId]| {
+                    let mapped = dims.iter().map(|&dim| map(dim));
+                    mapped.collect::<Result<Vec<DimId>, E>>()
+                };
+                Predicate::ProductEqual(all(a)?, all(b)?)
+            }
+        })
     }
 }
 
@@ -76,6 +107,53 @@ pub struct PlanFact {
     pub right: DimId,
     /// What expects it, such as `add %7`.
     pub origin: String,
+}
+
+impl PlanFact {
+    /// What it says, as text: `A == B`. Two tables of the same graph name the same fact alike.
+    pub fn name(&self, table: &DimTable) -> String {
+        let (left, right) = (table.display(self.left), table.display(self.right));
+        format!("{left} == {right}")
+    }
+}
+
+/// The plan facts of a graph that a plan may rest on.
+///
+/// Facts go by their [names](PlanFact::name), so that a selection is the same for a graph that was stored and read back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FactSelection {
+    /// All of them.
+    #[default]
+    All,
+    /// All but these.
+    Without(BTreeSet<String>),
+    /// None: the plan serves all sizes that the graph allows.
+    None,
+}
+
+impl FactSelection {
+    /// Whether a plan may rest on a fact of `table`.
+    pub fn allows(&self, fact: &PlanFact, table: &DimTable) -> bool {
+        match self {
+            FactSelection::All => true,
+            FactSelection::Without(names) => !names.contains(&fact.name(table)),
+            FactSelection::None => false,
+        }
+    }
+}
+
+impl std::fmt::Display for FactSelection {
+    /// What a plan that is made with it does without.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FactSelection::All => f.write_str("with all facts"),
+            FactSelection::Without(names) => {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                write!(f, "without {}", names.join(", "))
+            }
+            FactSelection::None => f.write_str("without any fact"),
+        }
+    }
 }
 
 /// A value that a symbol often has.

@@ -61,7 +61,7 @@ pub use binding::Binding;
 pub use constraint::{Constraint, ConstraintSet, Extent};
 pub use dimension::SymbolicDimension;
 pub use error::{DimError, EvaluateError};
-pub use fact::{ContractFact, FactOrigin, Hint, PlanFact, Predicate};
+pub use fact::{ContractFact, FactOrigin, FactSelection, Hint, PlanFact, Predicate};
 pub use guard::{Guard, GuardSet};
 pub use ids::{DimId, SymbolId};
 pub use limits::DimLimits;

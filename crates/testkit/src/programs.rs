@@ -14,7 +14,7 @@ use kiln_lazy_runtime::{CompiledProgram, Planner, PreferredLayouts, Runtime, Run
 use kiln_passes::{PassContext, PassOptions, eliminate_dead_ops, optimize};
 use kiln_program::{BuildOptions, LayoutPreferences, Program};
 use kiln_scalar::Mode;
-use kiln_symbolic_shape::PlanFact;
+use kiln_symbolic_shape::FactSelection;
 use kiln_tensor::{DType, Element, Tensor, TensorError, bf16, f16};
 use std::error::Error;
 use std::sync::Arc;
@@ -33,10 +33,10 @@ pub struct GraphPlanner {
 }
 
 impl Planner for GraphPlanner {
-    fn plan(&self, without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>> {
+    fn plan(&self, facts: &FactSelection) -> Result<Program, Box<dyn Error + Send + Sync>> {
         let options = FusionOptions::new()
             .with_fusion(self.fuse)
-            .with_plan_facts(without.is_empty());
+            .with_facts(facts.clone());
         let plan = kiln_fusion::plan(&self.graph, &options)?;
         let graph = self.graph.clone();
         Ok(kiln_program::build(

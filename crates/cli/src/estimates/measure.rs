@@ -12,7 +12,7 @@ use kiln::lazy_runtime::{
 };
 use kiln::native::NativeExecutor;
 use kiln::program::{BuildOptions, Program, RowMajor, build};
-use kiln::symbolic_shape::{Hint, PlanFact};
+use kiln::symbolic_shape::{FactSelection, Hint};
 use kiln::{Model, Tensor};
 use std::sync::Arc;
 
@@ -114,11 +114,11 @@ struct Plans {
 impl Planner for Plans {
     fn plan(
         &self,
-        without: &[PlanFact],
+        facts: &FactSelection,
     ) -> Result<Program, Box<dyn std::error::Error + Send + Sync>> {
         let options = FusionOptions::new()
             .with_fusion(self.fuse)
-            .with_plan_facts(without.is_empty());
+            .with_facts(facts.clone());
         let fusion = kiln::fusion::plan(&self.graph, &options)?;
         let options = BuildOptions::default();
         Ok(build(self.graph.clone(), &fusion, &RowMajor, &options)?)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kiln_ir::{Op, OpData, OpId, ValueId, Window};
-use kiln_symbolic_shape::DimId;
+use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::index::{AxisSet, Index, Indices, axes_of, is_plain};
 use super::refusal::Refusal;
@@ -161,7 +161,7 @@ impl<'w, 'a> Reader<'w, 'a> {
             }
             Op::Reshape { .. } => {
                 let (from, to) = (self.operand_dims(0), self.result_dims());
-                let indices = reshape::indices(self.walk.sizes, &from, &to, &self.indices)
+                let indices = reshape::indices(self.walk, &from, &to, &self.indices)
                     .ok_or(Refusal::Divided { op: self.op })?;
                 self.read(0, indices, false)
             }
@@ -208,7 +208,7 @@ impl<'w, 'a> Reader<'w, 'a> {
             let start = starts.get(axis).copied();
             let at_start = start.and_then(|start| sizes.table().as_constant(start)) == Some(0);
             let unmoved = at_start && steps.get(axis) == Some(&1);
-            let whole = unmoved && sizes.table().equal(dim, size).is_proved();
+            let whole = unmoved && self.walk.holds(&Predicate::Equal(dim, size));
             indices.push(match self.at(axis) {
                 _ if sizes.is_one(dim) => Index::Unit,
                 index if whole => index,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use kiln_ir::{Op, OpId, ValueId};
 use kiln_kernel::Class;
+use kiln_symbolic_shape::Predicate;
 
 use super::index::{AxisSet, Index, axes_of, is_plain};
 use super::refusal::Refusal;
@@ -239,8 +240,8 @@ impl Judge<'_, '_> {
             let axes = axes_in(inner).filter_map(|axis| self.walk.axes.get(axis));
             let last_axes = axes_in(last.reduced).filter_map(|axis| self.walk.axes.get(axis));
             for (axis, mixed_over) in axes.zip(last_axes) {
-                let table = self.walk.sizes.table();
-                if !table.equal(axis.extent, mixed_over.extent).is_proved() {
+                let equal = Predicate::Equal(axis.extent, mixed_over.extent);
+                if !self.walk.holds(&equal) {
                     return Err(refusal);
                 }
             }

@@ -59,7 +59,7 @@ pub(crate) fn examine(
     let complexity = cost.fold(4 * walk.stages.len() as u64, u64::saturating_add);
     Ok(Profile {
         class,
-        facts: walk.facts,
+        facts: walk.facts.into_inner(),
         complexity,
     })
 }

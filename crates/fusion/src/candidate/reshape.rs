@@ -3,21 +3,21 @@
 //! Splitting `[384]` into `[12, 32]` reads at `i * 32 + j`, a sum. Merging the other way needs
 //! divisions; a reshape that does is better a view.
 
-use kiln_symbolic_shape::DimId;
+use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::index::{Index, Indices, axes_of};
-use crate::sizes::Sizes;
+use super::walk::Walk;
 
 /// The operand's indices for a reshape `from -> to` wanted at `indices`; `None` where only divisions would do.
 pub(crate) fn indices(
-    sizes: &Sizes<'_>,
+    walk: &Walk<'_>,
     from: &[DimId],
     to: &[DimId],
     indices: &[Index],
 ) -> Option<Indices> {
     let real = |dims: &[DimId]| -> Vec<usize> {
         let axes = dims.iter().enumerate();
-        axes.filter(|&(_, &dim)| !sizes.is_one(dim))
+        axes.filter(|&(_, &dim)| !walk.sizes.is_one(dim))
             .map(|(axis, _)| axis)
             .collect()
     };
@@ -30,7 +30,7 @@ pub(crate) fn indices(
             // The last one takes what is left: both sides have the same number of elements.
             rest
         } else {
-            split(sizes, from, to, source, rest)?
+            split(walk, from, to, source, rest)?
         };
         let parts: Indices = group
             .iter()
@@ -53,22 +53,20 @@ pub(crate) fn indices(
 
 /// The axes of `to` whose product is the operand's axis, from the front of `targets`.
 fn split<'t>(
-    sizes: &Sizes<'_>,
+    walk: &Walk<'_>,
     from: &[DimId],
     to: &[DimId],
     source: usize,
     targets: &'t [usize],
 ) -> Option<&'t [usize]> {
     let &whole = from.get(source)?;
-    let table = sizes.table();
     for count in 1..=targets.len() {
         let group = targets.get(..count)?;
         let dims: Vec<DimId> = group
             .iter()
             .filter_map(|&axis| to.get(axis).copied())
             .collect();
-        let predicate = kiln_symbolic_shape::Predicate::ProductEqual(vec![whole], dims);
-        if table.prove(&predicate).is_proved() {
+        if walk.holds(&Predicate::ProductEqual(vec![whole], dims)) {
             return Some(group);
         }
     }

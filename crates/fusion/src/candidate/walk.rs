@@ -3,16 +3,17 @@
 //! The same demand-driven order as lowering, with indices reduced to the axes they use: what is
 //! demanded twice at the same indices is one thing. Nothing is judged here but what no kernel can do.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_ir::{Definition, Graph, OpId, ValueId};
-use kiln_symbolic_shape::DimId;
+use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::access;
 use super::index::{AXIS_LIMIT, AxisInfo, AxisSet, Index, Indices, axes_of, is_plain};
 use super::refusal::Refusal;
 use crate::op_kind::OpKind;
-use crate::sizes::{Equality, Sizes};
+use crate::sizes::{Answer, Sizes};
 
 /// The most different places one value may be read at.
 const DEMAND_LIMIT: usize = 16;
@@ -66,7 +67,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) stages: Vec<Stage>,
     pub(crate) stores: Vec<Store>,
     /// The numbers of the plan facts that were needed.
-    pub(crate) facts: BTreeSet<usize>,
+    pub(crate) facts: RefCell<BTreeSet<usize>>,
 }
 
 /// Walks over a candidate.
@@ -84,7 +85,7 @@ pub(crate) fn walk<'a>(
         demands: BTreeMap::new(),
         stages: Vec::new(),
         stores: Vec::new(),
-        facts: BTreeSet::new(),
+        facts: RefCell::default(),
     };
     for &op in ops.iter().rev() {
         let data = graph.op(op);
@@ -136,17 +137,29 @@ impl Walk<'_> {
         right: DimId,
     ) -> Result<(), Refusal> {
         match self.sizes.equal(left, right) {
-            Equality::Proved => Ok(()),
-            Equality::Under(facts) => {
-                self.facts.extend(facts);
+            Answer::Proved => Ok(()),
+            Answer::Under(facts) => {
+                self.facts.borrow_mut().extend(facts);
                 Ok(())
             }
             unequal => Err(Refusal::Sizes {
                 value,
                 left,
                 right,
-                possible: unequal == Equality::Unknown && self.sizes.may_be_equal(left, right),
+                possible: unequal == Answer::Unknown && self.sizes.may_be_equal(left, right),
             }),
+        }
+    }
+
+    /// Whether a predicate holds, by proof or under plan facts, which are noted.
+    pub(crate) fn holds(&self, predicate: &Predicate) -> bool {
+        match self.sizes.answer(predicate) {
+            Answer::Proved => true,
+            Answer::Under(facts) => {
+                self.facts.borrow_mut().extend(facts);
+                true
+            }
+            Answer::Unknown | Answer::Disproved => false,
         }
     }
 
@@ -218,11 +231,11 @@ impl Walk<'_> {
     fn align(&mut self, value: ValueId) -> Result<Indices, Refusal> {
         let mut first_refusal = None;
         for store in self.stores.clone() {
-            let facts = self.facts.clone();
+            let facts = self.facts.borrow().clone();
             match self.align_with(value, &store) {
                 Ok(indices) => return Ok(indices),
                 Err(refusal) => {
-                    self.facts = facts;
+                    self.facts = RefCell::new(facts);
                     first_refusal.get_or_insert(refusal);
                 }
             }

@@ -32,19 +32,23 @@ impl Sizes {
             import: DimImport::new(),
             copied: HashMap::new(),
         };
-        for dim in named_sizes(graph, region) {
-            sizes.table.import(graph.dims(), dim, &mut sizes.import)?;
+        for symbol in graph.dims().free_symbols(&named_sizes(graph, region)) {
+            sizes.raw(graph, graph.dims().dim(symbol))?;
         }
         sizes.copy_facts(graph.dims())?;
-        sizes.assume_sizes(graph, region)?;
         for fact in region.facts {
+            // As simple as those before make it: what is learned of a long expression is long.
             let left = sizes.raw(graph, fact.left)?;
+            let left = sizes.table.simplify(left)?;
             let right = sizes.raw(graph, fact.right)?;
+            let right = sizes.table.simplify(right)?;
             sizes.table.assume(ContractFact {
                 predicate: Predicate::Equal(left, right),
                 origin: FactOrigin::Required(fact.origin.clone()),
             })?;
         }
+        // Facts first: what is copied afterwards is as simple as they make it, and nothing is rebuilt for them.
+        sizes.assume_sizes(graph, region)?;
         Ok(sizes)
     }
 
@@ -86,11 +90,12 @@ impl Sizes {
 
     /// The graph's size behind each of the kernel's symbols.
     pub(super) fn symbols(&self, graph: &Graph) -> Result<Vec<DimId>, LowerError> {
-        let known: BTreeMap<DimId, SymbolId> = graph
-            .dims()
-            .symbols()
-            .filter_map(|symbol| Some((self.import.get(symbol)?, symbol)))
-            .collect();
+        let mut known: BTreeMap<DimId, SymbolId> = BTreeMap::new();
+        for symbol in graph.dims().symbols() {
+            if let Some(copy) = self.import.get(symbol) {
+                known.entry(copy).or_insert(symbol);
+            }
+        }
         let source = |symbol| known.get(&self.table.dim(symbol));
         let symbols: Option<Vec<DimId>> = self
             .table
@@ -112,7 +117,7 @@ impl Sizes {
     fn copy_facts(&mut self, from: &DimTable) -> Result<(), DimError> {
         for fact in from.contract_facts() {
             let known = |dim: &DimId| {
-                let symbols = from.symbols_in(*dim);
+                let symbols = from.free_symbols(&[*dim]);
                 symbols
                     .iter()
                     .all(|&symbol| self.import.get(symbol).is_some())
@@ -120,21 +125,9 @@ impl Sizes {
             if !fact.predicate.dims().iter().all(known) {
                 continue;
             }
-            let mut copy = |dim: &DimId| self.table.import(from, *dim, &mut self.import);
-            let predicate = match &fact.predicate {
-                Predicate::Equal(a, b) => Predicate::Equal(copy(a)?, copy(b)?),
-                Predicate::NotEqual(a, b) => Predicate::NotEqual(copy(a)?, copy(b)?),
-                Predicate::LessEqual(a, b) => Predicate::LessEqual(copy(a)?, copy(b)?),
-                Predicate::Less(a, b) => Predicate::Less(copy(a)?, copy(b)?),
-                Predicate::Divides { divisor, dim } => Predicate::Divides {
-                    divisor: *divisor,
-                    dim: copy(dim)?,
-                },
-                Predicate::ProductEqual(a, b) => Predicate::ProductEqual(
-                    a.iter().map(&mut copy).collect::<Result<_, _>>()?,
-                    b.iter().map(&mut copy).collect::<Result<_, _>>()?,
-                ),
-            };
+            let predicate = fact
+                .predicate
+                .try_map_dims(&mut |dim| self.table.import(from, dim, &mut self.import))?;
             self.table.assume(ContractFact {
                 predicate,
                 origin: fact.origin.clone(),

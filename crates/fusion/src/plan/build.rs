@@ -148,7 +148,9 @@ impl Builder<'_> {
             None => NodeKind::Kernel,
         };
         let class = group.profile.as_ref().map(|profile| profile.class);
-        let facts = group.profile.iter().flat_map(|profile| &profile.facts);
+        // A view of the same elements is one whatever the sizes are.
+        let profile = group.profile.iter().filter(|_| kind != NodeKind::View);
+        let facts = profile.flat_map(|profile| &profile.facts);
         let facts = facts.filter_map(|&number| self.sizes.fact(number).cloned());
         let benefit = if kind == NodeKind::Kernel {
             let together = cost::of_kernel(self.graph, self.sizes, &group.ops, &outputs);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use kiln_symbolic_shape::FactSelection;
+
 use super::{FusionNode, FusionPlan};
 
 impl fmt::Display for FusionPlan {
@@ -17,6 +19,9 @@ impl fmt::Display for FusionPlan {
             self.count("interpret"),
             self.count("constant"),
         )?;
+        if self.options.facts != FactSelection::All {
+            writeln!(f, "  made {}", self.options.facts)?;
+        }
         for (region, nodes) in &self.regions {
             if self.regions.len() > 1 {
                 writeln!(f, "{region}:")?;

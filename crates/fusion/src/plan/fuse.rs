@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cranelift_entity::EntityRef;
 use kiln_ir::{Graph, OpId, TensorType, structural_hash};
 use kiln_shape_inference::{InferenceContext, InferenceState, Node, ShapeInferenceEngine};
-use kiln_symbolic_shape::{Binding, DimTable};
+use kiln_symbolic_shape::{Binding, DimTable, FactSelection};
 
 use super::node::{FusionNode, FusionNodeId, NodeKind};
 use crate::candidate::{Refusal, describe_op, examine};
@@ -14,7 +14,7 @@ use crate::error::FusionError;
 use crate::lower::{Region, lower};
 use crate::name::name_of_ops;
 use crate::options::FusionOptions;
-use crate::sizes::{Equality, Sizes};
+use crate::sizes::{Answer, Sizes};
 use crate::subgraph;
 
 impl FusionNode {
@@ -116,12 +116,12 @@ impl FusionNode {
             let dims = graph.tensor_ty(value).map_or(&[][..], |ty| &ty.dims);
             for (&left, &right) in stated.dims.iter().zip(dims) {
                 let equality = sizes.equal(left, right);
-                if matches!(equality, Equality::Unknown | Equality::Disproved) {
+                if matches!(equality, Answer::Unknown | Answer::Disproved) {
                     return Err(Refusal::Sizes {
                         value,
                         left,
                         right,
-                        possible: equality == Equality::Unknown && sizes.may_be_equal(left, right),
+                        possible: equality == Answer::Unknown && sizes.may_be_equal(left, right),
                     });
                 }
             }
@@ -196,13 +196,13 @@ impl FusionNode {
                     None => continue,
                 },
             };
-            let sizes = Sizes::new(&scratch, true, 1);
+            let sizes = Sizes::new(&scratch, &FactSelection::All, 1);
             for (&value, ty) in data.results.iter().zip(&types) {
                 let (stated, found) = (graph.ty(value).innermost(), ty.innermost());
                 let equal = stated.dtype == found.dtype
                     && stated.dims.len() == found.dims.len()
                     && stated.dims.iter().zip(&found.dims).all(|(&a, &b)| {
-                        matches!(sizes.equal(a, b), Equality::Proved | Equality::Under(_))
+                        matches!(sizes.equal(a, b), Answer::Proved | Answer::Under(_))
                     });
                 if !equal {
                     let found = ty.display(scratch.dims()).to_string();
@@ -230,11 +230,7 @@ impl FusionNode {
             if left != right {
                 return Err(FusionError::FactFails {
                     node: self.name.clone(),
-                    fact: format!(
-                        "{} == {}",
-                        dims.display(fact.left),
-                        dims.display(fact.right)
-                    ),
+                    fact: fact.name(dims),
                     left,
                     right,
                 });

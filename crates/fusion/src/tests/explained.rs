@@ -3,6 +3,7 @@
 use super::{op, planned, value};
 use crate::RuntimeShapeInjector;
 use insta::assert_snapshot;
+use kiln_symbolic_shape::FactSelection;
 
 #[test]
 fn two_ops_of_one_kernel() {
@@ -86,7 +87,7 @@ fn a_fact_that_would_do_is_named_and_guarded() {
     assert_eq!(dispatch.select(dims, &sizes(4, 4)).unwrap().len(), 1);
     assert_eq!(dispatch.select(dims, &sizes(4, 1)).unwrap().len(), 2);
 
-    let options = crate::FusionOptions::new().with_plan_facts(false);
+    let options = crate::FusionOptions::new().with_facts(FactSelection::None);
     let without = crate::plan(&graph, &options).unwrap();
     let near = without.near_misses().first().unwrap();
     let of = |op| without.node(without.node_of(op).unwrap());

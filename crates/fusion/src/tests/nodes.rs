@@ -6,7 +6,7 @@ use crate::{
     FusionOptions, Refusal,
 };
 use kiln_kernel::Class;
-use kiln_symbolic_shape::Binding;
+use kiln_symbolic_shape::{Binding, FactSelection};
 
 const LAYER: &str = "graph @main(%x: f32[M, K], %w: f32[K, N], %b: f32[N]) {
     %1 = matmul %x, %w
@@ -137,7 +137,8 @@ fn the_analyzer_finds_candidates_and_says_what_they_are_worth() {
     assert!(!analyzer.requires_runtime_shape_check(&ops[..3]));
     assert!(analyzer.requires_runtime_shape_check(&ops));
     assert_eq!(analyzer.required_facts(&ops).unwrap().len(), 1);
-    let strict = FusionCandidateAnalyzer::new(&graph, FusionOptions::new().with_plan_facts(false));
+    let strict =
+        FusionCandidateAnalyzer::new(&graph, FusionOptions::new().with_facts(FactSelection::None));
     assert!(strict.requires_runtime_shape_check(&ops));
     assert!(strict.analyze_benefit(&ops).is_err());
 }

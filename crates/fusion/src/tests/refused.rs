@@ -3,7 +3,7 @@
 use super::{nodes, planned};
 use crate::{FusionOptions, plan};
 use insta::assert_snapshot;
-use kiln_symbolic_shape::Binding;
+use kiln_symbolic_shape::{Binding, FactSelection};
 
 #[test]
 fn expensive_work_is_not_repeated_by_broadcasting() {
@@ -52,7 +52,11 @@ fn unequal_symbols_fuse_under_a_recorded_fact_alone() {
     assert_snapshot!(error, @"expected A == B for neg_add_exp, found 3 and 1; take another plan");
 
     // Without the fact the sum stands alone, whatever the sizes will be: 1 is like any other.
-    let without = plan(&graph, &FusionOptions::new().with_plan_facts(false)).unwrap();
+    let without = plan(
+        &graph,
+        &FusionOptions::new().with_facts(FactSelection::None),
+    )
+    .unwrap();
     assert!(without.facts().is_empty());
     assert!(without.count("kernel") > 1);
     assert!(!without.near_misses().is_empty());

@@ -1,9 +1,9 @@
 //! Bundles: one file with all that a program needs to run where there is no compiler: the program, its kernels' code, its
 //! constants as they are and as kernels want them.
 //!
-//! A bundle is for one version of Kiln and one instruction-set level. It holds the kernels that serve all sizes; what
-//! else a call may want is compiled where this build can, and left to the interpreter or refused where not, as the
-//! policy says.
+//! A bundle is for one version of Kiln and one instruction-set level. It serves every call that the graph allows: beside the
+//! main plan it holds the plan for sizes on which facts do not hold, and for both the kernels that serve all sizes. What
+//! else would be faster is planned and compiled where this build can.
 
 mod compiler;
 #[cfg(feature = "llvm")]
@@ -18,6 +18,7 @@ use kiln_ir::{BlobMap, Constant, Digest};
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{Bundle, CacheError, CacheKey, EntryKind, Tier};
 use kiln_program::{Program, StoredProgram};
+use kiln_symbolic_shape::FactSelection;
 use kiln_tensor::{DType, Tensor, TensorError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,9 +44,31 @@ struct Manifest {
     /// The compiler's version, as keys have it.
     compiler: String,
     program: StoredProgram,
+    /// Plans for sizes on which facts do not hold; where the program rests on facts, one of them serves all sizes.
+    others: Vec<BundledPlan>,
     constants: Vec<BundledConstant>,
     /// The schedules of kernels, by digests of their texts.
     kernels: BTreeMap<String, Vec<BundledCandidate>>,
+}
+
+/// A plan beside the main one.
+#[derive(Serialize, Deserialize)]
+struct BundledPlan {
+    /// The facts that it may rest on.
+    facts: FactSelection,
+    program: StoredProgram,
+}
+
+/// What a bundle holds.
+pub(crate) struct Bundled {
+    /// The main plan.
+    pub(crate) program: Program,
+    /// Plans for sizes on which facts do not hold, each with those that it may rest on.
+    pub(crate) others: Vec<(FactSelection, Program)>,
+    /// A runtime that has the code of all plans.
+    pub(crate) shared: Arc<SharedRuntime>,
+    /// Whether this build can compile what further plans would need.
+    pub(crate) compiles: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,14 +85,12 @@ struct BundledCandidate {
     layouts: Vec<(usize, Vec<usize>)>,
 }
 
-/// The program of a bundle, and a runtime that has its code.
+/// The plans of a bundle, and a runtime that has their code.
 ///
 /// # Errors
 /// What is damaged in it; one of another version, or for another machine.
-pub(crate) fn load(
-    bundle: Bundle,
-    options: &Options,
-) -> Result<(Program, Arc<SharedRuntime>), Error> {
+pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> {
+    let _span = tracing::info_span!("kiln.load_bundle").entered();
     let bundle = Arc::new(bundle);
     let path = bundle.path();
     let damaged = |part: &str, problem: String| CacheError::Bundle {
@@ -87,8 +108,15 @@ pub(crate) fn load(
     for constant in &manifest.constants {
         blobs.insert(open_constant(&bundle, constant, &damaged)?);
     }
-    let program = Program::load_within(&manifest.program, &blobs, &options.limits.of_reading())
-        .map_err(|error| damaged("its program", error.to_string()))?;
+    let limits = options.limits.of_reading();
+    let read = |stored: &StoredProgram| {
+        Program::load_within(stored, &blobs, &limits)
+            .map_err(|error| damaged("its program", error.to_string()))
+    };
+    let program = read(&manifest.program)?;
+    let others = manifest.others.iter();
+    let others = others.map(|other| Ok((other.facts.clone(), read(&other.program)?)));
+    let others = others.collect::<Result<Vec<_>, CacheError>>()?;
     let mut key = key_of(options, manifest.target.clone())?;
     #[cfg(feature = "llvm")]
     let own: Option<Box<dyn KernelCompiler>> = Some(super::runtime::compiler_of(&key)?);
@@ -96,7 +124,8 @@ pub(crate) fn load(
     let own: Option<Box<dyn KernelCompiler>> = None;
     let compiler = BundleCompiler::new(manifest, own);
     let mut tiers: Vec<Arc<dyn Tier>> = vec![Arc::clone(&bundle) as Arc<dyn Tier>];
-    if compiler.compiles() {
+    let compiles = compiler.compiles();
+    if compiles {
         let disk = options
             .cache
             .open()
@@ -105,7 +134,12 @@ pub(crate) fn load(
     } else {
         key = key.without_variants();
     }
-    Ok((program, Arc::new(assemble(&key, compiler, tiers))))
+    Ok(Bundled {
+        program,
+        others,
+        shared: Arc::new(assemble(&key, compiler, tiers)),
+        compiles,
+    })
 }
 
 /// Refuses what another version made, or for other machines.

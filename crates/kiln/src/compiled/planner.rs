@@ -1,7 +1,4 @@
 //! Plans for one graph: fusion, then the program, composed for the runtime.
-//!
-//! A plan without certain facts is made without any: it fuses by proof alone, so it serves whatever
-//! sizes come.
 
 use crate::recording::building;
 use kiln_fork_lock::ForkLock;
@@ -9,7 +6,7 @@ use kiln_fusion::{FusionLimits, FusionOptions, FusionPlan};
 use kiln_ir::Graph;
 use kiln_lazy_runtime::Planner;
 use kiln_program::{BuildOptions, LayoutPreferences, Program, RowMajor};
-use kiln_symbolic_shape::PlanFact;
+use kiln_symbolic_shape::FactSelection;
 use kiln_timing::Timing;
 use std::error::Error;
 use std::sync::Arc;
@@ -104,14 +101,14 @@ impl GraphPlanner {
 }
 
 impl Planner for GraphPlanner {
-    fn plan(&self, without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>> {
-        if without.is_empty() {
+    fn plan(&self, facts: &FactSelection) -> Result<Program, Box<dyn Error + Send + Sync>> {
+        if *facts == FactSelection::All {
             let stored = self.stored.lock().take();
             if let Some(program) = stored {
                 return Ok(program);
             }
         }
-        let options = FusionOptions::new().with_plan_facts(without.is_empty());
+        let options = FusionOptions::new().with_facts(facts.clone());
         let fusion = self.fusion_with(options)?;
         Ok(self.program(&fusion)?)
     }

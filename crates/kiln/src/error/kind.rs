@@ -213,6 +213,7 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         }
         RuntimeError::Launch { .. }
         | RuntimeError::CompileTimeout { .. }
+        | RuntimeError::PlanTimeout
         | RuntimeError::CallTimeout { .. } => ErrorKind::Limit,
         RuntimeError::NotInCache { .. } => ErrorKind::Environment,
         // Of what lies in files: a bundle that is damaged, elements that cannot be loaded.

@@ -7,7 +7,7 @@ use kiln_lazy_runtime::{CompiledProgram, ShapeProfile};
 
 impl Model {
     /// Compiles all that calls may need, whatever their sizes, lays out the weights for it, and stores both; answers with
-    /// how many kernels that are. None for an interpreted model. What only other plans need is compiled when they are made.
+    /// how many kernels that are. None for an interpreted model. That of the plan for sizes on which facts do not hold counts, too.
     ///
     /// # Errors
     /// When a kernel does not compile; when the rank of an input is open.

@@ -66,7 +66,7 @@ impl Model {
         guarded("saving a bundle", || {
             match self.only_instance()?.executable() {
                 Executable::Compiled(compiled) => crate::compiled::save_bundle(
-                    compiled.program.program(),
+                    &compiled.program,
                     &compiled.shared,
                     &self.0.options,
                     path,
@@ -129,12 +129,12 @@ impl Model {
                 .into());
             }
             options.importing.refuse_for_graph()?;
-            let (program, shared) = {
+            let bundled = {
                 let _time = building(&timing, "load_bundle", "Loading a program from a bundle");
                 load_bundle(open()?, &options)?
             };
-            let graph = program.graph().clone();
-            let executable = Executable::of_bundle(&graph, program, shared, &options)?;
+            let graph = bundled.program.graph().clone();
+            let executable = Executable::of_bundle(&graph, bundled, &options)?;
             let signature = Signature::of_graph(&graph)?;
             let instance = Box::new(Instance::of_graph(graph, executable));
             Ok(Self(Arc::new(Inner {

@@ -16,7 +16,7 @@ use std::cell::Cell;
 #[cfg(feature = "llvm")]
 use crate::compiled::runtime_for;
 #[cfg(feature = "native")]
-use crate::compiled::{GraphPlanner, SharedRuntime};
+use crate::compiled::{Bundled, GraphPlanner, SharedRuntime};
 #[cfg(feature = "llvm")]
 use crate::notice::Notice;
 #[cfg(feature = "llvm")]
@@ -105,14 +105,30 @@ impl Executable {
     #[cfg(feature = "native")]
     pub(super) fn of_bundle(
         graph: &Graph,
-        program: Program,
-        shared: Arc<SharedRuntime>,
+        bundled: Bundled,
         options: &Options,
     ) -> Result<Self, Error> {
         if options.backend == Some(Backend::Interpreter) {
             return Ok(Self::Interpreted);
         }
-        let compiled = Compiled::on(shared, graph, 0, Some(program), options)?;
+        let Bundled {
+            program,
+            others,
+            shared,
+            compiles,
+        } = bundled;
+        let mut compiled = match compiles {
+            true => Compiled::on(shared, graph, 0, Some(program), options)?,
+            // What further plans need could not be compiled.
+            false => Compiled {
+                program: CompiledProgram::of_program(Arc::clone(&shared.runtime), program)
+                    .with_timing(options.clockwork().clone()),
+                shared,
+            },
+        };
+        for (facts, program) in others {
+            compiled.program = compiled.program.with_other_plan(facts, program);
+        }
         Ok(Self::Compiled(Box::new(compiled)))
     }
 

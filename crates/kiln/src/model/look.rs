@@ -154,11 +154,15 @@ impl Model {
             let (instance, options) = (self.only_instance()?, &self.0.options);
             let fusion = instance.planner(options).fusion()?;
             let program = instance.program(&fusion, options)?;
+            let compiled = instance.executable().compiled();
+            let others =
+                compiled.map_or_else(Vec::new, kiln_lazy_runtime::CompiledProgram::other_plans);
             Ok(Explained::new(
                 instance.optimized(),
                 &fusion,
                 &program,
                 self.backend(),
+                &others,
                 (self.compile_records(), self.variant_records()),
                 self.compilation_stats(),
             ))

@@ -7,17 +7,29 @@ use kiln_interpreter::bind_symbols;
 use super::{ProfiledShapes, ShapeProfile};
 use crate::compile::{NoCode, Patience, Permission, Urgency, Wanted};
 use crate::error::RuntimeError;
-use crate::plan::{Key, Refusal, make_plan, place_all_constants};
+use crate::plan::{Key, Prepared, Refusal, SegmentPlan, make_plan, place_all_constants};
 use crate::program::CompiledProgram;
 
 impl CompiledProgram {
-    /// Compiles every kernel of the main plan, for whatever sizes may come, and waits for that. Answers with how many
-    /// there are.
+    /// Compiles every kernel of the main plan, for whatever sizes may come, and of the plan for sizes on which facts do not
+    /// hold, and waits for that. Answers with how many there are.
     ///
     /// # Errors
-    /// The first that does not compile.
+    /// The first that does not compile; that there is no plan for all sizes.
     pub fn compile_all(&self) -> Result<usize, RuntimeError> {
-        let (runtime, prepared) = (self.runtime(), self.prepared());
+        self.make_general_plan()?;
+        let plans = self.plans();
+        for plan in &plans {
+            self.compile_plan(&plan.prepared)?;
+        }
+        let kernels = plans
+            .iter()
+            .map(|plan| plan.prepared.program.kernels().len());
+        Ok(kernels.sum())
+    }
+
+    fn compile_plan(&self, prepared: &Prepared) -> Result<(), RuntimeError> {
+        let runtime = self.runtime();
         let kernels = prepared.program.kernels().keys();
         let wanted = kernels.map(|kernel| {
             let choices = prepared.choices(kernel, runtime).iter();
@@ -35,13 +47,15 @@ impl CompiledProgram {
                 Err(NoCode::Error(error)) => return Err(error),
             }
         }
-        Ok(wanted.len())
+        Ok(())
     }
 
     /// Brings every constant into the form in which the code that serves all sizes wants it, and has that stored: what
     /// [`compile_all`](Self::compile_all) is for code, for weights.
     pub fn place_constants(&self) {
-        place_all_constants(self.runtime(), self.prepared(), &Patience::ENDLESS);
+        for plan in self.plans() {
+            place_all_constants(self.runtime(), &plan.prepared, &Patience::ENDLESS);
+        }
     }
 
     /// Makes the launch plan for inputs of these shapes, and compiles what it needs; a call with such inputs then compiles
@@ -80,15 +94,13 @@ impl CompiledProgram {
 
     /// Which shapes calls brought, and what they took: of the launch plans that are kept.
     pub fn shape_profile(&self) -> ShapeProfile {
-        let prepared = self.prepared();
-        let graph = prepared.program.graph();
+        let graph = self.program().graph();
         let ranks: Vec<usize> = graph
             .inputs()
             .iter()
             .map(|&input| graph.tensor_ty(input).map_or(0, kiln_ir::TensorType::rank))
             .collect();
-        let memo = prepared.memo(prepared.program.body(), 0);
-        let entries = memo.map(|key, plan| {
+        let of_plan = |key: &Key, plan: &SegmentPlan| {
             let mut sizes = key.iter().map(|&size| usize::try_from(size).unwrap_or(0));
             let (calls, nanoseconds) = plan.use_so_far.read();
             ProfiledShapes {
@@ -99,8 +111,12 @@ impl CompiledProgram {
                 calls,
                 nanoseconds,
             }
+        };
+        let entries = self.plans().into_iter().flat_map(|plan| {
+            let prepared = &plan.prepared;
+            prepared.memo(prepared.program.body(), 0).map(of_plan)
         });
-        ShapeProfile::new(entries.into_iter().filter(|entry| entry.calls > 0))
+        ShapeProfile::new(entries.filter(|entry| entry.calls > 0))
     }
 
     fn plan_ahead(
@@ -109,9 +125,14 @@ impl CompiledProgram {
         patience: &Patience,
         is_hot: bool,
     ) -> Result<(), RuntimeError> {
-        let prepared = self.prepared();
-        let program = &prepared.program;
         let borrowed: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        let binding = bind_symbols(self.program().graph(), &borrowed)?;
+        let other = self.plan_for(&binding, patience)?;
+        let prepared = other
+            .as_ref()
+            .map_or_else(|| self.prepared(), |plan| &plan.prepared);
+        let program = &prepared.program;
+        // Symbols of two plans need not have the same ids.
         let binding = bind_symbols(program.graph(), &borrowed)?;
         let sizes = shapes.iter().flatten();
         let key: Key = sizes.map(|&size| size as i64).collect();
@@ -136,7 +157,7 @@ impl CompiledProgram {
                 memo.replace(key, plan);
                 Ok(())
             }
-            // Another plan serves these sizes; it is made when they come.
+            // A planner that does not know a fact by its name: the general plan serves these sizes.
             Err(Refusal::Facts(_)) => Ok(()),
             Err(Refusal::Error(error)) => Err(error),
         }

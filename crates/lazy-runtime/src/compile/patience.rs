@@ -40,6 +40,11 @@ impl Patience<'_> {
         control: None,
     };
 
+    /// Whether the call waits for as long as it takes.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.block_until.is_none() && self.fail_at.is_none() && self.control.is_none()
+    }
+
     /// Whether anything may be compiled.
     pub(crate) fn compiles(&self) -> bool {
         matches!(self.permission, Permission::Compile(_))

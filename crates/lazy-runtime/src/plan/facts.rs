@@ -2,7 +2,7 @@
 
 use kiln_interpreter::check_requirements;
 use kiln_program::{Program, Segment};
-use kiln_symbolic_shape::{Binding, PlanFact};
+use kiln_symbolic_shape::{Binding, EvaluateError, PlanFact};
 
 use super::Refusal;
 use crate::error::RuntimeError;
@@ -20,15 +20,13 @@ pub(super) fn check(
         let value = |dim| dims.evaluate(dim, binding);
         match (value(fact.left), value(fact.right)) {
             (Ok(left), Ok(right)) if left == right => {}
-            (Ok(_), Ok(_)) => failed.push(fact.clone()),
-            (Err(error), _) | (_, Err(error)) => {
-                let what = format!(
-                    "{} == {}",
-                    dims.display(fact.left),
-                    dims.display(fact.right)
-                );
+            (Err(error @ EvaluateError::Unbound { .. }), _)
+            | (_, Err(error @ EvaluateError::Unbound { .. })) => {
+                let what = fact.name(dims);
                 return Err(RuntimeError::Size { what, error }.into());
             }
+            // What has no value is not equal either; the plan that serves all sizes says what is wrong with them.
+            _ => failed.push(fact.clone()),
         }
     }
     if !failed.is_empty() {

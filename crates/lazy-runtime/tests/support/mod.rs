@@ -30,7 +30,7 @@ use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_ir::{BlobMap, Graph};
 use kiln_lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeError, RuntimeOptions};
 use kiln_program::{BuildOptions, Program, RowMajor};
-use kiln_symbolic_shape::PlanFact;
+use kiln_symbolic_shape::FactSelection;
 use kiln_tensor::Tensor;
 use kiln_testkit::oracle::{Tolerance, compare_all};
 
@@ -47,10 +47,10 @@ pub struct TestPlanner {
 }
 
 impl Planner for TestPlanner {
-    fn plan(&self, without: &[PlanFact]) -> Result<Program, Box<dyn Error + Send + Sync>> {
+    fn plan(&self, facts: &FactSelection) -> Result<Program, Box<dyn Error + Send + Sync>> {
         let options = FusionOptions::new()
             .with_fusion(self.fuse)
-            .with_plan_facts(without.is_empty());
+            .with_facts(facts.clone());
         let plan = kiln_fusion::plan(&self.graph, &options)?;
         Ok(kiln_program::build(
             self.graph.clone(),

@@ -87,7 +87,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         match &node.kind {
             NodeKind::Kernel(_) if self.is_part(node)? => Ok(()),
             NodeKind::Kernel(kernel) => self.kernel(node, kernel),
-            NodeKind::View { trusted } => self.view(node, *trusted),
+            NodeKind::View => self.view(node),
             NodeKind::Builtin => self.builtin(node),
             NodeKind::Control => self.control(node),
             NodeKind::Host => node.ops.iter().try_for_each(|&op| self.host(node, op)),
@@ -279,12 +279,12 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         let results = &graph.region(self.region).results;
         let is_part = matches!(op.op, Op::Slice { .. } | Op::Broadcast { .. })
             && !op.results.iter().any(|value| results.contains(value));
-        Ok(is_part && self.alias(id, false)?)
+        Ok(is_part && self.alias(id)?)
     }
 
-    fn view(&mut self, node: &Node, trusted: bool) -> Result<(), ProgramError> {
+    fn view(&mut self, node: &Node) -> Result<(), ProgramError> {
         for &op in &node.ops {
-            if self.alias(op, trusted)? {
+            if self.alias(op)? {
                 continue;
             }
             let outputs = self.program.graph.op(op).results.clone();

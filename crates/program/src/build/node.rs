@@ -20,10 +20,7 @@ pub(crate) enum NodeKind {
     /// A kernel.
     Kernel(Box<KernelNode>),
     /// Ops that need no copy where their operand lies in one piece.
-    View {
-        /// Whether that follows from the node's facts, and so need not be proved.
-        trusted: bool,
-    },
+    View,
     /// One op that an executor runs itself.
     Builtin,
     /// An `if` or a `loop`.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use kiln_fusion::{FusionNode, FusionNodeId, FusionPlan, LoweredKernel, NodeKind as Fused};
 use kiln_ir::{Graph, RegionId};
-use kiln_symbolic_shape::{DimImport, Predicate};
+use kiln_symbolic_shape::DimImport;
 
 use super::node::{KernelNode, Node, NodeKind, NodeSource};
 use super::size_error;
@@ -48,9 +48,7 @@ fn take_node(graph: &mut Graph, plan: &FusionPlan, id: FusionNodeId) -> Result<N
                 reason: reason(node),
             },
         },
-        Fused::View => NodeKind::View {
-            trusted: !node.facts.is_empty(),
-        },
+        Fused::View => NodeKind::View,
         Fused::Builtin(_) => NodeKind::Builtin,
         Fused::Control => NodeKind::Control,
         Fused::Constant | Fused::Bind | Fused::Dims => NodeKind::Host,
@@ -97,25 +95,8 @@ pub(super) fn take_kernel(
     }
     let mut requirements = Vec::with_capacity(lowered.requirements.len());
     for (predicate, message) in &lowered.requirements {
-        let mut copy = |dim| graph.dims_mut().import(table, dim, &mut import);
-        let mut all = |dims: &[kiln_symbolic_shape::DimId]| {
-            dims.iter()
-                .map(|&dim| copy(dim))
-                .collect::<Result<Vec<_>, _>>()
-        };
-        let predicate = match predicate {
-            Predicate::Divides { divisor, dim } => all(&[*dim]).map(|dims| Predicate::Divides {
-                divisor: *divisor,
-                dim: dims[0],
-            }),
-            Predicate::ProductEqual(left, right) => {
-                all(left).and_then(|left| Ok(Predicate::ProductEqual(left, all(right)?)))
-            }
-            Predicate::Equal(a, b) => all(&[*a, *b]).map(|d| Predicate::Equal(d[0], d[1])),
-            Predicate::NotEqual(a, b) => all(&[*a, *b]).map(|d| Predicate::NotEqual(d[0], d[1])),
-            Predicate::Less(a, b) => all(&[*a, *b]).map(|d| Predicate::Less(d[0], d[1])),
-            Predicate::LessEqual(a, b) => all(&[*a, *b]).map(|d| Predicate::LessEqual(d[0], d[1])),
-        };
+        let predicate =
+            predicate.try_map_dims(&mut |dim| graph.dims_mut().import(table, dim, &mut import));
         let predicate = predicate.map_err(size_error(format!("what {message} requires")))?;
         requirements.push((predicate, message.clone()));
     }

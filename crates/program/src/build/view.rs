@@ -10,7 +10,7 @@ use crate::error::ProgramError;
 
 impl BlockBuilder<'_, '_> {
     /// Makes the result of an op a row-major view of its operand, if it is one.
-    pub(super) fn alias(&mut self, id: OpId, trusted: bool) -> Result<bool, ProgramError> {
+    pub(super) fn alias(&mut self, id: OpId) -> Result<bool, ProgramError> {
         let op = self.program.graph.op(id).clone();
         let (&[operand], &[result]) = (op.operands.as_slice(), op.results.as_slice()) else {
             return Ok(false);
@@ -28,11 +28,9 @@ impl BlockBuilder<'_, '_> {
         let zero = dims.constant(0);
         let offset = match &op.op {
             Op::Reshape { .. } => Some(zero),
-            Op::Broadcast { .. } => {
-                (trusted || repeats_nothing(dims, &from, &shape)).then_some(zero)
-            }
+            Op::Broadcast { .. } => repeats_nothing(dims, &from, &shape).then_some(zero),
             Op::Transpose { permutation } => {
-                (trusted || moves_nothing(dims, &from, permutation)).then_some(zero)
+                moves_nothing(dims, &from, permutation).then_some(zero)
             }
             Op::Slice { starts, steps, .. } if steps.iter().all(|&step| step == 1) => {
                 if lies_within(dims, &from, starts, &shape) {

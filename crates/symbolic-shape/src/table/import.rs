@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Atom, DimTable};
 use crate::DimError;
-use crate::fact::{ContractFact, Predicate};
+use crate::fact::ContractFact;
 use crate::ids::{AtomId, DimId, SymbolId};
 
 /// What was copied from one particular table into another so far. Map symbols first with [`DimImport::map`].
@@ -89,21 +89,9 @@ impl DimTable {
         import: &mut DimImport,
     ) -> Result<(), DimError> {
         for fact in from.contract_facts() {
-            let mut copy = |dim: &DimId| self.import(from, *dim, import);
-            let predicate = match &fact.predicate {
-                Predicate::Equal(a, b) => Predicate::Equal(copy(a)?, copy(b)?),
-                Predicate::NotEqual(a, b) => Predicate::NotEqual(copy(a)?, copy(b)?),
-                Predicate::LessEqual(a, b) => Predicate::LessEqual(copy(a)?, copy(b)?),
-                Predicate::Less(a, b) => Predicate::Less(copy(a)?, copy(b)?),
-                Predicate::Divides { divisor, dim } => Predicate::Divides {
-                    divisor: *divisor,
-                    dim: copy(dim)?,
-                },
-                Predicate::ProductEqual(a, b) => Predicate::ProductEqual(
-                    a.iter().map(&mut copy).collect::<Result<_, _>>()?,
-                    b.iter().map(&mut copy).collect::<Result<_, _>>()?,
-                ),
-            };
+            let predicate = fact
+                .predicate
+                .try_map_dims(&mut |dim| self.import(from, dim, import))?;
             self.assume(ContractFact {
                 predicate,
                 origin: fact.origin.clone(),

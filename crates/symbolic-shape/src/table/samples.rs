@@ -97,7 +97,7 @@ impl DimTable {
         if self.facts.len() > MAX_CHECKED {
             return false;
         }
-        let (of_a, of_b) = (self.free_symbols_below(&[a]), self.free_symbols_below(&[b]));
+        let (of_a, of_b) = (self.free_symbols(&[a]), self.free_symbols(&[b]));
         let mut alone: Vec<SymbolId> = of_a.symmetric_difference(&of_b).copied().collect();
         alone.truncate(MAX_ALONE);
         if alone.is_empty() {
@@ -105,7 +105,7 @@ impl DimTable {
         }
         let in_facts = self.facts.iter().flat_map(|fact| fact.predicate.dims());
         let in_facts: Vec<DimId> = in_facts.collect();
-        let mut all = self.free_symbols_below(&in_facts);
+        let mut all = self.free_symbols(&in_facts);
         all.extend(of_a.union(&of_b));
         alone.into_iter().any(|large| {
             let bound = all.iter().filter_map(|&symbol| {
@@ -120,7 +120,7 @@ impl DimTable {
     }
 
     /// The symbols in sizes that have no definition, those of definitions among them.
-    fn free_symbols_below(&self, dims: &[DimId]) -> BTreeSet<SymbolId> {
+    pub fn free_symbols(&self, dims: &[DimId]) -> BTreeSet<SymbolId> {
         let parts = self.parts_of(dims, &|_| true).into_iter();
         let atoms = parts.flat_map(|part| self.polynomial(part).terms.iter());
         atoms

@@ -1,6 +1,8 @@
-//! Making a bundle: the program is compiled once more, through the cache, by a runtime that collects all it stores.
+//! Making a bundle: its plans are compiled once more, through the cache, by a runtime that collects all it stores.
 
-use super::{BundledCandidate, BundledConstant, Manifest, constant_key, kernel_digest};
+use super::{
+    BundledCandidate, BundledConstant, BundledPlan, Manifest, constant_key, kernel_digest,
+};
 use crate::compiled::runtime::{SharedRuntime, VERSION, assemble, compiler_of, key_of};
 use crate::error::{Error, Failure};
 use crate::options::Options;
@@ -24,7 +26,7 @@ const STORING: Duration = Duration::from_secs(60);
 /// # Errors
 /// A kernel that does not compile, a runtime of the user's own, a file that cannot be written.
 pub(crate) fn save(
-    program: &Program,
+    program: &CompiledProgram,
     shared: &SharedRuntime,
     options: &Options,
     path: &Path,
@@ -40,9 +42,13 @@ pub(crate) fn save(
         next: "load the model without a runtime of your own",
     })?;
     let mut blobs = BlobMap::new();
-    let stored = program.store(&mut blobs)?;
-    // As it is read from the bundle, so that texts and keys are those that are looked for.
-    let program = Program::load_within(&stored, &blobs, &options.limits.of_reading())?;
+    program.make_general_plan()?;
+    let stored = program.program().store(&mut blobs)?;
+    let mut others = Vec::new();
+    for (facts, program) in program.other_plans() {
+        let program = program.store(&mut blobs)?;
+        others.push(BundledPlan { facts, program });
+    }
     let key = key_of(options, target.clone())?.without_variants();
     let collected = Arc::new(CollectingTier::new());
     let mut tiers: Vec<Arc<dyn Tier>> = vec![Arc::clone(&collected) as Arc<dyn Tier>];
@@ -57,7 +63,13 @@ pub(crate) fn save(
     let features = KernelCompiler::features(&compiler, &target);
     let noted = Arc::clone(&compiler.noted);
     let runtime = assemble(&key, compiler, tiers).runtime;
-    let compiled = CompiledProgram::of_program(Arc::clone(&runtime), program);
+    // As they are read from the bundle, so that texts and keys are those that are looked for.
+    let limits = options.limits.of_reading();
+    let read = |stored| Program::load_within(stored, &blobs, &limits);
+    let mut compiled = CompiledProgram::of_program(Arc::clone(&runtime), read(&stored)?);
+    for other in &others {
+        compiled = compiled.with_other_plan(other.facts.clone(), read(&other.program)?);
+    }
     compiled.compile_all()?;
     compiled.place_constants();
     runtime.wait_idle(STORING);
@@ -83,6 +95,7 @@ pub(crate) fn save(
         features,
         compiler: version,
         program: stored,
+        others,
         constants,
         kernels,
     };

@@ -1,0 +1,248 @@
+//! What follows from the plan facts that a plan may use: the graph's table of sizes with these facts taken to hold.
+//!
+//! The table closes them under congruence: where `A == B`, `bcast(A, B, C)` is `bcast(A, C)`. A fact that follows from those
+//! before it is not taken again, so what a plan rests on repeats nothing.
+//!
+//! A fact can be checked once its symbols have values. Those of inputs always do; a question about other symbols is answered
+//! with facts about inputs and about the symbols that it names, which have values wherever the question matters.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+
+use kiln_ir::Graph;
+use kiln_symbolic_shape::{
+    ContractFact, DimError, DimId, DimImport, DimTable, FactOrigin, FactSelection, PlanFact,
+    Predicate, Proof, SymbolId,
+};
+
+use crate::budget::Budget;
+
+/// So many tables are made at most, one per set of symbols beyond those of inputs.
+const TABLE_LIMIT: usize = 64;
+
+/// The facts of a graph that a plan may use, and what follows from them.
+#[derive(Debug)]
+pub(crate) struct FactClosure<'a> {
+    table: &'a DimTable,
+    facts: Vec<Fact<'a>>,
+    /// The symbols that inputs give their values.
+    of_inputs: BTreeSet<SymbolId>,
+    /// By the symbols beyond those of inputs; none where no fact is about them alone.
+    closures: RefCell<BTreeMap<BTreeSet<SymbolId>, Option<Rc<RefCell<Closure>>>>>,
+}
+
+#[derive(Debug)]
+struct Fact<'a> {
+    number: usize,
+    fact: &'a PlanFact,
+    /// Its symbols beyond those of inputs.
+    inner: BTreeSet<SymbolId>,
+}
+
+impl<'a> FactClosure<'a> {
+    /// The facts of a graph that a selection allows.
+    pub(crate) fn of(graph: &'a Graph, selection: &FactSelection, budget: &Budget) -> Self {
+        let table = graph.dims();
+        let inputs = graph.inputs().iter();
+        let dims = inputs.flat_map(|&input| graph.tensor_ty(input).map_or(&[][..], |ty| &ty.dims));
+        let of_inputs = dims.filter_map(|&dim| table.as_symbol(dim)).collect();
+        let mut this = Self {
+            table,
+            facts: Vec::new(),
+            of_inputs,
+            closures: RefCell::new(BTreeMap::new()),
+        };
+        for (number, fact) in table.plan_facts().iter().enumerate() {
+            budget.spend(1);
+            if budget.is_spent() {
+                break;
+            }
+            if selection.allows(fact, table) {
+                let inner = this.inner_symbols(&[fact.left, fact.right]);
+                this.facts.push(Fact {
+                    number,
+                    fact,
+                    inner,
+                });
+            }
+        }
+        this
+    }
+
+    /// The numbers of facts under which a predicate holds that is not proved without.
+    pub(crate) fn prove(&self, predicate: &Predicate, budget: &Budget) -> Option<Vec<usize>> {
+        let dims = predicate.dims();
+        let inner = self.inner_symbols(&dims);
+        let closure = self.closure(inner, budget)?;
+        let mut closure = closure.borrow_mut();
+        let before = closure.table.prover_steps();
+        let proved = closure.prove(self.table, predicate);
+        budget.spend(1 + closure.table.prover_steps().saturating_sub(before));
+        proved
+    }
+
+    fn inner_symbols(&self, dims: &[DimId]) -> BTreeSet<SymbolId> {
+        let symbols = self.table.free_symbols(dims);
+        symbols.difference(&self.of_inputs).copied().collect()
+    }
+
+    fn closure(&self, inner: BTreeSet<SymbolId>, budget: &Budget) -> Option<Rc<RefCell<Closure>>> {
+        if let Some(known) = self.closures.borrow().get(&inner) {
+            return known.clone();
+        }
+        if self.closures.borrow().len() == TABLE_LIMIT || budget.is_spent() {
+            return None;
+        }
+        let facts = self.facts.iter();
+        let facts: Vec<&Fact<'_>> = facts.filter(|fact| fact.inner.is_subset(&inner)).collect();
+        let closure = (!facts.is_empty())
+            .then(|| Rc::new(RefCell::new(Closure::of(self.table, &facts, budget))));
+        self.closures.borrow_mut().insert(inner, closure.clone());
+        closure
+    }
+}
+
+/// A table in which facts hold. What is asked about is copied into it, and brought into its simplest form there.
+#[derive(Debug)]
+struct Closure {
+    table: DimTable,
+    import: DimImport,
+    /// The simplest form of what was copied, by what it is in the graph's table.
+    simplest: HashMap<DimId, DimId>,
+    taken: Vec<Taken>,
+}
+
+/// A fact that was taken to hold, with the symbols that it names in the graph.
+#[derive(Debug)]
+struct Taken {
+    number: usize,
+    symbols: BTreeSet<SymbolId>,
+    /// Those that it replaced by an expression of others.
+    replaced: BTreeSet<SymbolId>,
+}
+
+impl Closure {
+    fn of(table: &DimTable, facts: &[&Fact<'_>], budget: &Budget) -> Self {
+        let mut this = Self {
+            table: DimTable::with_limits(table.limits().clone()),
+            import: DimImport::new(),
+            simplest: HashMap::new(),
+            taken: Vec::new(),
+        };
+        // What cannot be copied is known no more, and nothing is wrong.
+        if let Err(error) = this.table.import_facts(table, &mut this.import) {
+            tracing::debug!(%error, "planning without some facts of the contract");
+        }
+        for fact in facts {
+            if budget.is_spent() {
+                break;
+            }
+            let before = this.table.prover_steps();
+            // One that contradicts others is of no use beside them.
+            if let Err(error) = this.take(table, fact) {
+                tracing::debug!(%error, "planning without a fact");
+            }
+            budget.spend(1 + this.table.prover_steps().saturating_sub(before));
+        }
+        this
+    }
+
+    /// Takes a fact to hold, unless it follows from what is known.
+    fn take(&mut self, from: &DimTable, fact: &Fact<'_>) -> Result<(), DimError> {
+        let PlanFact { left, right, .. } = *fact.fact;
+        let (simple_left, simple_right) = (self.simplest(from, left)?, self.simplest(from, right)?);
+        let known = self.table.contract_facts().len();
+        self.table.assume(ContractFact {
+            predicate: Predicate::Equal(simple_left, simple_right),
+            origin: FactOrigin::Required(fact.fact.origin.clone()),
+        })?;
+        if self.table.contract_facts().len() == known {
+            return Ok(());
+        }
+        // From now on there may be simpler forms.
+        self.simplest.clear();
+        let symbols = from.free_symbols(&[left, right]);
+        let named = self.table.free_symbols(&[simple_left, simple_right]);
+        let mut replaced = symbols.clone();
+        replaced.retain(|&symbol| {
+            let copy = self.import.get(symbol);
+            let is_named = |&dim: &DimId| {
+                self.table
+                    .as_symbol(dim)
+                    .is_some_and(|s| named.contains(&s))
+            };
+            copy.filter(is_named)
+                .is_some_and(|dim| self.table.simplify(dim) != Ok(dim))
+        });
+        self.taken.push(Taken {
+            number: fact.number,
+            symbols,
+            replaced,
+        });
+        Ok(())
+    }
+
+    /// The facts under which a predicate holds.
+    fn prove(&mut self, from: &DimTable, predicate: &Predicate) -> Option<Vec<usize>> {
+        let copied = predicate.try_map_dims(&mut |dim| self.simplest(from, dim));
+        if self.table.prove(&copied.ok()?) != Proof::Proved {
+            return None;
+        }
+        Some(self.facts_about(from, from.free_symbols(&predicate.dims())))
+    }
+
+    fn simplest(&mut self, from: &DimTable, dim: DimId) -> Result<DimId, DimError> {
+        if let Some(&known) = self.simplest.get(&dim) {
+            return Ok(known);
+        }
+        let copied = self.table.import(from, dim, &mut self.import)?;
+        let simplest = self.table.simplify(copied)?;
+        self.simplest.insert(dim, simplest);
+        Ok(simplest)
+    }
+
+    /// The facts from which all follows that is known of some symbols: those by which one of them was replaced, those that
+    /// replace nothing and name one of them, and in turn those about the symbols that these name.
+    fn facts_about(&self, from: &DimTable, symbols: BTreeSet<SymbolId>) -> Vec<usize> {
+        let contract = from.contract_facts().iter();
+        let contract = contract.map(|fact| from.free_symbols(&fact.predicate.dims()));
+        let mut contract: Vec<BTreeSet<SymbolId>> = contract.collect();
+        let mut open: Vec<&Taken> = self.taken.iter().collect();
+        let mut found = Vec::new();
+        let mut known = symbols;
+        loop {
+            let before = known.len() + found.len();
+            let mut new = BTreeSet::new();
+            open.retain(|fact| {
+                let about = match fact.replaced.is_empty() {
+                    true => &fact.symbols,
+                    false => &fact.replaced,
+                };
+                let is_left = about.is_disjoint(&known);
+                if !is_left {
+                    new.extend(fact.symbols.iter().copied());
+                    found.push(fact.number);
+                }
+                is_left
+            });
+            contract.retain(|symbols| {
+                let is_left = symbols.is_disjoint(&known);
+                if !is_left {
+                    new.extend(symbols.iter().copied());
+                }
+                is_left
+            });
+            known.extend(new);
+            if known.len() + found.len() == before {
+                break;
+            }
+        }
+        // Where no fact is about them, it was the fuel that did not suffice without facts.
+        if found.is_empty() {
+            found.extend(self.taken.iter().map(|fact| fact.number));
+        }
+        found.sort_unstable();
+        found
+    }
+}
