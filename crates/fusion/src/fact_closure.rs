@@ -29,8 +29,10 @@ pub(crate) struct FactClosure<'a> {
     /// The symbols that inputs give their values.
     of_inputs: BTreeSet<SymbolId>,
     /// By the symbols beyond those of inputs; none where no fact is about them alone.
-    closures: RefCell<BTreeMap<BTreeSet<SymbolId>, Option<Rc<RefCell<Closure>>>>>,
+    closures: RefCell<BTreeMap<BTreeSet<SymbolId>, Option<SharedClosure>>>,
 }
+
+type SharedClosure = Rc<RefCell<Closure>>;
 
 #[derive(Debug)]
 struct Fact<'a> {
@@ -87,7 +89,7 @@ impl<'a> FactClosure<'a> {
         symbols.difference(&self.of_inputs).copied().collect()
     }
 
-    fn closure(&self, inner: BTreeSet<SymbolId>, budget: &Budget) -> Option<Rc<RefCell<Closure>>> {
+    fn closure(&self, inner: BTreeSet<SymbolId>, budget: &Budget) -> Option<SharedClosure> {
         if let Some(known) = self.closures.borrow().get(&inner) {
             return known.clone();
         }
@@ -244,5 +246,97 @@ impl Closure {
         }
         found.sort_unstable();
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_shape_inference::read_graph;
+
+    fn graph(source: &str) -> Graph {
+        read_graph(source, &kiln_ir::BlobMap::new()).unwrap()
+    }
+
+    /// The facts, by name, under which two sizes are equal.
+    fn equal(
+        graph: &Graph,
+        selection: &FactSelection,
+        left: DimId,
+        right: DimId,
+    ) -> Option<String> {
+        let budget = Budget::new(1 << 20);
+        let facts = FactClosure::of(graph, selection, &budget);
+        let numbers = facts.prove(&Predicate::Equal(left, right), &budget)?;
+        let table = graph.dims();
+        let names = numbers
+            .iter()
+            .map(|&number| table.plan_facts()[number].name(table));
+        Some(names.collect::<Vec<_>>().join(", "))
+    }
+
+    fn size(graph: &Graph, input: usize, axis: usize) -> DimId {
+        graph.tensor_ty(graph.inputs()[input]).unwrap().dims[axis]
+    }
+
+    #[test]
+    fn facts_are_closed_under_congruence() {
+        let graph = graph(
+            "graph @main(%x: f32[A], %y: f32[B], %p: f32[2 * A + 1], %q: f32[2 * B + 1], %u: f32[bcast(A, B, C)], %v: f32[bcast(A, C)], %w: f32[D], %c: f32[C]) -> () {
+               %1 = add %x, %y
+               %2 = add %x, %w
+               return
+             }",
+        );
+        let all = FactSelection::All;
+        let of = |a, b| equal(&graph, &all, size(&graph, a, 0), size(&graph, b, 0));
+        assert_eq!(of(2, 3).as_deref(), Some("A == B"));
+        assert_eq!(of(4, 5).as_deref(), Some("A == B"));
+        assert_eq!(of(1, 6).as_deref(), Some("A == B, A == D"));
+        assert_eq!(of(0, 5), None);
+    }
+
+    #[test]
+    fn facts_that_are_given_up_follow_from_no_others() {
+        let graph = graph(
+            "graph @main(%x: f32[A], %y: f32[B], %z: f32[C]) -> () {
+               %1 = add %x, %y
+               %2 = add %y, %z
+               %3 = add %x, %z
+               return
+             }",
+        );
+        let without = |names: &[&str]| {
+            FactSelection::Without(names.iter().map(|&name| name.to_owned()).collect())
+        };
+        let of = |selection: &FactSelection| {
+            equal(&graph, selection, size(&graph, 0, 0), size(&graph, 1, 0))
+        };
+        assert_eq!(of(&FactSelection::All).as_deref(), Some("A == B"));
+        // Where `A == B` is false, one of the others is, too, and is given up with it.
+        let others = without(&["A == B"]);
+        assert_eq!(of(&others).as_deref(), Some("B == C, A == C"));
+        assert_eq!(of(&without(&["A == B", "A == C"])), None);
+        assert_eq!(of(&FactSelection::None), None);
+    }
+
+    #[test]
+    fn facts_about_data_are_used_only_where_data_are_named() {
+        let graph = graph(
+            "graph @main(%x: f32[A], %y: f32[B], %n: i64[1]) -> () {
+               bind %n -> (N)
+               %z = iota {dtype = f32, dims = [N], axis = 0}
+               %1 = add %x, %z
+               %2 = add %y, %z
+               return
+             }",
+        );
+        // What joins A and B is a size that is known later than both.
+        let all = FactSelection::All;
+        assert!(!graph.dims().plan_facts().is_empty());
+        assert_eq!(
+            equal(&graph, &all, size(&graph, 0, 0), size(&graph, 1, 0)),
+            None
+        );
     }
 }

@@ -1,5 +1,5 @@
 //! Plan facts: recorded functions, whose arguments have a symbol of their own on each axis, plan as they would were these
-//! symbols one; and plans for sizes on which facts fail are named.
+//! symbols one.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -139,14 +139,8 @@ fn life_on_a_torus_plans_as_with_shared_symbols() {
                 1 => (size.clone() - 1, size),
                 _ => (kiln::Size::from(1), size),
             };
-            match by {
-                1 => board
-                    .slice(axis, low.clone(), high)
-                    .concat(&[&board.slice(axis, 0, low)], axis),
-                _ => board
-                    .slice(axis, low.clone(), high)
-                    .concat(&[&board.slice(axis, 0, low)], axis),
-            }
+            let rest = board.slice(axis, 0, low.clone());
+            board.slice(axis, low, high).concat(&[&rest], axis)
         };
         let rows = &board + &roll(&board, 0, 1) + &roll(&board, 0, -1);
         let near = &rows + &roll(&rows, 1, 1) + &roll(&rows, 1, -1) - &board;
@@ -191,7 +185,7 @@ fn attention_plans_as_with_shared_symbols() {
 }
 
 #[test]
-fn what_a_plan_does_without_is_named() {
+fn facts_that_a_plan_rests_on_are_named_and_may_fail() {
     let f = |x: Var, y: Var| ((-x) + y).exp();
     let text = recorded!(f, [1, 1]);
     let model = Model::from_text_with(&text, options()).unwrap();

@@ -1,5 +1,7 @@
 //! Plans for sizes on which some plan facts fail: how many there are, which serves which call, and who waits for one.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::error::Error;
