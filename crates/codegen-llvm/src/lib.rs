@@ -4,7 +4,7 @@
 //! needed to launch it. The object calls nothing but `memcpy`, `memmove` and `memset`, so whoever
 //! runs it needs no LLVM.
 //!
-//! - [`IsaLevel`]: what code is generated for. Levels are found from what the processor can do.
+//! - [`IsaLevel`](kiln_backend::IsaLevel): what code is generated for. Levels are found from what the processor can do.
 //! - `lower` and `schedule`: how a kernel's stages become loops over vectors.
 //! - `scalar_ops` and `math`: what each scalar operation is in instructions, at any number of
 //!   lanes, every function within a stated error of the exact value.
