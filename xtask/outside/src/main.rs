@@ -102,7 +102,9 @@ fn every_backend_gives_the_same() -> Result<(), Box<dyn std::error::Error>> {
 /// A model with its code and weights in one file: made by a build with a compiler, run by one without.
 #[cfg(feature = "native")]
 fn a_bundle(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
-    use kiln::CompilePolicy;
+    use kiln::{CompilePolicy, SealKey};
+    // The run that makes the bundle and the one that opens it share a secret.
+    let key = SealKey::of_secret(b"a secret of this program, 32 bytes or more");
     #[cfg(feature = "llvm")]
     {
         let mut builder = GraphBuilder::new("layer");
@@ -114,11 +116,10 @@ fn a_bundle(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
         let y = builder.map("relu", &[product])?;
         let graph = builder.finish(&[("y", y)])?;
         let options = Options::new().backend(Backend::Llvm);
-        Model::from_graph_with(graph, options)?.save_bundle(path)?;
+        Model::from_graph_with(graph, options)?.save_sealed_bundle(path, &key)?;
     }
     let options = Options::new().policy(CompilePolicy::AheadOfTime);
-    // SAFETY: the run of this program that has a compiler wrote it.
-    let model = unsafe { Model::open_bundle(path, options)? };
+    let model = Model::open_sealed_bundle(path, &key, options)?;
     for rows in [1, 7] {
         let x = Tensor::full(&[rows, 16], 0.25_f32)?;
         let y = model.run([("x", &x)])?;
