@@ -2,7 +2,10 @@
 //!
 //! Parts can be read, written and sent about. Only [`Artifact::trusted`] makes code of them, and it is unsafe: a compiler
 //! calls it on what it made, and a store on what it kept of that and checked.
-#![allow(unsafe_code, reason = "whoever makes an artifact vouches for its code")]
+#![allow(
+    unsafe_code,
+    reason = "the caller that makes an artifact vouches for its code"
+)]
 
 use std::fmt;
 use std::ops::Deref;

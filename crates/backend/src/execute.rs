@@ -8,13 +8,13 @@
 //! - **Lifetime.** An execution keeps every kernel and memory that it was given until `finish` has returned, so a caller may
 //!   drop its own handles at once.
 //! - **Transfers.** What [`upload`](KernelExecutor::upload) and [`pack`](KernelExecutor::pack) return is there for every launch
-//!   that is given it afterwards. [`download`](KernelExecutor::download) sees what finished executions wrote: whoever
-//!   downloads what a launch writes finishes its execution first.
-//! - **Sizes.** Nothing that runs on a device answers with a size: what a program needs to know it downloads.
+//!   that is given it afterwards. [`download`](KernelExecutor::download) sees what finished executions wrote: a
+//!   caller that downloads what a launch writes finishes its execution first.
+//! - **Sizes.** Nothing that runs on a device returns a size: what a program needs to know it downloads.
 //! - **Parallelism** is the device's own: see [`parallelism`](KernelExecutor::parallelism).
 #![allow(
     unsafe_code,
-    reason = "whoever launches vouches for what else uses the memory"
+    reason = "the caller of a launch vouches for what else uses the memory"
 )]
 
 use std::any::Any;

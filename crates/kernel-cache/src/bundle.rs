@@ -11,7 +11,7 @@
 //! Numbers are little-endian. Nothing depends on where the file is. A bundle is given to be used as it is: damage is an
 //! error and not a miss. It is read, never mapped, so a file that changes meanwhile changes nothing that was checked.
 //!
-//! Digests are against accidents: whoever makes a bundle can make them. So code of a bundle is code only where the caller
+//! Digests are against accidents: the maker of a bundle can make them. So code of a bundle is code only where the caller
 //! vouches for the file, or a key of the caller's sealed it; otherwise it is handed out as data.
 
 mod tier;

@@ -51,7 +51,7 @@ impl Bundle {
     /// As [`open`](Self::open).
     ///
     /// # Safety
-    /// The file was made by [`write`](Self::write) of entries whose code came from a compiler, and nobody changed it on
+    /// The file was made by [`write`](Self::write) of entries whose code came from a compiler, and no one changed it on
     /// purpose. Otherwise bytes of anyone's making are run as code.
     pub unsafe fn open_trusted(path: impl AsRef<Path>) -> Result<Self, CacheError> {
         Self::open_with(path.as_ref(), Trust::Caller)

@@ -1,4 +1,4 @@
-//! What is believed: folders and files of this user, that nobody else may write to, reached through no link. Code in them
+//! What is believed: folders and files of this user, that no other user may write to, reached through no link. Code in them
 //! is code.
 #![allow(
     unsafe_code,
