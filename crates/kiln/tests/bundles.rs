@@ -176,7 +176,7 @@ fn a_sealed_bundle_opens_with_its_key_alone() {
     let opened = Model::open_sealed_bundle(&path, &key, ahead()).unwrap();
     assert_eq!(call(&opened, 5), expected);
     assert_eq!(opened.compilation_stats().compilations, 0);
-    // Who trusts the file needs no key.
+    // A caller that trusts the file needs no key.
     assert_eq!(call(&open(&path, ahead()).unwrap(), 5), expected);
     let code = |path: &Path, key| {
         let error = Model::open_sealed_bundle(path, &key, ahead()).unwrap_err();

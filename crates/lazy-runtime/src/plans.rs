@@ -176,7 +176,7 @@ impl OtherPlan {
         let (this, planner) = (Arc::clone(self), planner.clone());
         let (runtime, recorder) = (Arc::clone(runtime), by.clone());
         detached::start(move || {
-            // Whoever waits finds the plan in its place, or the reason.
+            // A call that waits finds the plan in its place, or the reason.
             let making = AssertUnwindSafe(|| this.make(&planner, &runtime, &recorder));
             if catch_unwind(making).is_err() {
                 tracing::error!("planning panicked");
