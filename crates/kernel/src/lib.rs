@@ -39,6 +39,7 @@
 
 mod form;
 
+pub mod analysis;
 mod canonicalize;
 mod classify;
 mod error;

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 
 use cranelift_entity::SecondaryMap;
 use kiln_backend::{PackAxis, PackSpec, Quantity};
+use kiln_kernel::analysis::Dependence;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, BufferId, Class, VerifiedKernel};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
 use super::copy::Copy;
-use super::depend::Dependence;
 use super::launch::LaunchBuilder;
 use super::packed::packed_strides;
 use super::prefetch::Prefetch;

@@ -7,10 +7,10 @@
 mod operand;
 
 use kiln_backend::{PackAxis, PackSpec, Phase, Quantity};
+use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{BufferId, VerifiedKernel};
 
 use super::context::Lowering;
-use super::depend::Dependence;
 use super::launch::LaunchBuilder;
 use super::nest::Nest;
 use super::packed::packed_strides;

@@ -4,7 +4,6 @@
 //! outer axis at once (*rows*, sharing what does not depend on them), and vectors along one axis, outer or inner. Without
 //! rows and vectors it is plain loops, which compile any verified kernel.
 //!
-//! - `depend`: which axes a node depends on, and how an index moves along one.
 //! - `launch`: the numbers that the code is given, and the sites that can fault.
 //! - `context`: the kernel, the function being written and its parameters.
 //! - `scope`: where in the nest we are; `expression`, `load`, `access`: values and memory there.
@@ -15,7 +14,6 @@ mod access;
 mod carry;
 mod context;
 mod copy;
-mod depend;
 mod dots;
 mod edges;
 mod effort;
@@ -39,7 +37,6 @@ mod reduce;
 mod scope;
 mod share;
 mod slide;
-mod split;
 mod square;
 mod stream;
 mod tile;
@@ -48,7 +45,6 @@ mod winograd;
 
 pub(crate) use context::strides_of;
 pub(crate) use copy::placed as copies;
-pub(crate) use depend::Dependence;
 pub(crate) use edges::{Edges, least_rows};
 pub(crate) use effort::instructions;
 pub(crate) use launch::LaunchBuilder;
@@ -57,6 +53,5 @@ pub(crate) use packed::packed_strides;
 pub(crate) use parts::Cut;
 pub(crate) use share::Shares;
 pub(crate) use slide::Slide;
-pub(crate) use split::Split;
 pub(crate) use tile::{Tail, Tile, VectorAxis};
 pub(crate) use winograd::{Transform, Winograd};

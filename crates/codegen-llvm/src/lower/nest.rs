@@ -6,12 +6,12 @@
 
 use inkwell::IntPredicate;
 use kiln_backend::{PackSpec, Phase, Quantity};
+use kiln_kernel::analysis::Dependence;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Item, VerifiedKernel};
 
 use super::context::Lowering;
 use super::copy::{Copy, emit_copy};
-use super::depend::Dependence;
 use super::edges::Edges;
 use super::launch::LaunchBuilder;
 use super::parts::Cut;

@@ -4,13 +4,13 @@
 //! fixed distances serve the whole tile.
 
 use kiln_backend::{PackAxis, PackSpec, Quantity};
+use kiln_kernel::analysis::GroupedIndex;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, BufferId, Load, Node, NodeId, VerifiedKernel};
 
 use super::access::Address;
 use super::context::Lowering;
 use super::scope::{Coordinate, Form, Scope};
-use super::split::Split;
 use super::tile::Tile;
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -161,11 +161,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The parts of an index along an axis whose blocks are the groups that the index counts through.
-    fn split_by(&self, axis: PackAxis, index: NodeId) -> Option<Split> {
+    fn split_by(&self, axis: PackAxis, index: NodeId) -> Option<GroupedIndex> {
         let (PackAxis::Outer { block, .. } | PackAxis::Inner { block, .. }) = axis else {
             return None;
         };
-        let split = Split::of(self.kernel, index)?;
+        let split = GroupedIndex::of(self.kernel, index)?;
         (split.size == block as i64).then_some(split)
     }
 

@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 
 use inkwell::IntPredicate;
+use kiln_kernel::analysis::Dependence;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, IndexClass, Item, Node, NodeId, Role, VerifiedKernel};
 use kiln_scalar::{ScalarOp, ScalarValue};
 
 use super::context::Lowering;
-use super::depend::Dependence;
 use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
 

@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_backend::Quantity;
+use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{
     AxisId, BufferId, Extent, Item, Load, Node, NodeId, StageOperation, Store, VerifiedKernel,
 };
 
 use super::access::Address;
 use super::context::Lowering;
-use super::depend::Dependence;
 use super::packed::packed_strides;
 use super::scope::{Coordinate, Form, Rows, Scope, Vectors};
 use super::tile::Tile;

@@ -6,10 +6,10 @@
 //! reads the result of an earlier one joins that anew in each task, which is at most [`PARTS`] operations.
 
 use kiln_backend::{Phase, Quantity};
+use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{AxisId, Extent, Item, StageId, StageOperation, VerifiedKernel};
 
 use super::context::Lowering;
-use super::depend::Dependence;
 use super::identity::identity;
 use super::launch::LaunchBuilder;
 use super::nest::Nest;

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{AxisId, Kernel, Node, NodeId};
 
 use super::context::Lowering;
-use super::depend::Dependence;
 use super::interior::Span;
 use super::reduce::Reduce;
 use super::scope::{Coordinate, Form, Scope};

@@ -1,12 +1,12 @@
 //! What a kernel reads and writes, how each access moves along an axis, and what that costs.
 
 use kiln_backend::Quantity;
+use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{AxisId, Item, Node, NodeId, StageOperation, Store, VerifiedKernel};
 use smallvec::SmallVec;
 
 use super::pack;
 use super::tiled::SCATTERED_COPY_ROWS;
-use crate::lower::Dependence;
 
 /// One load, local or store of a kernel.
 #[derive(Clone, Debug)]

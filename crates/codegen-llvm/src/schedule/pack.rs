@@ -4,10 +4,11 @@
 //! each of its elements.
 
 use kiln_backend::{PackAxis, PackSpec};
+use kiln_kernel::analysis::{Dependence, GroupedIndex};
 use kiln_kernel::{AxisId, BufferId, Node, Role, StageId, StageOperation, VerifiedKernel};
 use kiln_tensor::DType;
 
-use crate::lower::{Split, Tile, VectorAxis};
+use crate::lower::{Tile, VectorAxis};
 
 /// How each constant is packed: blocks of rows, or of vectors, innermost.
 pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
@@ -204,7 +205,7 @@ fn indexed_by(
     axis: AxisId,
     avoided: Option<AxisId>,
 ) -> Option<Place> {
-    let dependence = crate::lower::Dependence::of(kernel);
+    let dependence = Dependence::of(kernel);
     let mut found = None;
     for data in kernel.nodes().values() {
         let Node::Load(load) = &data.node else {
@@ -216,7 +217,7 @@ fn indexed_by(
         let mut here = None;
         for (position, &index) in load.indices.iter().enumerate() {
             let is_avoided = |index| avoided.is_some_and(|axis| dependence.depends(index, axis));
-            let split = Split::of(kernel, index)
+            let split = GroupedIndex::of(kernel, index)
                 .filter(|split| split.axis == axis && !is_avoided(split.group));
             match kernel.node(index) {
                 Node::Axis(other) if *other == axis && here.is_none() => {

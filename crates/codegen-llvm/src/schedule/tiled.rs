@@ -4,6 +4,7 @@
 //! accesses cheaper. Where loads inside reductions are shared between the points of another outer axis, rows of it are
 //! computed together.
 
+use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{AxisId, Class, Extent, Item, Node, StageOperation, VerifiedKernel};
 
 use super::cost::{Access, accesses};
@@ -11,7 +12,7 @@ use super::pack;
 use super::plan::{Plan, WinogradTile};
 use super::rows::{contraction_shape, few_vectors, fitting, lanes, row_axis, tail};
 use super::tiles::Work;
-use crate::lower::{Cut, Dependence, Slide, Tile, Transform, VectorAxis, Winograd, instructions};
+use crate::lower::{Cut, Slide, Tile, Transform, VectorAxis, Winograd, instructions};
 use kiln_backend::IsaLevel;
 
 /// Elements of an outer vector axis that one unit of a kernel without reductions covers.

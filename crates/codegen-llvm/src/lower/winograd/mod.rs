@@ -20,10 +20,10 @@ mod weights;
 
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::VerifiedKernel;
+use kiln_kernel::analysis::Dependence;
 use kiln_tensor::DType;
 
 use super::context::Lowering;
-use super::depend::Dependence;
 use super::launch::LaunchBuilder;
 use super::nest::Nest;
 use crate::error::LlvmError;

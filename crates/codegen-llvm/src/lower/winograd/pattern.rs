@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use kiln_backend::Quantity;
+use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{
     AxisId, Extent, Item, Node, NodeId, Reduction, Role, StageId, StageOperation, VerifiedKernel,
 };
 use kiln_scalar::ScalarOp;
 
 use super::{ELEMENT, TAPS, Transform, strip_length};
-use crate::lower::depend::Dependence;
 use crate::lower::loops::is_multiple;
 use crate::lower::tile::{Tile, VectorAxis};
 

@@ -4,15 +4,16 @@
 //! holds depends on every outer axis and on the step.
 
 use cranelift_entity::SecondaryMap;
-use kiln_kernel::{AxisId, Item, Kernel, Node, NodeId, StageId, StageOperation};
 use kiln_scalar::{ScalarOp, ScalarValue};
+
+use crate::form::{AxisId, Extent, Item, Kernel, Node, NodeId, StageId, StageOperation};
 
 /// A set of axes; kernels have few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AxisSet(Vec<u64>);
+struct AxisSet(Vec<u64>);
 
 impl AxisSet {
-    pub(crate) fn insert(&mut self, axis: AxisId) {
+    fn insert(&mut self, axis: AxisId) {
         let (word, bit) = position(axis);
         if self.0.len() <= word {
             self.0.resize(word + 1, 0);
@@ -38,7 +39,7 @@ impl AxisSet {
         }
     }
 
-    pub(crate) fn contains(&self, axis: AxisId) -> bool {
+    fn contains(&self, axis: AxisId) -> bool {
         let (word, bit) = position(axis);
         self.0.get(word).is_some_and(|bits| bits & bit != 0)
     }
@@ -49,9 +50,9 @@ fn position(axis: AxisId) -> (usize, u64) {
     (index / 64, 1 << (index % 64))
 }
 
-/// What each node of a kernel depends on.
+/// The axes that each node and stage of a kernel depends on.
 #[derive(Debug)]
-pub(crate) struct Dependence {
+pub struct Dependence {
     nodes: SecondaryMap<NodeId, AxisSet>,
     stages: SecondaryMap<StageId, AxisSet>,
     /// Whether a stage stands in a carry block.
@@ -59,7 +60,8 @@ pub(crate) struct Dependence {
 }
 
 impl Dependence {
-    pub(crate) fn of(kernel: &Kernel) -> Self {
+    /// The dependence of every node and stage of a kernel.
+    pub fn of(kernel: &Kernel) -> Self {
         let mut this = Self {
             nodes: SecondaryMap::new(),
             stages: SecondaryMap::new(),
@@ -96,7 +98,7 @@ impl Dependence {
             match &data.node {
                 Node::Axis(axis) => {
                     axes.insert(*axis);
-                    if let kiln_kernel::Extent::Clamped { value, .. } = kernel.axis(*axis).extent {
+                    if let Extent::Clamped { value, .. } = kernel.axis(*axis).extent {
                         axes.extend(&this.nodes[value]);
                     }
                 }
@@ -123,7 +125,7 @@ impl Dependence {
             StageOperation::Reduce { axes, .. } => axes.iter(),
         });
         for &axis in bound {
-            if let kiln_kernel::Extent::Clamped { value, .. } = kernel.axis(axis).extent {
+            if let Extent::Clamped { value, .. } = kernel.axis(axis).extent {
                 axes.extend(&self.nodes[value]);
             }
             axes.remove(axis);
@@ -132,18 +134,18 @@ impl Dependence {
     }
 
     /// Whether a node's value differs along an axis.
-    pub(crate) fn depends(&self, node: NodeId, axis: AxisId) -> bool {
+    pub fn depends(&self, node: NodeId, axis: AxisId) -> bool {
         self.nodes[node].contains(axis)
     }
 
     /// Whether a stage's local differs along an axis that is not its own.
-    pub(crate) fn stage_depends(&self, stage: StageId, axis: AxisId) -> bool {
+    pub fn stage_depends(&self, stage: StageId, axis: AxisId) -> bool {
         self.stages[stage].contains(axis)
     }
 
     /// How deep in loops a node changes: outer points first, then the axes of locals and stores, then what is reduced, in
     /// the order in which it is looped over.
-    pub(crate) fn depth(&self, kernel: &Kernel, node: NodeId) -> usize {
+    pub fn depth(&self, kernel: &Kernel, node: NodeId) -> usize {
         let of_axis = |axis: AxisId| {
             let reduced = kernel
                 .stages()
@@ -165,7 +167,7 @@ impl Dependence {
     }
 
     /// By how much an integer node grows from one index of an axis to the next, if by a constant.
-    pub(crate) fn step_along(&self, kernel: &Kernel, node: NodeId, axis: AxisId) -> Option<i64> {
+    pub fn step_along(&self, kernel: &Kernel, node: NodeId, axis: AxisId) -> Option<i64> {
         // Indices are small expressions; the limit keeps even absurd ones from overflowing the stack.
         self.step_within(kernel, node, axis, 64)
     }
@@ -182,11 +184,13 @@ impl Dependence {
                 (ScalarOp::Add, &[a, b]) => step(a)?.checked_add(step(b)?),
                 (ScalarOp::Sub, &[a, b]) => step(a)?.checked_sub(step(b)?),
                 (ScalarOp::Neg, &[a]) => step(a)?.checked_neg(),
-                (ScalarOp::Mul, &[a, b]) => match (literal(kernel, a), literal(kernel, b)) {
-                    (Some(factor), _) => step(b)?.checked_mul(factor),
-                    (_, Some(factor)) => step(a)?.checked_mul(factor),
-                    _ => None,
-                },
+                (ScalarOp::Mul, &[a, b]) => {
+                    match (integer_literal(kernel, a), integer_literal(kernel, b)) {
+                        (Some(factor), _) => step(b)?.checked_mul(factor),
+                        (_, Some(factor)) => step(a)?.checked_mul(factor),
+                        _ => None,
+                    }
+                }
                 _ => None,
             },
             _ => None,
@@ -195,7 +199,7 @@ impl Dependence {
 }
 
 /// The value of an `i64` literal.
-pub(crate) fn literal(kernel: &Kernel, node: NodeId) -> Option<i64> {
+pub fn integer_literal(kernel: &Kernel, node: NodeId) -> Option<i64> {
     match kernel.node(node) {
         Node::Literal(ScalarValue::I64(value)) => Some(*value),
         _ => None,

@@ -1,26 +1,26 @@
 //! Indices that count through groups, as the channels of a convolution in groups do: `group * size + place`.
 
-use kiln_kernel::{AxisId, Extent, Kernel, Node, NodeId};
 use kiln_scalar::ScalarOp;
 
-use super::depend::literal;
+use super::integer_literal;
+use crate::form::{AxisId, Extent, Kernel, Node, NodeId};
 
 /// An index that is a place within a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Split {
+pub struct GroupedIndex {
     /// Which group.
-    pub(crate) group: NodeId,
+    pub group: NodeId,
     /// How many places a group has.
-    pub(crate) size: i64,
+    pub size: i64,
     /// The place, an axis of as many points.
-    pub(crate) place: NodeId,
+    pub place: NodeId,
     /// That axis.
-    pub(crate) axis: AxisId,
+    pub axis: AxisId,
 }
 
-impl Split {
+impl GroupedIndex {
     /// The parts of an index, if it has these.
-    pub(crate) fn of(kernel: &Kernel, index: NodeId) -> Option<Self> {
+    pub fn of(kernel: &Kernel, index: NodeId) -> Option<Self> {
         let &[left, right] = operands(kernel, index, ScalarOp::Add)? else {
             return None;
         };
@@ -35,7 +35,7 @@ impl Split {
             let &[a, b] = operands(kernel, first, ScalarOp::Mul)? else {
                 return None;
             };
-            let group = match (literal(kernel, a), literal(kernel, b)) {
+            let group = match (integer_literal(kernel, a), integer_literal(kernel, b)) {
                 (Some(factor), _) if factor == size => b,
                 (_, Some(factor)) if factor == size => a,
                 _ => return None,
@@ -69,11 +69,11 @@ mod tests {
                store %o[g, c] = %x[min({index}, 47)]
              }}"
         );
-        let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
+        let kernel = crate::verify(crate::text::read(&text).unwrap()).unwrap();
         let mut found = kernel
             .nodes()
             .keys()
-            .filter_map(|id| Split::of(&kernel, id));
+            .filter_map(|id| GroupedIndex::of(&kernel, id));
         found.next().map(|split| split.size)
     }
 
