@@ -4,7 +4,8 @@ use kiln_backend::{
     Artifact, ArtifactBuffer, ArtifactParts, Candidate, CompileError, CompileObserver,
     CompilePhase, Condition, KernelCompiler, Listing, Quantity, Schedule, Target,
 };
-use kiln_kernel::VerifiedKernel;
+use kiln_kernel::analysis::may_share;
+use kiln_kernel::{BufferId, VerifiedKernel};
 
 use crate::error::LlvmError;
 use crate::lower::{
@@ -219,7 +220,7 @@ impl KernelCompiler for LlvmCompiler {
             phases: metadata.phases,
             shared_scratch: compiled.shared_scratch,
             packs: plan.packs(kernel),
-            in_place: Vec::new(),
+            in_place: in_place(kernel),
             fault_sites: metadata.fault_sites,
         };
         // SAFETY: the code was just made of a verified kernel, and the numbers with it.
@@ -248,6 +249,15 @@ impl KernelCompiler for LlvmCompiler {
             .map_err(|error| failed(kernel, target, schedule, error))?;
         Ok(String::from_utf8_lossy(&compiled.code).into_owned())
     }
+}
+
+/// The pairs of a written and a read buffer, by position, that may be one memory.
+fn in_place(kernel: &VerifiedKernel) -> Vec<(usize, usize)> {
+    let position = |buffer: BufferId| buffer.as_u32() as usize;
+    let pairs = may_share(kernel.kernel()).into_iter();
+    pairs
+        .map(|pair| (position(pair.written), position(pair.read)))
+        .collect()
 }
 
 fn level_of(target: &Target) -> Result<IsaLevel, LlvmError> {

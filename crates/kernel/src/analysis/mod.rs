@@ -5,6 +5,8 @@
 
 mod dependence;
 mod grouped_index;
+mod may_share;
 
 pub use dependence::{Dependence, integer_literal};
 pub use grouped_index::GroupedIndex;
+pub use may_share::{SharedPair, may_share};
