@@ -170,6 +170,7 @@ mod tests {
         "resize",
         "scatter_elements",
         "scatter_nd",
+        "update_slice",
         "select",
         "slice",
         "top_k",
