@@ -7,6 +7,7 @@ mod bind;
 mod body;
 mod control;
 mod download;
+mod given;
 mod host;
 mod inputs;
 mod launch;
@@ -19,6 +20,7 @@ mod turns;
 mod walk;
 
 pub(crate) use body::{Call, run_program};
+pub(crate) use given::Inputs;
 pub(crate) use host::fault_of;
 pub(crate) use states::States;
 pub(crate) use walk::Run;
