@@ -88,6 +88,7 @@ mod outputs;
 mod progress;
 mod recording;
 mod repro;
+mod session;
 
 pub use backend_kind::{Backend, targets};
 pub use cache::Cache;
@@ -107,12 +108,13 @@ pub use options::Options;
 pub use outputs::Outputs;
 pub use progress::{Progress, Work};
 pub use repro::{Extent, Repro};
+pub use session::{Session, SessionBuilder};
 
 pub use kiln_backend::{MemoryLimits, MemoryStats};
 pub use kiln_lazy_runtime::{
     CallMemory, CallOptions, Cancellation, CompilationStats, CompilePolicy, CompileRecord,
-    ProfiledShapes, ShapeProfile, ShapeVariantGenerator, StepProfile, VariantFate, VariantOptions,
-    VariantReason, VariantRecord,
+    DonationFate, Donations, ProfiledShapes, ShapeProfile, ShapeVariantGenerator, StepProfile,
+    VariantFate, VariantOptions, VariantReason, VariantRecord,
 };
 pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;

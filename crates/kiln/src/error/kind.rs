@@ -60,7 +60,10 @@ impl Failure {
                 ErrorKind::Unsupported
             }
             Self::Questions { .. } => ErrorKind::Limit,
-            Self::BundleIsCode { .. } => ErrorKind::InvalidInput,
+            Self::BundleIsCode { .. }
+            | Self::State { .. }
+            | Self::SessionTensors { .. }
+            | Self::StateLost { .. } => ErrorKind::InvalidInput,
             Self::Read { source, .. } => of_io(source.kind()),
             Self::Write { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]

@@ -11,7 +11,7 @@ use crate::progress::Work;
 use crate::recording::building;
 use kiln_fork_lock::ForkCell;
 use kiln_ir::Graph;
-use kiln_lazy_runtime::{CallControl, RuntimeError};
+use kiln_lazy_runtime::{CallControl, Donations, RuntimeError};
 use kiln_passes::{PassOptions, optimize, pass_names};
 use kiln_shape_inference::record_requirements;
 use kiln_tensor::Tensor;
@@ -153,6 +153,22 @@ impl Instance {
         let given = self.run(inputs, options, control)?;
         outputs.clone_from_slice(&given);
         Ok(())
+    }
+
+    /// Runs into tensors that are given, with inputs that are given up.
+    pub(super) fn run_donating(
+        &self,
+        inputs: &mut [Tensor],
+        donations: &mut Donations,
+        outputs: &mut [Tensor],
+        options: &Options,
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<(), Error> {
+        if let Some(program) = self.executable.compiled() {
+            return Ok(program.run_donating(inputs, donations, outputs, control)?);
+        }
+        donations.begin(inputs.len(), outputs.len())?;
+        self.run_into(inputs, outputs, options, control)
     }
 
     pub(super) fn executable(&self) -> &Executable {
