@@ -10,6 +10,8 @@
 //! - **Transfers.** What [`upload`](KernelExecutor::upload) and [`pack`](KernelExecutor::pack) return is there for every launch
 //!   that is given it afterwards. [`download`](KernelExecutor::download) sees what finished executions wrote: a
 //!   caller that downloads what a launch writes finishes its execution first.
+//! - **Residence.** An output may stay where it was computed, as a tensor that is [`Resident`]. So what `upload` returns may be
+//!   a tensor's memory, and is only read; and a device uses memory again once the last handle to it is gone, and no sooner.
 //! - **Sizes.** Nothing that runs on a device returns a size: what a program needs to know it downloads.
 //! - **Parallelism** is the device's own: see [`parallelism`](KernelExecutor::parallelism).
 #![allow(
@@ -29,6 +31,8 @@ use crate::builtin::{Builtin, BuiltinOperand};
 use crate::memory_pool::MemoryPool;
 use crate::numbers::LaunchNumbers;
 use crate::pack::PackSpec;
+#[cfg(doc)]
+use crate::resident::Resident;
 
 /// A kernel that can be launched; dropped when nothing runs in it.
 #[derive(Clone)]
@@ -194,10 +198,16 @@ pub trait KernelExecutor: Send + Sync {
         None
     }
 
-    /// A tensor's elements, row-major; without a copy where the device reads host memory.
+    /// Whether its memory is apart from the host's, so that outputs are worth leaving there until the host looks at them.
+    fn has_own_memory(&self) -> bool {
+        false
+    }
+
+    /// A tensor's elements, row-major; without a copy where the device reads host memory. What is [`Resident`] in the
+    /// device's own memory is neither downloaded nor uploaded: its memory is shared.
     ///
     /// # Errors
-    /// If memory is short.
+    /// If memory is short, or the elements are another device's and cannot be downloaded.
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError>;
 
     /// As [`upload`](Self::upload), in place of what `memory` was, so that a call that comes again allocates nothing; none

@@ -39,6 +39,7 @@
 //! | know where the time went | [`Model::timing`], [`Options::timing`], [`Options::on_timing`] |
 //! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
 //! | bound and watch the memory of calls | [`Options::memory`], [`Model::memory_stats`], [`Model::trim_memory`] |
+//! | say whether outputs stay on their device | [`Options::outputs`] |
 //! | end a call early | [`Model::run_with`] with a [`Cancellation`] or a time limit |
 //! | follow long work | [`Options::on_progress`], and `tracing` spans |
 //! | tell errors apart | [`Error::kind`] and [`Error::code`] |
@@ -113,8 +114,8 @@ pub use session::{Session, SessionBuilder};
 pub use kiln_backend::{MemoryLimits, MemoryStats};
 pub use kiln_lazy_runtime::{
     CallMemory, CallOptions, Cancellation, CompilationStats, CompilePolicy, CompileRecord,
-    DonationFate, Donations, ProfiledShapes, ShapeProfile, ShapeVariantGenerator, StepProfile,
-    VariantFate, VariantOptions, VariantReason, VariantRecord,
+    DonationFate, Donations, OutputPlacement, ProfiledShapes, ShapeProfile, ShapeVariantGenerator,
+    StepProfile, VariantFate, VariantOptions, VariantReason, VariantRecord,
 };
 pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;

@@ -11,7 +11,8 @@ use crate::recording::Recording;
 use kiln_backend::MemoryLimits;
 use kiln_kernel_cache::LruLimits;
 use kiln_lazy_runtime::{
-    CallControl, CallOptions, CompilePolicy, Runtime, RuntimeOptions, SystemClock, VariantOptions,
+    CallControl, CallOptions, CompilePolicy, OutputPlacement, Runtime, RuntimeOptions, SystemClock,
+    VariantOptions,
 };
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_shape_inference::Mode;
@@ -70,6 +71,11 @@ pub struct Options {
     pub(crate) runtime: Option<Arc<Runtime>>,
     #[cfg_attr(
         not(feature = "native"),
+        expect(dead_code, reason = "the interpreter's outputs are the host's")
+    )]
+    pub(crate) outputs: OutputPlacement,
+    #[cfg_attr(
+        not(feature = "native"),
         allow(dead_code, reason = "only compiled code is kept")
     )]
     pub(crate) cache: Cache,
@@ -109,6 +115,7 @@ impl Options {
             target: None,
             shared_kernels: true,
             runtime: None,
+            outputs: OutputPlacement::default(),
             cache: Cache::default(),
             compiling: Compiling::default(),
             #[cfg(feature = "llvm")]
@@ -219,6 +226,23 @@ impl Options {
             runtime: Some(runtime),
             ..self
         }
+    }
+
+    /// Where the outputs of calls are when a call returns. By default where they were computed: on a device with a memory of
+    /// its own they stay in it, calls on that device read them there, and they are downloaded when the host first looks at
+    /// their elements, which fails with an error of the tensor where the device does. A CPU's memory is the host's, so there
+    /// is no difference.
+    ///
+    /// ```
+    /// use kiln::{Options, OutputPlacement};
+    ///
+    /// // Downloading is part of each call, and so are its errors.
+    /// let options = Options::new().outputs(OutputPlacement::Host);
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn outputs(self, outputs: OutputPlacement) -> Self {
+        Self { outputs, ..self }
     }
 
     /// Where compiled code is kept between processes; by default in a folder of this user.

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | run a program | [`CompiledProgram::run`] |
 //! | compile before a call needs it | [`CompiledProgram::precompile`], [`ShapeVariantGenerator`], [`ShapeProfile`] |
+//! | have outputs in the host's memory, or on their device | [`CompiledProgram::with_outputs`], [`OutputPlacement`] |
 //! | end a call early | [`CompiledProgram::run_with`], [`Cancellation`] |
 //! | know what a step costs | [`CompiledProgram::run_profiled`] |
 //! | know what was compiled, and why | [`Runtime::compile_records`], [`Runtime::stats`] |
@@ -55,7 +56,7 @@ pub use donate::{DonationFate, Donations};
 pub use error::RuntimeError;
 pub use layouts::PreferredLayouts;
 pub use manager::LazyCompilationManager;
-pub use options::{CompilePolicy, RuntimeOptions};
+pub use options::{CompilePolicy, OutputPlacement, RuntimeOptions};
 pub use planner::Planner;
 pub use pool::SpinPool;
 pub use profile::StepProfile;

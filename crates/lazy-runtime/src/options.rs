@@ -51,6 +51,19 @@ pub struct RuntimeOptions {
     pub window_elements: u64,
 }
 
+/// Where the outputs of calls are when a call returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OutputPlacement {
+    /// Where they were computed. On a device with a memory of its own, an output is then a
+    /// [resident](kiln_backend::Resident) tensor: calls on that device read it where it is, and the host's first look at its
+    /// elements downloads it. On a device that shares the host's memory there is nothing to download.
+    #[default]
+    Device,
+    /// In the host's memory: the call downloads them. Its time then includes that, and so do its errors.
+    Host,
+}
+
 /// When kernels are compiled. Whatever the policy, what a store has is loaded and not compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -16,6 +16,7 @@ use crate::calls::Calls;
 use crate::compile::{Counters, Patience};
 use crate::donate::Donations;
 use crate::error::RuntimeError;
+use crate::options::OutputPlacement;
 use crate::plan::{Key, Prepared};
 use crate::planner::Planner;
 use crate::plans::{FactNames, Making, OtherPlans, Plan, Served};
@@ -35,6 +36,8 @@ pub struct CompiledProgram {
     calls: Calls,
     /// The event of a call.
     run: EventId,
+    /// Whether outputs stay in the memory of the device.
+    outputs_stay: bool,
 }
 
 impl Drop for CompiledProgram {
@@ -79,6 +82,7 @@ impl CompiledProgram {
         let prepared = Prepared::new(program, launch_plans, recorder);
         Self {
             run,
+            outputs_stay: runtime.executor().has_own_memory(),
             main: Arc::new(Plan::new(&runtime, prepared)),
             others: OtherPlans::new(&runtime, planner),
             calls: Calls::new(runtime.options().policy),
@@ -94,6 +98,15 @@ impl CompiledProgram {
         if let Some(main) = Arc::get_mut(&mut self.main) {
             main.prepared.recorder = recorder;
         }
+        self
+    }
+
+    /// With its outputs there: see [`OutputPlacement`]. It is about the outputs of calls that give new tensors; those of
+    /// [`run_into`](Self::run_into) are the host's.
+    #[must_use]
+    pub fn with_outputs(mut self, outputs: OutputPlacement) -> Self {
+        self.outputs_stay =
+            outputs == OutputPlacement::Device && self.runtime.executor().has_own_memory();
         self
     }
 
@@ -370,6 +383,7 @@ impl CompiledProgram {
                 inputs: inputs.reborrow(),
                 number,
                 control,
+                outputs_stay: self.outputs_stay,
             };
             let facts = match run_program(
                 &self.runtime,

@@ -282,7 +282,7 @@ fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
     let hand = ManualClock::new();
     let runtime = Runtime::new(
         Some(Arc::new(compiler.clone())),
-        Arc::new(FakeDevice),
+        Arc::new(FakeDevice::default()),
         RuntimeOptions::new(),
     );
     let runtime = Arc::new(runtime.with_clock(Arc::new(hand.clone())));

@@ -126,6 +126,7 @@ impl Executable {
                 shared,
             },
         };
+        compiled.program = compiled.program.with_outputs(options.outputs);
         for (facts, program) in others {
             compiled.program = compiled.program.with_other_plan(facts, program);
         }
@@ -234,7 +235,8 @@ impl Compiled {
             .with_limits(options.limits.fusion.clone())
             .with_timing(timing.clone());
         let program = CompiledProgram::new(Arc::clone(&shared.runtime), Arc::new(planner))?
-            .with_timing(timing.clone());
+            .with_timing(timing.clone())
+            .with_outputs(options.outputs);
         options.listener.tell(Work::Plan, "program", 1, Some(1));
         Ok(Self { program, shared })
     }

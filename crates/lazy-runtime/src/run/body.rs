@@ -25,6 +25,8 @@ pub(crate) struct Call<'a> {
     pub(crate) number: u64,
     /// Who may end it.
     pub(crate) control: Option<&'a Arc<CallControl>>,
+    /// Whether its outputs stay in the memory of the device.
+    pub(crate) outputs_stay: bool,
 }
 
 /// Runs a program's body: into the tensors that are given, or else into new ones, put into `made`.
@@ -53,6 +55,7 @@ pub(crate) fn run_program(
         inputs: call.inputs,
         into,
         made,
+        outputs_stay: call.outputs_stay,
     };
     run.state.iterations = 0;
     run.state.began = false;

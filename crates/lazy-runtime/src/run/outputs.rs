@@ -1,11 +1,12 @@
 //! The outputs of a call: new tensors, or those that the caller gave.
 
+use kiln_backend::Resident;
 use kiln_program::Place;
 use kiln_tensor::Tensor;
 
 use super::walk::Run;
 use crate::error::RuntimeError;
-use crate::plan::{Frame, OwnMemory, SegmentPlan, TensorPlace};
+use crate::plan::{Frame, OwnMemory, PlacedTensor, SegmentPlan, TensorPlace};
 
 impl Run<'_> {
     /// The outputs, as tensors over the memory that they were computed in where that is possible.
@@ -25,9 +26,28 @@ impl Run<'_> {
                     false => self.copied(what, |goes_on| input.copied_while(goes_on)),
                 }
             }
-            _ => self.download(frame.tensor(place)?, "an output"),
+            _ => self.output(frame.tensor(place)?),
         });
         outputs.collect()
+    }
+
+    /// A tensor of a device as an output: where it is, if it is to stay there and its elements lie in row-major order, or
+    /// else as one of the host.
+    fn output(&self, placed: PlacedTensor<'_>) -> Result<Tensor, RuntimeError> {
+        let what = "an output";
+        if !self.outputs_stay || placed.order.is_some() || placed.apart.is_some() {
+            return self.download(placed, what);
+        }
+        let executor = self.runtime.shared_executor();
+        let PlacedTensor {
+            memory,
+            offset,
+            dtype,
+            shape,
+            ..
+        } = placed;
+        let tensor = Resident::tensor(&executor, memory, offset, dtype, shape);
+        tensor.map_err(RuntimeError::tensor(what))
     }
 
     /// Has launches write a result into the tensor that the caller gave for it, if that is possible.

@@ -43,6 +43,8 @@ pub(crate) struct Run<'a> {
     pub(super) into: Option<&'a mut [Tensor]>,
     /// The results, where the caller gave none.
     pub(super) made: &'a mut Vec<Tensor>,
+    /// Whether they stay in the memory of the device.
+    pub(super) outputs_stay: bool,
 }
 
 /// The operands of a builtin.
