@@ -138,6 +138,8 @@ pub use kiln_onnx as onnx;
 pub use kiln_passes as passes;
 pub use kiln_program as program;
 pub use kiln_scalar as scalar;
+#[cfg(feature = "native")]
+pub use kiln_schedule_cpu as schedule_cpu;
 pub use kiln_shape_inference as shape_inference;
 pub use kiln_symbolic_shape as symbolic_shape;
 pub use kiln_tensor as tensor;

@@ -6,8 +6,8 @@
 
 use kiln_kernel::{StageOperation, VerifiedKernel};
 
+use super::tile::VectorAxis;
 use super::tile_costs::COSTS;
-use crate::lower::VectorAxis;
 use kiln_backend::IsaLevel;
 
 /// Widths of rows, in vectors, that tiles are measured at: from 1 on, so many. The tiles' own divide it.

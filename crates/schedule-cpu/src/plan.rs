@@ -4,8 +4,9 @@ use kiln_backend::{PackSpec, Schedule};
 use kiln_kernel::{AxisId, VerifiedKernel};
 
 use super::pack;
-use crate::error::LlvmError;
-use crate::lower::{Tail, Tile, Transform, VectorAxis};
+use super::tile::{Tail, Tile, VectorAxis};
+use super::winograd::Transform;
+use crate::error::ScheduleError;
 
 /// A tile, how points are shared out, and how constants are packed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,8 +114,8 @@ impl Plan {
     pub(super) fn from_schedule(
         kernel: &VerifiedKernel,
         schedule: &Schedule,
-    ) -> Result<Plan, LlvmError> {
-        let refused = || LlvmError::Schedule {
+    ) -> Result<Plan, ScheduleError> {
+        let refused = || ScheduleError::Schedule {
             schedule: schedule.to_string(),
         };
         let number = |name: &str, default: u32, limit: u32| match schedule.get(name) {

@@ -5,7 +5,7 @@ use kiln_kernel::VerifiedKernel;
 
 use super::plan::Plan;
 use super::rows::{lanes, tail};
-use crate::lower::{Tile, VectorAxis};
+use super::tile::{Tile, VectorAxis};
 use kiln_backend::IsaLevel;
 
 /// Whether a kernel has a store that joins what is there.

@@ -9,7 +9,7 @@ use kiln_kernel::{Class, VerifiedKernel};
 
 use super::pack;
 use super::regime::at_least;
-use crate::lower::{Tile, VectorAxis};
+use super::tile::{Tile, VectorAxis};
 
 /// Bytes of a row from which on its pieces lie in pages of their own.
 const PAGE: u32 = 4096;
@@ -57,8 +57,9 @@ mod tests {
     use kiln_backend::LaunchContext;
 
     use super::*;
-    use crate::lower::Transform;
-    use crate::schedule::{candidates, plan_of};
+    use crate::candidates::candidates;
+    use crate::plan::Plan;
+    use crate::winograd::Transform;
     use kiln_backend::IsaLevel;
 
     /// At `M`, `K` and `N`, with a cache of a mebibyte; none where no launch decides.
@@ -72,7 +73,7 @@ mod tests {
         );
         let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
         let first = candidates(&kernel, IsaLevel::Avx2Fma, Transform::default()).remove(0);
-        let plan = plan_of(&kernel, &first.schedule).unwrap();
+        let plan = Plan::from_schedule(&kernel, &first.schedule).unwrap();
         let order = columns_first(&kernel, &plan.tile, &plan.packs(&kernel));
         let context = LaunchContext {
             symbols,

@@ -5,9 +5,9 @@ use kiln_scalar::Function;
 use kiln_tensor::DType;
 
 use super::cost::Access;
+use super::tile::Tail;
 use super::tiles::contraction_tiles;
 use super::tiles::{self, Work};
-use crate::lower::Tail;
 use kiln_backend::IsaLevel;
 
 /// The blocks of a group of random bits, whose words are that many elements apart: vectors of so many lanes that stand

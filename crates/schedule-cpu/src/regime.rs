@@ -9,8 +9,10 @@ use kiln_kernel::{AxisId, VerifiedKernel};
 
 use super::plan::Plan;
 use super::scan::is_serial;
+use super::split_reductions::SplitReductions;
+use super::tile::{Tile, VectorAxis};
+use super::winograd::{Transform, Winograd};
 use super::{pack, work};
-use crate::lower::{Shares, Tile, Transform, VectorAxis, Winograd};
 
 /// Rows that are reduced together where vectors run along what is reduced.
 const NARROW_ROWS: u32 = 4;
@@ -43,8 +45,8 @@ pub(crate) struct Regime {
     pub(crate) copies: Vec<PackSpec>,
     /// The sums of windows that are done with fewer products.
     pub(crate) winograd: Option<Winograd>,
-    /// Reductions to few results that are shared out, and the bytes that their parts take.
-    pub(crate) shares: Option<(Shares, Quantity)>,
+    /// Reductions to few results that are split, and the bytes that their parts take.
+    pub(crate) split: Option<(SplitReductions, Quantity)>,
     /// 1 at the sizes it is for, else 0.
     pub(crate) when: Quantity,
 }
@@ -55,7 +57,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     let packs = plan.packs(kernel);
     let mut rest = Quantity::constant(1);
     let mut regimes = Vec::new();
-    if let Some(shares) = Shares::of(kernel).filter(|_| !is_serial(kernel)) {
+    if let Some(split) = SplitReductions::of(kernel).filter(|_| !is_serial(kernel)) {
         let when = at_least(work::per_point(kernel), SHARED_WORK);
         regimes.push(Regime {
             tile: Tile {
@@ -71,7 +73,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
             packs: packs.clone(),
             copies: Vec::new(),
             winograd: None,
-            shares: Some(shares),
+            split: Some(split),
             when: when.clone(),
         });
         rest = not(when);
@@ -83,7 +85,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
             packs: packs.clone(),
             copies,
             winograd,
-            shares: None,
+            split: None,
             when: rest.clone() * when.clone(),
         };
         rest = rest.clone() * not(when);
@@ -277,7 +279,7 @@ mod tests {
     use kiln_backend::LaunchContext;
 
     use super::*;
-    use crate::schedule::{candidates, plan_of};
+    use crate::candidates::candidates;
     use kiln_backend::IsaLevel;
 
     const SIZES: [i64; 14] = [0, 1, 2, 3, 4, 7, 8, 11, 12, 31, 32, 33, 63, 64];
@@ -302,7 +304,7 @@ mod tests {
             .schedule;
         let with = |schedule: kiln_backend::Schedule, &(name, number)| schedule.with(name, number);
         let schedule = numbers.iter().fold(first, with);
-        of_plan(&plan_of(&kernel, &schedule).unwrap(), &kernel)
+        of_plan(&Plan::from_schedule(&kernel, &schedule).unwrap(), &kernel)
     }
 
     /// Which regimes are meant at some sizes, in the order of the kernel's symbols.
@@ -404,7 +406,10 @@ mod tests {
          }";
         let kernel = kiln_kernel::verify(kiln_kernel::text::read(text).unwrap()).unwrap();
         let first = candidates(&kernel, IsaLevel::Avx2Fma, Transform::default()).remove(0);
-        let regimes = of_plan(&plan_of(&kernel, &first.schedule).unwrap(), &kernel);
+        let regimes = of_plan(
+            &Plan::from_schedule(&kernel, &first.schedule).unwrap(),
+            &kernel,
+        );
         let rows = |a, b| {
             let found = meant(&regimes, &[a, b, 64, 64]);
             assert_eq!(found.len(), 1, "{a} x {b}");
@@ -427,7 +432,10 @@ mod tests {
             );
             let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
             let first = candidates(&kernel, IsaLevel::Avx512, Transform::default()).remove(0);
-            of_plan(&plan_of(&kernel, &first.schedule).unwrap(), &kernel)
+            of_plan(
+                &Plan::from_schedule(&kernel, &first.schedule).unwrap(),
+                &kernel,
+            )
         };
         let regimes = of_value("%x[m, i] - s");
         let rows = |m| {

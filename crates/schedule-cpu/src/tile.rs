@@ -4,24 +4,24 @@ use kiln_kernel::AxisId;
 
 /// The shape of the innermost body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tile {
+pub struct Tile {
     /// Points of one outer axis that are computed together, so that what does not depend on them is shared.
-    pub(crate) rows: Option<(AxisId, u32)>,
+    pub rows: Option<(AxisId, u32)>,
     /// Whether these points lie as far apart as the axis allows, instead of next to each other.
-    pub(crate) spread: bool,
+    pub spread: bool,
     /// What vectors run along.
-    pub(crate) vector: VectorAxis,
+    pub vector: VectorAxis,
     /// Elements per vector; 1 is scalar code.
-    pub(crate) lanes: u32,
+    pub lanes: u32,
     /// Vectors side by side: several accumulators, or columns of a register tile.
-    pub(crate) vectors: u32,
+    pub vectors: u32,
     /// What becomes of the elements that fill no vector.
-    pub(crate) tail: Tail,
+    pub tail: Tail,
 }
 
 /// What vectors run along.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum VectorAxis {
+pub enum VectorAxis {
     /// Nothing.
     #[default]
     None,
@@ -33,7 +33,7 @@ pub(crate) enum VectorAxis {
 
 /// What becomes of the elements that fill no vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Tail {
+pub enum Tail {
     /// One at a time.
     #[default]
     Scalar,

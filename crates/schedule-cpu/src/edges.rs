@@ -6,10 +6,28 @@ use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::{Class, Item, VerifiedKernel};
 
 use super::regime::FEW_TOGETHER;
-use crate::lower::{Edges, Tile, VectorAxis, least_rows};
+use super::tile::{Tile, VectorAxis};
 
 /// Rows of a tile of which, with what is left over, two tiles of three or four are made.
 const EVENED_ROWS: u32 = 6;
+
+/// How the rows that fill no tile are done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    /// The fewest rows that the tile itself does: its last one again for those that are missing.
+    pub least: u32,
+    /// Row counts for what is left over then, largest first. Where the next one is too few for what is left, the last row is
+    /// repeated until there are as many as these.
+    pub rows: Vec<u32>,
+    /// Of fewer rows left over than so many, and the last full tile, are made two tiles of about the same size; 0 to leave
+    /// them as they are.
+    pub evened_below: u32,
+}
+
+/// The fewest rows that are done as so many: what the next smaller number does in one tile, or nearly, is better left to it.
+pub fn least_rows(count: u32, next: Option<u32>) -> u32 {
+    next.map_or(1, |next| (next + (count / 4).max(1)).min(count))
+}
 
 /// The edges of a tile, some of whose operands are laid out so; `reads_in_place` if none is copied by each launch.
 pub(crate) fn edges(
@@ -97,8 +115,10 @@ fn combines(kernel: &VerifiedKernel) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::Transform;
-    use crate::schedule::{candidates, plan_of, regimes};
+    use crate::candidates::candidates;
+    use crate::plan::Plan;
+    use crate::regime::{Regime, of_plan as regimes};
+    use crate::winograd::Transform;
     use kiln_backend::IsaLevel;
 
     /// The edges of each regime of a product, in turn, with how many rows a tile has.
@@ -112,8 +132,8 @@ mod tests {
         );
         let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
         let first = candidates(&kernel, level, Transform::default()).remove(0);
-        let plan = plan_of(&kernel, &first.schedule).unwrap();
-        let edges_of = |regime: crate::schedule::Regime| {
+        let plan = Plan::from_schedule(&kernel, &first.schedule).unwrap();
+        let edges_of = |regime: Regime| {
             let count = regime.tile.rows.map_or(1, |(_, count)| count);
             let reads_in_place = regime.copies.is_empty();
             let edges = edges(&kernel, &regime.tile, &regime.packs, reads_in_place);
@@ -162,7 +182,7 @@ mod tests {
              }";
         let kernel = kiln_kernel::verify(kiln_kernel::text::read(text).unwrap()).unwrap();
         let first = candidates(&kernel, IsaLevel::Avx512, Transform::default()).remove(0);
-        let plan = plan_of(&kernel, &first.schedule).unwrap();
+        let plan = Plan::from_schedule(&kernel, &first.schedule).unwrap();
         let tile = Tile {
             rows: Some((kernel.outer()[0], 8)),
             ..plan.tile

@@ -1,7 +1,7 @@
 //! Plain loops: what compiles any verified kernel.
 
 use super::plan::Plan;
-use crate::lower::Tile;
+use super::tile::Tile;
 
 pub(super) fn plan() -> Plan {
     Plan {

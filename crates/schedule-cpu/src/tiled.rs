@@ -4,15 +4,18 @@
 //! accesses cheaper. Where loads inside reductions are shared between the points of another outer axis, rows of it are
 //! computed together.
 
-use kiln_kernel::analysis::Dependence;
+use kiln_kernel::analysis::{Dependence, arithmetic_operations};
 use kiln_kernel::{AxisId, Class, Extent, Item, Node, StageOperation, VerifiedKernel};
 
+use super::boundaries::split_at;
 use super::cost::{Access, accesses};
 use super::pack;
 use super::plan::{Plan, WinogradTile};
 use super::rows::{contraction_shape, few_vectors, fitting, lanes, row_axis, tail};
+use super::sliding::sliding_window;
+use super::tile::{Tile, VectorAxis};
 use super::tiles::Work;
-use crate::lower::{Cut, Slide, Tile, Transform, VectorAxis, Winograd, instructions};
+use super::winograd::{Transform, Winograd};
 use kiln_backend::IsaLevel;
 
 /// Elements of an outer vector axis that one unit of a kernel without reductions covers.
@@ -114,7 +117,7 @@ fn waits_for_memory(kernel: &VerifiedKernel, dependence: &Dependence) -> bool {
     let inner: Vec<AxisId> = kernel.axes().keys().filter(is_inner).collect();
     let varies = |node| inner.iter().any(|&axis| dependence.depends(node, axis));
     let mut nodes = kernel.nodes().keys();
-    nodes.all(|node| !varies(node) || instructions(kernel, node).is_some())
+    nodes.all(|node| !varies(node) || arithmetic_operations(kernel, node).is_some())
 }
 
 /// The plan with vectors of so many lanes.
@@ -291,7 +294,7 @@ fn winograd(
     transform: Transform,
 ) -> Option<WinogradTile> {
     let winograd = Winograd::of(kernel, tile, transform).filter(|_| level.has_fma())?;
-    let features = kernel.axis(winograd.features()).extent.bound();
+    let features = kernel.axis(winograd.features).extent.bound();
     let size = kernel.dims().as_constant(features);
     let (rows, vectors) = contraction_shape(level, Work::Product, size, tile.lanes);
     Some(WinogradTile {
@@ -347,8 +350,9 @@ fn unbroken(
     vector: Option<AxisId>,
     lanes: u32,
 ) -> u32 {
-    let cuts = vector.map_or(Vec::new(), |axis| Cut::all(kernel, dependence, axis));
-    let ends: Vec<i64> = cuts.iter().filter_map(|cut| cut.constant(kernel)).collect();
+    let boundaries = vector.map_or(Vec::new(), |axis| split_at(kernel, dependence, axis));
+    let ends = boundaries.iter();
+    let ends: Vec<i64> = ends.filter_map(|end| end.constant_end(kernel)).collect();
     let is_unbroken = |vectors: &u32| ends.iter().all(|end| end % i64::from(lanes * vectors) == 0);
     (1..=MAP_VECTORS)
         .rev()
@@ -363,9 +367,10 @@ fn slides(kernel: &VerifiedKernel, dependence: &Dependence, rows: AxisId, column
             return false;
         };
         let taps = axes.last();
-        let slide = taps.and_then(|&taps| Slide::of(kernel, dependence, stage.value, rows, taps));
-        slide.is_some_and(|slide| {
-            slide.is_shared(SLIDING_ROWS) && slide.differs_along(dependence, columns)
+        let window =
+            taps.and_then(|&taps| sliding_window(kernel, dependence, stage.value, rows, taps));
+        window.is_some_and(|window| {
+            window.is_shared(SLIDING_ROWS) && dependence.depends(window.load, columns)
         })
     })
 }

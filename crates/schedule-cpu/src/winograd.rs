@@ -1,38 +1,104 @@
-//! Which kernels sum windows of three by three.
+//! Windows of three by three that are summed with fewer products: Winograd's F(2x2, 3x3) and F(4x4, 3x3).
+//!
+//! Two by two neighbouring sums of nine products each are 36 products for every channel. From sixteen differences of the
+//! sixteen elements that the four windows cover, and as many sums of the nine weights, it takes sixteen (Lavin, Gray:
+//! "Fast algorithms for convolutional neural networks", 2015): for each *plane*, one of the sixteen, a product of matrices.
+//! Here is which kernels these are, and what they take; what elements and weights become is the emitter's matter.
 
 use std::collections::BTreeSet;
 
 use kiln_backend::Quantity;
-use kiln_kernel::analysis::Dependence;
+use kiln_kernel::analysis::{Dependence, is_multiple};
 use kiln_kernel::{
     AxisId, Extent, Item, Node, NodeId, Reduction, Role, StageId, StageOperation, VerifiedKernel,
 };
 use kiln_scalar::ScalarOp;
+use kiln_tensor::DType;
 
-use super::{ELEMENT, TAPS, Transform, strip_length};
-use crate::lower::loops::is_multiple;
-use crate::lower::tile::{Tile, VectorAxis};
+use crate::strides::bound;
+use crate::tile::{Tile, VectorAxis};
+
+/// Taps along an axis of the window.
+pub const TAPS: usize = 3;
+
+/// The dtype of images, weights and sums.
+pub const ELEMENT: DType = DType::F32;
+
+/// Tiles in a strip, at the least: with as many a plane's weights are not read too often, and its elements still lie in the
+/// nearest cache beside them.
+const STRIP: u32 = 16;
+
+/// Sums along each axis of a tile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transform {
+    /// Sixteen products instead of 36, at the same error.
+    #[default]
+    TwoByTwo,
+    /// 36 products instead of 144, at a larger error.
+    FourByFour,
+}
+
+impl Transform {
+    /// The transform with so many sums along an axis.
+    pub(crate) fn of_sums(sums: u32) -> Option<Self> {
+        Self::FourByFour
+            .and_smaller()
+            .find(|transform| transform.sums() == sums)
+    }
+
+    /// This, and those with fewer sums.
+    pub(crate) fn and_smaller(self) -> impl Iterator<Item = Self> {
+        let all = [Self::FourByFour, Self::TwoByTwo].into_iter();
+        all.filter(move |other| other.sums() <= self.sums())
+    }
+
+    /// Sums along an axis of a tile.
+    pub const fn sums(self) -> u32 {
+        match self {
+            Self::TwoByTwo => 2,
+            Self::FourByFour => 4,
+        }
+    }
+
+    /// Elements along an axis that a tile reads.
+    pub const fn side(self) -> u32 {
+        self.sums() + TAPS as u32 - 1
+    }
+
+    /// Products of a tile for each channel.
+    pub const fn planes(self) -> u32 {
+        self.side() * self.side()
+    }
+}
 
 /// An axis of the image, and that of the window along it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Along {
-    pub(super) image: AxisId,
-    pub(super) taps: AxisId,
+pub struct Along {
+    /// That of the image.
+    pub image: AxisId,
+    /// That of the window.
+    pub taps: AxisId,
 }
 
 /// The sum that a kernel begins with, over a window of three by three and channels, for each feature.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Winograd {
-    pub(super) stage: StageId,
+pub struct Winograd {
+    /// The stage that sums.
+    pub stage: StageId,
     /// What is summed: this element of an image,
-    pub(super) element: NodeId,
+    pub element: NodeId,
     /// times this constant.
-    pub(super) weight: NodeId,
-    pub(super) lines: Along,
-    pub(super) columns: Along,
-    pub(super) channels: AxisId,
-    pub(super) features: AxisId,
-    pub(super) transform: Transform,
+    pub weight: NodeId,
+    /// Lines of the image: those of an axis of which a tile has no rows.
+    pub lines: Along,
+    /// Its columns, which are the rows of tiles.
+    pub columns: Along,
+    /// What is summed besides the window.
+    pub channels: AxisId,
+    /// What vectors of results run along.
+    pub features: AxisId,
+    /// How many sums a tile has.
+    pub transform: Transform,
 }
 
 impl Winograd {
@@ -96,13 +162,8 @@ impl Winograd {
         })
     }
 
-    /// What vectors of results run along.
-    pub(crate) fn features(&self) -> AxisId {
-        self.features
-    }
-
     /// The axes of the image.
-    pub(crate) fn image(&self) -> [AxisId; 2] {
+    pub fn image(&self) -> [AxisId; 2] {
         [self.lines.image, self.columns.image]
     }
 
@@ -196,6 +257,7 @@ fn size(kernel: &VerifiedKernel, axis: AxisId) -> Option<i64> {
     }
 }
 
-fn bound(kernel: &VerifiedKernel, axis: AxisId) -> Quantity {
-    Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound())
+/// Tiles in a strip: whole register tiles of so many.
+pub const fn strip_length(rows: u32) -> u32 {
+    STRIP.next_multiple_of(rows)
 }

@@ -1,39 +1,18 @@
-//! Which tile suits a kernel: the schedules, by class, and their text form.
+//! The schedules for a kernel, by class.
 //!
-//! A [`Schedule`] names a class's file and carries the numbers of its [`Plan`]; code is generated from the plan alone, so
-//! what a schedule's text says is what was compiled. Axes are named by their position among the outer axes.
+//! A [`Schedule`] names a class's file and carries the numbers of its [`Plan`]. Axes are named by their position among the
+//! outer axes.
 
-mod cost;
-mod edges;
-mod fallback;
-mod layout;
-mod order;
-mod pack;
-mod plan;
-mod regime;
-mod rows;
-mod scan;
-mod tile_costs;
-mod tiled;
-mod tiles;
-pub(crate) mod work;
-
-use kiln_backend::{Candidate, FALLBACK_SCHEDULE, Schedule};
+use kiln_backend::{Candidate, FALLBACK_SCHEDULE, IsaLevel, Schedule};
 use kiln_kernel::{Class, VerifiedKernel};
 
-pub(crate) use edges::edges;
-pub(crate) use order::columns_first;
-pub(crate) use plan::Plan;
-pub(crate) use regime::{Regime, of_plan as regimes};
-pub use tiles::{TILED_VECTORS, contraction_tiles};
-
-use crate::error::LlvmError;
-use crate::lower::Transform;
-use kiln_backend::IsaLevel;
+use super::plan::Plan;
+use super::winograd::Transform;
+use super::{cost, fallback, preferred_layout, scan, tiled};
 
 /// The schedules for a kernel, best first; the last one is the fallback. Windows of three by three have tiles of as many
 /// sums as the transform has.
-pub(crate) fn candidates(
+pub fn candidates(
     kernel: &VerifiedKernel,
     level: IsaLevel,
     transform: Transform,
@@ -59,7 +38,7 @@ pub(crate) fn candidates(
 fn candidate(kernel: &VerifiedKernel, schedule: Schedule) -> Candidate {
     let cost = cost::nanoseconds(kernel, schedule.is_fallback());
     let layouts = match schedule.get("lanes") {
-        Some(lanes) => layout::preferred(kernel, lanes as u32),
+        Some(lanes) => preferred_layout::preferred(kernel, lanes as u32),
         None => Vec::new(),
     };
     Candidate {
@@ -71,15 +50,7 @@ fn candidate(kernel: &VerifiedKernel, schedule: Schedule) -> Candidate {
 }
 
 /// The schedule with a smaller tile, for code that does not fit the registers; nothing if there is none.
-pub(crate) fn smaller(kernel: &VerifiedKernel, schedule: &Schedule) -> Option<Schedule> {
+pub fn smaller_tile(kernel: &VerifiedKernel, schedule: &Schedule) -> Option<Schedule> {
     let plan = Plan::from_schedule(kernel, schedule).ok()?.smaller()?;
     Some(plan.to_schedule(&schedule.name))
-}
-
-/// The plan that a schedule stands for.
-///
-/// # Errors
-/// If the schedule is not one of this backend's for this kernel.
-pub(crate) fn plan_of(kernel: &VerifiedKernel, schedule: &Schedule) -> Result<Plan, LlvmError> {
-    Plan::from_schedule(kernel, schedule)
 }

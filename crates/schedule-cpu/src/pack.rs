@@ -8,7 +8,7 @@ use kiln_kernel::analysis::{Dependence, GroupedIndex};
 use kiln_kernel::{AxisId, BufferId, Node, Role, StageId, StageOperation, VerifiedKernel};
 use kiln_tensor::DType;
 
-use crate::lower::{Tile, VectorAxis};
+use super::tile::{Tile, VectorAxis};
 
 /// How each constant is packed: blocks of rows, or of vectors, innermost.
 pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
