@@ -6,11 +6,11 @@ use kiln_backend::StopSignal;
 use kiln_interpreter::bind_symbols;
 use kiln_tensor::Tensor;
 
-use super::Stop;
 use super::inputs::{self, Known};
 use super::state::{Planned, RunState};
 use super::states::States;
 use super::walk::Run;
+use super::{Entry, Stop};
 use crate::call::CallControl;
 use crate::error::RuntimeError;
 use crate::plan::{Frame, Prepared, SegmentPlan};
@@ -122,7 +122,7 @@ impl Run<'_> {
         self.upload_inputs(inputs, frame)?;
         let number = first.use_so_far.count();
         let begin = number.map(|_| self.runtime.clock().now());
-        let last = self.segments(self.program.body(), first, frame)?;
+        let last = self.segments(self.program.body(), first, frame, Entry::default())?;
         if let (Some(number), Some(begin)) = (number, begin) {
             let time = self.runtime.clock().now().saturating_sub(begin);
             first.use_so_far.add(number, time);

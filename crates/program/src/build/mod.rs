@@ -4,6 +4,7 @@
 
 mod block;
 mod contract;
+mod course;
 mod kernels;
 mod layout;
 mod memory;

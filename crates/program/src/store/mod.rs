@@ -16,7 +16,7 @@ use crate::ids::{BlockId, BufferId, SizeId};
 use crate::step::Step;
 
 /// The format that this version writes and reads.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// A program in a form that any serde format keeps. Made by [`Program::store`](crate::Program::store).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
