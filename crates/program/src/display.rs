@@ -112,7 +112,16 @@ impl Printer<'_> {
             Action::If {
                 then, otherwise, ..
             } => write!(f, " [{then}, {otherwise}]")?,
-            Action::Loop { body, .. } => write!(f, " [{body}]")?,
+            Action::Loop { body, course, .. } => {
+                write!(f, " [{body}")?;
+                if let Some(trips) = course.trips {
+                    write!(f, ", at most {} times", self.size(trips))?;
+                }
+                if course.goes_on {
+                    write!(f, ", to the end")?;
+                }
+                write!(f, "]")?;
+            }
             Action::Interpret { reason, .. } => write!(f, " [{reason}]")?,
             Action::Builtin { .. } | Action::Dims { .. } => {}
         }

@@ -51,5 +51,5 @@ pub use error::ProgramError;
 pub use ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
 pub use program::{Block, Donation, Program, ProgramKernel, Requirement, Segment};
 pub use sizes::{SizeList, Sizes};
-pub use step::{Action, KernelLaunch, Step};
+pub use step::{Action, Course, KernelLaunch, Step};
 pub use store::StoredProgram;

@@ -84,7 +84,7 @@ pub(crate) fn make_plan(
     } else {
         Vec::new()
     };
-    let is_host = |step: &StepPlan| matches!(step, StepPlan::Host(_));
+    let is_host = |step: &StepPlan| matches!(step, StepPlan::Host(_) | StepPlan::Loop { .. });
     let mut donations = Vec::new();
     if data.segments.len() == 1 && !steps.iter().any(is_host) {
         donations = maker.donations(&own, &results)?;
@@ -520,6 +520,10 @@ impl<'a> Maker<'a> {
                 let values = sizes.iter().map(|&size| self.value(size));
                 StepPlan::Dims(values.collect::<Result<_, _>>()?, self.memory_of(*output)?)
             }
+            Action::Loop { course, .. } => StepPlan::Loop {
+                reads: self.tensors(&self.program.reads(action))?,
+                trips: course.trips.map(|trips| self.value(trips)).transpose()?,
+            },
             action => StepPlan::Host(self.tensors(&self.program.reads(action))?),
         })
     }

@@ -13,7 +13,7 @@ mod placed;
 mod prepared;
 mod usage;
 
-pub(crate) use frame::{Frame, MemoryIndex, Operand, PlacedTensor};
+pub(crate) use frame::{Frame, MemoryIndex, Operand, OperandMemory, PlacedTensor};
 pub(crate) use make::{make_plan, place_all_constants};
 pub(crate) use memo::{Key, Memo};
 pub(crate) use placed::PlacedConstants;
@@ -133,6 +133,13 @@ pub(crate) enum StepPlan {
     Dims(Vec<i64>, MemoryIndex),
     /// What it reads, in the step's order: for steps that go through the host.
     Host(Vec<TensorPlace>),
+    /// A loop: what it reads, in the step's order, and its trips, where they are a size.
+    Loop {
+        /// Trips, condition, carried values, captures.
+        reads: Vec<TensorPlace>,
+        /// At most how often it runs.
+        trips: Option<i64>,
+    },
     /// A kernel that has no code: the interpreter computes it.
     Interpreted {
         /// What the ops read.

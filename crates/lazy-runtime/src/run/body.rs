@@ -6,12 +6,12 @@ use kiln_backend::StopSignal;
 use kiln_interpreter::bind_symbols;
 use kiln_tensor::Tensor;
 
-use super::Stop;
 use super::given::Inputs;
 use super::inputs::{self, Known};
 use super::state::{Planned, RunState};
 use super::states::States;
 use super::walk::Run;
+use super::{Entry, Stop};
 use crate::call::CallControl;
 use crate::error::RuntimeError;
 use crate::plan::{Frame, Prepared, SegmentPlan};
@@ -121,7 +121,7 @@ impl Run<'_> {
         self.upload_inputs(first, frame)?;
         let number = first.use_so_far.count();
         let begin = number.map(|_| self.runtime.clock().now());
-        let last = self.segments(self.program.body(), first, frame)?;
+        let last = self.segments(self.program.body(), first, frame, Entry::default())?;
         if let (Some(number), Some(begin)) = (number, begin) {
             let time = self.runtime.clock().now().saturating_sub(begin);
             first.use_so_far.add(number, time);

@@ -68,7 +68,6 @@ impl<'a> Run<'a> {
                 Ok(())
             }
             Action::If { .. } => self.run_if(block, step, &values, frame, binding),
-            Action::Loop { .. } => self.run_loop(block, step, &values, frame, binding),
             other => {
                 Err(RuntimeError::malformed(format!("a {} on the host", other.as_word())).into())
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
-use kiln_backend::Execution;
+use kiln_backend::{Execution, Memory};
 use kiln_program::BlockId;
 use kiln_tensor::{DType, Tensor, TensorError};
 use smallvec::SmallVec;
@@ -38,6 +38,39 @@ pub(crate) struct Taken {
     pub(crate) index: MemoryIndex,
 }
 
+/// Numbers of iterations in the device's memory, one after the other: a loop's block is given a part of them.
+pub(crate) struct Counters {
+    first: i64,
+    memory: Memory,
+}
+
+impl Counters {
+    /// How many are uploaded together.
+    const TOGETHER: i64 = 1 << 10;
+
+    /// The numbers to upload for an iteration that none were uploaded for.
+    pub(crate) fn numbers_from(first: i64) -> Vec<i64> {
+        (first..first.saturating_add(Self::TOGETHER)).collect()
+    }
+
+    /// These numbers, uploaded.
+    pub(crate) fn new(first: i64, memory: Memory) -> Self {
+        Self { first, memory }
+    }
+
+    /// Where the number of an iteration is, in bytes from the memory's start.
+    pub(crate) fn place_of(&self, iteration: i64) -> Option<(Memory, usize)> {
+        let number = iteration.checked_sub(self.first)?;
+        if !(0..Self::TOGETHER).contains(&number) {
+            return None;
+        }
+        let offset = usize::try_from(number)
+            .ok()?
+            .checked_mul(size_of::<i64>())?;
+        (offset < self.memory.bytes()).then(|| (self.memory.clone(), offset))
+    }
+}
+
 /// The state of a run.
 pub(crate) struct RunState {
     pub(crate) execution: Box<dyn Execution>,
@@ -56,6 +89,7 @@ pub(crate) struct RunState {
     /// How many launches there were since the device was waited for.
     pub(crate) n_launches: usize,
     pub(crate) iterations: u64,
+    pub(crate) counters: Option<Counters>,
 }
 
 impl RunState {
@@ -71,6 +105,7 @@ impl RunState {
             launched: Vec::new(),
             n_launches: 0,
             iterations: 0,
+            counters: None,
         }
     }
 

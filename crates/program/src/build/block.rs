@@ -11,7 +11,7 @@ use kiln_symbolic_shape::{DimId, Predicate};
 use smallvec::{SmallVec, smallvec};
 
 use super::node::{KernelNode, Node, NodeKind};
-use super::{Builder, layout};
+use super::{Builder, course, layout};
 use crate::buffer::{Buffer, Place};
 use crate::error::ProgramError;
 use crate::ids::{BufferId, KernelId};
@@ -411,6 +411,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
                     Action::Loop {
                         trips: *trips,
                         condition: *condition,
+                        course: course::course_of(self.program, id),
                         carried: carried.to_vec(),
                         captures: captures.to_vec(),
                         body: self.program.block(body)?,

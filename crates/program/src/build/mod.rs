@@ -4,6 +4,7 @@
 
 mod block;
 mod contract;
+mod course;
 mod in_place;
 mod kernels;
 mod last_uses;

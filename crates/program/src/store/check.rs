@@ -114,7 +114,10 @@ impl Checker<'_> {
                 self.inner(*then)?;
                 self.inner(*otherwise)?;
             }
-            Action::Loop { body, .. } => self.inner(*body)?,
+            Action::Loop { body, course, .. } => {
+                self.inner(*body)?;
+                self.sizes(course.trips.as_slice())?;
+            }
             Action::Builtin { .. } | Action::Bind { .. } | Action::Interpret { .. } => {}
         }
         self.buffers(&self.program.reads(&step.action))?;
