@@ -285,8 +285,8 @@ impl Options {
         self
     }
 
-    /// How much time may go into compiling, for all models that share kernels. When it is spent, what is not compiled
-    /// is left to the interpreter.
+    /// How much time may go into compiling in this process, for whichever model it is. When it is spent, what is not compiled
+    /// is left to the interpreter, and [`CompilationStats`](crate::CompilationStats) say so.
     #[must_use]
     pub fn compile_budget(mut self, budget: Duration) -> Self {
         self.compiling.budget = Some(budget);

@@ -95,6 +95,7 @@ doctests! {
     ChoosingBackends = "guide/backends.md";
     CheckingCompiledCode = "guide/checking.md";
     WhenThingsAreCompiled = "guide/compiling.md";
+    TensorsThatStay = "guide/sessions.md";
     ReadingATimingReport = "guide/timing.md";
     Operations = "guide/operations.md";
     Explaining = "guide/explaining.md";

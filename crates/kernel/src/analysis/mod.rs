@@ -8,6 +8,7 @@
 //! - [`Boundary`]: where loops are split, as at the parts of a concatenation.
 //! - [`Unconditional`]: what may be computed whether or not it is needed.
 //! - [`is_never_positive`], [`elementwise_reader`]: what is known of values, and of who reads them.
+//! - [`points`]: how much a kernel computes.
 //! - [`may_share`]: which results may be computed in the memory of an operand.
 //!
 //! Each analysis reads a kernel and changes nothing. What is not recognised gets the conservative result, which each one
@@ -23,6 +24,7 @@ mod guarded_index;
 mod loops;
 mod may_share;
 mod never_positive;
+mod points;
 mod reach;
 mod sliding_window;
 mod unconditional;
@@ -41,6 +43,7 @@ pub use guarded_index::GuardedIndex;
 pub use loops::{is_multiple, item_axes, must_run_in_order};
 pub use may_share::{SharedPair, may_share};
 pub use never_positive::is_never_positive;
+pub use points::points;
 pub use reach::{AxisPoints, Reach};
 pub use sliding_window::SlidingWindow;
 pub(crate) use unconditional::may_fault;

@@ -20,13 +20,14 @@ use kiln_compile_worker::{WorkerCompiler, WorkerProgram};
 #[cfg(feature = "llvm")]
 use kiln_fork_lock::{ForkLazy, ForkLock};
 use kiln_kernel_cache::Tier;
-use kiln_lazy_runtime::{PreferredLayouts, Runtime, RuntimeOptions, SpinPool};
+use kiln_lazy_runtime::{CompileBudget, PreferredLayouts, Runtime, RuntimeOptions, SpinPool};
 use kiln_native::NativeExecutor;
 use kiln_program::LayoutPreferences;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 #[cfg(feature = "llvm")]
 use std::sync::Weak;
+use std::time::Duration;
 
 /// More threads than this are refused: no machine that Kiln runs on has as many.
 const MOST_THREADS: usize = 1024;
@@ -219,7 +220,7 @@ pub(super) fn assemble(
     options.policy = policy;
     options.max_block = max_block;
     options.compile_timeout = timeout;
-    options.compile_budget = budget;
+    options.compile_budget = Some(of_process().with_limit(budget.unwrap_or(Duration::MAX)));
     options.compile_threads = NonZeroUsize::new(threads);
     let executor = NativeExecutor::new()
         .with_memory_limits(key.memory)
@@ -230,6 +231,12 @@ pub(super) fn assemble(
         runtime: Arc::new(runtime),
         announcements: Some(announcements),
     }
+}
+
+/// What went into compiling in this process, whichever runtime it was for.
+fn of_process() -> &'static CompileBudget {
+    static ACCOUNT: ForkLazy<CompileBudget> = ForkLazy::new(|| Duration::MAX.into());
+    &ACCOUNT
 }
 
 /// The instruction-set level of that name; none is the highest that this machine has.

@@ -1,5 +1,6 @@
 //! Compiling on first use: each kernel once, whoever asks, on threads of their own; and what it cost.
 
+mod budget;
 mod codec;
 mod constants;
 mod failure;
@@ -14,6 +15,7 @@ mod stats;
 mod store;
 mod workers;
 
+pub use budget::CompileBudget;
 pub(crate) use constants::{ConstantPart, ConstantStore};
 pub(crate) use failure::KernelFailure;
 pub(crate) use identity::KernelIdentity;
