@@ -10,7 +10,7 @@ use super::table::{quoted, rows};
 use super::tree::{Problem, Tree};
 
 const PAGE: &str = "docs/book/src/reference/faults.md";
-const N_FAULTS: usize = 41;
+const N_FAULTS: usize = 43;
 
 /// Checks the table.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
