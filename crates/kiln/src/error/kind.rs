@@ -97,8 +97,9 @@ impl Failure {
             Self::Threads { .. } => ErrorKind::Limit,
             #[cfg(feature = "native")]
             Self::NotDeterministic { .. } => ErrorKind::InvalidInput,
-            #[cfg(feature = "llvm")]
             Self::UnknownTarget { .. } => ErrorKind::Environment,
+            #[cfg(feature = "native")]
+            Self::Device { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
             Self::Onnx(error) => of_onnx(error),
             Self::MissingInput { .. }
@@ -108,7 +109,8 @@ impl Failure {
             | Self::UnknownFormat { .. }
             | Self::UnknownDim { .. }
             | Self::UnknownStage { .. }
-            | Self::UnknownBackend { .. }
+            | Self::UnknownName { .. }
+            | Self::DeviceKey { .. }
             | Self::DimText { .. }
             | Self::UnknownRank { .. }
             | Self::UnknownValue { .. }
