@@ -224,6 +224,7 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         {
             ErrorKind::Environment
         }
+        RuntimeError::Execute { error, .. } if error.is_device_lost() => ErrorKind::Environment,
         RuntimeError::Cache { error, .. } => of_cache(error),
         RuntimeError::Plan(cause) => match cause.downcast_ref::<ProgramError>() {
             Some(error) => of_program(error),
