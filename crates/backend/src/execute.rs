@@ -13,6 +13,8 @@
 //! - **Residence.** An output may stay where it was computed, as a tensor that is [`Resident`]. So what `upload` returns may be
 //!   a tensor's memory, and is only read; and a device uses memory again once the last handle to it is gone, and no sooner.
 //! - **Sizes.** Nothing that runs on a device returns a size: what a program needs to know it downloads.
+//! - **Loss.** All that a lost device is asked fails with [`ExecuteError::device_lost`], at the latest when it is waited for.
+//!   Giving memory up, which cannot fail, still works, and so does [`reclaim`](KernelExecutor::reclaim).
 //! - **Parallelism** is the device's own: see [`parallelism`](KernelExecutor::parallelism).
 #![allow(
     unsafe_code,
@@ -162,6 +164,37 @@ pub struct ExecuteError {
     pub out_of_memory: bool,
     /// The executor's error.
     pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// Why a device is of no use any more.
+#[derive(Debug, thiserror::Error)]
+#[error("device {device} was lost: {reason}")]
+struct DeviceLost {
+    device: String,
+    reason: String,
+}
+
+impl ExecuteError {
+    /// The code of a device that was lost.
+    pub const DEVICE_LOST: &str = "E0896";
+
+    /// E0896: a device that was lost, by its name, and why: all that it is asked from now on fails so.
+    pub fn device_lost(device: impl Into<String>, reason: impl ToString) -> Self {
+        let lost = DeviceLost {
+            device: device.into(),
+            reason: reason.to_string(),
+        };
+        Self {
+            code: Self::DEVICE_LOST,
+            out_of_memory: false,
+            source: Box::new(lost),
+        }
+    }
+
+    /// Whether the device was lost.
+    pub fn is_device_lost(&self) -> bool {
+        self.code == Self::DEVICE_LOST
+    }
 }
 
 /// A device: memory, loaded kernels, and executions.

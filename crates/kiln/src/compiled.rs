@@ -18,8 +18,6 @@ pub(crate) use bundle::save as save_bundle;
 pub(crate) use bundle::{Bundled, load as load_bundle};
 pub(crate) use planner::GraphPlanner;
 #[cfg(feature = "native")]
-pub(crate) use runtime::SharedRuntime;
-#[cfg(feature = "llvm")]
-pub(crate) use runtime::runtime_for;
+pub(crate) use runtime::{SharedRuntime, runtime_for};
 #[cfg(feature = "llvm")]
 pub(crate) use stored::ProgramStore;

@@ -48,10 +48,10 @@
 //!
 //! # What executes a model
 //!
-//! Native code ([`Backend::Llvm`]): ops are fused into kernels while their sizes are still symbols,
+//! Native code ([`Device::cpu`]): ops are fused into kernels while their sizes are still symbols,
 //! and each kernel is compiled when a call first needs it, once for all sizes. The reference
-//! interpreter ([`Backend::Interpreter`]) says what every op means: right, and slow. Debug builds
-//! interpret unless [`Options::backend`] says otherwise.
+//! interpreter ([`Device::interpreter`]) says what every op means: right, and slow. Debug builds
+//! interpret unless [`Options::device`] says otherwise.
 //!
 //! # Features
 //!
@@ -64,7 +64,6 @@
 
 #![deny(unsafe_code)]
 
-mod backend_kind;
 mod cache;
 mod compare;
 #[cfg(feature = "llvm")]
@@ -73,6 +72,7 @@ mod compiled;
 #[cfg(feature = "llvm")]
 mod compiler;
 mod description;
+pub mod device;
 mod dim;
 mod environment;
 mod error;
@@ -91,12 +91,12 @@ mod recording;
 mod repro;
 mod session;
 
-pub use backend_kind::{Backend, targets};
 pub use cache::Cache;
 pub use compare::{Comparison, Difference, OutputComparison, Reference, Verdict, WorstElement};
 #[cfg(feature = "llvm")]
 pub use compiler::Compiler;
 pub use description::ValueDescription;
+pub use device::{Device, targets};
 pub use dim::Dim;
 pub use error::{Error, ErrorKind};
 pub use explain::{Explained, ExplainedStep};

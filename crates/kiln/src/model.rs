@@ -17,8 +17,8 @@ mod records;
 mod signature;
 mod source;
 
-use crate::backend_kind::Backend;
 use crate::description::ValueDescription;
+use crate::device::Device;
 use crate::error::{Error, Failure};
 use crate::guard::guarded;
 use crate::options::Options;
@@ -409,10 +409,10 @@ impl Model {
     }
 
     /// What executes the model. With an open rank and no call yet, what is to execute it.
-    pub fn backend(&self) -> Backend {
+    pub fn device(&self) -> Device {
         match self.0.instances.any() {
-            Some(instance) => instance.executable().backend(),
-            None => self.0.options.backend.unwrap_or_default(),
+            Some(instance) => instance.executable().device(),
+            None => self.0.options.device.clone().unwrap_or_default(),
         }
     }
 

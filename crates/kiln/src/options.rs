@@ -1,7 +1,7 @@
 //! How to load and run a model: one builder, every switch with a sensible default.
 
-use crate::backend_kind::Backend;
 use crate::cache::Cache;
+use crate::device::Device;
 use crate::dim::Dim;
 use crate::importing::Importing;
 use crate::limits::Limits;
@@ -48,19 +48,19 @@ pub struct Options {
     )]
     pub(crate) mode: Mode,
     pub(crate) interpreter_mode: InterpreterMode,
-    pub(crate) backend: Option<Backend>,
+    pub(crate) device: Option<Device>,
     #[cfg_attr(
         not(feature = "native"),
         expect(dead_code, reason = "the interpreter uses one thread")
     )]
     pub(crate) threads: usize,
     #[cfg_attr(
-        not(feature = "llvm"),
+        not(feature = "native"),
         expect(dead_code, reason = "only compiled code has a target")
     )]
     pub(crate) target: Option<String>,
     #[cfg_attr(
-        not(feature = "llvm"),
+        not(feature = "native"),
         expect(dead_code, reason = "only compiled kernels can be shared")
     )]
     pub(crate) shared_kernels: bool,
@@ -110,7 +110,7 @@ impl Options {
             freeze: true,
             mode: Mode::Lenient,
             interpreter_mode: InterpreterMode::Declared,
-            backend: None,
+            device: None,
             threads: 0,
             target: None,
             shared_kernels: true,
@@ -178,13 +178,21 @@ impl Options {
         }
     }
 
-    /// What executes the model; without it, [`Backend::default`]. A backend that is asked for is
-    /// used or the model is refused; the default gives way to the interpreter, with a
-    /// [`Notice`](crate::Notice), where it cannot serve a model.
+    /// What executes the model; without it, [`Device::default`]. A device that is asked for is
+    /// used, or the model is refused; the default gives way to the interpreter where a model cannot
+    /// be compiled, and says so to [`on_notice`](Self::on_notice).
+    ///
+    /// ```
+    /// use kiln::{Device, Options};
+    ///
+    /// let options = Options::new().device("interpreter".parse::<Device>()?);
+    /// # let _ = options;
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
     #[must_use]
-    pub fn backend(self, backend: Backend) -> Self {
+    pub fn device(self, device: Device) -> Self {
         Self {
-            backend: Some(backend),
+            device: Some(device),
             ..self
         }
     }
@@ -196,8 +204,9 @@ impl Options {
         Self { threads, ..self }
     }
 
-    /// The instruction-set level that code is compiled for, by name: `portable`, `avx2+fma`,
-    /// `avx512`. Without it, the highest that this machine has. The interpreter has no use for it.
+    /// The level of the device that code is compiled for, by name: on a CPU an instruction set, `portable`, `avx2+fma`,
+    /// `avx512`. Without it, that of the device's key, or else the highest that this machine has. The interpreter has no use
+    /// for it.
     #[must_use]
     pub fn target(self, level: impl Into<String>) -> Self {
         Self {
@@ -434,7 +443,7 @@ impl Options {
     #[cfg(feature = "onnx")]
     pub(crate) fn keeps_programs(&self) -> bool {
         let compiles = cfg!(feature = "llvm")
-            && self.backend.unwrap_or_default() == Backend::Llvm
+            && !self.device.clone().unwrap_or_default().interprets()
             && self.runtime.is_none();
         compiles && self.cache.path().is_some()
     }

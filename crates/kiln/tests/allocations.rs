@@ -8,7 +8,7 @@
     reason = "a test may panic, and tells what it measured"
 )]
 
-use kiln::{Backend, Cache, CallMemory, DType, Model, Options, Tensor};
+use kiln::{Cache, CallMemory, DType, Device, Model, Options, Tensor};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ fn a_warm_call_into_given_tensors_allocates_nothing() {
       return %2, %3
     }";
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(1)
         .shared_kernels(false)
         .cache(Cache::off());
@@ -111,7 +111,7 @@ fn a_row_is_appended_to_a_cache_without_allocations_or_plans() {
       return %next, %sum
     }";
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(1)
         .shared_kernels(false)
         .cache(Cache::off());
@@ -183,14 +183,11 @@ fn real_model_calls_allocate_less_and_less_often_than_interpreted_ones() {
     ];
     for (name, shape) in cases {
         let path = Path::new(&folder).join(name).join("model.onnx");
-        let load = |backend| {
-            let options = Options::new()
-                .backend(backend)
-                .threads(1)
-                .cache(Cache::off());
+        let load = |device| {
+            let options = Options::new().device(device).threads(1).cache(Cache::off());
             Model::load_with(&path, options).unwrap()
         };
-        let (compiled, interpreted) = (load(Backend::Llvm), load(Backend::Interpreter));
+        let (compiled, interpreted) = (load(Device::cpu()), load(Device::interpreter()));
         let input = |input: &kiln::ValueDescription| {
             let tensor = match input.dtype() {
                 Some(DType::I64) => Tensor::full(shape, 1i64),

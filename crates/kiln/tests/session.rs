@@ -4,20 +4,20 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use kiln::{
-    Backend, Cache, CallOptions, DType, DonationFate, Donations, ErrorKind, Model, Options,
-    Session, Tensor,
+    Cache, CallOptions, DType, Device, DonationFate, Donations, ErrorKind, Model, Options, Session,
+    Tensor,
 };
 
-fn options(backend: Backend) -> Options {
+fn options(device: Device) -> Options {
     Options::new()
-        .backend(backend)
+        .device(device)
         .threads(1)
         .shared_kernels(false)
         .cache(Cache::off())
 }
 
 fn model(text: &str) -> Model {
-    Model::from_text_with(text, options(Backend::Llvm))
+    Model::from_text_with(text, options(Device::cpu()))
         .unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
@@ -45,7 +45,7 @@ const APPEND: &str =
 
 /// Appends rows by a session, and compares state and output with the interpreter's.
 fn append(session: &mut Session, position: i64, rows: &Tensor) {
-    let reference = Model::from_text_with(APPEND, options(Backend::Interpreter)).unwrap();
+    let reference = Model::from_text_with(APPEND, options(Device::interpreter())).unwrap();
     let before = session.state("cache").unwrap().copied().unwrap();
     let at = at(position);
     let inputs = [("at", &at), ("rows", rows)];
@@ -178,8 +178,8 @@ fn states_that_grow_are_replaced() {
       %y = neg %row
       return %next, %y
     }";
-    for backend in [Backend::Llvm, Backend::Interpreter] {
-        let model = Model::from_text_with(text, options(backend)).unwrap();
+    for device in [Device::cpu(), Device::interpreter()] {
+        let model = Model::from_text_with(text, options(device)).unwrap();
         let empty = Tensor::zeros(DType::F32, &[0, 3]).unwrap();
         let mut session = model
             .session()

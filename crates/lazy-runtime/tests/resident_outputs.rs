@@ -7,7 +7,7 @@ mod support;
 
 use std::sync::Arc;
 
-use kiln_backend::{KernelExecutor, Resident};
+use kiln_backend::{KernelCompiler, KernelExecutor, Resident};
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_lazy_runtime::{
     CallOptions, Cancellation, CompiledProgram, OutputPlacement, Runtime, RuntimeOptions,
@@ -246,23 +246,63 @@ fn tensors_of_a_lost_device_are_a_typed_error_and_what_was_seen_is_there() {
         call(&program, &[ramp(&[4, 3])]),
     );
     assert!(is_right(&expected(STEP, &[ramp(&[4, 3])]), &seen));
-    device.lose();
+    device.lose_after(0);
     assert!(is_right(&expected(STEP, &[ramp(&[4, 3])]), &seen));
     for _ in 0..2 {
         let error = unseen.to_vec::<f32>().unwrap_err();
         assert!(matches!(error, TensorError::Deferred(_)), "{error}");
         assert_eq!(
             error.to_string(),
-            "the elements cannot be loaded: the device was lost"
+            "the elements cannot be loaded: device fake was lost: a test unplugged it"
         );
     }
     let error = program.run(std::slice::from_ref(&unseen)).unwrap_err();
-    assert!(error.to_string().contains("the device was lost"), "{error}");
+    assert_eq!(error.code(), "E0896", "{error}");
     // On another device it is an error of the input.
     let other = program_on(&FakeDevice::default(), STEP);
     let error = other.run(&[unseen]).unwrap_err();
-    assert!(error.to_string().contains("the device was lost"), "{error}");
+    assert!(error.to_string().contains("was lost"), "{error}");
     drop(program);
+}
+
+#[test]
+fn wherever_a_device_is_lost_calls_end_with_a_typed_error_and_so_do_later_ones() {
+    let inputs = [ramp(&[4, 3])];
+    let reference = expected(STEP, &inputs);
+    let mut n_lost = 0;
+    for compiler in [Some(Arc::new(FakeCompiler::default())), None] {
+        for things in 0.. {
+            let device = FakeDevice::default();
+            let compiler = compiler.clone();
+            let runtime = Arc::new(Runtime::new(
+                compiler.map(|compiler| compiler as Arc<dyn KernelCompiler>),
+                Arc::new(device.clone()),
+                RuntimeOptions::new(),
+            ));
+            let program = compiled(&runtime, &graph(STEP), false);
+            let kept = call(&program, &inputs);
+            let mut given = [ramp(&[4, 3])];
+            device.lose_after(things);
+            // Both ways of having outputs, and what looking at one asks of the device.
+            let called = program
+                .run(&inputs)
+                .map(|outputs| outputs[0].as_bytes().is_ok());
+            let called_into = program.run_into(&inputs, &mut given);
+            let is_lost = !matches!(called, Ok(true)) || called_into.is_err();
+            assert_eq!(given[0].shape(), [4, 3]);
+            if !is_lost {
+                assert!(is_right(&reference, &given[0]));
+                break;
+            }
+            n_lost += 1;
+            let errors = called.err().into_iter().chain(called_into.err());
+            for error in errors.chain(program.run(&inputs).err()) {
+                assert_eq!(error.code(), "E0896", "after {things}: {error}");
+            }
+            assert!(program.run(&inputs).is_err() && kept.as_bytes().is_err());
+        }
+    }
+    assert!(n_lost > 10, "{n_lost}");
 }
 
 /// Whether a device gives what it should where outputs are kept while calls go on.

@@ -105,7 +105,7 @@ impl Tensor {
         Ok(Tensor::from_parts(
             dtype,
             layout,
-            Storage::Deferred(deferred),
+            Storage::Deferred(Box::new(deferred)),
         ))
     }
 }

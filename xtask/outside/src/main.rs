@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use kiln::shape_inference::GraphBuilder;
-use kiln::{Backend, DType, Dim, ErrorKind, Model, Options, Tensor, Var};
+use kiln::{Device, DType, Dim, ErrorKind, Model, Options, Tensor, Var};
 
 const MLP: &str = "
 graph @mlp(%x: f32[B, 4], %w: f32[4, N]) -> f32[B, N] {
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(path) = std::env::args_os().nth(1) {
         a_bundle(std::path::Path::new(&path))?;
     }
-    let backends: Vec<_> = Backend::AVAILABLE.iter().map(Backend::to_string).collect();
+    let backends: Vec<_> = Device::all().iter().map(Device::to_string).collect();
     println!(
         "kiln works from outside its workspace: {}",
         backends.join(", ")
@@ -89,12 +89,12 @@ fn a_graph_from_the_builder() -> Result<(), Box<dyn std::error::Error>> {
 fn every_backend_gives_the_same() -> Result<(), Box<dyn std::error::Error>> {
     let x = Tensor::from_vec(&[2, 4], vec![1.0_f32, -2.0, 3.0, 0.5, 0.0, 1.0, 2.0, -1.0])?;
     let w = Tensor::from_vec(&[4, 3], vec![0.25_f32; 12])?;
-    for &backend in Backend::AVAILABLE {
-        let model = Model::from_text_with(MLP, Options::new().backend(backend))?;
+    for device in Device::all() {
+        let model = Model::from_text_with(MLP, Options::new().device(device))?;
         let comparison = model.compare(&model.reference([("x", &x), ("w", &w)])?)?;
-        assert!(comparison.agrees(), "{backend}");
+        assert!(comparison.agrees(), "{device}");
         let compiles = model.compilation_stats().compilations;
-        assert_eq!(compiles > 0, backend != Backend::Interpreter, "{backend}");
+        assert_eq!(compiles > 0, device != Device::interpreter(), "{device}");
     }
     Ok(())
 }
@@ -115,7 +115,7 @@ fn a_bundle(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
         let product = builder.matmul(x, w)?;
         let y = builder.map("relu", &[product])?;
         let graph = builder.finish(&[("y", y)])?;
-        let options = Options::new().backend(Backend::Llvm);
+        let options = Options::new().device(Device::cpu());
         Model::from_graph_with(graph, options)?.save_sealed_bundle(path, &key)?;
     }
     let options = Options::new().policy(CompilePolicy::AheadOfTime);
@@ -139,8 +139,8 @@ fn a_bundle(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
 
 /// A closure, recorded once for every size.
 fn a_function_that_compiles_itself() -> Result<(), Box<dyn std::error::Error>> {
-    for &backend in Backend::AVAILABLE {
-        let options = Options::new().backend(backend);
+    for device in Device::all() {
+        let options = Options::new().device(device);
         let layer = kiln::jit(|x: Var, w: Var| x.matmul(w).relu()).with_options(options);
         for rows in [1, 5] {
             let x = Tensor::from_vec(&[rows, 2], vec![1.0_f32; rows * 2])?;

@@ -100,8 +100,9 @@ impl Failure {
             Self::Threads { .. } => ErrorKind::Limit,
             #[cfg(feature = "native")]
             Self::NotDeterministic { .. } => ErrorKind::InvalidInput,
-            #[cfg(feature = "llvm")]
             Self::UnknownTarget { .. } => ErrorKind::Environment,
+            #[cfg(feature = "native")]
+            Self::Device { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
             Self::Onnx(error) => of_onnx(error),
             Self::MissingInput { .. }
@@ -111,7 +112,8 @@ impl Failure {
             | Self::UnknownFormat { .. }
             | Self::UnknownDim { .. }
             | Self::UnknownStage { .. }
-            | Self::UnknownBackend { .. }
+            | Self::UnknownName { .. }
+            | Self::DeviceKey { .. }
             | Self::DimText { .. }
             | Self::UnknownRank { .. }
             | Self::UnknownValue { .. }
@@ -225,6 +227,7 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         {
             ErrorKind::Environment
         }
+        RuntimeError::Execute { error, .. } if error.is_device_lost() => ErrorKind::Environment,
         RuntimeError::Cache { error, .. } => of_cache(error),
         RuntimeError::Plan(cause) => match cause.downcast_ref::<ProgramError>() {
             Some(error) => of_program(error),

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use super::*;
-use crate::{Backend, Cache, CallOptions, DType, Model, Options, Tensor, Var};
+use crate::{Cache, CallOptions, DType, Device, Model, Options, Tensor, Var};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ const WITHOUT_RESULT: [&str; 20] = [
     "Jit::timing",
     "Jit::with_options",
     "Model::all_stages",
-    "Model::backend",
+    "Model::device",
     "Model::compilation_stats",
     "Model::compile_records",
     "Model::inputs",
@@ -48,9 +48,7 @@ const TEXT: &str = "graph @f(%x: f32[N]) -> f32[N] {
 }";
 
 fn options() -> Options {
-    Options::new()
-        .backend(Backend::default())
-        .cache(Cache::off())
+    Options::new().device(Device::default()).cache(Cache::off())
 }
 
 /// What an entrance gives, if it gives an error.

@@ -3,7 +3,7 @@
 //! Memory goes back to the device with its last handle; it is poisoned then, and handed out again. Outputs stay on the device,
 //! and are found again when they come back as inputs; what crosses between the host and the device is counted.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use kiln_backend::{
@@ -30,7 +30,8 @@ pub struct Traffic {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) broken: Option<Broken>,
-    pub(super) is_lost: AtomicBool,
+    /// How many more things it does until it is lost.
+    until_lost: Mutex<Option<usize>>,
     /// Memory that was given back.
     free: Mutex<Vec<Vec<u8>>>,
     /// What somebody has, for a device that hands it out all the same.
@@ -67,9 +68,14 @@ pub(super) fn refused(problem: impl ToString) -> ExecuteError {
 
 impl State {
     pub(super) fn check(&self) -> Result<(), ExecuteError> {
-        match self.is_lost.load(Ordering::SeqCst) {
-            true => Err(refused("the device was lost")),
-            false => Ok(()),
+        let left = self.until_lost.lock().unwrap().as_mut().map(|left| {
+            let before = *left;
+            *left = left.saturating_sub(1);
+            before
+        });
+        match left {
+            Some(0) => Err(ExecuteError::device_lost("fake", "a test unplugged it")),
+            _ => Ok(()),
         }
     }
 
@@ -165,9 +171,9 @@ impl FakeDevice {
         }
     }
 
-    /// Has all that the device does from now on fail.
-    pub fn lose(&self) {
-        self.0.is_lost.store(true, Ordering::SeqCst);
+    /// Has all that the device is asked fail, but for so many things first.
+    pub fn lose_after(&self, things: usize) {
+        *self.0.until_lost.lock().unwrap() = Some(things);
     }
 
     fn held<'a>(&self, memory: &'a Memory) -> Result<&'a Held, ExecuteError> {
