@@ -67,6 +67,27 @@ pub(super) fn contraction_shape(
     tiles::cheapest(level, work, tiles, width.filter(|&width| width > 0))
 }
 
+/// Rows and vectors of the tile of a kernel that joins the sums of several contractions: of the level's tiles the one with most
+/// vectors that divide a row. A tile does more than sum, so that units of work are to be alike, and vectors side by side hide
+/// what each of them waits for.
+pub(super) fn joined_shape(
+    level: IsaLevel,
+    work: Work,
+    size: Option<i64>,
+    lanes: u32,
+) -> (u32, u32) {
+    let divides = |&&(_, vectors): &&(u32, u32)| {
+        let piece = i64::from(vectors) * i64::from(lanes);
+        size.is_some_and(|size| size % piece == 0)
+    };
+    let tiles = contraction_tiles(level).iter();
+    let widest = tiles.filter(divides).max_by_key(|&&(_, vectors)| vectors);
+    match widest {
+        Some(&tile) => tile,
+        None => contraction_shape(level, work, size, lanes),
+    }
+}
+
 /// Vectors side by side for a few rows: what the accumulators of three leave room for.
 pub(super) fn few_vectors(level: IsaLevel) -> u32 {
     const ROWS: u32 = 3;

@@ -11,7 +11,7 @@ use super::boundaries::split_at;
 use super::cost::{Access, accesses};
 use super::pack;
 use super::plan::{Plan, WinogradTile};
-use super::rows::{contraction_shape, few_vectors, fitting, lanes, row_axis, tail};
+use super::rows::{contraction_shape, few_vectors, fitting, joined_shape, lanes, row_axis, tail};
 use super::sliding::sliding_window;
 use super::tile::{Tile, VectorAxis};
 use super::tiles::Work;
@@ -155,12 +155,11 @@ fn plan_in(
         _ => None,
     };
     let size = |axis: AxisId| kernel.dims().as_constant(kernel.axis(axis).extent.bound());
-    let (row_limit, vectors) = contraction_shape(
-        level,
-        Work::of(kernel, vector),
-        vector_axis.and_then(size),
-        lanes,
-    );
+    let width = vector_axis.and_then(size);
+    let (row_limit, vectors) = match kernel.classification().contractions.len() {
+        0 | 1 => contraction_shape(level, Work::of(kernel, vector), width, lanes),
+        _ => joined_shape(level, Work::of(kernel, vector), width, lanes),
+    };
     let mut spread = false;
     let mut second_rows = None;
     let rows = if has_reduction {
