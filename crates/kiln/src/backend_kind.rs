@@ -26,16 +26,17 @@ pub enum Backend {
     /// of what every op means.
     Interpreter,
     /// Native code for this machine's CPU, compiled by LLVM when a call first needs it. Part of
-    /// builds with the feature `llvm`.
+    /// builds with the feature `native`; one without the feature `llvm` compiles nothing, and runs what
+    /// [`Options::cache`](crate::Options::cache) or a bundle has: what they lack is a compile that fails (E0517).
     Llvm,
 }
 
 impl Backend {
     /// The backends that this build has.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub const AVAILABLE: &[Backend] = &[Backend::Interpreter, Backend::Llvm];
     /// The backends that this build has.
-    #[cfg(not(feature = "llvm"))]
+    #[cfg(not(feature = "native"))]
     pub const AVAILABLE: &[Backend] = &[Backend::Interpreter];
 
     /// The name, as the command line takes it.
@@ -63,7 +64,7 @@ impl Backend {
 }
 
 /// The instruction-set levels that code can be compiled for and run on this machine, lowest first:
-/// what [`Options::target`](crate::Options::target) takes. Empty in builds without a compiler.
+/// what [`Options::target`](crate::Options::target) takes. Empty in builds that run no native code.
 ///
 /// ```
 /// for level in kiln::targets() {
@@ -72,13 +73,13 @@ impl Backend {
 /// }
 /// ```
 pub fn targets() -> Vec<String> {
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     {
         use kiln_backend::IsaLevel;
         let here = IsaLevel::of_host();
         here.map(|level| level.name().to_owned()).collect()
     }
-    #[cfg(not(feature = "llvm"))]
+    #[cfg(not(feature = "native"))]
     Vec::new()
 }
 
@@ -131,6 +132,6 @@ mod tests {
             assert_eq!(backend.to_string().parse::<Backend>().unwrap(), backend);
             assert!(backend.is_available());
         }
-        assert_eq!(Backend::Llvm.is_available(), cfg!(feature = "llvm"));
+        assert_eq!(Backend::Llvm.is_available(), cfg!(feature = "native"));
     }
 }

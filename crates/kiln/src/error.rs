@@ -136,7 +136,7 @@ pub(crate) enum Failure {
     #[error("{name} is {found}: inputs and outputs other than tensors are not supported yet")]
     NotATensor { name: String, found: String },
     /// E0980: a target that does not exist, or that this machine cannot run.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     #[error("cannot compile for `{name}`, expected one of this machine's levels: {expected}")]
     UnknownTarget { name: String, expected: String },
     /// E0981: more threads than make sense.
@@ -281,7 +281,7 @@ impl Failure {
             Self::Read { .. } => "E0977",
             Self::Dim { .. } => "E0978",
             Self::NotATensor { .. } => "E0979",
-            #[cfg(feature = "llvm")]
+            #[cfg(feature = "native")]
             Self::UnknownTarget { .. } => "E0980",
             #[cfg(feature = "native")]
             Self::Threads { .. } => "E0981",

@@ -25,9 +25,9 @@ use crate::options::Options;
 use crate::outputs::Outputs;
 use crate::recording::building;
 use instance::{Built, Instance};
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 pub(crate) use instances::Choice;
-#[cfg(not(feature = "llvm"))]
+#[cfg(not(feature = "native"))]
 use instances::Choice;
 use instances::{Chosen, Instances};
 use kiln_ir::{BlobMap, Graph};
@@ -37,7 +37,7 @@ use signature::Signature;
 pub(crate) use source::Source;
 #[cfg(feature = "llvm")]
 pub(crate) use source::file_name;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 pub(crate) use source::{ConstantPlace, ModelDigest};
 use std::collections::BTreeMap;
 use std::fmt;

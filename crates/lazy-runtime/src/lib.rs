@@ -48,7 +48,7 @@ mod watch;
 pub use ahead::{CallMemory, ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
 pub use call::{CallControl, CallOptions, Cancellation};
 pub use clock::{Clock, SystemClock};
-pub use compile::{CompilationStats, CompileReason, CompileRecord, CompiledKernel};
+pub use compile::{CompilationStats, CompileReason, CompileRecord, CompiledKernel, maker_of};
 pub use context::LazyCompilationContext;
 pub use error::RuntimeError;
 pub use layouts::PreferredLayouts;

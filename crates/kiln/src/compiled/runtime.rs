@@ -10,23 +10,19 @@ use crate::compiler::Compiler;
 use crate::error::{Error, Failure};
 use crate::options::{Compiling, Options};
 use crate::progress::Listener;
-#[cfg(feature = "llvm")]
-use kiln_backend::IsaLevel;
-use kiln_backend::{KernelCompiler, MemoryLimits, Target};
+use kiln_backend::{IsaLevel, KernelCompiler, MemoryLimits, Target};
 #[cfg(feature = "llvm")]
 use kiln_codegen_llvm::{LlvmCompiler, LlvmError};
 #[cfg(feature = "llvm")]
 use kiln_compile_worker::{WorkerCompiler, WorkerProgram};
-#[cfg(feature = "llvm")]
 use kiln_fork_lock::{ForkLazy, ForkLock};
 use kiln_kernel_cache::Tier;
 use kiln_lazy_runtime::{PreferredLayouts, Runtime, RuntimeOptions, SpinPool};
 use kiln_native::NativeExecutor;
 use kiln_program::LayoutPreferences;
+use kiln_schedule_cpu::target_of;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
-#[cfg(feature = "llvm")]
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 /// More threads than this are refused: no machine that Kiln runs on has as many.
 const MOST_THREADS: usize = 1024;
@@ -74,11 +70,9 @@ pub(super) struct Key {
     compile_limits: kiln_compile_worker::CompileLimits,
 }
 
-#[cfg(feature = "llvm")]
 static RUNTIMES: ForkLazy<ForkLock<Known>> = ForkLazy::new(ForkLock::default);
 
 /// Runtimes by what decides about them.
-#[cfg(feature = "llvm")]
 type Known = Vec<(Key, Weak<SharedRuntime>)>;
 
 /// The runtime for these options, made if no model has one.
@@ -86,7 +80,6 @@ type Known = Vec<(Key, Weak<SharedRuntime>)>;
 /// # Errors
 /// When the target is unknown, or not for this machine; when there are too many threads; when options contradict each
 /// other.
-#[cfg(feature = "llvm")]
 pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error> {
     if let Some(runtime) = &options.runtime {
         return Ok(Arc::new(SharedRuntime {
@@ -94,10 +87,8 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
             announcements: None,
         }));
     }
-    let key = key_of(
-        options,
-        LlvmCompiler::target(level(options.target.as_deref())?),
-    )?;
+    let target = target_of(level(options.target.as_deref())?);
+    let key = key_of(options, target)?;
     if !options.shared_kernels {
         return Ok(Arc::new(build(&key)?));
     }
@@ -113,7 +104,7 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
 }
 
 impl Key {
-    /// The same where nothing is compiled behind the back of calls.
+    /// The same where nothing is compiled in the background.
     pub(super) fn without_variants(mut self) -> Self {
         self.compiling.variants = None;
         self
@@ -160,6 +151,16 @@ fn build(key: &Key) -> Result<SharedRuntime, Error> {
     let compiler = compiler_of(key)?;
     let disk = key.cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
     Ok(assemble(key, compiler, disk.into_iter().collect()))
+}
+
+/// Without a compiler: what the stores have is all there is.
+#[cfg(not(feature = "llvm"))]
+fn build(key: &Key) -> Result<SharedRuntime, Error> {
+    let disk = key.cache.open();
+    let compiler = super::absent::compiler_of(disk.as_ref(), &key.target, key.compiling);
+    let disk = disk.map(|disk| Arc::new(disk) as Arc<dyn Tier>);
+    let key = key.clone().without_variants();
+    Ok(assemble(&key, compiler, disk.into_iter().collect()))
 }
 
 /// The compiler that the options ask for.
@@ -233,7 +234,6 @@ pub(super) fn assemble(
 }
 
 /// The instruction-set level of that name; none is the highest that this machine has.
-#[cfg(feature = "llvm")]
 fn level(name: Option<&str>) -> Result<IsaLevel, Error> {
     let here = IsaLevel::of_host;
     let unknown = |name: &str| {

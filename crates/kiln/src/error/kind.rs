@@ -97,7 +97,7 @@ impl Failure {
             Self::Threads { .. } => ErrorKind::Limit,
             #[cfg(feature = "native")]
             Self::NotDeterministic { .. } => ErrorKind::InvalidInput,
-            #[cfg(feature = "llvm")]
+            #[cfg(feature = "native")]
             Self::UnknownTarget { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
             Self::Onnx(error) => of_onnx(error),
@@ -192,7 +192,7 @@ fn of_compile(code: &str) -> ErrorKind {
         "E0510" | "E0512" => ErrorKind::Limit,
         "E0511" => ErrorKind::Resource,
         "E0515" => ErrorKind::Cancelled,
-        "E0505" => ErrorKind::Unsupported,
+        "E0505" | "E0517" => ErrorKind::Unsupported,
         _ => ErrorKind::Internal,
     }
 }

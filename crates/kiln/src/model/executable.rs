@@ -13,13 +13,11 @@ use kiln_tensor::Tensor;
 use kiln_timing::Category;
 use std::cell::Cell;
 
-#[cfg(feature = "llvm")]
-use crate::compiled::runtime_for;
 #[cfg(feature = "native")]
-use crate::compiled::{Bundled, GraphPlanner, SharedRuntime};
-#[cfg(feature = "llvm")]
+use crate::compiled::{Bundled, GraphPlanner, SharedRuntime, runtime_for};
+#[cfg(feature = "native")]
 use crate::notice::Notice;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use crate::recording::building;
 #[cfg(feature = "native")]
 use kiln_lazy_runtime::Runtime;
@@ -69,12 +67,12 @@ impl Executable {
                 }
                 Ok(Self::Interpreted)
             }
-            #[cfg(not(feature = "llvm"))]
+            #[cfg(not(feature = "native"))]
             Backend::Llvm => {
                 let _ = (graph, watched);
                 Err(Backend::unknown(backend.name()))
             }
-            #[cfg(feature = "llvm")]
+            #[cfg(feature = "native")]
             Backend::Llvm => match Compiled::build(graph, watched, None, options) {
                 Ok(compiled) => Ok(Self::Compiled(Box::new(compiled))),
                 Err(error)
@@ -91,7 +89,7 @@ impl Executable {
     }
 
     /// Of a program that was stored, whose graph this is.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(super) fn of_stored(
         graph: &Graph,
         program: Program,
@@ -202,7 +200,7 @@ impl Executable {
 
 #[cfg(feature = "native")]
 impl Compiled {
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     fn build(
         graph: &Graph,
         watched: usize,

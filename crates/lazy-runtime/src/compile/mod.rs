@@ -17,6 +17,7 @@ mod workers;
 pub(crate) use constants::{ConstantPart, ConstantStore};
 pub(crate) use failure::KernelFailure;
 pub(crate) use identity::KernelIdentity;
+pub use identity::maker_of;
 pub(crate) use obtain::{Chosen, NoCode, Obtaining, Wanted};
 pub(crate) use packed::PackedStore;
 pub(crate) use patience::{Patience, Permission};

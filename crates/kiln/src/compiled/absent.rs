@@ -1,0 +1,30 @@
+//! What stands for the compiler in a build without one: it asks the stores whose code they have.
+//!
+//! Keys of code name the version of the compiler that made it, so code of a store is found by speaking for that compiler.
+//! What no store has is a compile that fails, with E0517.
+
+use super::runtime::VERSION;
+use crate::options::Compiling;
+use kiln_backend::Target;
+use kiln_kernel_cache::DiskTier;
+use kiln_lazy_runtime::maker_of;
+use kiln_schedule_cpu::StoredCode;
+use kiln_schedule_cpu::winograd::Transform;
+
+/// Speaks for the compiler that made the code of a folder: of several, the one whose code for this target was used last.
+pub(super) fn compiler_of(
+    disk: Option<&DiskTier>,
+    target: &Target,
+    compiling: Compiling,
+) -> StoredCode {
+    let entries = disk.and_then(|disk| disk.entries().ok());
+    let heads = entries.into_iter().flatten();
+    let mut heads = heads.filter_map(|entry| entry.head.ok());
+    let version = heads.find_map(|head| maker_of(&head, target, VERSION).map(str::to_owned));
+    tracing::debug!(version, "kiln.no_compiler");
+    let transform = match compiling.fewer_products {
+        true => Transform::FourByFour,
+        false => Transform::default(),
+    };
+    StoredCode::new(version).with_transform(transform)
+}
