@@ -7,7 +7,9 @@ use kiln_backend::{
 use kiln_kernel::analysis::may_share;
 use kiln_kernel::{BufferId, VerifiedKernel};
 use kiln_schedule_cpu::winograd::Transform;
-use kiln_schedule_cpu::{Scheduled, candidates, level_of, smaller_tile, target_of};
+use kiln_schedule_cpu::{
+    Scheduled, candidates, features_of, host_target, level_of, smaller_tile, target_of,
+};
 
 use crate::error::LlvmError;
 use crate::lower::{LaunchBuilder, emit_nest};
@@ -139,15 +141,11 @@ impl KernelCompiler for LlvmCompiler {
     }
 
     fn host(&self) -> Target {
-        Self::target(IsaLevel::host().unwrap_or(IsaLevel::Portable))
+        host_target()
     }
 
     fn features(&self, target: &Target) -> Vec<String> {
-        let features = level_of(target).map_or("", IsaLevel::features).split(',');
-        features
-            .filter(|feature| !feature.is_empty())
-            .map(str::to_owned)
-            .collect()
+        features_of(target)
     }
 
     fn supports(&self, target: &Target) -> bool {

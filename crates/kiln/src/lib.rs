@@ -58,7 +58,7 @@
 //! | feature | gives | default |
 //! |---|---|---|
 //! | `llvm` | compiling native code; needs LLVM to build; implies `native` | yes |
-//! | `native` | running native code that was compiled before, from a bundle | yes |
+//! | `native` | running native code that was compiled before, from a bundle or a cache | yes |
 //! | `onnx` | reading ONNX models | yes |
 //! | `cuda` | reserved | no |
 

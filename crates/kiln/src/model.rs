@@ -27,9 +27,9 @@ use crate::recording::building;
 use crate::session::SessionBuilder;
 pub(crate) use call::arrange_beside;
 use instance::{Built, Instance};
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 pub(crate) use instances::Choice;
-#[cfg(not(feature = "llvm"))]
+#[cfg(not(feature = "native"))]
 use instances::Choice;
 use instances::{Chosen, Instances};
 use kiln_ir::{BlobMap, Graph};
@@ -39,7 +39,7 @@ pub(crate) use signature::Signature;
 pub(crate) use source::Source;
 #[cfg(feature = "llvm")]
 pub(crate) use source::file_name;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 pub(crate) use source::{ConstantPlace, ModelDigest};
 use std::collections::BTreeMap;
 use std::fmt;

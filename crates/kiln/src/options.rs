@@ -65,8 +65,8 @@ pub struct Options {
     )]
     pub(crate) shared_kernels: bool,
     #[cfg_attr(
-        not(feature = "llvm"),
-        allow(dead_code, reason = "a runtime is for whoever compiles")
+        not(feature = "native"),
+        allow(dead_code, reason = "only compiled code has a runtime")
     )]
     pub(crate) runtime: Option<Arc<Runtime>>,
     #[cfg_attr(
@@ -442,10 +442,10 @@ impl Options {
     /// Whether programs made with these options are kept between processes.
     #[cfg(feature = "onnx")]
     pub(crate) fn keeps_programs(&self) -> bool {
-        let compiles = cfg!(feature = "llvm")
+        let is_native = cfg!(feature = "native")
             && !self.device.clone().unwrap_or_default().interprets()
             && self.runtime.is_none();
-        compiles && self.cache.path().is_some()
+        is_native && self.cache.path().is_some()
     }
 }
 

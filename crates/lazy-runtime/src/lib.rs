@@ -50,7 +50,9 @@ mod watch;
 pub use ahead::{CallMemory, ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
 pub use call::{CallControl, CallOptions, Cancellation};
 pub use clock::{Clock, SystemClock};
-pub use compile::{CompilationStats, CompileBudget, CompileReason, CompileRecord, CompiledKernel};
+pub use compile::{
+    CompilationStats, CompileBudget, CompileReason, CompileRecord, CompiledKernel, maker_of,
+};
 pub use context::LazyCompilationContext;
 pub use donate::{DonationFate, Donations};
 pub use error::RuntimeError;

@@ -19,17 +19,22 @@ pub enum ScheduleError {
         /// The target asked for.
         target: String,
     },
+
+    /// E0517: code that no store has, in a build that compiles nothing.
+    #[error("no store has its code, and this build of Kiln has no compiler")]
+    NoCompiler,
 }
 
 impl ScheduleError {
     /// The codes that there are.
-    pub const CODES: &[&str] = &["E0506", "E0507"];
+    pub const CODES: &[&str] = &["E0506", "E0507", "E0517"];
 
     /// The error's stable code.
     pub fn code(&self) -> &'static str {
         match self {
             ScheduleError::Schedule { .. } => "E0506",
             ScheduleError::UnknownTarget { .. } => "E0507",
+            ScheduleError::NoCompiler => "E0517",
         }
     }
 }

@@ -5,7 +5,8 @@
 //!   cost is estimated from [`contraction_tiles`] and a table of measured times.
 //! - [`Scheduled`]: what one schedule means for a kernel: a [`LoopNest`] for each kind of sizes, each with a [`Tile`], how
 //!   points are shared out as tasks, and where operands lie ([`Layout`], [`OperandCopy`]).
-//! - [`target_of`], [`level_of`]: the targets that these schedules are for.
+//! - [`target_of`], [`level_of`], [`features_of`]: the targets that these schedules are for.
+//! - [`StoredCode`]: stands for the compiler in a build that has none.
 //!
 //! A [`Schedule`](kiln_backend::Schedule) names a class's file and carries the numbers of a plan; a nest is made from these
 //! alone, so that what a schedule's text says is what was compiled.
@@ -39,6 +40,7 @@ mod candidates;
 mod fallback;
 mod plan;
 mod scan;
+mod stored_code;
 mod tiled;
 
 mod boundaries;
@@ -74,7 +76,8 @@ pub use nest::{LoopNest, Scheduled};
 pub use prefetch::Prefetch;
 pub use sliding::sliding_window;
 pub use split_reductions::{SplitReduction, SplitReductions};
+pub use stored_code::StoredCode;
 pub use strides::{bound, local_strides, packed_points, packed_strides};
-pub use target::{BACKEND, level_of, target_of};
+pub use target::{BACKEND, features_of, host_target, level_of, target_of};
 pub use tile::{Tail, Tile, VectorAxis};
 pub use tiles::{TILED_VECTORS, contraction_tiles};

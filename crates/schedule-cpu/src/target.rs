@@ -15,6 +15,20 @@ pub fn target_of(level: IsaLevel) -> Target {
     }
 }
 
+/// The target of this machine's highest level.
+pub fn host_target() -> Target {
+    target_of(IsaLevel::host().unwrap_or(IsaLevel::Portable))
+}
+
+/// The features of a target, as the compiler is told them and as keys have them; none of a target that is unknown.
+pub fn features_of(target: &Target) -> Vec<String> {
+    let features = level_of(target).map_or("", IsaLevel::features).split(',');
+    features
+        .filter(|feature| !feature.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
 /// The level of a target.
 ///
 /// # Errors

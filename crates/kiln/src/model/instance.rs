@@ -3,7 +3,7 @@
 use super::executable::Executable;
 use super::instances::Choice;
 use super::source::{Made, Source};
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use crate::compiled::{ProgramStore, runtime_for};
 use crate::error::{Error, Failure};
 use crate::options::Options;
@@ -59,7 +59,7 @@ impl Instance {
         choice: &Choice,
         options: &Options,
     ) -> Result<Built, Error> {
-        #[cfg(feature = "llvm")]
+        #[cfg(feature = "native")]
         if let Some(store) = store_of(source, choice, options) {
             let stored = {
                 let _time = building(options.clockwork(), "load_program", "Loading a program");
@@ -257,7 +257,7 @@ fn optimized_graph(imported: &Graph, options: &Options) -> Result<Graph, Error> 
 }
 
 /// Where the program of a source is kept, if it is.
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 fn store_of(source: &Source, choice: &Choice, options: &Options) -> Option<ProgramStore> {
     let digest = source.digest()?;
     // What is wrong with the runtime is said by whoever needs it.

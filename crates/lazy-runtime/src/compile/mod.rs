@@ -19,6 +19,7 @@ pub use budget::CompileBudget;
 pub(crate) use constants::{ConstantPart, ConstantStore};
 pub(crate) use failure::KernelFailure;
 pub(crate) use identity::KernelIdentity;
+pub use identity::maker_of;
 pub(crate) use obtain::{Chosen, NoCode, Obtaining, Wanted};
 pub(crate) use packed::PackedStore;
 pub(crate) use patience::{Patience, Permission};
