@@ -261,7 +261,7 @@ pub trait KernelExecutor: Send + Sync {
         usize::MAX
     }
 
-    /// Takes a tensor for launches to write its elements in place, row-major: it lies in `memory`, in place of what that was,
+    /// Takes a tensor for launches to write its elements in place, row-major, without reading those that it has: it lies in `memory`, in place of what that was,
     /// until it is [reclaimed](Self::reclaim). Gives it back where that cannot be: where its memory is shared or not the
     /// device's to write.
     fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
@@ -269,7 +269,13 @@ pub trait KernelExecutor: Send + Sync {
         Some(tensor)
     }
 
-    /// The tensor that was lent as this memory, which had this dtype and shape, with what launches wrote; none if there was
+    /// As [`lend`](Self::lend), for launches that also read the tensor's elements, until they write others.
+    fn adopt(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
+        let _ = memory;
+        Some(tensor)
+    }
+
+    /// The tensor that was lent or adopted as this memory, which had this dtype and shape, with what launches wrote; none if there was
     /// none, or while others have the memory too.
     fn reclaim(&self, memory: &mut Memory, dtype: DType, shape: &[usize]) -> Option<Tensor> {
         let _ = (memory, dtype, shape);

@@ -118,6 +118,11 @@ pub trait ExecutorWrapper: Send + Sync {
         self.inner().lend(tensor, memory)
     }
 
+    /// See [`KernelExecutor::adopt`].
+    fn adopt(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
+        self.inner().adopt(tensor, memory)
+    }
+
     /// See [`KernelExecutor::reclaim`].
     fn reclaim(&self, memory: &mut Memory, dtype: DType, shape: &[usize]) -> Option<Tensor> {
         self.inner().reclaim(memory, dtype, shape)
@@ -219,6 +224,10 @@ impl<W: ExecutorWrapper> KernelExecutor for W {
 
     fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
         ExecutorWrapper::lend(self, tensor, memory)
+    }
+
+    fn adopt(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
+        ExecutorWrapper::adopt(self, tensor, memory)
     }
 
     fn reclaim(&self, memory: &mut Memory, dtype: DType, shape: &[usize]) -> Option<Tensor> {

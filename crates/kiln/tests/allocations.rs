@@ -46,6 +46,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// A model that shares nothing with others, and calls of which take one thread.
+fn alone_on_a_thread(text: &str) -> Model {
+    let options = Options::new()
+        .device(Device::cpu())
+        .threads(1)
+        .shared_kernels(false)
+        .cache(Cache::off());
+    Model::from_text_with(text, options).unwrap()
+}
+
 #[test]
 fn a_warm_call_into_given_tensors_allocates_nothing() {
     let _alone = alone();
@@ -56,12 +66,7 @@ fn a_warm_call_into_given_tensors_allocates_nothing() {
       %3 = reduce %2 {function = sum, axes = [0]}
       return %2, %3
     }";
-    let options = Options::new()
-        .device(Device::cpu())
-        .threads(1)
-        .shared_kernels(false)
-        .cache(Cache::off());
-    let model = Model::from_text_with(text, options).unwrap();
+    let model = alone_on_a_thread(text);
     let inputs = [
         Tensor::full(&[3, 8], 0.5f32).unwrap(),
         Tensor::full(&[8, 5], 0.25f32).unwrap(),
@@ -110,12 +115,7 @@ fn a_row_is_appended_to_a_cache_without_allocations_or_plans() {
       %sum = reduce %next {function = sum, axes = [0]}
       return %next, %sum
     }";
-    let options = Options::new()
-        .device(Device::cpu())
-        .threads(1)
-        .shared_kernels(false)
-        .cache(Cache::off());
-    let model = Model::from_text_with(text, options).unwrap();
+    let model = alone_on_a_thread(text);
     let cache = Tensor::zeros(DType::F32, &[1000, 64]).unwrap();
     let mut session = model
         .session()

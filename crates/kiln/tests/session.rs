@@ -43,6 +43,12 @@ const APPEND: &str =
   return %next, %sum
 }";
 
+/// A session that appends to this cache.
+fn appending(cache: Tensor) -> Session {
+    let session = model(APPEND).session().state("cache", "next", cache);
+    session.build().unwrap()
+}
+
 /// Appends rows by a session, and compares state and output with the interpreter's.
 fn append(session: &mut Session, position: i64, rows: &Tensor) {
     let reference = Model::from_text_with(APPEND, options(Device::interpreter())).unwrap();
@@ -92,11 +98,7 @@ fn a_cache_is_appended_to_where_it_lies() {
 #[test]
 fn what_others_hold_of_a_state_stays_as_it_is() {
     let first = ramp(&[4, 3]);
-    let mut session = model(APPEND)
-        .session()
-        .state("cache", "next", first.clone())
-        .build()
-        .unwrap();
+    let mut session = appending(first.clone());
     append(&mut session, 1, &ramp(&[1, 3]));
     assert!(first.bit_equal(&ramp(&[4, 3])));
     let kept = session.state("cache").unwrap().clone();
@@ -112,11 +114,7 @@ fn what_others_hold_of_a_state_stays_as_it_is() {
 
 #[test]
 fn a_call_that_is_refused_leaves_the_state_as_it_was() {
-    let mut session = model(APPEND)
-        .session()
-        .state("cache", "next", ramp(&[4, 3]))
-        .build()
-        .unwrap();
+    let mut session = appending(ramp(&[4, 3]));
     append(&mut session, 1, &ramp(&[1, 3]));
     let before = session.state("cache").unwrap().copied().unwrap();
     let (position, row) = (at(0), ramp(&[1, 3]));
@@ -142,11 +140,7 @@ fn a_call_that_is_refused_leaves_the_state_as_it_was() {
 
 #[test]
 fn a_state_that_a_failed_call_wrote_into_is_to_be_set_anew() {
-    let mut session = model(APPEND)
-        .session()
-        .state("cache", "next", ramp(&[4, 3]))
-        .build()
-        .unwrap();
+    let mut session = appending(ramp(&[4, 3]));
     append(&mut session, 1, &ramp(&[1, 3]));
     let row = ramp(&[1, 3]);
     for position in [4, -1, i64::MAX] {
@@ -318,11 +312,7 @@ fn a_donated_tensor_is_gone_and_says_so() {
 fn calls_that_may_be_ended_write_over_nothing() {
     let limit = std::time::Duration::from_secs(600);
     let options = CallOptions::new().with_time_limit(limit);
-    let mut session = model(APPEND)
-        .session()
-        .state("cache", "next", ramp(&[4, 3]))
-        .build()
-        .unwrap();
+    let mut session = appending(ramp(&[4, 3]));
     append(&mut session, 1, &ramp(&[1, 3]));
     let error = session
         .run_with([("at", &at(9)), ("rows", &ramp(&[1, 3]))], &options)

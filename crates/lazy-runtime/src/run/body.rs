@@ -6,7 +6,7 @@ use kiln_backend::StopSignal;
 use kiln_interpreter::bind_symbols;
 use kiln_tensor::Tensor;
 
-use super::given::Inputs;
+use super::donation::Inputs;
 use super::inputs::{self, Known};
 use super::state::{Planned, RunState};
 use super::states::States;

@@ -6,8 +6,8 @@
 mod bind;
 mod body;
 mod control;
+mod donation;
 mod download;
-mod given;
 mod host;
 mod inputs;
 mod launch;
@@ -21,7 +21,7 @@ mod turns;
 mod walk;
 
 pub(crate) use body::{Call, run_program};
-pub(crate) use given::Inputs;
+pub(crate) use donation::Inputs;
 pub(crate) use host::fault_of;
 pub(crate) use states::States;
 pub(crate) use walk::Run;

@@ -11,7 +11,7 @@ use kiln_timing::{Counter, Verbosity};
 use smallvec::SmallVec;
 
 use super::bind::site_of;
-use super::given::Inputs;
+use super::donation::Inputs;
 use super::state::RunState;
 use super::{Entry, Stop, Value, Why};
 use crate::call::CallControl;

@@ -71,7 +71,7 @@ impl Run<'_> {
             return Ok(false);
         };
         let tensor = std::mem::replace(input, self.state.nothing.clone());
-        if let Some(tensor) = self.runtime.executor().lend(tensor, memory) {
+        if let Some(tensor) = self.runtime.executor().adopt(tensor, memory) {
             *input = tensor;
             return Ok(false);
         }
