@@ -9,7 +9,7 @@ mod entry;
 mod key;
 mod registry;
 
-pub use entry::{DeviceEntry, DeviceProblem, DeviceSetup};
+pub use entry::{DeviceEntry, DeviceProblem, DeviceSetup, StoredBy};
 
 use crate::error::{Error, Failure};
 use kiln_fusion::FusionOptions;
@@ -149,7 +149,17 @@ impl Device {
     pub fn is_available(&self) -> bool {
         match self.kind {
             Kind::Interpreter | Kind::Other(_) => true,
+            Kind::Cpu => cfg!(feature = "native"),
+        }
+    }
+
+    /// Whether this build can compile for it, and not only run what is compiled already.
+    #[cfg(feature = "native")]
+    pub(crate) fn has_compiler(&self) -> bool {
+        match self.kind {
+            Kind::Interpreter => false,
             Kind::Cpu => cfg!(feature = "llvm"),
+            Kind::Other(_) => true,
         }
     }
 
@@ -244,7 +254,7 @@ impl FromStr for Device {
 }
 
 /// The instruction-set levels that code can be compiled for and run on this machine's CPU, lowest first: what
-/// [`Options::target`](crate::Options::target) takes there. Empty in builds without a compiler.
+/// [`Options::target`](crate::Options::target) takes there. Empty in builds that run no native code.
 ///
 /// ```
 /// for level in kiln::targets() {
@@ -286,7 +296,7 @@ mod tests {
                 assert_ne!(found, device);
             }
         }
-        assert_eq!(Device::cpu().is_available(), cfg!(feature = "llvm"));
+        assert_eq!(Device::cpu().is_available(), cfg!(feature = "native"));
     }
 
     #[test]

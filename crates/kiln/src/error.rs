@@ -89,6 +89,19 @@ pub(crate) enum Failure {
     /// E0874: an output is asked for that the model does not have.
     #[error("unknown output `{name}`, expected one of: {expected}")]
     UnknownOutput { name: String, expected: String },
+    /// E0875: a pair of an input and an output that a session cannot hold.
+    #[error("expected {expected} for the state `{input}` of a session, found {found}")]
+    State {
+        input: String,
+        expected: &'static str,
+        found: String,
+    },
+    /// E0877: another number of tensors than a session takes and gives beside its states.
+    #[error("expected {expected} beside the states of the session, found {found}")]
+    SessionTensors { expected: String, found: String },
+    /// E0876: a session whose state was being written when a call failed.
+    #[error("the states {names} were being written when a call failed: set them anew")]
+    StateLost { names: String },
     /// E0971: the file's ending says no known kind of model.
     #[error("unknown kind of model file: expected a name that ends in {expected}, found {found}")]
     UnknownFormat {
@@ -289,6 +302,9 @@ impl Failure {
             Self::UnknownInput { .. } => "E0872",
             Self::InputType { .. } => "E0873",
             Self::UnknownOutput { .. } => "E0874",
+            Self::State { .. } => "E0875",
+            Self::StateLost { .. } => "E0876",
+            Self::SessionTensors { .. } => "E0877",
             Self::UnknownFormat { .. } => "E0971",
             Self::UnknownDim { .. } => "E0972",
             Self::UnknownStage { .. } => "E0973",

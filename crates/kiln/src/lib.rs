@@ -58,7 +58,7 @@
 //! | feature | gives | default |
 //! |---|---|---|
 //! | `llvm` | compiling native code; needs LLVM to build; implies `native` | yes |
-//! | `native` | running native code that was compiled before, from a bundle | yes |
+//! | `native` | running native code that was compiled before, from a bundle or a cache | yes |
 //! | `onnx` | reading ONNX models | yes |
 //! | `cuda` | reserved | no |
 
@@ -89,6 +89,7 @@ mod outputs;
 mod progress;
 mod recording;
 mod repro;
+mod session;
 
 pub use cache::Cache;
 pub use compare::{Comparison, Difference, OutputComparison, Reference, Verdict, WorstElement};
@@ -108,12 +109,13 @@ pub use options::Options;
 pub use outputs::Outputs;
 pub use progress::{Progress, Work};
 pub use repro::{Extent, Repro};
+pub use session::{Session, SessionBuilder};
 
 pub use kiln_backend::{MemoryLimits, MemoryStats};
 pub use kiln_lazy_runtime::{
     CallMemory, CallOptions, Cancellation, CompilationStats, CompilePolicy, CompileRecord,
-    OutputPlacement, ProfiledShapes, ShapeProfile, ShapeVariantGenerator, StepProfile, VariantFate,
-    VariantOptions, VariantReason, VariantRecord,
+    DonationFate, Donations, OutputPlacement, ProfiledShapes, ShapeProfile, ShapeVariantGenerator,
+    StepProfile, VariantFate, VariantOptions, VariantReason, VariantRecord,
 };
 pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;
@@ -136,6 +138,8 @@ pub use kiln_onnx as onnx;
 pub use kiln_passes as passes;
 pub use kiln_program as program;
 pub use kiln_scalar as scalar;
+#[cfg(feature = "native")]
+pub use kiln_schedule_cpu as schedule_cpu;
 pub use kiln_shape_inference as shape_inference;
 pub use kiln_symbolic_shape as symbolic_shape;
 pub use kiln_tensor as tensor;

@@ -65,8 +65,8 @@ pub struct Options {
     )]
     pub(crate) shared_kernels: bool,
     #[cfg_attr(
-        not(feature = "llvm"),
-        allow(dead_code, reason = "a runtime is for whoever compiles")
+        not(feature = "native"),
+        allow(dead_code, reason = "only compiled code has a runtime")
     )]
     pub(crate) runtime: Option<Arc<Runtime>>,
     #[cfg_attr(
@@ -295,8 +295,8 @@ impl Options {
         self
     }
 
-    /// How much time may go into compiling, for all models that share kernels. When it is spent, what is not compiled
-    /// is left to the interpreter.
+    /// How much time may go into compiling in this process, for whichever model it is. When it is spent, what is not compiled
+    /// is left to the interpreter, and [`CompilationStats`](crate::CompilationStats) say so.
     #[must_use]
     pub fn compile_budget(mut self, budget: Duration) -> Self {
         self.compiling.budget = Some(budget);
@@ -443,10 +443,10 @@ impl Options {
     /// Whether programs made with these options are kept between processes.
     #[cfg(feature = "onnx")]
     pub(crate) fn keeps_programs(&self) -> bool {
-        let compiles = cfg!(feature = "llvm")
+        let is_native = cfg!(feature = "native")
             && !self.device.clone().unwrap_or_default().interprets()
             && self.runtime.is_none();
-        compiles && self.cache.path().is_some()
+        is_native && self.cache.path().is_some()
     }
 }
 

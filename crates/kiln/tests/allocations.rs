@@ -102,6 +102,54 @@ fn a_warm_call_into_given_tensors_allocates_nothing() {
     );
 }
 
+#[test]
+fn a_row_is_appended_to_a_cache_without_allocations_or_plans() {
+    let _alone = alone();
+    let text = "graph @append(%cache: f32[C, 64], %at: i64[1], %row: f32[1, 64]) -> (f32[C, 64], f32[64]) {
+      %next = update_slice %cache, %at, %row {axes = [0]}
+      %sum = reduce %next {function = sum, axes = [0]}
+      return %next, %sum
+    }";
+    let options = Options::new()
+        .device(Device::cpu())
+        .threads(1)
+        .shared_kernels(false)
+        .cache(Cache::off());
+    let model = Model::from_text_with(text, options).unwrap();
+    let cache = Tensor::zeros(DType::F32, &[1000, 64]).unwrap();
+    let mut session = model
+        .session()
+        .state("cache", "next", cache)
+        .build()
+        .unwrap();
+    let start = session.state("cache").unwrap().as_bytes().unwrap().as_ptr();
+    let positions: Vec<Tensor> = (0..1000i64)
+        .map(|at| Tensor::from_slice(&[1], &[at]).unwrap())
+        .collect();
+    let row = Tensor::full(&[1, 64], 1.0f32).unwrap();
+    let mut sum = [Tensor::zeros(DType::F32, &[64]).unwrap()];
+    let mut append = |at: usize| {
+        let inputs = [positions[at].clone(), row.clone()];
+        session.run_into(&inputs, &mut sum).unwrap();
+        assert_eq!(
+            session.state("cache").unwrap().as_bytes().unwrap().as_ptr(),
+            start
+        );
+        sum[0].as_slice::<f32>().unwrap()[0]
+    };
+    for at in 0..3 {
+        append(at);
+    }
+    assert!(model.wait_for_compiles(std::time::Duration::from_secs(60)));
+    append(3);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for at in 4..1000 {
+        assert_eq!(append(at), (at + 1) as f32);
+    }
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert_eq!(allocations, 0, "in a thousand calls");
+}
+
 /// What one warm call takes that begins without an arena: allocations, and most bytes beyond those before.
 fn cost(model: &Model, inputs: &[(String, Tensor)]) -> (usize, usize) {
     let call = || {

@@ -27,6 +27,7 @@ mod clock;
 mod compile;
 mod context;
 mod detached;
+mod donate;
 mod error;
 mod layouts;
 mod manager;
@@ -49,8 +50,11 @@ mod watch;
 pub use ahead::{CallMemory, ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
 pub use call::{CallControl, CallOptions, Cancellation};
 pub use clock::{Clock, SystemClock};
-pub use compile::{CompilationStats, CompileReason, CompileRecord, CompiledKernel};
+pub use compile::{
+    CompilationStats, CompileBudget, CompileReason, CompileRecord, CompiledKernel, maker_of,
+};
 pub use context::LazyCompilationContext;
+pub use donate::{DonationFate, Donations};
 pub use error::RuntimeError;
 pub use layouts::PreferredLayouts;
 pub use manager::LazyCompilationManager;

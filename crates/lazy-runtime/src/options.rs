@@ -7,6 +7,7 @@ use kiln_backend::Target;
 use kiln_interpreter::CustomOps;
 use kiln_kernel_cache::CacheOptions;
 
+use crate::compile::CompileBudget;
 use crate::variants::VariantOptions;
 
 /// Options of a [`Runtime`](crate::Runtime).
@@ -29,7 +30,7 @@ pub struct RuntimeOptions {
     /// How many of them compile what no call waits for.
     pub background_threads: NonZeroUsize,
     /// How much time may go into compiling; when it is spent, what is not there is left to the interpreter.
-    pub compile_budget: Option<Duration>,
+    pub compile_budget: Option<CompileBudget>,
     /// Kernels for sizes that come often; none for no such kernels.
     pub variants: Option<VariantOptions>,
     /// Whether the same inputs give the same bits whenever they come: nothing that depends on measured time decides
@@ -156,10 +157,10 @@ impl RuntimeOptions {
         self
     }
 
-    /// Compiling for at most so long, all kernels together.
+    /// Compiling for at most so long, all kernels together; those of other runtimes too that have a clone of the budget.
     #[must_use]
-    pub fn with_compile_budget(mut self, budget: Duration) -> Self {
-        self.compile_budget = Some(budget);
+    pub fn with_compile_budget(mut self, budget: impl Into<CompileBudget>) -> Self {
+        self.compile_budget = Some(budget.into());
         self
     }
 

@@ -66,7 +66,7 @@ impl Run<'_> {
                 None,
             ),
             StepPlan::Dims(values, _) => (values.len() as u64 * 8, None, None),
-            StepPlan::Host(reads) => (of_tensors(reads), None, None),
+            StepPlan::Host(reads) | StepPlan::Loop { reads, .. } => (of_tensors(reads), None, None),
             StepPlan::Interpreted { reads, writes, .. } => (
                 of_tensors(reads) + of_tensors(writes),
                 Some("interpreter".to_owned()),

@@ -11,6 +11,7 @@
 //! | [`freeze_constants`] | layout of weights; batch norms into weights |
 //! | [`resolve_bindings`] | data that become sizes, where the data are known |
 //! | [`inline_control_flow`] | branches and loops whose course is known |
+//! | [`hoist_from_loops`] | what every iteration would compute alike; products over slices, for all at once |
 //! | [`sink_constants`] | constants captured by regions |
 //! | [`eliminate_common_subexpressions`] | what is computed twice |
 //! | [`eliminate_dead_ops`] | what nobody reads |
@@ -43,6 +44,7 @@ mod eliminate_common_subexpressions;
 mod eliminate_dead_ops;
 mod fold_constants;
 mod freeze_constants;
+mod hoist_from_loops;
 mod inline_control_flow;
 mod resolve_bindings;
 mod simplify_algebra;
@@ -72,6 +74,7 @@ pub use eliminate_dead_ops::eliminate_dead_ops;
 pub use error::PassError;
 pub use fold_constants::{EXPANSION_LIMIT, WORK_LIMIT, fold_constants};
 pub use freeze_constants::{GROWTH_LIMIT, freeze_constants};
+pub use hoist_from_loops::hoist_from_loops;
 pub use inline_control_flow::inline_control_flow;
 pub use pipeline::{Dump, PassOptions, ROUND_LIMIT, optimize, pass_names};
 pub use report::{PassRun, Report};

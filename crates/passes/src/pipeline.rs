@@ -13,7 +13,8 @@ use crate::order_ops::order_ops;
 use crate::report::{PassRun, Report};
 use crate::{
     canonicalize, eliminate_common_subexpressions, eliminate_dead_ops, fold_constants,
-    freeze_constants, inline_control_flow, resolve_bindings, simplify_algebra, sink_constants,
+    freeze_constants, hoist_from_loops, inline_control_flow, resolve_bindings, simplify_algebra,
+    sink_constants,
 };
 use kiln_ir::{Graph, verify};
 use kiln_shape_inference::{ShapeInferenceEngine, check_types_with, record_requirements};
@@ -50,6 +51,7 @@ const PIPELINE: &[Pass] = passes![
     freeze_constants,
     resolve_bindings,
     inline_control_flow,
+    hoist_from_loops,
     sink_constants,
     eliminate_common_subexpressions,
     eliminate_dead_ops,

@@ -55,6 +55,14 @@ impl Printer<'_> {
             self.typed(&self.block.parameters),
             self.typed(&self.block.results)
         )?;
+        for donation in &self.block.donations {
+            let name = |id: Option<&BufferId>| {
+                id.map_or(String::new(), |&id| self.block.buffers[id].name.clone())
+            };
+            let parameter = name(self.block.parameters.get(donation.parameter));
+            let result = name(self.block.results.get(donation.result));
+            writeln!(f, "  %{result} may take the memory of %{parameter}")?;
+        }
         for (index, segment) in self.block.segments.iter().enumerate() {
             self.segment(f, index, segment)?;
         }
@@ -104,7 +112,16 @@ impl Printer<'_> {
             Action::If {
                 then, otherwise, ..
             } => write!(f, " [{then}, {otherwise}]")?,
-            Action::Loop { body, .. } => write!(f, " [{body}]")?,
+            Action::Loop { body, course, .. } => {
+                write!(f, " [{body}")?;
+                if let Some(trips) = course.trips {
+                    write!(f, ", at most {} times", self.size(trips))?;
+                }
+                if course.goes_on {
+                    write!(f, ", to the end")?;
+                }
+                write!(f, "]")?;
+            }
             Action::Interpret { reason, .. } => write!(f, " [{reason}]")?,
             Action::Builtin { .. } | Action::Dims { .. } => {}
         }

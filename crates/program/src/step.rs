@@ -73,6 +73,8 @@ pub enum Action {
         trips: BufferId,
         /// `bool[]`: whether to begin.
         condition: BufferId,
+        /// How often it runs, as far as that is known before anything ran.
+        course: Course,
         /// The carried values at first.
         carried: Vec<BufferId>,
         /// Handed to each iteration as they are.
@@ -99,6 +101,17 @@ pub enum Action {
         #[serde(with = "crate::entity::list")]
         symbols: Vec<SymbolId>,
     },
+}
+
+/// What is known of how often a loop runs before anything ran: none of it is read from a device then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Course {
+    /// The trips, where they are a size.
+    pub trips: Option<SizeId>,
+    /// Whether the loop begins, where its condition is a constant.
+    pub begins: Option<bool>,
+    /// Whether every iteration yields a constant true, so that the trips alone end the loop.
+    pub goes_on: bool,
 }
 
 /// A launch of a kernel.

@@ -69,7 +69,7 @@ fn another_format_and_a_missing_constant_are_told_apart() {
         Program::load(&stored, &BlobMap::new()).unwrap_err()
     };
     assert_eq!(
-        load(&json.replacen("\"format\":2", "\"format\":3", 1)).code(),
+        load(&json.replacen("\"format\":3", "\"format\":4", 1)).code(),
         "E0842"
     );
     let digest = "00".repeat(32);

@@ -96,6 +96,7 @@ doctests! {
     AddingADevice = "guide/adding-a-device.md";
     CheckingCompiledCode = "guide/checking.md";
     WhenThingsAreCompiled = "guide/compiling.md";
+    TensorsThatStay = "guide/sessions.md";
     ReadingATimingReport = "guide/timing.md";
     Operations = "guide/operations.md";
     Explaining = "guide/explaining.md";

@@ -5,10 +5,10 @@
 use kiln_backend::Quantity;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{Carry, Item, StageId};
+use kiln_schedule_cpu::{Tile, VectorAxis};
 
 use super::context::Lowering;
 use super::scope::{Array, Form, Moment, Place, Scope};
-use super::tile::{Tile, VectorAxis};
 use crate::emit::Value;
 use crate::error::LlvmError;
 

@@ -23,6 +23,9 @@ const PASS_LIMIT: u64 = 40;
 /// The most elements of a row that a thread keeps, or that a kernel of one row has.
 const ROW_LIMIT: i64 = 65_536;
 
+/// The most products that are summed one after the other before what joins them is done: their sums are kept meanwhile.
+const PRODUCTS_LIMIT: usize = 4;
+
 /// The largest head of an attention, in elements: one thread keeps that many sums.
 const HEAD_LIMIT: i64 = 1024;
 
@@ -44,6 +47,7 @@ pub(crate) fn judge(walk: &Walk<'_>) -> Result<Class, Refusal> {
         (Some(op), None, None) => judge.heavy(op),
         (Some(heavy), None, Some(&reduction)) => Err(Refusal::Reduced { heavy, reduction }),
         (Some(first), Some(second), Some(_)) if heavy.len() == 2 => judge.attention(first, second),
+        (Some(first), Some(second), None) => judge.products(&heavy, (first, second)),
         (Some(first), Some(second), _) => Err(Refusal::Heavy { first, second }),
     }
 }
@@ -185,6 +189,48 @@ impl Judge<'_, '_> {
             demand.stored && (demand.repeated || self.domain & !axes_of(&demand.indices) != 0)
         })?;
         Ok(class)
+    }
+
+    /// Products of one operand with several others, at the same points, and what joins their sums.
+    fn products(
+        &self,
+        heavy: &BTreeSet<OpId>,
+        (first, second): (OpId, OpId),
+    ) -> Result<Class, Refusal> {
+        let refusal = || Refusal::Heavy { first, second };
+        if heavy.len() > PRODUCTS_LIMIT {
+            return Err(refusal());
+        }
+        let left_of = |op: OpId| self.walk.graph.op(op).operands.first();
+        for &op in heavy {
+            let mut places = self.walk.stages.iter().filter(|stage| stage.op == op);
+            let (Some(stage), None) = (places.next(), places.next()) else {
+                return Err(refusal());
+            };
+            let is_like_the_first = stage.kind == OpKind::Contraction
+                && left_of(op) == left_of(first)
+                && stage.axes() == self.domain
+                && is_plain(&stage.indices);
+            let demands = self
+                .result_of(op)
+                .and_then(|value| self.walk.demands.get(&value));
+            let is_joined = demands
+                .into_iter()
+                .flatten()
+                .all(|demand| demand.stages.is_empty());
+            if !is_like_the_first || !is_joined {
+                return Err(refusal());
+            }
+        }
+        self.same_points()?;
+        for &op in heavy {
+            self.readable_operands(op, &|demand| !demand.stored)?;
+        }
+        self.limit_repeats(PROLOGUE_LIMIT, &|demand| demand.repeated && !demand.stored)?;
+        self.limit_repeats(REPEAT_LIMIT, &|demand| {
+            demand.stored && (demand.repeated || self.domain & !axes_of(&demand.indices) != 0)
+        })?;
+        Ok(Class::Contraction)
     }
 
     /// Scores, a softmax (or the like) along their last axis, and a contraction over it.

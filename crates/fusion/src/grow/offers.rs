@@ -18,6 +18,8 @@ pub(crate) enum Rule {
     Prologue,
     /// Two contractions with rows between them.
     Between,
+    /// Products of one operand, where one of them is joined with the other's result.
+    Products,
     /// Maps and rows that read the same value.
     Siblings,
 }
@@ -30,6 +32,7 @@ impl Rule {
         Rule::Chain,
         Rule::Prologue,
         Rule::Between,
+        Rule::Products,
         Rule::Siblings,
     ];
 
@@ -41,6 +44,7 @@ impl Rule {
             Rule::Chain => "chain",
             Rule::Prologue => "prologue",
             Rule::Between => "contraction, rows, contraction",
+            Rule::Products => "products of one operand",
             Rule::Siblings => "siblings",
         }
     }
@@ -130,7 +134,7 @@ impl Context<'_> {
         }
         Some(
             match (source.is_heavy(self.graph), reader.is_heavy(self.graph)) {
-                (true, true) => return None,
+                (true, true) => Rule::Products,
                 (true, false) => Rule::Epilogue,
                 (false, true) => Rule::Prologue,
                 (false, false) => Rule::Chain,

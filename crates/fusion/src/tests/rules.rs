@@ -296,3 +296,72 @@ fn random_bits_are_computed_once_where_a_contraction_reads_them_often() {
     );
     assert_snapshot!(nodes(&text), @"random_bits_shr_cast_mul_3_more (map); matmul (contraction)");
 }
+
+#[test]
+fn products_of_one_operand_whose_sums_are_joined_are_one_contraction() {
+    // The gates of a cell, in one kernel with the states that they make.
+    assert_snapshot!(nodes("graph @cell(%h: f32[B, 16], %c: f32[B, 16], %x: f32[B, 64], %i: f32[16, 16], %o: f32[16, 16], %f: f32[16, 16], %g: f32[16, 16]) {
+      %1 = slice %x {starts = [0, 0], sizes = [B, 16], steps = [1, 1]}
+      %2 = slice %x {starts = [0, 16], sizes = [B, 16], steps = [1, 1]}
+      %3 = slice %x {starts = [0, 32], sizes = [B, 16], steps = [1, 1]}
+      %4 = slice %x {starts = [0, 48], sizes = [B, 16], steps = [1, 1]}
+      %5 = matmul %h, %i
+      %6 = add %1, %5
+      %7 = sigmoid %6
+      %8 = matmul %h, %o
+      %9 = add %2, %8
+      %10 = sigmoid %9
+      %11 = matmul %h, %f
+      %12 = add %3, %11
+      %13 = sigmoid %12
+      %14 = matmul %h, %g
+      %15 = add %4, %14
+      %16 = tanh %15
+      %17 = mul %13, %c
+      %18 = mul %7, %16
+      %19 = add %17, %18
+      %20 = tanh %19
+      %21 = mul %10, %20
+      return %19, %21
+    }"), @"matmul_add_sigmoid_matmul_12_more (contraction)");
+}
+
+#[test]
+fn products_that_are_not_joined_or_of_other_operands_stay_apart() {
+    // Nothing reads both.
+    assert_snapshot!(nodes("graph @apart(%x: f32[B, 16], %v: f32[16, 16], %w: f32[16, 16]) {
+      %1 = matmul %x, %v
+      %2 = relu %1
+      %3 = matmul %x, %w
+      %4 = relu %3
+      return %2, %4
+    }"), @"matmul_relu (contraction); matmul_relu (contraction)");
+    // The left operands differ.
+    assert_snapshot!(nodes("graph @others(%x: f32[B, 16], %y: f32[B, 16], %v: f32[16, 16], %w: f32[16, 16]) {
+      %1 = matmul %x, %v
+      %2 = matmul %y, %w
+      %3 = add %1, %2
+      return %3
+    }"), @"matmul (contraction); matmul_add (contraction)");
+    // One product is an operand of the other.
+    assert_snapshot!(nodes("graph @chained(%x: f32[B, 16], %v: f32[16, 16]) {
+      %1 = matmul %x, %v
+      %2 = relu %1
+      %3 = matmul %2, %v
+      %4 = add %1, %3
+      return %4
+    }"), @"matmul_relu (contraction); matmul_add (contraction)");
+    // Five sums are more than are kept.
+    assert_snapshot!(nodes("graph @five(%x: f32[B, 16], %a: f32[16, 16], %b: f32[16, 16], %c: f32[16, 16], %d: f32[16, 16], %e: f32[16, 16]) {
+      %1 = matmul %x, %a
+      %2 = matmul %x, %b
+      %3 = matmul %x, %c
+      %4 = matmul %x, %d
+      %5 = matmul %x, %e
+      %6 = add %1, %2
+      %7 = add %3, %4
+      %8 = add %6, %7
+      %9 = add %8, %5
+      return %9
+    }"), @"matmul_add (contraction); matmul_add (contraction)");
+}

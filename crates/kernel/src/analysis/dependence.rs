@@ -199,9 +199,61 @@ impl Dependence {
 }
 
 /// The value of an `i64` literal.
-pub fn integer_literal(kernel: &Kernel, node: NodeId) -> Option<i64> {
+pub(crate) fn integer_literal(kernel: &Kernel, node: NodeId) -> Option<i64> {
     match kernel.node(node) {
         Node::Literal(ScalarValue::I64(value)) => Some(*value),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{axis, kernel, stage_value, stored};
+    use super::*;
+
+    #[test]
+    fn a_local_depends_on_what_its_stage_does_but_not_on_its_own_axes() {
+        let kernel = kernel(
+            "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
+               outer m < M, n < N
+               a = reduce add[k < K] %x[m, k]
+               s = reduce add[j < K] %x[m, j] * %y[j, n] * a
+               store %o[m, n] = s
+             }",
+        );
+        let dependence = Dependence::of(&kernel);
+        let depends = |node, names: [&str; 4]| {
+            names.map(|name| dependence.depends(node, axis(&kernel, name)))
+        };
+        let names = ["m", "n", "k", "j"];
+        let expected = [true, false, true, false];
+        assert_eq!(depends(stage_value(&kernel, "a"), names), expected);
+        let expected = [true, true, false, true];
+        assert_eq!(depends(stage_value(&kernel, "s"), names), expected);
+        let expected = [true, true, false, false];
+        assert_eq!(depends(stored(&kernel), names), expected);
+    }
+
+    #[test]
+    fn an_index_moves_by_constants_or_not_evenly() {
+        let step = |index: &str| {
+            let kernel = kernel(&format!(
+                "kernel @k(%x: in f32[N], %y: out f32[N]) {{
+                   outer i < N
+                   store %y[i] = f32({index})
+                 }}"
+            ));
+            let dependence = Dependence::of(&kernel);
+            let value = stored(&kernel);
+            let Node::Apply { operands, .. } = kernel.node(value) else {
+                panic!("a cast");
+            };
+            dependence.step_along(&kernel, operands[0], axis(&kernel, "i"))
+        };
+        assert_eq!(step("3 * i - N"), Some(3));
+        assert_eq!(step("N - (i + i)"), Some(-2));
+        assert_eq!(step("N * 2"), Some(0));
+        assert_eq!(step("i * N"), None, "N is no literal");
+        assert_eq!(step("i / 2"), None);
     }
 }

@@ -122,8 +122,8 @@ pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> 
     let others = others.map(|other| Ok((other.facts.clone(), read(&other.program)?)));
     let others = others.collect::<Result<Vec<_>, CacheError>>()?;
     let mut key = key_of(options, device, manifest.target.clone())?;
-    let own = match key.device().is_available() {
-        true => Some(compiler_of(&key)?),
+    let own = match key.device().has_compiler() {
+        true => Some(compiler_of(&key, None)?),
         false => None,
     };
     let compiler = BundleCompiler::new(manifest, own);

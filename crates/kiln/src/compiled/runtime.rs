@@ -5,17 +5,18 @@
 
 use super::announce::{Announcements, Announcer, Seat};
 use crate::cache::Cache;
-use crate::device::{Device, DeviceEntry, DeviceProblem, DeviceSetup};
+use crate::device::{Device, DeviceEntry, DeviceProblem, DeviceSetup, StoredBy};
 use crate::error::{Error, Failure};
 use crate::options::{Compiling, Options};
 use crate::progress::Listener;
 use kiln_backend::{KernelCompiler, MemoryLimits, Target};
 use kiln_fork_lock::{ForkLazy, ForkLock};
-use kiln_kernel_cache::Tier;
-use kiln_lazy_runtime::{PreferredLayouts, Runtime, RuntimeOptions};
+use kiln_kernel_cache::{DiskTier, Tier};
+use kiln_lazy_runtime::{CompileBudget, PreferredLayouts, Runtime, RuntimeOptions};
 use kiln_program::LayoutPreferences;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// More threads than this are refused: no machine that Kiln runs on has as many.
 const MOST_THREADS: usize = 1024;
@@ -99,7 +100,7 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
 }
 
 impl Key {
-    /// The same where nothing is compiled behind the back of calls.
+    /// The same where nothing is compiled in the background.
     pub(super) fn without_variants(mut self) -> Self {
         self.compiling.variants = None;
         self
@@ -121,6 +122,7 @@ impl Key {
             },
             memory: self.memory,
             fewer_products: self.compiling.fewer_products,
+            stored_by: None,
             #[cfg(feature = "llvm")]
             compiler: self.compiler.clone(),
             #[cfg(feature = "llvm")]
@@ -198,17 +200,40 @@ pub(super) fn key_of(options: &Options, device: Device, target: Target) -> Resul
 }
 
 fn build(key: &Key) -> Result<SharedRuntime, Error> {
-    let compiler = compiler_of(key)?;
-    let disk = key.cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
-    assemble(key, compiler, disk.into_iter().collect())
+    let disk = key.cache.open();
+    let (mut key, stored_by) = (key.clone(), stored_by(key, disk.as_ref()));
+    if stored_by.is_some() {
+        // What is stored is all there is.
+        key = key.without_variants();
+    }
+    let compiler = compiler_of(&key, stored_by)?;
+    let disk = disk.map(|disk| Arc::new(disk) as Arc<dyn Tier>);
+    assemble(&key, compiler, disk.into_iter().collect())
+}
+
+/// In a build without a compiler for the CPU: the compiler that made the code of a folder, as far as it says.
+fn stored_by(key: &Key, disk: Option<&DiskTier>) -> Option<StoredBy> {
+    #[cfg(not(feature = "llvm"))]
+    if !key.device.has_compiler() {
+        return Some(super::absent::stored_by(disk, &key.target));
+    }
+    let _ = (key, disk);
+    None
 }
 
 /// The compiler of the device.
 ///
 /// # Errors
 /// When it cannot be had, such as a worker where there is no program to run.
-pub(super) fn compiler_of(key: &Key) -> Result<Box<dyn KernelCompiler>, Error> {
-    let compiler = entry_of(&key.device)?.compiler(&key.setup());
+pub(super) fn compiler_of(
+    key: &Key,
+    stored_by: Option<StoredBy>,
+) -> Result<Box<dyn KernelCompiler>, Error> {
+    let setup = DeviceSetup {
+        stored_by,
+        ..key.setup()
+    };
+    let compiler = entry_of(&key.device)?.compiler(&setup);
     compiler.map_err(|problem| failed(&key.device, problem))
 }
 
@@ -253,7 +278,7 @@ pub(super) fn assemble(
     options.policy = policy;
     options.max_block = max_block;
     options.compile_timeout = timeout;
-    options.compile_budget = budget;
+    options.compile_budget = Some(of_process().with_limit(budget.unwrap_or(Duration::MAX)));
     options.compile_threads = NonZeroUsize::new(threads);
     let runtime = Runtime::new(Some(Arc::new(compiler)), executor, options).with_tiers(tiers);
     Ok(SharedRuntime {
@@ -261,4 +286,10 @@ pub(super) fn assemble(
         device: key.device.clone(),
         announcements: Some(announcements),
     })
+}
+
+/// What went into compiling in this process, whichever runtime it was for.
+fn of_process() -> &'static CompileBudget {
+    static ACCOUNT: ForkLazy<CompileBudget> = ForkLazy::new(|| Duration::MAX.into());
+    &ACCOUNT
 }

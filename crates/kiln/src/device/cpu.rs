@@ -1,11 +1,12 @@
 //! The entry of this machine's CPU: LLVM compiles, in this process or in workers; loaded code runs on a pool of threads.
 //!
-//! In builds without LLVM there is no compiler, and the executor runs the code of bundles.
+//! In builds without LLVM nothing is compiled, and the executor runs the code that bundles and caches have.
 
 use super::entry::{DeviceEntry, DeviceProblem, DeviceSetup};
 use kiln_backend::{IsaLevel, KernelCompiler, KernelExecutor, Target};
 use kiln_lazy_runtime::SpinPool;
 use kiln_native::NativeExecutor;
+use kiln_schedule_cpu::target_of;
 use std::sync::Arc;
 
 /// How many workers there may be beside one for each thread that compiles: threads take over from those whose compile hangs.
@@ -26,19 +27,13 @@ impl DeviceEntry for Cpu {
             .collect()
     }
 
-    #[cfg(feature = "llvm")]
     fn target(&self, level: Option<&str>) -> Result<Target, DeviceProblem> {
         let found = match level {
             None => IsaLevel::host(),
             Some(name) => IsaLevel::of_host().find(|level| level.name() == name),
         };
         let found = found.ok_or("there is no code for this machine, which can only interpret")?;
-        Ok(kiln_codegen_llvm::LlvmCompiler::target(found))
-    }
-
-    #[cfg(not(feature = "llvm"))]
-    fn target(&self, _level: Option<&str>) -> Result<Target, DeviceProblem> {
-        Err("this build has no compiler: it needs the feature `llvm`".into())
+        Ok(target_of(found))
     }
 
     #[cfg(feature = "llvm")]
@@ -62,8 +57,18 @@ impl DeviceEntry for Cpu {
     }
 
     #[cfg(not(feature = "llvm"))]
-    fn compiler(&self, _setup: &DeviceSetup) -> Result<Box<dyn KernelCompiler>, DeviceProblem> {
-        Err("this build has no compiler: it needs the feature `llvm`".into())
+    fn compiler(&self, setup: &DeviceSetup) -> Result<Box<dyn KernelCompiler>, DeviceProblem> {
+        use kiln_schedule_cpu::StoredCode;
+        use kiln_schedule_cpu::winograd::Transform;
+
+        let transform = match setup.fewer_products {
+            true => Transform::FourByFour,
+            false => Transform::default(),
+        };
+        let stored_by = setup.stored_by.clone().unwrap_or_default();
+        Ok(Box::new(
+            StoredCode::new(stored_by.version).with_transform(transform),
+        ))
     }
 
     fn executor(&self, setup: &DeviceSetup) -> Result<Arc<dyn KernelExecutor>, DeviceProblem> {

@@ -47,6 +47,13 @@ pub trait DeviceEntry: Send + Sync {
     }
 }
 
+/// A compiler that is not in this build, whose code stores have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredBy {
+    /// Its version, where a store says one.
+    pub version: Option<String>,
+}
+
 /// What the options of a model say to the device that it is to run on.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -61,6 +68,8 @@ pub struct DeviceSetup {
     pub memory: MemoryLimits,
     /// Whether windows of three by three are to be computed with fewer products.
     pub fewer_products: bool,
+    /// Where this build has no compiler for the device: the one that made the code of its stores.
+    pub stored_by: Option<StoredBy>,
     /// Where kernels are compiled.
     #[cfg(feature = "llvm")]
     pub compiler: crate::Compiler,

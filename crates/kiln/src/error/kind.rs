@@ -60,7 +60,10 @@ impl Failure {
                 ErrorKind::Unsupported
             }
             Self::Questions { .. } => ErrorKind::Limit,
-            Self::BundleIsCode { .. } => ErrorKind::InvalidInput,
+            Self::BundleIsCode { .. }
+            | Self::State { .. }
+            | Self::SessionTensors { .. }
+            | Self::StateLost { .. } => ErrorKind::InvalidInput,
             Self::Read { source, .. } => of_io(source.kind()),
             Self::Write { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
@@ -194,7 +197,7 @@ fn of_compile(code: &str) -> ErrorKind {
         "E0510" | "E0512" => ErrorKind::Limit,
         "E0511" => ErrorKind::Resource,
         "E0515" => ErrorKind::Cancelled,
-        "E0505" => ErrorKind::Unsupported,
+        "E0505" | "E0517" => ErrorKind::Unsupported,
         _ => ErrorKind::Internal,
     }
 }

@@ -87,7 +87,7 @@ impl Executable {
     }
 
     /// Of a program that was stored, whose graph this is.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(super) fn of_stored(
         graph: &Graph,
         program: Program,

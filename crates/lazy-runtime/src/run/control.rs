@@ -1,7 +1,9 @@
-//! Control steps: a block picked by a condition, or run again and again.
+//! Control steps: a block picked by a condition, and what loops have in common with it.
 //!
 //! Each entry into a block starts from the symbols known outside, and gives values to the block's own from the sizes
 //! of its arguments; they end with the block.
+
+use std::sync::Arc;
 
 use kiln_backend::Memory;
 use kiln_interpreter::{InterpretError, OpSite, runs_all_trips};
@@ -11,11 +13,10 @@ use kiln_tensor::Tensor;
 
 use super::bind::{bind_sizes, site_of};
 use super::host::step_site;
-use super::stack::Stack;
 use super::walk::Run;
 use super::{Stop, Value};
 use crate::error::RuntimeError;
-use crate::plan::Frame;
+use crate::plan::{Frame, SegmentPlan};
 
 impl Run<'_> {
     pub(super) fn run_if(
@@ -48,76 +49,6 @@ impl Run<'_> {
         self.give(block, step, results, symbols, &given, frame, binding)
     }
 
-    pub(super) fn run_loop(
-        &mut self,
-        block: BlockId,
-        step: &Step,
-        values: &[Value],
-        frame: &mut Frame,
-        binding: &mut Binding,
-    ) -> Result<(), Stop> {
-        let (
-            Action::Loop {
-                body,
-                carried,
-                results,
-                symbols,
-                ..
-            },
-            [trips, condition, rest @ ..],
-        ) = (&step.action, values)
-        else {
-            return Err(RuntimeError::malformed("a `loop` without trips and a condition").into());
-        };
-        let n_carried = carried.len();
-        if rest.len() < n_carried || results.len() < n_carried {
-            return Err(RuntimeError::malformed("a `loop` that lacks carried values").into());
-        }
-        let trips = self.download(trips.placed(), &step.name)?;
-        let trips = trips
-            .item::<i64>()
-            .map_err(RuntimeError::tensor(step.name.as_str()))?;
-        let mut goes_on = self.flag(condition, step)?;
-        let (carried, captures) = rest.split_at(n_carried);
-        let mut carried = carried.to_vec();
-        let all = match goes_on {
-            true => self.all_iterations(step, trips)?,
-            false => None,
-        };
-        let n_stacks = results.len() - n_carried;
-        let mut stacks: Vec<Option<Stack>> = (0..n_stacks).map(|_| None).collect();
-        let mut iteration = 0;
-        while iteration < trips && goes_on {
-            self.count_iteration(step)?;
-            let counter = self.upload(&Tensor::scalar(iteration), step)?;
-            let arguments = [&[counter], carried.as_slice(), captures].concat();
-            let given = self.enter(*body, step, &arguments, binding)?;
-            let Some((condition, given)) = given.split_first() else {
-                return Err(RuntimeError::malformed("a loop's block without a condition").into());
-            };
-            if given.len() != results.len() {
-                return Err(RuntimeError::malformed("a loop's block lacks results").into());
-            }
-            goes_on = self.flag(condition, step)?;
-            let (next, stacked) = given.split_at(n_carried);
-            carried = next.to_vec();
-            for (stack, value) in stacks.iter_mut().zip(stacked) {
-                self.push_layer(step, stack, value, all)?;
-            }
-            iteration += 1;
-        }
-        for (index, stack) in stacks.into_iter().enumerate() {
-            carried.push(match stack {
-                Some(stack) => stack.into_value(),
-                None => {
-                    let none = self.no_iterations(step, n_carried + index, binding)?;
-                    self.upload(&none, step)?
-                }
-            });
-        }
-        self.give(block, step, results, symbols, &carried, frame, binding)
-    }
-
     /// One run of a block.
     fn enter(
         &mut self,
@@ -126,19 +57,7 @@ impl Run<'_> {
         arguments: &[Value],
         binding: &Binding,
     ) -> Result<Vec<Value>, Stop> {
-        let (graph, block) = (self.program.graph(), self.program.block(id));
-        let parameters = &graph.region(block.region).parameters;
-        let mut inner = binding.clone();
-        let site = || step_site(graph, step);
-        for (&parameter, value) in parameters.iter().zip(arguments) {
-            if let Some(ty) = graph.tensor_ty(parameter) {
-                bind_sizes(graph, &mut inner, ty, &block.symbols, &value.shape, &site)?;
-            }
-        }
-        for (&parameter, value) in parameters.iter().zip(arguments) {
-            self.check_type(step, parameter, value.dtype, &value.shape, &inner)?;
-        }
-        let plan = self.plan(id, 0, inner, &[])?;
+        let plan = self.plan_entry(id, step, 0, arguments.iter(), binding)?;
         let given: Vec<(Memory, usize)> = arguments
             .iter()
             .map(|value| (value.memory.clone(), value.offset))
@@ -146,12 +65,36 @@ impl Run<'_> {
         self.block(id, &plan, given)
     }
 
+    /// The plan of a block's first segment for these arguments, which are those of its parameters from one on.
+    pub(super) fn plan_entry<'v>(
+        &mut self,
+        id: BlockId,
+        step: &Step,
+        first: usize,
+        arguments: impl Iterator<Item = &'v Value> + Clone,
+        binding: &Binding,
+    ) -> Result<Arc<SegmentPlan>, Stop> {
+        let (graph, block) = (self.program.graph(), self.program.block(id));
+        let parameters = graph.region(block.region).parameters.iter().skip(first);
+        let mut inner = binding.clone();
+        let site = || step_site(graph, step);
+        for (&parameter, value) in parameters.clone().zip(arguments.clone()) {
+            if let Some(ty) = graph.tensor_ty(parameter) {
+                bind_sizes(graph, &mut inner, ty, &block.symbols, &value.shape, &site)?;
+            }
+        }
+        for (&parameter, value) in parameters.zip(arguments) {
+            self.check_type(step, parameter, value.dtype, &value.shape, &inner)?;
+        }
+        self.plan(id, 0, inner, &[])
+    }
+
     /// Hands on what a control step gave.
     #[allow(
         clippy::too_many_arguments,
         reason = "all of it is the state of one step"
     )]
-    fn give(
+    pub(super) fn give(
         &self,
         block: BlockId,
         step: &Step,
@@ -183,7 +126,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn flag(&self, value: &Value, step: &Step) -> Result<bool, RuntimeError> {
+    pub(super) fn flag(&self, value: &Value, step: &Step) -> Result<bool, RuntimeError> {
         let tensor = self.download(value.placed(), &step.name)?;
         tensor
             .item::<bool>()
@@ -202,7 +145,7 @@ impl Run<'_> {
         })
     }
 
-    fn count_iteration(&mut self, step: &Step) -> Result<(), RuntimeError> {
+    pub(super) fn count_iteration(&mut self, step: &Step) -> Result<(), RuntimeError> {
         self.check_control()?;
         self.state.iterations += 1;
         let limit = self.runtime.options().loop_iterations;
@@ -217,7 +160,11 @@ impl Run<'_> {
     ///
     /// # Errors
     /// When they are more than may still run.
-    fn all_iterations(&self, step: &Step, trips: i64) -> Result<Option<usize>, RuntimeError> {
+    pub(super) fn all_iterations(
+        &self,
+        step: &Step,
+        trips: i64,
+    ) -> Result<Option<usize>, RuntimeError> {
         let graph = self.program.graph();
         if !step.ops.last().is_some_and(|&op| runs_all_trips(graph, op)) {
             return Ok(None);
@@ -242,7 +189,7 @@ impl Run<'_> {
     }
 
     /// A stack of nothing. Its inner sizes are those of the declared type, 0 where only an iteration would have told.
-    fn no_iterations(
+    pub(super) fn no_iterations(
         &self,
         step: &Step,
         result: usize,

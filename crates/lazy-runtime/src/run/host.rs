@@ -68,7 +68,6 @@ impl<'a> Run<'a> {
                 Ok(())
             }
             Action::If { .. } => self.run_if(block, step, &values, frame, binding),
-            Action::Loop { .. } => self.run_loop(block, step, &values, frame, binding),
             other => {
                 Err(RuntimeError::malformed(format!("a {} on the host", other.as_word())).into())
             }
@@ -274,7 +273,7 @@ impl<'a> Run<'a> {
     }
 
     /// The call's input that a buffer is, which the host has: no device is waited for to read it.
-    fn input_of(&self, block: BlockId, buffer: BufferId) -> Option<&'a Tensor> {
+    fn input_of(&self, block: BlockId, buffer: BufferId) -> Option<&Tensor> {
         let data = self.program.block(block);
         match data.buffers.get(buffer)?.place {
             Place::Parameter(index) if block == self.program.body() => self.inputs.get(index),

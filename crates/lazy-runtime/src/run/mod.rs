@@ -7,9 +7,11 @@ mod bind;
 mod body;
 mod control;
 mod download;
+mod given;
 mod host;
 mod inputs;
 mod launch;
+mod loops;
 mod outputs;
 mod stack;
 mod state;
@@ -19,6 +21,7 @@ mod turns;
 mod walk;
 
 pub(crate) use body::{Call, run_program};
+pub(crate) use given::Inputs;
 pub(crate) use host::fault_of;
 pub(crate) use states::States;
 pub(crate) use walk::Run;
@@ -56,6 +59,15 @@ impl Value {
             apart: self.apart.as_deref(),
         }
     }
+}
+
+/// How a block is entered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Entry {
+    /// Whether the memories of its results are in the frame already.
+    pub(crate) has_results: bool,
+    /// Whether what it launches may still run when it ends.
+    pub(crate) runs_behind: bool,
 }
 
 /// Why a run ended early. In a box: what a run answers with passes many levels, and mostly all is well.

@@ -13,14 +13,13 @@ impl Run<'_> {
     pub(super) fn outputs(
         &self,
         plan: &SegmentPlan,
-        inputs: &[Tensor],
         frame: &Frame,
     ) -> Result<Vec<Tensor>, RuntimeError> {
         let block = self.program.block(self.program.body());
         let results = block.results.iter().zip(&plan.results);
         let outputs = results.map(|(&buffer, place)| match block.buffers[buffer].place {
             // What was given is given back.
-            Place::Parameter(index) if let Some(input) = inputs.get(index) => {
+            Place::Parameter(index) if let Some(input) = self.inputs.get(index) => {
                 let what = "an output that is an input";
                 match input.is_contiguous() {
                     true => Ok(input.clone()),
@@ -132,7 +131,6 @@ impl Run<'_> {
     pub(super) fn write_outputs(
         &mut self,
         plan: &SegmentPlan,
-        inputs: &[Tensor],
         frame: &Frame,
     ) -> Result<(), Box<RuntimeError>> {
         let block = self.program.block(self.program.body());
@@ -140,12 +138,16 @@ impl Run<'_> {
         let Some(into) = self.into.take() else {
             return Ok(());
         };
-        let lent = &self.state.lent;
+        let (lent, taken) = (&self.state.lent, &self.state.taken);
+        let is_there = |number: &usize| {
+            let mut taken = taken.iter();
+            lent.contains(number) || taken.any(|taken| taken.donation.result == *number)
+        };
         let others = results.zip(into.iter_mut()).enumerate();
-        let mut others = others.filter(|(number, _)| !lent.contains(number));
+        let mut others = others.filter(|(number, _)| !is_there(number));
         let written = others.try_for_each(|(_, ((&buffer, place), output))| {
             match block.buffers[buffer].place {
-                Place::Parameter(index) if let Some(input) = inputs.get(index) => {
+                Place::Parameter(index) if let Some(input) = self.inputs.get(index) => {
                     *output = input
                         .copied()
                         .map_err(RuntimeError::tensor("an output that is an input"))?;

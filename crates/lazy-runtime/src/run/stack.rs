@@ -1,7 +1,9 @@
-//! What a loop gives in each iteration, under a new outermost axis: copied into one memory as it comes.
+//! What a loop gives in each iteration, under a new outermost axis: written into one memory, or copied there.
 //!
 //! The memory is the device's, so that limits see it. Where every iteration is known to run, all of it is asked for before the
 //! second one; else it grows by doubling.
+
+use std::sync::Arc;
 
 use kiln_backend::{Builtin, BuiltinOperand, Memory, MemorySlice};
 use kiln_interpreter::InterpretError;
@@ -27,6 +29,15 @@ pub(super) struct Stack {
 }
 
 impl Stack {
+    /// Adds the layer that was written to where [`next_layer`](Run::next_layer) said; false if it is somewhere else.
+    pub(super) fn push_written(&mut self, memory: &Memory, offset: usize) -> bool {
+        let is_next = self.layers < self.room
+            && is_same(memory, &self.memory)
+            && offset == self.layers * self.bytes;
+        self.layers += usize::from(is_next);
+        is_next
+    }
+
     /// The layers as one value.
     pub(super) fn into_value(self) -> Value {
         let shape = [self.layers].into_iter().chain(self.shape);
@@ -42,27 +53,21 @@ impl Stack {
 }
 
 impl Run<'_> {
-    /// Adds a layer. `expected` is how many there will be, if that is known.
-    pub(super) fn push_layer(
+    /// Where the next layer of a stack lies, for a launch to write it there; none if it does not fit the layers so far.
+    /// `expected` is how many there will be, if that is known.
+    pub(super) fn next_layer(
         &mut self,
         step: &Step,
         stack: &mut Option<Stack>,
-        value: &Value,
+        layer: (DType, &[usize]),
         expected: Option<usize>,
-    ) -> Result<(), Stop> {
+    ) -> Result<Option<(Memory, usize)>, Stop> {
         let stack = match stack {
             Some(stack) => stack,
-            None => stack.insert(self.new_stack(step, value, expected.unwrap_or(1))?),
+            None => stack.insert(self.new_stack(step, layer, expected.unwrap_or(1))?),
         };
-        if value.shape != stack.shape {
-            let under_axis = |shape: &[usize]| [&[1], shape].concat();
-            let error = TensorError::ConcatMismatch {
-                operand: stack.layers,
-                axis: 0,
-                expected: under_axis(&stack.shape),
-                found: under_axis(&value.shape),
-            };
-            return Err(RuntimeError::tensor(step.name.as_str())(error).into());
+        if layer != (stack.dtype, &stack.shape) {
+            return Ok(None);
         }
         if stack.layers == stack.room {
             let room = stack.room.saturating_mul(2);
@@ -71,26 +76,50 @@ impl Run<'_> {
             self.copy_bytes(step, (&stack.memory, 0), (&grown, 0), bytes)?;
             (stack.memory, stack.room) = (grown, room);
         }
-        let offset = stack.layers * stack.bytes;
-        let to = (&stack.memory, offset);
-        if value.order.is_none() && value.apart.is_none() {
-            self.copy_bytes(step, (&value.memory, value.offset), to, stack.bytes)?;
+        Ok(Some((stack.memory.clone(), stack.layers * stack.bytes)))
+    }
+
+    /// Adds a layer, which is copied unless it was written to where [`next_layer`](Self::next_layer) said.
+    pub(super) fn push_layer(
+        &mut self,
+        step: &Step,
+        stack: &mut Option<Stack>,
+        value: &Value,
+        expected: Option<usize>,
+    ) -> Result<(), Stop> {
+        let layer = (value.dtype, value.shape.as_slice());
+        let next = self.next_layer(step, stack, layer, expected)?;
+        let (Some(stack), Some((memory, offset))) = (stack.as_mut(), next) else {
+            return Err(mismatch(step, stack.as_ref(), value).into());
+        };
+        if is_same(&value.memory, &memory) && value.offset == offset {
+            // It is there.
+        } else if value.order.is_none() && value.apart.is_none() {
+            let from = (&value.memory, value.offset);
+            self.copy_bytes(step, from, (&memory, offset), stack.bytes)?;
         } else {
+            self.finish()?;
             let tensor = self.download(value.placed(), &step.name)?;
             let row_major = self.upload(&tensor, step)?;
-            self.copy_bytes(step, (&row_major.memory, 0), to, stack.bytes)?;
+            let from = (&row_major.memory, 0);
+            self.copy_bytes(step, from, (&memory, offset), stack.bytes)?;
         }
         stack.layers += 1;
         Ok(())
     }
 
-    fn new_stack(&self, step: &Step, value: &Value, room: usize) -> Result<Stack, Stop> {
-        let elements: usize = value.shape.iter().product();
-        let bytes = elements * value.dtype.size_in_bytes();
+    fn new_stack(
+        &mut self,
+        step: &Step,
+        (dtype, shape): (DType, &[usize]),
+        room: usize,
+    ) -> Result<Stack, Stop> {
+        let elements: usize = shape.iter().product();
+        let bytes = elements * dtype.size_in_bytes();
         Ok(Stack {
             memory: self.memory_of_layers(step, bytes, room)?,
-            dtype: value.dtype,
-            shape: value.shape.clone(),
+            dtype,
+            shape: shape.into(),
             bytes,
             room,
             layers: 0,
@@ -132,4 +161,21 @@ impl Run<'_> {
         let to = [(slice(to, to_offset), what)];
         Ok(self.run_builtin(&step.name, &Builtin::Copy, &from, &to)?)
     }
+}
+
+/// Layers of different shapes.
+fn mismatch(step: &Step, stack: Option<&Stack>, value: &Value) -> RuntimeError {
+    let under_axis = |shape: &[usize]| [&[1], shape].concat();
+    let error = TensorError::ConcatMismatch {
+        operand: stack.map_or(0, |stack| stack.layers),
+        axis: 0,
+        expected: under_axis(stack.map_or(&[], |stack| &stack.shape)),
+        found: under_axis(&value.shape),
+    };
+    RuntimeError::tensor(step.name.as_str())(error)
+}
+
+/// Whether two handles are of one memory.
+pub(super) fn is_same(one: &Memory, other: &Memory) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one.handle()), Arc::as_ptr(other.handle()))
 }

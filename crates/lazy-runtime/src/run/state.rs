@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
-use kiln_backend::Execution;
+use kiln_backend::{Execution, Memory};
 use kiln_program::BlockId;
-use kiln_tensor::Tensor;
+use kiln_tensor::{DType, Tensor, TensorError};
 use smallvec::SmallVec;
 
 use super::inputs::Known;
 use crate::compile::CompiledKernel;
-use crate::plan::{Frame, SegmentPlan};
+use crate::plan::{DonationPlan, Frame, MemoryIndex, SegmentPlan};
 
 /// A launch of code that may fault, for a fault to be traced back to its step.
 #[derive(Clone, Debug)]
@@ -30,6 +30,47 @@ pub(crate) struct Planned {
     pub(crate) plan: Arc<SegmentPlan>,
 }
 
+/// A donated input whose memory a result has in this run.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken {
+    pub(crate) donation: DonationPlan,
+    /// The input's memory.
+    pub(crate) index: MemoryIndex,
+}
+
+/// Numbers of iterations in the device's memory, one after the other: a loop's block is given a part of them.
+pub(crate) struct Counters {
+    first: i64,
+    memory: Memory,
+}
+
+impl Counters {
+    /// How many are uploaded together.
+    const TOGETHER: i64 = 1 << 10;
+
+    /// The numbers to upload for an iteration that none were uploaded for.
+    pub(crate) fn numbers_from(first: i64) -> Vec<i64> {
+        (first..first.saturating_add(Self::TOGETHER)).collect()
+    }
+
+    /// These numbers, uploaded.
+    pub(crate) fn new(first: i64, memory: Memory) -> Self {
+        Self { first, memory }
+    }
+
+    /// Where the number of an iteration is, in bytes from the memory's start.
+    pub(crate) fn place_of(&self, iteration: i64) -> Option<(Memory, usize)> {
+        let number = iteration.checked_sub(self.first)?;
+        if !(0..Self::TOGETHER).contains(&number) {
+            return None;
+        }
+        let offset = usize::try_from(number)
+            .ok()?
+            .checked_mul(size_of::<i64>())?;
+        (offset < self.memory.bytes()).then(|| (self.memory.clone(), offset))
+    }
+}
+
 /// The state of a run.
 pub(crate) struct RunState {
     pub(crate) execution: Box<dyn Execution>,
@@ -38,12 +79,17 @@ pub(crate) struct RunState {
     pub(crate) last_plan: Option<Box<Planned>>,
     /// The results of the body whose memory is a given tensor's.
     pub(crate) lent: SmallVec<[usize; 8]>,
+    /// The donated inputs whose memory results have.
+    pub(crate) taken: SmallVec<[Taken; 4]>,
+    /// Whether anything was launched that may have written into them.
+    pub(crate) began: bool,
     /// What stands in for a tensor that is lent.
     pub(crate) nothing: Tensor,
     pub(crate) launched: Vec<Launched>,
     /// How many launches there were since the device was waited for.
     pub(crate) n_launches: usize,
     pub(crate) iterations: u64,
+    pub(crate) counters: Option<Counters>,
 }
 
 impl RunState {
@@ -53,10 +99,13 @@ impl RunState {
             frames: SecondaryMap::new(),
             last_plan: None,
             lent: SmallVec::new(),
-            nothing: Tensor::scalar(0_u8),
+            taken: SmallVec::new(),
+            began: false,
+            nothing: nothing(),
             launched: Vec::new(),
             n_launches: 0,
             iterations: 0,
+            counters: None,
         }
     }
 
@@ -78,4 +127,14 @@ impl RunState {
         frame.close();
         self.frames[block] = frame;
     }
+}
+
+/// What stands in for a tensor whose memory a call has: an error for anyone who looks.
+fn nothing() -> Tensor {
+    let gone = || {
+        let why = "its memory was given to a call, which put a result there";
+        Err(TensorError::Deferred(why.into()))
+    };
+    // A scalar is not too large.
+    Tensor::deferred(DType::U8, &[], gone).unwrap_or_else(|_| Tensor::scalar(0_u8))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_backend::{BuiltinOperand, Fault, FaultCause, MemorySlice, StopSignal as _};
+use kiln_backend::{Builtin, BuiltinOperand, Fault, FaultCause, MemorySlice, StopSignal as _};
 use kiln_program::{BlockId, Program, Step};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Binding;
@@ -11,8 +11,9 @@ use kiln_timing::{Counter, Verbosity};
 use smallvec::SmallVec;
 
 use super::bind::site_of;
+use super::given::Inputs;
 use super::state::RunState;
-use super::{Stop, Value, Why};
+use super::{Entry, Stop, Value, Why};
 use crate::call::CallControl;
 use crate::compile::{Counters, Patience};
 use crate::error::{RuntimeError, problem_of};
@@ -37,13 +38,24 @@ pub(crate) struct Run<'a> {
     /// Who may end the call.
     pub(super) control: Option<&'a CallControl>,
     /// The inputs of the call.
-    pub(super) inputs: &'a [Tensor],
+    pub(super) inputs: Inputs<'a>,
     /// The tensors that the results are to be in, where the caller gave some.
     pub(super) into: Option<&'a mut [Tensor]>,
     /// The results, where the caller gave none.
     pub(super) made: &'a mut Vec<Tensor>,
     /// Whether they stay in the memory of the device.
     pub(super) outputs_stay: bool,
+}
+
+/// The operands of a builtin.
+type Operands<'a> = SmallVec<[(MemorySlice<'a>, BuiltinOperand<'a>); 2]>;
+
+/// Whether operands are in the same memory, one by one.
+fn are_same(left: &Operands<'_>, right: &Operands<'_>) -> bool {
+    let mut pairs = left.iter().zip(right);
+    pairs.all(|((left, _), (right, _))| {
+        Arc::ptr_eq(left.memory.handle(), right.memory.handle()) && left.offset == right.offset
+    })
 }
 
 impl Run<'_> {
@@ -133,7 +145,7 @@ impl Run<'_> {
                 frame.set(index, memory, offset);
             }
         }
-        let last = self.segments(id, first, &mut frame);
+        let last = self.segments(id, first, &mut frame, Entry::default());
         let results = last.and_then(|last| {
             let plan = last.as_deref().unwrap_or(first);
             let values = plan.results.iter().map(|place| self.value(&frame, place));
@@ -150,10 +162,11 @@ impl Run<'_> {
         id: BlockId,
         first: &Arc<SegmentPlan>,
         frame: &mut Frame,
+        entry: Entry,
     ) -> Result<Option<Arc<SegmentPlan>>, Stop> {
         let n_segments = self.program.block(id).segments.len();
         let mut binding: Option<Binding> = None;
-        self.segment(id, 0, first, frame, &mut binding)?;
+        self.segment((id, 0), first, frame, &mut binding, entry)?;
         if n_segments <= 1 {
             return Ok(None);
         }
@@ -166,7 +179,7 @@ impl Run<'_> {
                 None => before.binding.clone(),
             };
             let plan = self.plan(id, segment, known, &plans)?;
-            self.segment(id, segment, &plan, frame, &mut binding)?;
+            self.segment((id, segment), &plan, frame, &mut binding, entry)?;
             plans.push(plan);
         }
         Ok(plans.pop())
@@ -174,15 +187,19 @@ impl Run<'_> {
 
     fn segment(
         &mut self,
-        block: BlockId,
-        segment: usize,
+        (block, segment): (BlockId, usize),
         plan: &SegmentPlan,
         frame: &mut Frame,
         binding: &mut Option<Binding>,
+        entry: Entry,
     ) -> Result<(), Stop> {
         let executor = self.runtime.executor();
-        self.have_memories(block, segment, plan, frame)?;
+        self.have_arena(block, segment, plan, frame)?;
+        if !entry.has_results {
+            self.have_own_memories(block, plan, frame)?;
+        }
         let steps = &self.program.block(block).segments[segment].steps;
+        self.state.began = true;
         let is_timed = self.prepared.recorder.timing.is_at(Verbosity::Verbose);
         let heat = plan.heat.as_ref().filter(|heat| heat.begin());
         let is_observed = is_timed || heat.is_some() || self.profile.is_some();
@@ -230,6 +247,10 @@ impl Run<'_> {
                     let known = binding.get_or_insert_with(|| plan.binding.clone());
                     self.host(block, step, reads, frame, known)?;
                 }
+                StepPlan::Loop { reads, trips } => {
+                    let known = binding.get_or_insert_with(|| plan.binding.clone());
+                    self.run_loop(block, step, (reads, *trips), frame, known)?;
+                }
                 StepPlan::Interpreted {
                     reads,
                     writes,
@@ -263,11 +284,14 @@ impl Run<'_> {
         }
         // Before anybody takes what a launch left that ended before its time.
         self.check_control()?;
-        self.finish()
+        match entry.runs_behind {
+            true => Ok(()),
+            false => self.finish(),
+        }
     }
 
-    /// Has the memories that the steps of a segment write: those that stay are there where sizes did not grow.
-    fn have_memories(
+    /// Has the arena of a segment: the one that stayed, where sizes did not grow.
+    fn have_arena(
         &mut self,
         block: BlockId,
         segment: usize,
@@ -282,9 +306,20 @@ impl Run<'_> {
             let arena = frame.keep_at_least(MemoryIndex(index), plan.arena, alloc);
             arena.map_err(RuntimeError::execute("the arena"))?;
         }
+        Ok(())
+    }
+
+    /// Has the memories of a segment that are neither parts of an arena nor given.
+    fn have_own_memories(
+        &mut self,
+        block: BlockId,
+        plan: &SegmentPlan,
+        frame: &mut Frame,
+    ) -> Result<(), Box<RuntimeError>> {
+        let runtime = self.runtime;
         let stays = self.into.is_some() && block == self.program.body();
         for own in &plan.own {
-            if stays && self.lend(own, &plan.results, frame)? {
+            if stays && (self.is_taken(own.index) || self.lend(own, &plan.results, frame)?) {
                 continue;
             }
             let OwnMemory { index, bytes, .. } = *own;
@@ -320,7 +355,6 @@ impl Run<'_> {
     }
 
     fn builtin(&mut self, step: &Step, plan: &BuiltinPlan, frame: &Frame) -> Result<(), Stop> {
-        type Operands<'a> = SmallVec<[(MemorySlice<'a>, BuiltinOperand<'a>); 2]>;
         fn operands<'a>(
             frame: &'a Frame,
             places: &'a [TensorPlace],
@@ -336,6 +370,9 @@ impl Run<'_> {
         }
         let inputs = operands(frame, &plan.inputs)?;
         let outputs = operands(frame, &plan.outputs)?;
+        if plan.builtin == Builtin::Copy && are_same(&inputs, &outputs) {
+            return Ok(());
+        }
         Ok(self.run_builtin(&step.name, &plan.builtin, &inputs, &outputs)?)
     }
 
@@ -375,6 +412,7 @@ impl Run<'_> {
                     | Op::GatherNd { .. }
                     | Op::ScatterElements { .. }
                     | Op::ScatterNd { .. }
+                    | Op::UpdateSlice { .. }
                     | Op::Slice { .. },
                     FaultCause::IndexOutOfRange,
                 ) => true,

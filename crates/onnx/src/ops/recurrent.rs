@@ -1,14 +1,15 @@
 //! `RNN`, `GRU` and `LSTM`: loops over time of core operations.
 //!
-//! The operand's product with the input weights is taken for all times at once before the loop. A
-//! sequence shorter than the others keeps its state from its end on; backwards the loop runs from
-//! the last time to the first, so that it keeps its initial state until its own end comes.
+//! The operand's product with the input weights is taken for all times at once before the loop. Two
+//! directions are one loop, an axis of everything in it, with the operand read backwards for the one
+//! that runs from the last time to the first. A sequence shorter than the others keeps its state from
+//! its end on; backwards it keeps its initial state until its own end comes.
 
 mod activation;
 mod cell;
 
 use kiln_ir::ValueId;
-use kiln_shape_inference::LoopBody;
+use kiln_shape_inference::{GraphBuilder, InferError, LoopBody};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 use smallvec::SmallVec;
@@ -39,14 +40,24 @@ struct Layer {
     batch_first: bool,
 }
 
-/// What one direction gives: all hidden states `[time, batch, hidden]`, and the last states.
+/// Directions that have the same activations, so that one loop runs them together.
+struct Directions<'a> {
+    /// The first of them, as weights count them.
+    first: i64,
+    /// Which of them go from the last time to the first.
+    backwards: &'a [bool],
+    activations: Vec<Activation>,
+}
+
+/// What a loop gives: all hidden states `[time, directions, batch, hidden]`, and the last states `[directions, batch,
+/// hidden]`.
 struct Run {
     all: ValueId,
     last: Vec<ValueId>,
 }
 
 fn recurrent(ctx: &mut NodeContext<'_>, kind: CellKind) -> Imported {
-    let directions: &[bool] = match ctx.attributes().get_or("direction", "forward")? {
+    let backwards: &[bool] = match ctx.attributes().get_or("direction", "forward")? {
         "forward" => &[false],
         "reverse" => &[true],
         "bidirectional" => &[false, true],
@@ -56,13 +67,32 @@ fn recurrent(ctx: &mut NodeContext<'_>, kind: CellKind) -> Imported {
         }
     };
     let layer = Layer::read(ctx, kind)?;
-    let activations = Activation::read(ctx, kind.default_activations(), directions.len())?;
-    let per_direction = activations.chunks(kind.default_activations().len());
-    let mut runs = Vec::with_capacity(directions.len());
-    for ((direction, &backwards), activations) in directions.iter().enumerate().zip(per_direction) {
-        runs.push(layer.run(ctx, direction as i64, backwards, activations.to_vec())?);
+    let activations = Activation::read(ctx, kind.default_activations(), backwards.len())?;
+    let of_direction: Vec<&[Activation]> = activations
+        .chunks(kind.default_activations().len())
+        .collect();
+    let are_alike = of_direction.windows(2).all(|pair| pair[0] == pair[1]);
+    let together = if are_alike { backwards.len() } else { 1 };
+    let mut runs = Vec::with_capacity(backwards.len());
+    for (first, (backwards, activations)) in backwards
+        .chunks(together)
+        .zip(of_direction.chunks(together))
+        .enumerate()
+    {
+        let directions = Directions {
+            first: first as i64,
+            backwards,
+            activations: activations[0].to_vec(),
+        };
+        runs.push(layer.run(ctx, &directions)?);
     }
     layer.outputs(ctx, &runs)
+}
+
+impl Directions<'_> {
+    fn count(&self) -> i64 {
+        self.backwards.len() as i64
+    }
 }
 
 impl Layer {
@@ -101,61 +131,80 @@ impl Layer {
         })
     }
 
-    /// The initial state that operand `index` gives, or zeros: `[batch, hidden]`.
+    /// The initial states that operand `index` gives, or zeros: `[directions, batch, hidden]`.
     fn initial_state(
         &self,
         ctx: &mut NodeContext<'_>,
         index: usize,
-        direction: i64,
+        directions: &Directions<'_>,
     ) -> Result<ValueId, Error> {
         match ctx.optional(index) {
-            Some(state) => ctx.entry(state, usize::from(self.batch_first), direction),
-            None => ctx.filled(self.dtype, 0.0, &[self.batch, self.hidden]),
+            Some(state) => {
+                let axis = usize::from(self.batch_first);
+                let own = ctx.narrow(state, axis, directions.first, directions.count())?;
+                match self.batch_first {
+                    true => ctx.transpose(own, &[1, 0, 2]),
+                    false => Ok(own),
+                }
+            }
+            None => {
+                let count = ctx.size(directions.count());
+                ctx.filled(self.dtype, 0.0, &[count, self.batch, self.hidden])
+            }
         }
     }
 
-    fn run(
+    /// The operand in the order in which each direction reads it: `[directions, time, batch, features]`.
+    fn operand(
         &self,
         ctx: &mut NodeContext<'_>,
-        direction: i64,
-        backwards: bool,
-        activations: Vec<Activation>,
-    ) -> Result<Run, Error> {
-        let cell = Cell::read(ctx, self.kind, direction, activations)?;
-        let projected = cell.project(ctx, self.x)?;
-        let mut states = vec![self.initial_state(ctx, 5, direction)?];
+        directions: &Directions<'_>,
+    ) -> Result<ValueId, Error> {
+        let x = self.x;
+        ctx.build(|builder| {
+            let of_direction = directions
+                .backwards
+                .iter()
+                .map(|&backwards| match backwards {
+                    true => builder.reverse(x, 0),
+                    false => Ok(x),
+                });
+            let of_direction = of_direction.collect::<Result<Vec<ValueId>, _>>()?;
+            builder.stack(&of_direction, 0)
+        })
+    }
+
+    fn run(&self, ctx: &mut NodeContext<'_>, directions: &Directions<'_>) -> Result<Run, Error> {
+        let (first, count) = (directions.first, directions.count());
+        let activations = directions.activations.clone();
+        let cell = Cell::read(ctx, self.kind, (first, count), activations)?;
+        let x = self.operand(ctx, directions)?;
+        let projected = cell.project(ctx, x)?;
+        let mut states = vec![self.initial_state(ctx, 5, directions)?];
         if self.kind == CellKind::Lstm {
-            states.push(self.initial_state(ctx, 6, direction)?);
+            states.push(self.initial_state(ctx, 6, directions)?);
         }
         let mut captures = vec![projected];
         captures.extend(self.lengths);
         let n_own = captures.len();
         captures.extend(cell.operands());
-        let time = self.time;
-        let (hidden_dims, dtype) = ([self.batch, self.hidden], self.dtype);
+        let (time, count) = (self.time, ctx.size(count));
+        let (hidden_dims, dtype) = ([count, self.batch, self.hidden], self.dtype);
         let has_lengths = self.lengths.is_some();
         let results = ctx.build(|builder| {
             let trips = builder.dims_tensor(&[time])?;
             let trips = builder.reshape(trips, &[])?;
             let always = builder.scalar(DType::Bool, 1.0)?;
-            let body = |builder: &mut kiln_shape_inference::GraphBuilder,
+            let body = |builder: &mut GraphBuilder,
                         iteration: ValueId,
                         states: &[ValueId],
                         captured: &[ValueId]| {
                 let (own, operands) = captured.split_at(n_own);
-                let now = if backwards {
-                    let last = builder.dims_tensor(&[time])?;
-                    let last = builder.reshape(last, &[])?;
-                    let one = builder.scalar(DType::I64, 1.0)?;
-                    let last = builder.sub(last, one)?;
-                    builder.sub(last, iteration)?
-                } else {
-                    iteration
-                };
-                let input = builder.gather(own[0], now, 0)?;
+                let input = builder.gather(own[0], iteration, 1)?;
                 let mut next = cell.step(builder, input, states, operands)?;
                 let mut visible = next[0];
                 if has_lengths {
+                    let now = times(builder, iteration, time, directions.backwards)?;
                     let runs = builder.less(now, own[1])?;
                     for (next, &state) in next.iter_mut().zip(states) {
                         *next = builder.select(runs, *next, state)?;
@@ -168,7 +217,7 @@ impl Layer {
                     *next = builder.broadcast_to(*next, &hidden_dims)?;
                 }
                 visible = builder.broadcast_to(visible, &hidden_dims)?;
-                Ok::<_, kiln_shape_inference::InferError>(LoopBody {
+                Ok::<_, InferError>(LoopBody {
                     condition: builder.scalar(DType::Bool, 1.0)?,
                     carried: next,
                     stacked: vec![visible],
@@ -177,10 +226,7 @@ impl Layer {
             builder.loop_(trips, always, &states, &captures, body)
         })?;
         let (last, stacked) = results.split_at(states.len());
-        let mut all = stacked[0];
-        if backwards {
-            all = ctx.build(|builder| builder.reverse(all, 0))?;
-        }
+        let all = ctx.build(|builder| in_time(builder, stacked[0], directions.backwards))?;
         Ok(Run {
             all,
             last: last.to_vec(),
@@ -191,7 +237,7 @@ impl Layer {
     /// first if the layout says so.
     fn outputs(&self, ctx: &mut NodeContext<'_>, runs: &[Run]) -> Imported {
         let all: Vec<ValueId> = runs.iter().map(|run| run.all).collect();
-        let mut y = ctx.build(|builder| builder.stack(&all, 1))?;
+        let mut y = ctx.build(|builder| builder.concat(&all, 1))?;
         if self.batch_first {
             y = ctx.transpose(y, &[2, 0, 1, 3])?;
         }
@@ -200,9 +246,61 @@ impl Layer {
         let n_states = runs.first().map_or(0, |run| run.last.len());
         for state in 0..n_states {
             let last: Vec<ValueId> = runs.iter().map(|run| run.last[state]).collect();
-            let axis = usize::from(self.batch_first);
-            outputs.push(ctx.build(|builder| builder.stack(&last, axis))?);
+            let mut last = ctx.build(|builder| builder.concat(&last, 0))?;
+            if self.batch_first {
+                last = ctx.transpose(last, &[1, 0, 2])?;
+            }
+            outputs.push(last);
         }
         Ok(outputs.into_iter().map(Item::Tensor).collect())
     }
+}
+
+/// The time that each direction is at: `i64[directions, 1, 1]`.
+fn times(
+    builder: &mut GraphBuilder,
+    iteration: ValueId,
+    time: DimId,
+    backwards: &[bool],
+) -> Result<ValueId, InferError> {
+    let of_direction = backwards.iter().map(|&backwards| {
+        let now = match backwards {
+            true => {
+                let count = builder.dims_tensor(&[time])?;
+                let count = builder.reshape(count, &[])?;
+                let one = builder.scalar(DType::I64, 1.0)?;
+                let last = builder.sub(count, one)?;
+                builder.sub(last, iteration)?
+            }
+            false => iteration,
+        };
+        builder.unsqueeze(now, &[0, 1, 2])
+    });
+    let of_direction = of_direction.collect::<Result<Vec<ValueId>, InferError>>()?;
+    builder.concat(&of_direction, 0)
+}
+
+/// What each direction gave in its own order, `[time, directions, ..]`, in the order of time.
+fn in_time(
+    builder: &mut GraphBuilder,
+    all: ValueId,
+    backwards: &[bool],
+) -> Result<ValueId, InferError> {
+    if let &[backwards] = backwards {
+        return match backwards {
+            true => builder.reverse(all, 0),
+            false => Ok(all),
+        };
+    }
+    let one = builder.size(1);
+    let of_direction = backwards.iter().enumerate().map(|(direction, &backwards)| {
+        let start = builder.size(direction as i64);
+        let own = builder.slice_axis(all, 1, start, one)?;
+        match backwards {
+            true => builder.reverse(own, 0),
+            false => Ok(own),
+        }
+    });
+    let of_direction = of_direction.collect::<Result<Vec<ValueId>, InferError>>()?;
+    builder.concat(&of_direction, 1)
 }

@@ -51,6 +51,7 @@ fn a_layer_norm_as_exported_gets_simple() {
     round 1: freeze_constants: unchanged
     round 1: resolve_bindings: unchanged
     round 1: inline_control_flow: unchanged
+    round 1: hoist_from_loops: unchanged
     round 1: sink_constants: unchanged
     round 1: eliminate_common_subexpressions: 1 rewrite, 15 ops
     round 1: eliminate_dead_ops: 4 rewrites, 11 ops
@@ -60,6 +61,7 @@ fn a_layer_norm_as_exported_gets_simple() {
     round 2: freeze_constants: unchanged
     round 2: resolve_bindings: unchanged
     round 2: inline_control_flow: unchanged
+    round 2: hoist_from_loops: unchanged
     round 2: sink_constants: unchanged
     round 2: eliminate_common_subexpressions: unchanged
     round 2: eliminate_dead_ops: 1 rewrite, 9 ops
@@ -69,6 +71,7 @@ fn a_layer_norm_as_exported_gets_simple() {
     round 3: freeze_constants: unchanged
     round 3: resolve_bindings: unchanged
     round 3: inline_control_flow: unchanged
+    round 3: hoist_from_loops: unchanged
     round 3: sink_constants: unchanged
     round 3: eliminate_common_subexpressions: unchanged
     round 3: eliminate_dead_ops: unchanged

@@ -11,7 +11,7 @@ use kiln_symbolic_shape::{DimId, Predicate};
 use smallvec::{SmallVec, smallvec};
 
 use super::node::{KernelNode, Node, NodeKind};
-use super::{Builder, layout};
+use super::{Builder, course, layout};
 use crate::buffer::{Buffer, Place};
 use crate::error::ProgramError;
 use crate::ids::{BufferId, KernelId};
@@ -67,6 +67,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             symbols: region.symbols,
             segments: self.segments,
             results,
+            donations: Vec::new(),
         };
         let nodes = &self.kernels;
         let orders = layout::assign_layouts(self.program, &mut block, nodes, &self.shapes);
@@ -410,6 +411,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
                     Action::Loop {
                         trips: *trips,
                         condition: *condition,
+                        course: course::course_of(self.program, id),
                         carried: carried.to_vec(),
                         captures: captures.to_vec(),
                         body: self.program.block(body)?,

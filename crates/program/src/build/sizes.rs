@@ -57,6 +57,7 @@ pub(super) fn collect_sizes(program: &Builder<'_>, block: &mut Block) {
             match &step.action {
                 Action::Kernel(launch) => sizes.extend(&launch.symbols),
                 Action::Dims { sizes: values, .. } => sizes.extend(values),
+                Action::Loop { course, .. } => sizes.extend(course.trips),
                 _ => {}
             }
             for buffer in step

@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::buffer::{Buffer, Slot};
 use crate::ids::{BlockId, BufferId, SizeId};
+use crate::program::Donation;
 use crate::step::Step;
 
 /// The format that this version writes and reads.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// A program in a form that any serde format keeps. Made by [`Program::store`](crate::Program::store).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,7 @@ struct StoredBlock {
     symbols: Vec<String>,
     segments: Vec<StoredSegment>,
     results: Vec<BufferId>,
+    donations: Vec<Donation>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

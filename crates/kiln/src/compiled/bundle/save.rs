@@ -58,7 +58,7 @@ pub(crate) fn save(
             .open()
             .map(|disk| Arc::new(disk) as Arc<dyn Tier>),
     );
-    let compiler = Noting::new(compiler_of(&key)?);
+    let compiler = Noting::new(compiler_of(&key, None)?);
     let version = KernelCompiler::version(&compiler);
     let features = KernelCompiler::features(&compiler, &target);
     let noted = Arc::clone(&compiler.noted);

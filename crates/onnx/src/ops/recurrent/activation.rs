@@ -6,7 +6,7 @@ use kiln_shape_inference::{GraphBuilder, InferError};
 use crate::{Error, NodeContext};
 
 /// A named activation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Activation {
     kind: Kind,
     alpha: f64,

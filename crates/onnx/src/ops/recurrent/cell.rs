@@ -1,10 +1,11 @@
-//! One step of a recurrent operator, in one direction.
+//! One step of a recurrent operator, in one direction or two alike.
 //!
-//! Weights are `[gates * hidden, ..]`, gates one after another: RNN has one, GRU `z r h`, LSTM
+//! Weights are `[directions, gates * hidden, ..]`, gates one after another: RNN has one, GRU `z r h`, LSTM
 //! `i o f c`. Formulas are those of the operators' descriptions.
 
 use kiln_ir::ValueId;
-use kiln_shape_inference::{GraphBuilder, InferError};
+use kiln_shape_inference::{GraphBuilder, InferError, InferErrorKind};
+use kiln_symbolic_shape::DimError;
 
 use super::activation::Activation;
 use crate::{Error, NodeContext};
@@ -35,7 +36,7 @@ impl CellKind {
     }
 }
 
-/// Weights and settings of one direction.
+/// Weights and settings of some directions.
 pub(super) struct Cell {
     kind: CellKind,
     activations: Vec<Activation>,
@@ -44,39 +45,41 @@ pub(super) struct Cell {
     linear_before_reset: bool,
     /// LSTM: the forget gate is one less the input gate.
     input_forget: bool,
-    /// `[features, gates * hidden]`.
+    /// `[directions, features, gates * hidden]`.
     input_weights: ValueId,
-    /// Added before the loop: `[gates * hidden]`.
+    /// Added before the loop: `[directions, 1, gates * hidden]`.
     input_bias: Option<ValueId>,
     recurrent_weights: ValueId,
     /// GRU with `linear_before_reset`: the recurrent bias.
     recurrent_bias: Option<ValueId>,
-    /// LSTM: `[3 * hidden]`, for `i o f`.
+    /// LSTM: `[directions, 1, 3 * hidden]`, for `i o f`.
     peepholes: Option<ValueId>,
 }
 
 impl Cell {
+    /// Reads the weights of `count` directions from `first` on.
     pub(super) fn read(
         ctx: &mut NodeContext<'_>,
         kind: CellKind,
-        direction: i64,
+        (first, count): (i64, i64),
         activations: Vec<Activation>,
     ) -> Result<Self, Error> {
         let linear_before_reset = ctx.flag("linear_before_reset", false)?;
         let weights = |ctx: &mut NodeContext<'_>, index| {
             let all = ctx.input(index)?;
-            let own = ctx.entry(all, 0, direction)?;
-            ctx.transpose(own, &[1, 0])
+            let own = ctx.narrow(all, 0, first, count)?;
+            ctx.transpose(own, &[0, 2, 1])
         };
         let input_weights = weights(ctx, 1)?;
         let recurrent_weights = weights(ctx, 2)?;
         let (mut input_bias, mut recurrent_bias) = (None, None);
         if let Some(biases) = ctx.optional(3) {
-            let biases = ctx.entry(biases, 0, direction)?;
-            let own = ctx.shape(input_weights)?[1];
+            let biases = ctx.narrow(biases, 0, first, count)?;
+            let biases = ctx.build(|builder| builder.unsqueeze(biases, &[1]))?;
+            let own = ctx.shape(input_weights)?[2];
             let zero = ctx.size(0);
-            let of_input = ctx.build(|builder| builder.slice_axis(biases, 0, zero, own))?;
-            let of_state = ctx.build(|builder| builder.slice_axis(biases, 0, own, own))?;
+            let of_input = ctx.build(|builder| builder.slice_axis(biases, 2, zero, own))?;
+            let of_state = ctx.build(|builder| builder.slice_axis(biases, 2, own, own))?;
             if kind == CellKind::Gru && linear_before_reset {
                 (input_bias, recurrent_bias) = (Some(of_input), Some(of_state));
             } else {
@@ -84,7 +87,10 @@ impl Cell {
             }
         }
         let peepholes = match (kind, ctx.optional(7)) {
-            (CellKind::Lstm, Some(all)) => Some(ctx.entry(all, 0, direction)?),
+            (CellKind::Lstm, Some(all)) => {
+                let own = ctx.narrow(all, 0, first, count)?;
+                Some(ctx.build(|builder| builder.unsqueeze(own, &[1]))?)
+            }
             _ => None,
         };
         Ok(Self {
@@ -101,13 +107,21 @@ impl Cell {
         })
     }
 
-    /// `x: [time, batch, features] -> [time, batch, gates * hidden]`, biases added.
+    /// `x: [directions, time, batch, features] -> [directions, time, batch, gates * hidden]`, biases added.
     pub(super) fn project(&self, ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
-        let product = ctx.matmul(x, self.input_weights)?;
-        match self.input_bias {
-            Some(bias) => ctx.add(product, bias),
-            None => Ok(product),
+        let &[directions, time, batch, features] = ctx.shape(x)?.as_slice() else {
+            unreachable!("the operand was put in the order of each direction");
+        };
+        let columns = ctx.shape(self.input_weights)?[2];
+        let rows = ctx.builder_mut().dims_mut().mul(time, batch);
+        let rows = ctx.at(rows.map_err(|cause| size_error("rows", cause)))?;
+        // One product per direction, of as many rows as there are times and sequences.
+        let flat = ctx.build(|builder| builder.reshape(x, &[directions, rows, features]))?;
+        let mut product = ctx.matmul(flat, self.input_weights)?;
+        if let Some(bias) = self.input_bias {
+            product = ctx.add(product, bias)?;
         }
+        ctx.build(|builder| builder.reshape(product, &[directions, time, batch, columns]))
     }
 
     /// What a step reads from outside the loop, in the order in which it gets them.
@@ -121,7 +135,7 @@ impl Cell {
         .flatten()
     }
 
-    /// The next states from the projected input of one time, `[batch, gates * hidden]`.
+    /// The next states from the projected input of one time, `[directions, batch, gates * hidden]`.
     pub(super) fn step(
         &self,
         builder: &mut GraphBuilder,
@@ -203,9 +217,13 @@ impl Cell {
         weights: ValueId,
         peepholes: Option<ValueId>,
     ) -> Result<Vec<ValueId>, InferError> {
-        let product = builder.matmul(hidden, weights)?;
-        let sum = builder.add(input, product)?;
-        let gates = self.split_gates(builder, sum)?;
+        // A product for each gate: a kernel sums all of them where it computes a state.
+        let columns = self.split_gates(builder, weights)?;
+        let mut gates = self.split_gates(builder, input)?;
+        for (gate, &columns) in gates.iter_mut().zip(&columns) {
+            let product = builder.matmul(hidden, columns)?;
+            *gate = builder.add(*gate, product)?;
+        }
         let peepholes = match peepholes {
             Some(peepholes) => Some(split_last(builder, peepholes, 3)?),
             None => None,
@@ -272,10 +290,11 @@ fn split_last(
     let axis = builder.axis_of_rank(-1, dims.len())?;
     let count = builder.size(parts);
     let size = builder.dims_mut().floor_div(dims[axis], count);
-    let size = size.map_err(|cause| {
-        let kind = kiln_shape_inference::InferErrorKind::Size(cause);
-        InferError::new("gates", kind)
-    })?;
+    let size = size.map_err(|cause| size_error("gates", cause))?;
     let sizes = vec![size; usize::try_from(parts).unwrap_or(0)];
     builder.split(value, axis, &sizes)
+}
+
+fn size_error(what: &'static str, cause: DimError) -> InferError {
+    InferError::new(what, InferErrorKind::Size(cause))
 }
