@@ -261,9 +261,9 @@ pub trait KernelExecutor: Send + Sync {
         usize::MAX
     }
 
-    /// Takes a tensor for launches to write its elements in place, row-major: it lies in `memory`, in place of what that was,
-    /// until it is [reclaimed](Self::reclaim). Gives it back where that cannot be: where its memory is shared or not the
-    /// device's to write.
+    /// Takes a tensor for launches to read and write its elements in place, row-major: it lies in `memory`, in place of what
+    /// that was, until it is [reclaimed](Self::reclaim). Its elements are there from the start, as a launch may write but a
+    /// part of them. Gives it back where that cannot be: where its memory is shared or not the device's to write.
     fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
         let _ = memory;
         Some(tensor)

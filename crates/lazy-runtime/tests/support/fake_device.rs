@@ -281,7 +281,9 @@ impl KernelExecutor for FakeDevice {
             Ok(lent) => lent,
             Err(tensor) => return Some(tensor),
         };
-        *memory = self.0.take(lent.bytes_mut().len());
+        // A donated input is read as well.
+        self.0.uploads.fetch_add(1, Ordering::SeqCst);
+        *memory = self.0.filled(lent.bytes_mut());
         let held = memory.downcast::<Held>().unwrap();
         *held.lent.lock().unwrap() = Some(lent);
         None
@@ -292,6 +294,7 @@ impl KernelExecutor for FakeDevice {
         let mut lent = held.lent.get_mut().unwrap().take()?;
         lent.bytes_mut()
             .copy_from_slice(&held.bytes.lock().unwrap());
+        self.0.downloads.fetch_add(1, Ordering::SeqCst);
         *memory = self.0.take(0);
         Some(Tensor::of_exclusive(dtype, shape, lent).unwrap())
     }
