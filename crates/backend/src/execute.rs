@@ -261,9 +261,9 @@ pub trait KernelExecutor: Send + Sync {
         usize::MAX
     }
 
-    /// Takes a tensor for launches to write its elements in place, row-major, without reading those that it has: it lies in `memory`, in place of what that was,
-    /// until it is [reclaimed](Self::reclaim). Gives it back where that cannot be: where its memory is shared or not the
-    /// device's to write.
+    /// Takes a tensor for launches to write its elements in place, row-major: it lies in `memory`, in place of what that was,
+    /// until it is [reclaimed](Self::reclaim). Launches do not read the elements that it has; those that do are given an
+    /// [adopted](Self::adopt) one. Gives it back where that cannot be: where its memory is shared or not the device's to write.
     fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
         let _ = memory;
         Some(tensor)

@@ -52,6 +52,8 @@ pub(crate) struct Bench {
 #[derive(Debug, Serialize)]
 struct Measurement<'a> {
     case: &'a str,
+    /// What executed it.
+    device: String,
     /// Loading the model, once for all cases.
     load_ms: f64,
     /// The case's first call.
@@ -84,7 +86,8 @@ impl Bench {
         let (model, load) = self.model.load(&bar, &self.timing)?;
         let mut failures = Failures::default();
         if !self.json {
-            report::line(format!("loaded in {:.1} ms", milliseconds(load)))?;
+            let (time, device) = (milliseconds(load), model.device());
+            report::line(format!("loaded in {time:.1} ms, on device {device}"))?;
         }
         let mut before = CompilationStats::default();
         let mut lines = std::io::stdin().lines();
@@ -144,6 +147,7 @@ impl Bench {
         }
         Ok(Measurement {
             case: &case.name,
+            device: model.device().to_string(),
             load_ms: milliseconds(load),
             first_ms: milliseconds(first),
             median_ms: quantile(&samples, 0.5),

@@ -12,7 +12,7 @@ use crate::report::{self, Failures};
 use crate::repro::ReproWriter;
 use anyhow::{Error, anyhow};
 use clap::Args;
-use kiln::{Comparison, Device, Difference, Model, Reference};
+use kiln::{Comparison, Difference, Model, Reference};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -89,7 +89,9 @@ impl Compare {
         for target in self.model.targets(&self.targets)? {
             for threads in self.model.thread_counts(&self.thread_counts) {
                 let (model, _) = self.model.load_with(bar, |options| {
-                    let options = options.device(Device::cpu()).threads(threads);
+                    let options = options
+                        .device(self.model.compiled_device())
+                        .threads(threads);
                     match &target {
                         Some(target) => options.target(target),
                         None => options,

@@ -8,7 +8,8 @@ use crate::timing::TimingArguments;
 use anyhow::{Context, Error};
 use clap::Args;
 use kiln::{
-    Cache, CompilePolicy, Device, Dim, Mode, Model, Notice, Options, SealKey, VariantOptions,
+    Cache, CompilePolicy, Device, Dim, Mode, Model, Notice, Options, OutputPlacement, SealKey,
+    VariantOptions,
 };
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -101,7 +102,15 @@ impl ModelArguments {
         })
     }
 
-    /// The levels of `list`, `all` standing for every one of this machine; of an empty list, that of
+    /// The device, for commands that are about compiled code: the CPU where `--device` does not say another one that
+    /// compiles.
+    pub(crate) fn compiled_device(&self) -> Device {
+        let device = self.device.clone();
+        let compiles = device.filter(|device| !device.interprets());
+        compiles.unwrap_or_else(Device::cpu)
+    }
+
+    /// The levels of `list`, `all` standing for every one that the device has here; of an empty list, that of
     /// `--target`.
     pub(crate) fn targets(&self, list: &[String]) -> Result<Vec<Option<String>>, Error> {
         if list.is_empty() {
@@ -110,7 +119,10 @@ impl ModelArguments {
         let mut targets = Vec::new();
         for target in list {
             match target.as_str() {
-                "all" => targets.extend(kiln::targets().into_iter().map(Some)),
+                "all" => {
+                    let levels = self.compiled_device().levels();
+                    targets.extend(levels.into_iter().map(Some));
+                }
                 target => targets.push(Some(target.to_owned())),
             }
         }
@@ -143,6 +155,8 @@ impl ModelArguments {
     ) -> Result<(Model, Duration), Error> {
         let mut options = Options::new()
             .threads(self.threads)
+            // Every command looks at all outputs, and what it measures includes having them.
+            .outputs(OutputPlacement::Host)
             .passes(!self.no_passes)
             .mode(if self.strict {
                 Mode::Strict

@@ -228,7 +228,8 @@ impl Options {
     }
 
     /// The runtime that compiled code runs on, with a compiler, a device and threads of one's own;
-    /// what the options say of threads, target and sharing then counts for nothing.
+    /// what the options say of threads, target and sharing then counts for nothing. The device that
+    /// they name is the one that reports name, and it says what fusion may do.
     #[must_use]
     pub fn runtime(self, runtime: Arc<Runtime>) -> Self {
         Self {

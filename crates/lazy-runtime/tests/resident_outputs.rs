@@ -10,9 +10,10 @@ use std::sync::Arc;
 use kiln_backend::{KernelCompiler, KernelExecutor, Resident};
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_lazy_runtime::{
-    CallOptions, Cancellation, CompiledProgram, OutputPlacement, Runtime, RuntimeOptions,
+    CallOptions, Cancellation, CompiledProgram, DonationFate, Donations, OutputPlacement, Runtime,
+    RuntimeOptions,
 };
-use kiln_tensor::{Tensor, TensorError};
+use kiln_tensor::{DType, Tensor, TensorError};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 use support::{Broken, FakeCompiler, FakeDevice, compiled, graph, ramp};
 
@@ -303,6 +304,54 @@ fn wherever_a_device_is_lost_calls_end_with_a_typed_error_and_so_do_later_ones()
         }
     }
     assert!(n_lost > 10, "{n_lost}");
+}
+
+const APPEND: &str = "graph @append(%cache: f32[8, 3], %new: f32[1, 3], %at: i64[1]) -> f32[8, 3] {
+  %next = update_slice %cache, %at, %new {axes = [0]}
+  return %next
+}";
+
+#[test]
+fn a_donated_tensor_keeps_the_elements_that_a_call_leaves_alone() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, APPEND);
+    let mut donations = Donations::new([(0, 0)]).unwrap();
+    let mut cache = ramp(&[8, 3]);
+    let mut reference = cache.clone().copied().unwrap();
+    let mut n_taken = 0;
+    for at in 0..8_i64 {
+        let rest = [
+            Tensor::full(&[1, 3], at as f32).unwrap(),
+            Tensor::full(&[1], at).unwrap(),
+        ];
+        let [new, place] = &rest;
+        reference = expected(APPEND, &[reference, new.clone(), place.clone()]);
+        let mut inputs = [cache, new.clone(), place.clone()];
+        let mut outputs = [Tensor::scalar(0.0f32)];
+        program
+            .run_donating(&mut inputs, &mut donations, &mut outputs, None)
+            .unwrap();
+        n_taken += usize::from(donations.fate(0) == DonationFate::Taken);
+        let [next] = outputs;
+        assert!(is_right(&reference, &next), "{at}");
+        cache = next;
+    }
+    assert!(n_taken > 0);
+    // One that stays on the device is its owner's, whoever else has it.
+    let step = program_on(&device, STEP);
+    let resident = call(&step, std::slice::from_ref(&cache));
+    let before = expected(STEP, &[cache]);
+    let mut inputs = [
+        resident.clone(),
+        Tensor::zeros(DType::F32, &[1, 3]).unwrap(),
+        Tensor::full(&[1], 0i64).unwrap(),
+    ];
+    let mut outputs = [Tensor::scalar(0.0f32)];
+    program
+        .run_donating(&mut inputs, &mut donations, &mut outputs, None)
+        .unwrap();
+    assert!(is_right(&before, &resident));
+    assert_eq!(outputs[0].as_slice::<f32>().unwrap()[..3], [0.0; 3]);
 }
 
 /// Whether a device gives what it should where outputs are kept while calls go on.

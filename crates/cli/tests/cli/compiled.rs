@@ -112,6 +112,52 @@ fn compare_checks_every_target_and_thread_count() {
 }
 
 #[test]
+fn a_device_goes_by_its_key_and_may_have_a_level() {
+    let workshop = Workshop::new();
+    workshop.case("a", &[2, 3]);
+    let bench = |device| {
+        let arguments = [
+            "bench",
+            "model.kiln",
+            "--cases",
+            "cases",
+            "--once",
+            "--json",
+        ];
+        workshop.kiln(&[&arguments[..], &["--cache", "off", "--device", device]].concat())
+    };
+    for device in ["interpreter", "cpu", "cpu:portable"] {
+        assert_eq!(json(&bench(device))[0]["device"], device);
+    }
+    let output = bench("cpu:abacus");
+    assert_eq!(output.status.code(), Some(2));
+    let message = stderr(&output);
+    assert!(
+        message.contains("on device cpu") && message.contains("portable"),
+        "{message}"
+    );
+    let output = bench("abacus");
+    assert_eq!(output.status.code(), Some(2));
+    let message = stderr(&output);
+    assert!(
+        message.contains("expected one of: interpreter, cpu"),
+        "{message}"
+    );
+    // What compares compiled code does so at the level of the key.
+    let compare = [
+        "compare",
+        "model.kiln",
+        "--cases",
+        "cases",
+        "--device",
+        "cpu:portable",
+    ];
+    assert!(workshop.kiln(&compare).status.success());
+    let other = workshop.kiln(&[&compare[..], &["--target", "abacus"]].concat());
+    assert!(stderr(&other).contains("E0980"), "{}", stderr(&other));
+}
+
+#[test]
 fn a_case_that_does_not_fit_is_told_by_every_command() {
     let workshop = Workshop::new();
     workshop.case("a0-wrong", &[2, 4]);

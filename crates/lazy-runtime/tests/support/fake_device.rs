@@ -291,6 +291,7 @@ impl KernelExecutor for FakeDevice {
         let elements = tensor.as_bytes().unwrap().to_vec();
         let refused = self.lend(tensor, memory);
         if refused.is_none() {
+            self.0.uploads.fetch_add(1, Ordering::SeqCst);
             let held = memory.downcast::<Held>().unwrap();
             held.bytes.lock().unwrap().copy_from_slice(&elements);
         }
@@ -302,6 +303,7 @@ impl KernelExecutor for FakeDevice {
         let mut lent = held.lent.get_mut().unwrap().take()?;
         lent.bytes_mut()
             .copy_from_slice(&held.bytes.lock().unwrap());
+        self.0.downloads.fetch_add(1, Ordering::SeqCst);
         *memory = self.0.take(0);
         Some(Tensor::of_exclusive(dtype, shape, lent).unwrap())
     }
