@@ -6,8 +6,10 @@
 mod imports;
 mod list;
 mod module_tree;
+mod reach;
 mod resolve;
 
 pub(crate) use imports::flatten;
 pub(crate) use list::public_items;
 pub(crate) use module_tree::is_test_only;
+pub(crate) use reach::Reach;

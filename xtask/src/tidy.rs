@@ -6,6 +6,7 @@
 pub(crate) mod edges;
 pub(crate) mod public_items;
 
+mod callers;
 mod docs;
 mod errors;
 mod faults;
@@ -32,7 +33,7 @@ use tree::Problem;
 
 type Check = fn(&Tree) -> Result<Vec<Problem>>;
 
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 15] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("the outside world", purity::check),
@@ -43,6 +44,7 @@ const CHECKS: [(&str, Check); 14] = [
     ("links", links::check),
     ("words", words::check),
     ("public items", public_items::check),
+    ("callers", callers::check),
     ("error codes", errors::check),
     ("faults", faults::check),
     ("limits", limits::check),

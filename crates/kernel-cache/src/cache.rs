@@ -232,12 +232,6 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         in_memory().is_some() || self.inner.tiers.iter().any(|tier| tier.contains(key))
     }
 
-    /// Whether memory has a key; counted as nothing.
-    pub fn contains_in_memory(&self, key: &CacheKey) -> bool {
-        let memory = self.inner.memory();
-        memory.is_some_and(|memory| memory.peek(&key.digest()).is_some())
-    }
-
     /// Removes a key from memory, every tier, and the failures.
     pub fn remove(&self, key: &CacheKey) {
         let value = self

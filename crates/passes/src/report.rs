@@ -33,15 +33,6 @@ impl Report {
     pub fn rewrites(&self) -> usize {
         self.runs.iter().map(|run| run.rewrites).sum()
     }
-
-    /// The rewrites of one pass.
-    pub fn rewrites_of(&self, pass: &str) -> usize {
-        self.runs
-            .iter()
-            .filter(|run| run.pass == pass)
-            .map(|run| run.rewrites)
-            .sum()
-    }
 }
 
 impl fmt::Display for Report {

@@ -18,8 +18,6 @@ use crate::range::DimRange;
 
 /// How many points there are.
 const SAMPLES: usize = 16;
-/// At so many points, the first ones, most broadcasts have a value.
-const BROADCASTING: usize = 14;
 /// How often a point is drawn anew for one fact.
 const MAX_DRAWS: u64 = 3;
 /// How many values one table draws anew for facts; afterwards a point that a fact excludes is dropped.
@@ -131,17 +129,6 @@ impl DimTable {
             })
             .filter(|&symbol| self.definition(symbol).is_none())
             .collect()
-    }
-
-    /// A number that two sizes share if they are equal; none for a size without a value at some point.
-    pub fn fingerprint(&self, dim: DimId) -> Option<u64> {
-        let points = self.points().filter(|&point| point < BROADCASTING);
-        points
-            .map(|point| self.sampled(self.polynomial(dim), point))
-            .try_fold(0_u64, |hash, value| {
-                let value = value?.cast_unsigned();
-                Some((hash.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-            })
     }
 
     /// Gives a new atom, whose operands have values, its own.
