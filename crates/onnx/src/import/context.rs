@@ -163,6 +163,11 @@ impl NodeContext<'_> {
         self.builder
     }
 
+    /// The builder, for what the methods here do not offer.
+    pub fn builder_mut(&mut self) -> &mut GraphBuilder {
+        self.builder
+    }
+
     /// Builds with the builder; its errors are placed at this node.
     ///
     /// # Errors
