@@ -8,7 +8,7 @@
 )]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use kiln::{Backend, Cache, CompilePolicy, DType, Model, Options, Tensor};
+use kiln::{Cache, CompilePolicy, DType, Device, Model, Options, Tensor};
 use kiln_benches::model_files;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const CALLS: [(&str, &[usize]); 4] = [
 fn options(cache: &Path) -> Options {
     // A model of its own: nothing is shared with the one before.
     Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .shared_kernels(false)
         .cache(Cache::folder(cache))
 }

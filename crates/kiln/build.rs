@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The crates whose sources decide what programs and kernels are.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 14] = [
+    "backend",
     "codegen-llvm",
     "fusion",
     "interpreter",
@@ -16,6 +17,7 @@ const CRATES: [&str; 12] = [
     "passes",
     "program",
     "scalar",
+    "schedule-cpu",
     "shape-inference",
     "symbolic-shape",
     "tensor",

@@ -3,7 +3,7 @@
     compare.py PROGRAM FOLDER COUNT SEED
     compare.py PROGRAM FOLDER torch
 
-PROGRAM calls models on Kiln. Each model is called with eight shapes in random order, on each backend in a process that
+PROGRAM calls models on Kiln. Each model is called with eight shapes in random order, on each device in a process that
 goes on to the next model. A model that fails keeps its folder: `model.onnx`, `cases/` and `report.txt`. The exit code is 1
 when there is a wrong result, a crash, a refusal without a code, or more than 2 % of refusals among the calls that
 onnxruntime computes.
@@ -24,8 +24,8 @@ import onnxruntime
 
 from worker import Silence, Worker
 
-BACKENDS = ("interpreter", "llvm")
-# Seconds for all shapes of a model on one backend.
+DEVICES = ("interpreter", "cpu")
+# Seconds for all shapes of a model on one device.
 TIME_LIMIT = 120
 # Relative to the largest element of a result.
 TOLERANCE = 5e-5
@@ -94,7 +94,7 @@ def cause(outcome):
 
 
 class Tally:
-    """What became of all calls of a backend."""
+    """What became of all calls of a device."""
 
     def __init__(self):
         self.agree, self.wrong, self.crashed = 0, 0, 0
@@ -107,9 +107,9 @@ class Tally:
         untyped = any(what.startswith("WITHOUT") for what in self.refused)
         return bool(self.wrong or self.crashed or untyped or self.refused.total() > MOST_REFUSALS * self.total())
 
-    def print(self, backend):
+    def print(self, device):
         total = max(self.total(), 1)
-        print(f"\n{backend}: {self.agree} of {self.total()} calls agree, {self.wrong} are wrong, {self.crashed} crashed, "
+        print(f"\n{device}: {self.agree} of {self.total()} calls agree, {self.wrong} are wrong, {self.crashed} crashed, "
               f"{self.refused.total()} are refused ({100 * self.refused.total() / total:.2f} %)")
         for what, count in self.refused.most_common():
             print(f"  {count:6}  {what}")
@@ -118,7 +118,7 @@ class Tally:
 class Comparison:
     def __init__(self, program, root):
         self.program, self.root = program, root
-        self.tallies = {backend: Tally() for backend in BACKENDS}
+        self.tallies = {device: Tally() for device in DEVICES}
         self.unusable = collections.Counter()
         self.lock = threading.Lock()
         self.local = threading.local()
@@ -142,26 +142,26 @@ class Comparison:
         folder = os.path.join(self.root, case.name)
         write(folder, case)
         problems = []
-        for backend in BACKENDS:
-            problems += self.check(folder, backend, case, wanted)
+        for device in DEVICES:
+            problems += self.check(folder, device, case, wanted)
         if problems:
             with open(os.path.join(folder, "report.txt"), "w", encoding="utf-8") as file:
                 file.write("\n".join(problems) + "\n")
         else:
             shutil.rmtree(folder)
 
-    def check(self, folder, backend, case, wanted):
-        """Calls a model on a backend and counts how that went; what is wrong, as lines."""
-        tally = self.tallies[backend]
+    def check(self, folder, device, case, wanted):
+        """Calls a model on a device and counts how that went; what is wrong, as lines."""
+        tally = self.tallies[device]
         names = [f"{index:03}" for index, results in enumerate(wanted) if results is not None]
         if not names:
             return []
         try:
-            answer = self.worker().ask({"folder": folder, "backend": backend, "cases": names, "prefix": backend})
+            answer = self.worker().ask({"folder": folder, "device": device, "cases": names, "prefix": device})
         except Silence as silence:
             with self.lock:
                 tally.crashed += len(names)
-            return [f"{backend}: {silence}"]
+            return [f"{device}: {silence}"]
         problems = []
         outcomes = [answer["refused"]] * len(names) if answer["refused"] else answer["calls"]
         for name, outcome, results in zip(names, outcomes, (r for r in wanted if r is not None)):
@@ -172,14 +172,14 @@ class Comparison:
                         tally.crashed += 1
                     else:
                         tally.refused[f"{what} ({case.family})"] += 1
-                problems.append(f"{backend} {name}: {outcome['code']}: {outcome['message']}")
+                problems.append(f"{device} {name}: {outcome['code']}: {outcome['message']}")
                 continue
             off = []
             for index, result in enumerate(results):
-                path = os.path.join(folder, "cases", name, f"{backend}.{index}.npy")
+                path = os.path.join(folder, "cases", name, f"{device}.{index}.npy")
                 unlike = difference(np.load(path), np.asarray(result), allowed(case.steps[index], results))
                 if unlike:
-                    off.append(f"{backend} {name}: result {index}: {unlike}")
+                    off.append(f"{device} {name}: result {index}: {unlike}")
             with self.lock:
                 if off:
                     tally.wrong += 1
@@ -189,8 +189,8 @@ class Comparison:
         return problems
 
     def report(self, count, seconds):
-        for backend, tally in self.tallies.items():
-            tally.print(backend)
+        for device, tally in self.tallies.items():
+            tally.print(device)
         print(f"\n{count} models in {seconds:.0f} s, {self.unusable.total()} of them not exported or not loaded by onnxruntime; "
               f"what failed is in {self.root}")
         for what in self.unusable:

@@ -25,8 +25,6 @@ pub(crate) const PEERS: Needs<'_> = Needs {
 };
 /// Bench targets that print tables of promises.
 const TARGETS: [&str; 3] = ["launch", "native_code", "products"];
-/// The variable that tells benches where the real models are.
-const MODELS_VARIABLE: &str = "KILN_MODELS";
 /// The variable that tells benches which Python has numpy.
 const PYTHON_VARIABLE: &str = "KILN_PEERS_PYTHON";
 
@@ -62,7 +60,7 @@ fn bench(root: &Path, name: &str, words: &[String], python: Option<&Path>) -> Co
         .current_dir(root)
         .args(["bench", "--package", "kiln-benches", "--bench", name, "--"])
         .args(words)
-        .env(MODELS_VARIABLE, models::folder(root));
+        .env(models::VARIABLE, models::folder(root));
     if let Some(python) = python {
         command.env(PYTHON_VARIABLE, python);
     }
@@ -98,10 +96,10 @@ mod tests {
                 .map(|(name, _)| name.to_owned())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(variables(None), [MODELS_VARIABLE]);
+        assert_eq!(variables(None), [models::VARIABLE]);
         assert_eq!(
             variables(Some(Path::new("python"))),
-            [MODELS_VARIABLE, PYTHON_VARIABLE]
+            [models::VARIABLE, PYTHON_VARIABLE]
         );
     }
 }

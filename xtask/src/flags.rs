@@ -32,6 +32,7 @@ usage: cargo xtask <task>
                                 minimised and kept
   sanitize [PACKAGE...]         run the suites of the packages with unsafe code, or those named, under the sanitizers of
                                 nightly, and a few kernels under valgrind
+  coverage [PACKAGE...]         count the lines that the test suite runs, of all crates or the packages named
   deny                          check dependencies against deny.toml with cargo-deny: licences, bans, sources, advisories
   bench [--peers] [WORD...]     measure what is promised, in release; only rows whose names hold a word;
                                 with --peers also Kiln beside onnxruntime and OpenVINO
@@ -39,7 +40,7 @@ usage: cargo xtask <task>
   bless [--snapshots]           rewrite the lists that tidy compares with; also accept test snapshots
 ";
 
-const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, soak, fuzz, sanitize, deny, bench, tune, bless";
+const TASKS: &str = "setup, models, build, demo, test, tidy, conformance, cross-check, exporters, soak, fuzz, sanitize, coverage, deny, bench, tune, bless";
 
 /// One subcommand with its options.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,6 +78,11 @@ pub(crate) enum Task {
     /// Run tests under sanitizers.
     Sanitize {
         /// The packages whose tests run; all that hold unsafe code where there is none.
+        packages: Vec<String>,
+    },
+    /// Count the lines that tests run.
+    Coverage {
+        /// The packages whose tests run; all where there is none.
         packages: Vec<String>,
     },
     /// Check dependencies.
@@ -164,6 +170,9 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             "sanitize" => Task::Sanitize {
                 packages: Vec::new(),
             },
+            "coverage" => Task::Coverage {
+                packages: Vec::new(),
+            },
             "deny" => Task::Deny,
             "bench" => Task::Bench(BenchOptions::default()),
             "tune" => Task::Tune,
@@ -190,7 +199,9 @@ pub(crate) fn parse(mut parser: lexopt::Parser) -> Result<Task> {
             (Task::Soak { minutes }, Value(word)) => *minutes = word.parse()?,
             (Task::Fuzz(options), Long("minutes")) => options.minutes = parser.value()?.parse()?,
             (Task::Fuzz(options), Value(word)) => options.targets.push(word.string()?),
-            (Task::Sanitize { packages }, Value(word)) => packages.push(word.string()?),
+            (Task::Sanitize { packages } | Task::Coverage { packages }, Value(word)) => {
+                packages.push(word.string()?);
+            }
             (Task::Bench(options), Long("peers")) => options.peers = true,
             (Task::Bench(options), Value(word)) => options.words.push(word.string()?),
             (Task::Bless(options), Long("snapshots")) => options.snapshots = true,
@@ -303,6 +314,9 @@ mod tests {
             Task::Sanitize { packages }
         );
         assert!(parsed(&["sanitize", "--minutes", "3"]).is_err());
+        let packages = vec!["kiln-ir".to_owned()];
+        let coverage = Task::Coverage { packages };
+        assert_eq!(parsed(&["coverage", "kiln-ir"]).unwrap(), coverage);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod bench;
 mod bless;
 mod build;
 mod conformance;
+mod coverage;
 mod demo;
 mod deny;
 mod exporters;
@@ -66,6 +67,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Deny => deny::run(),
         Task::Sanitize { packages } => sanitize::run(&packages),
+        Task::Coverage { packages } => coverage::run(&packages),
         Task::Bench(options) => bench::run(&options),
         Task::Tune => tune::run(),
         Task::Bless(options) => bless::run(&options),

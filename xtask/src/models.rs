@@ -14,6 +14,9 @@ use anyhow::{Context, Result};
 
 use pins::{Pin, Source};
 
+/// The variable that tells tests and benches where the models are.
+pub(crate) const VARIABLE: &str = "KILN_MODELS";
+
 /// Fetches whatever is missing or damaged.
 pub(crate) fn run() -> Result<()> {
     let root = workspace_models();

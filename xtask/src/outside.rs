@@ -1,8 +1,8 @@
 //! The outside crate: a program that uses Kiln as a stranger would, by path alone, outside the workspace.
 //!
 //! It builds with its own profile and features, so what only works inside the workspace fails here; once with Kiln's
-//! default features, which makes a bundle; once with what runs it, and once without any feature, when nothing of LLVM may
-//! be needed.
+//! default features, which makes a bundle and fills a cache; once with what runs their code, and once without any feature,
+//! when nothing of LLVM may be needed. Nor may the command need it when it is built without its feature `llvm`.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,6 +20,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         .context("cannot lend out Cargo.lock")?;
     let target = Metadata::load(root)?.target_directory.join("outside");
     let bundle = target.join("outside.kiln-bundle");
+    let cache = target.join("outside-cache");
     let run = |title: &str, features: &[&str]| {
         let mut command = Command::new(workspace::cargo());
         command
@@ -28,23 +29,34 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             .args(features)
             .arg("--")
             .arg(&bundle)
+            .arg(&cache)
             .env("CARGO_TARGET_DIR", &target)
             // Built when all else passed, so seldom: half the disk.
             .env("CARGO_INCREMENTAL", "0");
         step::run(title, &mut command)
     };
     run("a crate outside the workspace", &[])?;
-    run("its bundle without LLVM", RUNS_BUNDLES)?;
+    run("its code without LLVM", RUNS_CODE)?;
     run("the same without any feature of Kiln", NOTHING)?;
-    without_llvm(&folder, RUNS_BUNDLES)?;
-    without_llvm(&folder, NOTHING)
+    without_llvm(&folder, RUNS_CODE)?;
+    without_llvm(&folder, NOTHING)?;
+    without_llvm(root, COMMAND)
 }
 
 /// No feature of Kiln.
 const NOTHING: &[&str] = &["--no-default-features"];
 
-/// What runs a bundle, and no more.
-const RUNS_BUNDLES: &[&str] = &["--no-default-features", "--features", "native"];
+/// What runs the code of bundles and stores, and no more.
+const RUNS_CODE: &[&str] = &["--no-default-features", "--features", "native"];
+
+/// The command without a compiler.
+const COMMAND: &[&str] = &[
+    "--package",
+    "kiln-cli",
+    "--no-default-features",
+    "--features",
+    "native,onnx",
+];
 
 /// No crate of a build with these features links LLVM.
 fn without_llvm(folder: &Path, features: &[&str]) -> Result<()> {
@@ -60,7 +72,7 @@ fn without_llvm(folder: &Path, features: &[&str]) -> Result<()> {
         bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
     }
     match llvm_crate(&tree) {
-        Some(name) => bail!("kiln with {} depends on {name}", features.join(" ")),
+        Some(name) => bail!("a build with {} depends on {name}", features.join(" ")),
         None => Ok(()),
     }
 }

@@ -13,8 +13,6 @@ use crate::step::{self, Counts};
 use crate::workspace::Metadata;
 use crate::{conformance, deny, models, outside, setup, tidy, workspace};
 
-/// The variable that tells tests where the real models are.
-const MODELS_VARIABLE: &str = "KILN_MODELS";
 /// Tests that need the real models have names that begin so.
 const REAL_MODEL_PREFIX: &str = "real_model_";
 
@@ -131,13 +129,13 @@ fn test_arguments() -> Vec<&'static str> {
 
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(workspace::cargo());
-    command.current_dir(root).env_remove(MODELS_VARIABLE);
+    command.current_dir(root).env_remove(models::VARIABLE);
     command
 }
 
 fn with_models<'a>(command: &'a mut Command, models: Option<&Path>) -> &'a mut Command {
     if let Some(models) = models {
-        command.env(MODELS_VARIABLE, models);
+        command.env(models::VARIABLE, models);
     }
     command
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use crate::{setup, workspace};
 
 /// Where the table is, within the workspace.
-const TABLE: &str = "crates/codegen-llvm/src/schedule/tile_costs.rs";
+const TABLE: &str = "crates/schedule-cpu/src/tile_costs.rs";
 
 /// What stands before the rows.
 const HEAD: &str = "\

@@ -8,7 +8,7 @@ use kiln::lazy_runtime::{CompiledProgram, Planner, Runtime, RuntimeOptions, Spin
 use kiln::native::NativeExecutor;
 use kiln::program::{BuildOptions, Program, RowMajor};
 use kiln::symbolic_shape::FactSelection;
-use kiln::{Backend, Model, Options, Tensor};
+use kiln::{Device, Model, Options, Tensor};
 use std::error::Error;
 use std::fmt::Write;
 use std::hint::black_box;
@@ -33,7 +33,7 @@ impl Planner for Unfused {
 
 /// So many steps, compiled, with nothing timed unless the program is given a recorder.
 pub(crate) fn chain(steps: usize, threads: usize) -> CompiledProgram {
-    let options = Options::new().backend(Backend::Interpreter).passes(false);
+    let options = Options::new().device(Device::interpreter()).passes(false);
     let model = Model::from_text_with(&text(steps), options).expect("a graph");
     let pool: Arc<dyn TaskPool> = match threads {
         1 => Arc::new(CallerOnly),

@@ -2,7 +2,7 @@
 
 use super::chain::{caller, chain, tiny};
 use super::{TURNS, nanoseconds};
-use kiln::{Backend, Cache, Model, Options, Tensor};
+use kiln::{Cache, Device, Model, Options, Tensor};
 use kiln_benches::table::{Row, Table};
 use kiln_benches::turns::{in_turns, timed};
 use std::hint::black_box;
@@ -71,7 +71,7 @@ fn product() -> Vec<f64> {
       return %y
     }";
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(1)
         .cache(Cache::off());
     let model = Model::from_text_with(text, options).expect("a graph");

@@ -12,7 +12,7 @@
 
 use super::copy::{Copier, Stores};
 use super::{Row, Table};
-use kiln::{Backend, Model, Options, Tensor};
+use kiln::{Device, Model, Options, Tensor};
 use kiln_benches::read::{Reader, STREAMS};
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
 
 fn row(operation: &Operation, name: String, megabytes: usize, threads: usize) -> Row {
     let count = (megabytes << 20) / size_of::<f32>();
-    let options = Options::new().backend(Backend::Llvm).threads(threads);
+    let options = Options::new().device(Device::cpu()).threads(threads);
     let model = Model::from_text_with(operation.text, options).expect("the text is a graph");
     let ripple = |shape: &[usize]| {
         // In memory of the tensor's own, aligned as the copies' is.

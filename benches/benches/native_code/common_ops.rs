@@ -1,7 +1,7 @@
 //! The first call of ten common ops, each on a model and a runtime of its own: planning, compiling, loading, running.
 
 use super::{Row, Table};
-use kiln::{Backend, Model, Options, Tensor};
+use kiln::{Device, Model, Options, Tensor};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
@@ -68,7 +68,7 @@ pub(crate) fn measure(wanted: &dyn Fn(&str) -> bool, table: &mut Table) {
 /// From the text to the first answer, and how much of that the compiler took.
 fn cold(text: &str) -> (Duration, Duration) {
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(2)
         .shared_kernels(false);
     let tensor = Tensor::full(&[64, 64], 0.5f32).expect("a small tensor");

@@ -9,7 +9,7 @@ use super::{Row, Table};
 use kiln::codegen_llvm::LlvmCompiler;
 use kiln::lazy_runtime::{Runtime, RuntimeOptions, SpinPool};
 use kiln::native::NativeExecutor;
-use kiln::{Backend, DType, Model, Options, Tensor};
+use kiln::{DType, Device, Model, Options, Tensor};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn cold(path: &std::path::Path, shape: &[usize]) -> Cold {
     );
     let start = Instant::now();
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .runtime(Arc::new(runtime));
     let model = Model::load_with(path, options).expect("the model loads");
     let load = start.elapsed();

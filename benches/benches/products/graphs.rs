@@ -1,7 +1,7 @@
 //! Models of one product, numbers to put in, and how long calls take.
 
 use kiln::shape_inference::{GraphBuilder, InferError};
-use kiln::{Backend, DType, Model, Options, Tensor};
+use kiln::{DType, Device, Model, Options, Tensor};
 use kiln_benches::turns::timed;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) fn of_weights(k: usize, n: usize, options: Options) -> Model {
 
 /// Compiled, on so many threads; for the level that `KILN_BENCH_TARGET` names, or for this machine.
 pub(crate) fn options(threads: usize) -> Options {
-    let options = Options::new().backend(Backend::Llvm).threads(threads);
+    let options = Options::new().device(Device::cpu()).threads(threads);
     match std::env::var("KILN_BENCH_TARGET") {
         Ok(level) => options.target(level),
         Err(_) => options,

@@ -18,7 +18,7 @@ mod work;
 
 use fixed::Fixed;
 use kiln::backend::IsaLevel;
-use kiln::codegen_llvm::{TILED_VECTORS, contraction_tiles};
+use kiln::schedule_cpu::{TILED_VECTORS, contraction_tiles};
 use kiln_benches::turns::{Contender, Turns, in_turns, timed};
 use std::time::Duration;
 use work::{STEPS, Work};

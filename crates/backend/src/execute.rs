@@ -10,7 +10,11 @@
 //! - **Transfers.** What [`upload`](KernelExecutor::upload) and [`pack`](KernelExecutor::pack) return is there for every launch
 //!   that is given it afterwards. [`download`](KernelExecutor::download) sees what finished executions wrote: a
 //!   caller that downloads what a launch writes finishes its execution first.
+//! - **Residence.** An output may stay where it was computed, as a tensor that is [`Resident`]. So what `upload` returns may be
+//!   a tensor's memory, and is only read; and a device uses memory again once the last handle to it is gone, and no sooner.
 //! - **Sizes.** Nothing that runs on a device returns a size: what a program needs to know it downloads.
+//! - **Loss.** All that a lost device is asked fails with [`ExecuteError::device_lost`], at the latest when it is waited for.
+//!   Giving memory up, which cannot fail, still works, and so does [`reclaim`](KernelExecutor::reclaim).
 //! - **Parallelism** is the device's own: see [`parallelism`](KernelExecutor::parallelism).
 #![allow(
     unsafe_code,
@@ -29,6 +33,8 @@ use crate::builtin::{Builtin, BuiltinOperand};
 use crate::memory_pool::MemoryPool;
 use crate::numbers::LaunchNumbers;
 use crate::pack::PackSpec;
+#[cfg(doc)]
+use crate::resident::Resident;
 
 /// A kernel that can be launched; dropped when nothing runs in it.
 #[derive(Clone)]
@@ -160,6 +166,37 @@ pub struct ExecuteError {
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
+/// Why a device is of no use any more.
+#[derive(Debug, thiserror::Error)]
+#[error("device {device} was lost: {reason}")]
+struct DeviceLost {
+    device: String,
+    reason: String,
+}
+
+impl ExecuteError {
+    /// The code of a device that was lost.
+    pub const DEVICE_LOST: &str = "E0896";
+
+    /// E0896: a device that was lost, by its name, and why: all that it is asked from now on fails so.
+    pub fn device_lost(device: impl Into<String>, reason: impl ToString) -> Self {
+        let lost = DeviceLost {
+            device: device.into(),
+            reason: reason.to_string(),
+        };
+        Self {
+            code: Self::DEVICE_LOST,
+            out_of_memory: false,
+            source: Box::new(lost),
+        }
+    }
+
+    /// Whether the device was lost.
+    pub fn is_device_lost(&self) -> bool {
+        self.code == Self::DEVICE_LOST
+    }
+}
+
 /// A device: memory, loaded kernels, and executions.
 pub trait KernelExecutor: Send + Sync {
     /// What it is, for people: `cpu`.
@@ -194,10 +231,16 @@ pub trait KernelExecutor: Send + Sync {
         None
     }
 
-    /// A tensor's elements, row-major; without a copy where the device reads host memory.
+    /// Whether its memory is apart from the host's, so that outputs are worth leaving there until the host looks at them.
+    fn has_own_memory(&self) -> bool {
+        false
+    }
+
+    /// A tensor's elements, row-major; without a copy where the device reads host memory. What is [`Resident`] in the
+    /// device's own memory is neither downloaded nor uploaded: its memory is shared.
     ///
     /// # Errors
-    /// If memory is short.
+    /// If memory is short, or the elements are another device's and cannot be downloaded.
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError>;
 
     /// As [`upload`](Self::upload), in place of what `memory` was, so that a call that comes again allocates nothing; none
@@ -218,7 +261,7 @@ pub trait KernelExecutor: Send + Sync {
         usize::MAX
     }
 
-    /// Takes a tensor for launches to write its elements in place, row-major: it lies in `memory`, in place of what that was,
+    /// Takes a tensor for launches to write its elements in place, row-major, without reading those that it has: it lies in `memory`, in place of what that was,
     /// until it is [reclaimed](Self::reclaim). Gives it back where that cannot be: where its memory is shared or not the
     /// device's to write.
     fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
@@ -226,7 +269,13 @@ pub trait KernelExecutor: Send + Sync {
         Some(tensor)
     }
 
-    /// The tensor that was lent as this memory, which had this dtype and shape, with what launches wrote; none if there was
+    /// As [`lend`](Self::lend), for launches that also read the tensor's elements, until they write others.
+    fn adopt(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
+        let _ = memory;
+        Some(tensor)
+    }
+
+    /// The tensor that was lent or adopted as this memory, which had this dtype and shape, with what launches wrote; none if there was
     /// none, or while others have the memory too.
     fn reclaim(&self, memory: &mut Memory, dtype: DType, shape: &[usize]) -> Option<Tensor> {
         let _ = (memory, dtype, shape);

@@ -14,6 +14,7 @@ mod compile;
 mod compiler_wrapper;
 mod condition;
 mod execute;
+mod executor_wrapper;
 mod isa_level;
 mod key;
 mod memory_pool;
@@ -21,6 +22,7 @@ mod numbers;
 mod pack;
 mod pool;
 mod quantity;
+mod resident;
 
 pub use artifact::{Artifact, ArtifactBuffer, ArtifactParts, Phase};
 pub use builtin::{Builtin, BuiltinOperand};
@@ -34,6 +36,7 @@ pub use execute::{
     BatchKey, ExecuteError, Execution, Fault, FaultCause, KernelExecutor, Launch, LoadedKernel,
     Memory, MemorySlice, StopSignal,
 };
+pub use executor_wrapper::ExecutorWrapper;
 pub use isa_level::{IsaLevel, UnknownIsaLevel};
 pub use key::{Key, KeyError, KeyFields, stable_key};
 pub use memory_pool::{MemoryLimits, MemoryPool, MemoryStats};
@@ -41,3 +44,4 @@ pub use numbers::{LaunchNumbers, NumbersError, PhaseNumbers};
 pub use pack::{PackAxis, PackError, PackSpec};
 pub use pool::{CallerOnly, Job, TaskPool};
 pub use quantity::{LaunchContext, Quantities, Quantity, QuantityError};
+pub use resident::Resident;

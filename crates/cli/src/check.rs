@@ -11,7 +11,7 @@ use clap::Args;
 use kiln::ir::{Graph, Op, ValueId};
 use kiln::onnx::{self, ImportOptions};
 use kiln::symbolic_shape::{Binding, FactOrigin, Predicate, SymbolicDimension};
-use kiln::{Backend, Mode, Model, Options};
+use kiln::{Device, Mode, Model, Options};
 
 use crate::importing::ImportArguments;
 use crate::report::{self, Failures};
@@ -180,7 +180,7 @@ impl Check {
 
     /// What a compiled call does, and what of it is interpreted.
     fn steps(&self, graph: Graph, failures: &mut Failures) -> Result<(), Error> {
-        let options = Options::new().backend(Backend::Llvm);
+        let options = Options::new().device(Device::cpu());
         let explained =
             match Model::from_graph_with(graph, options).and_then(|model| model.explain()) {
                 Ok(explained) => explained,

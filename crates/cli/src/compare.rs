@@ -12,7 +12,7 @@ use crate::report::{self, Failures};
 use crate::repro::ReproWriter;
 use anyhow::{Error, anyhow};
 use clap::Args;
-use kiln::{Backend, Comparison, Difference, Model, Reference};
+use kiln::{Comparison, Device, Difference, Model, Reference};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -89,7 +89,7 @@ impl Compare {
         for target in self.model.targets(&self.targets)? {
             for threads in self.model.thread_counts(&self.thread_counts) {
                 let (model, _) = self.model.load_with(bar, |options| {
-                    let options = options.backend(Backend::Llvm).threads(threads);
+                    let options = options.device(Device::cpu()).threads(threads);
                     match &target {
                         Some(target) => options.target(target),
                         None => options,

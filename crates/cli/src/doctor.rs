@@ -5,7 +5,7 @@
 use crate::report::{self, Failures};
 use anyhow::Error;
 use clap::Args;
-use kiln::Backend;
+use kiln::Device;
 use serde::Serialize;
 use std::thread;
 
@@ -64,7 +64,7 @@ impl Doctor {
             version(),
             processor(),
             memory(),
-            backends(),
+            devices(),
             targets(),
             onnx(),
             logs(),
@@ -160,12 +160,9 @@ fn memory() -> Check {
     }
 }
 
-fn backends() -> Check {
-    let names: Vec<_> = Backend::AVAILABLE
-        .iter()
-        .map(|backend| backend.name())
-        .collect();
-    Check::ok("backends", names.join(", "))
+fn devices() -> Check {
+    let names: Vec<_> = Device::all().iter().map(Device::to_string).collect();
+    Check::ok("devices", names.join(", "))
 }
 
 fn targets() -> Check {

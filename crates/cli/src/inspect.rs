@@ -8,7 +8,7 @@ use anyhow::{Context, Error, bail};
 use clap::Args;
 use kiln::ir::text::{PrintOptions, print_with};
 use kiln::ir::{Graph, draw};
-use kiln::{Backend, Model, Options};
+use kiln::{Device, Model, Options};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,7 +62,7 @@ impl Inspect {
     pub(crate) fn run(self) -> Result<Failures, Error> {
         if CODE_STAGES.contains(&self.stage.as_str()) {
             // Code is asked for, so it is compiled, in debug builds too.
-            let compiled = |options: Options| options.backend(Backend::Llvm);
+            let compiled = |options: Options| options.device(Device::cpu());
             let (model, _) = self.model.load_with(&Bar::new(), compiled)?;
             return self.beyond_graphs(&model);
         }

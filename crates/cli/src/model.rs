@@ -8,7 +8,7 @@ use crate::timing::TimingArguments;
 use anyhow::{Context, Error};
 use clap::Args;
 use kiln::{
-    Backend, Cache, CompilePolicy, Dim, Mode, Model, Notice, Options, SealKey, VariantOptions,
+    Cache, CompilePolicy, Device, Dim, Mode, Model, Notice, Options, SealKey, VariantOptions,
 };
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -31,9 +31,10 @@ pub(crate) struct ModelArguments {
     dims: Vec<NamedDim>,
     #[command(flatten)]
     importing: ImportArguments,
-    /// What executes the model: llvm or interpreter; without it, llvm in release builds
-    #[arg(long)]
-    backend: Option<Backend>,
+    /// What executes the model: a device such as cpu, cpu:avx2+fma (compiled for that level) or interpreter; `kiln doctor`
+    /// lists them. Without it, cpu in release builds
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<Device>,
     /// How many threads a call may use; 0 is one per core. The interpreter uses one
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -93,7 +94,7 @@ impl ModelArguments {
             let options = timing.apply(options, bar);
             options.on_notice(|notice| match notice {
                 Notice::InterpretedInDebugBuild => report::note(
-                    "note: this debug build interprets models; `--backend llvm` compiles them",
+                    "note: this debug build interprets models; `--device cpu` compiles them",
                 ),
                 notice => report::note(format!("note: {notice}")),
             })
@@ -148,8 +149,8 @@ impl ModelArguments {
             } else {
                 Mode::Lenient
             });
-        if let Some(backend) = self.backend {
-            options = options.backend(backend);
+        if let Some(device) = &self.device {
+            options = options.device(device.clone());
         }
         if let Some(target) = &self.target {
             options = options.target(target);

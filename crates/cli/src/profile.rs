@@ -9,7 +9,7 @@ use crate::progress::Bar;
 use crate::report::{self, Failures};
 use anyhow::Error;
 use clap::Args;
-use kiln::{Backend, Model, StepProfile};
+use kiln::{Device, Model, StepProfile};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Profile {
         // There is nothing to measure step by step in the interpreter.
         let (model, _) = self
             .model
-            .load_with(&bar, |options| options.backend(Backend::Llvm))?;
+            .load_with(&bar, |options| options.device(Device::cpu()))?;
         #[cfg(feature = "llvm")]
         if self.estimates || self.rates {
             return self.run_estimates(&model);

@@ -55,7 +55,7 @@ fn command(folder: &Path, target: Option<&str>, threads: usize) -> String {
     let (graph, cases) = (folder.join("graph.kiln"), folder.join("cases"));
     let target = target.map_or_else(String::new, |target| format!(" --target {target}"));
     format!(
-        "kiln compare {} --cases {} --backend llvm{target} --threads {threads} --repro off",
+        "kiln compare {} --cases {} --device cpu{target} --threads {threads} --repro off",
         quoted(&graph),
         quoted(&cases)
     )
@@ -82,7 +82,7 @@ mod tests {
     use kiln::kernel::{VerifiedKernel, text, verify};
     use kiln::lazy_runtime::{Runtime, RuntimeOptions};
     use kiln::native::NativeExecutor;
-    use kiln::{Backend, Model, Options, Tensor};
+    use kiln::{Device, Model, Options, Tensor};
     use std::sync::Arc;
 
     /// Compiles every kernel with `sqrt` as if it had said `sigmoid`.
@@ -122,7 +122,7 @@ mod tests {
             RuntimeOptions::new(),
         );
         Options::new()
-            .backend(Backend::Llvm)
+            .device(Device::cpu())
             .runtime(Arc::new(runtime))
     }
 

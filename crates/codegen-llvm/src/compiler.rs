@@ -1,25 +1,21 @@
 //! The backend as the rest of Kiln sees it: verified kernels in, artifacts out.
 
 use kiln_backend::{
-    Artifact, ArtifactBuffer, ArtifactParts, Candidate, CompileError, CompileObserver,
-    CompilePhase, Condition, KernelCompiler, Listing, Quantity, Schedule, Target,
+    Artifact, ArtifactParts, Candidate, CompileError, CompileObserver, CompilePhase, Condition,
+    KernelCompiler, Listing, Schedule, Target,
 };
-use kiln_kernel::VerifiedKernel;
+use kiln_kernel::analysis::may_share;
+use kiln_kernel::{BufferId, VerifiedKernel};
+use kiln_schedule_cpu::winograd::Transform;
+use kiln_schedule_cpu::{
+    Scheduled, candidates, features_of, host_target, level_of, smaller_tile, target_of,
+};
 
 use crate::error::LlvmError;
-use crate::lower::{
-    LaunchBuilder, Nest, Transform, copies, emit_nest, packed_strides, strides_of, units,
-};
-use crate::schedule::{self, Plan, Regime, work};
+use crate::lower::{LaunchBuilder, emit_nest};
 use crate::session::{Effort, Output, Request, Stage, compile_module};
 use crate::spills::hot_loop;
 use kiln_backend::IsaLevel;
-
-/// The backend's name in targets.
-pub const BACKEND: &str = "llvm";
-
-/// Scalar operations that are worth a task.
-const TASK_WORK: i64 = 1 << 16;
 
 /// Compiles kernels for CPUs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,10 +61,7 @@ impl LlvmCompiler {
 
     /// The target of a level.
     pub fn target(level: IsaLevel) -> Target {
-        Target {
-            backend: BACKEND.to_owned(),
-            level: level.name().to_owned(),
-        }
+        target_of(level)
     }
 
     fn run(
@@ -80,7 +73,7 @@ impl LlvmCompiler {
         observer: &mut dyn CompileObserver,
     ) -> Result<Compiled, LlvmError> {
         let level = level_of(target)?;
-        let plan = schedule::plan_of(kernel, schedule)?;
+        let scheduled = Scheduled::new(kernel, schedule)?;
         let launch = LaunchBuilder::default();
         let text = kiln_kernel::text::print(kernel);
         let request = Request {
@@ -91,15 +84,6 @@ impl LlvmCompiler {
             leaves_polls_out: self.leaves_polls_out,
             output,
         };
-        let mut shared_scratch = Quantity::constant(0);
-        let nests: Vec<Nest> = schedule::regimes(&plan, kernel)
-            .into_iter()
-            .map(|regime| {
-                let (nest, bytes) = nest(kernel, regime);
-                shared_scratch = shared_scratch.clone() + nest.when.clone() * bytes;
-                nest
-            })
-            .collect();
         let mut current = None;
         let code = compile_module(
             request,
@@ -117,7 +101,7 @@ impl LlvmCompiler {
                 current = Some(phase);
             },
             |module| {
-                let mut nests = nests.iter();
+                let mut nests = scheduled.nests.iter();
                 nests.try_for_each(|nest| emit_nest(module, kernel, nest, &launch))
             },
         );
@@ -126,9 +110,8 @@ impl LlvmCompiler {
         }
         Ok(Compiled {
             code: code?,
-            plan,
+            scheduled,
             launch,
-            shared_scratch,
         })
     }
 }
@@ -136,9 +119,8 @@ impl LlvmCompiler {
 /// A kernel's code and what a launch of it needs to know.
 struct Compiled {
     code: Vec<u8>,
-    plan: Plan,
+    scheduled: Scheduled,
     launch: LaunchBuilder,
-    shared_scratch: Quantity,
 }
 
 impl KernelCompiler for LlvmCompiler {
@@ -159,15 +141,11 @@ impl KernelCompiler for LlvmCompiler {
     }
 
     fn host(&self) -> Target {
-        Self::target(IsaLevel::host().unwrap_or(IsaLevel::Portable))
+        host_target()
     }
 
     fn features(&self, target: &Target) -> Vec<String> {
-        let features = level_of(target).map_or("", IsaLevel::features).split(',');
-        features
-            .filter(|feature| !feature.is_empty())
-            .map(str::to_owned)
-            .collect()
+        features_of(target)
     }
 
     fn supports(&self, target: &Target) -> bool {
@@ -176,7 +154,7 @@ impl KernelCompiler for LlvmCompiler {
 
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
         match level_of(target) {
-            Ok(level) => schedule::candidates(kernel, level, self.transform),
+            Ok(level) => candidates(kernel, level, self.transform),
             Err(_) => Vec::new(),
         }
     }
@@ -196,7 +174,7 @@ impl KernelCompiler for LlvmCompiler {
         let mut compiled = run(&schedule, observer)?;
         // A tile that turns out not to fit the registers gives way to a smaller one, as long as that has fewer spills.
         while let Some(hot) = hot_loop(&compiled.code).filter(|hot| hot.is_spilled())
-            && let Some(smaller) = schedule::smaller(kernel, &schedule)
+            && let Some(smaller) = smaller_tile(kernel, &schedule)
         {
             let other = run(&smaller, observer)?;
             let fits = hot_loop(&other.code).is_none_or(|other| other.spills < hot.spills);
@@ -206,7 +184,7 @@ impl KernelCompiler for LlvmCompiler {
             }
             (schedule, compiled) = (smaller, other);
         }
-        let plan = compiled.plan;
+        let scheduled = compiled.scheduled;
         let metadata = compiled.launch.finish();
         let parts = ArtifactParts {
             kernel: kernel.name().to_owned(),
@@ -214,12 +192,12 @@ impl KernelCompiler for LlvmCompiler {
             schedule,
             code: compiled.code,
             contract: Condition::contract(kernel.dims()),
-            buffers: buffers(kernel, &plan),
+            buffers: scheduled.buffers(kernel),
             arguments: metadata.arguments,
             phases: metadata.phases,
-            shared_scratch: compiled.shared_scratch,
-            packs: plan.packs(kernel),
-            in_place: Vec::new(),
+            shared_scratch: scheduled.shared_scratch,
+            packs: scheduled.packs,
+            in_place: in_place(kernel),
             fault_sites: metadata.fault_sites,
         };
         // SAFETY: the code was just made of a verified kernel, and the numbers with it.
@@ -250,13 +228,13 @@ impl KernelCompiler for LlvmCompiler {
     }
 }
 
-fn level_of(target: &Target) -> Result<IsaLevel, LlvmError> {
-    let level = (target.backend == BACKEND)
-        .then(|| target.level.parse().ok())
-        .flatten();
-    level.ok_or_else(|| LlvmError::UnknownTarget {
-        target: target.to_string().escape_default().to_string(),
-    })
+/// The pairs of a written and a read buffer, by position, that may be one memory.
+fn in_place(kernel: &VerifiedKernel) -> Vec<(usize, usize)> {
+    let position = |buffer: BufferId| buffer.as_u32() as usize;
+    let pairs = may_share(kernel.kernel()).into_iter();
+    pairs
+        .map(|pair| (position(pair.written), position(pair.read)))
+        .collect()
 }
 
 fn failed(
@@ -272,89 +250,6 @@ fn failed(
         code: error.code(),
         source: Box::new(error),
     }
-}
-
-/// Shares a regime's points out: enough work per task to be worth it, and tasks for every thread. And the bytes of scratch
-/// that its copies take.
-fn nest(kernel: &VerifiedKernel, regime: Regime) -> (Nest, Quantity) {
-    let one = Quantity::constant(1);
-    let (copies, bytes) = copies(kernel, regime.copies);
-    let bytes = match &regime.winograd {
-        Some(winograd) => winograd.shared_bytes(kernel),
-        None => bytes,
-    };
-    // Parts of reductions lie where copies would; no regime has both.
-    let (shares, bytes) = match regime.shares {
-        Some((shares, parts)) => (Some(shares), parts),
-        None => (None, bytes),
-    };
-    let columns_first = schedule::columns_first(kernel, &regime.tile, &regime.packs);
-    let mut packs = regime.packs;
-    let blocked = copies.iter().filter(|copy| copy.is_blocked());
-    packs.extend(blocked.map(|copy| copy.spec.clone()));
-    let tile = regime.tile;
-    let mut nest = Nest {
-        tile,
-        chunk: regime.chunk,
-        columns_first,
-        units_per_task: one.clone(),
-        edges: schedule::edges(kernel, &tile, &packs, copies.is_empty()),
-        packs,
-        copies,
-        winograd: regime.winograd,
-        shares,
-        when: regime.when,
-    };
-    let rows = tile.rows.map_or(one.clone(), |(axis, count)| {
-        let rows = Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound());
-        rows.min(Quantity::constant(i64::from(count)))
-    });
-    let columns = match tile.vector {
-        crate::lower::VectorAxis::Outer(_) => i64::from(nest.chunk),
-        _ => 1,
-    };
-    let work = work::per_point(kernel) * rows * Quantity::constant(columns);
-    let worth = Quantity::constant(TASK_WORK).ceil_div(work.max(one.clone()));
-    let fair = units(kernel, &nest).ceil_div(Quantity::threads());
-    nest.units_per_task = worth.min(fair).max(one);
-    (nest, bytes)
-}
-
-/// What a launch must give for each buffer.
-fn buffers(kernel: &VerifiedKernel, plan: &Plan) -> Vec<ArtifactBuffer> {
-    let packs = plan.packs(kernel);
-    kernel
-        .buffers()
-        .iter()
-        .map(|(id, buffer)| {
-            let size = |dim| Quantity::of(kernel.dims(), dim);
-            let zero = Quantity::constant(0);
-            let one = Quantity::constant(1);
-            let pack = packs
-                .iter()
-                .find(|pack| pack.buffer == id.as_u32() as usize);
-            let elements = match pack {
-                Some(pack) => packed_strides(kernel, pack).1,
-                None => {
-                    // The last element of a buffer that is not empty, plus one.
-                    let strides = strides_of(kernel, id);
-                    let mut last = one.clone();
-                    let mut filled = one.clone();
-                    for (&dim, stride) in buffer.shape.iter().zip(&strides) {
-                        last = last + (size(dim) - one.clone()) * stride.clone();
-                        filled = filled.min(size(dim));
-                    }
-                    (last * filled.min(one.clone())).max(zero)
-                }
-            };
-            ArtifactBuffer {
-                name: buffer.name.clone(),
-                dtype: buffer.dtype,
-                written: buffer.role.is_written(),
-                bytes: elements * Quantity::constant(buffer.dtype.size_in_bytes() as i64),
-            }
-        })
-        .collect()
 }
 
 #[cfg(test)]

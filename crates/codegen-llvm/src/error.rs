@@ -1,6 +1,7 @@
 //! What can go wrong between a kernel and its object code.
 
 use kiln_backend::IsaLevel;
+use kiln_schedule_cpu::ScheduleError;
 
 /// An error of this crate. Each variant names its code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,21 +50,9 @@ pub enum LlvmError {
         what: String,
     },
 
-    /// E0506: a schedule that this backend does not offer for the kernel.
-    #[error("expected a schedule that is offered for the kernel, found `{schedule}`")]
-    Schedule {
-        /// The schedule asked for.
-        schedule: String,
-    },
-
-    /// E0507: a target of another backend, or a level that does not exist.
-    #[error(
-        "expected a target of this backend, found `{target}`: levels are portable, avx2+fma, avx512 and neon"
-    )]
-    UnknownTarget {
-        /// The target asked for.
-        target: String,
-    },
+    /// E0506, E0507: a schedule that is not offered for the kernel, or a target of another backend.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
 
     /// E0516: a process that was forked while its parent set LLVM up, which nothing can bring to an end there.
     #[error(
@@ -76,9 +65,16 @@ pub enum LlvmError {
 }
 
 impl LlvmError {
-    /// The codes that there are.
+    /// The codes that there are, those of schedules too.
     pub const CODES: &[&str] = &[
-        "E0501", "E0502", "E0503", "E0504", "E0505", "E0506", "E0507", "E0516",
+        "E0501",
+        "E0502",
+        "E0503",
+        "E0504",
+        "E0505",
+        ScheduleError::CODES[0],
+        ScheduleError::CODES[1],
+        "E0516",
     ];
 
     /// The error's stable code.
@@ -89,8 +85,7 @@ impl LlvmError {
             LlvmError::Diagnostics { .. } => "E0503",
             LlvmError::UndefinedSymbol { .. } => "E0504",
             LlvmError::Unsupported { .. } => "E0505",
-            LlvmError::Schedule { .. } => "E0506",
-            LlvmError::UnknownTarget { .. } => "E0507",
+            LlvmError::Schedule(error) => error.code(),
             LlvmError::ForkedInSetup { .. } => "E0516",
         }
     }

@@ -5,7 +5,7 @@
 //! runs it needs no LLVM.
 //!
 //! - [`IsaLevel`](kiln_backend::IsaLevel): what code is generated for. Levels are found from what the processor can do.
-//! - `lower` and `schedule`: how a kernel's stages become loops over vectors.
+//! - [`kiln_schedule_cpu`]: which loops over vectors a kernel's stages become. `lower`: these loops as instructions.
 //! - `scalar_ops` and `math`: what each scalar operation is in instructions, at any number of
 //!   lanes, every function within a stated error of the exact value.
 //! - `emit`, `module`, `abi`, `session`: instructions, functions, the kernel ABI, and LLVM's own
@@ -47,16 +47,14 @@ mod math;
 mod scalar_ops;
 
 mod lower;
-mod schedule;
 
 mod compiler;
 
 #[cfg(test)]
 mod testing;
 
-pub use compiler::{BACKEND, LlvmCompiler};
+pub use compiler::LlvmCompiler;
 pub use crash::{CrashReport, set_crash_report};
 pub use error::LlvmError;
 pub use math::{BUDGETS, Budget};
-pub use schedule::{TILED_VECTORS, contraction_tiles};
 pub use session::Effort;

@@ -14,6 +14,7 @@
 //! | know why two ops did, or did not | [`FusionPlan::explain`] |
 //! | look for candidates, and what they are worth | [`FusionCandidateAnalyzer`], [`FusionBenefit`] |
 //! | hold the cost model against measurements | [`Effort`], [`WorkKind`] |
+//! | plan for another device than a CPU | [`FusionOptions::with_rates`], [`Rates`] |
 //! | guard a fusion by a check of sizes | [`RuntimeShapeInjector`] |
 //! | make kernels for a node, generic or for known sizes | [`FusionKernelGenerator`] |
 //! | turn ops into a kernel yourself | [`lower::lower`] |
@@ -72,7 +73,7 @@ mod tests;
 pub use analyzer::FusionCandidateAnalyzer;
 pub use benefit::FusionBenefit;
 pub use candidate::Refusal;
-pub use cost::{Effort, WorkKind};
+pub use cost::{Effort, Rates, WorkKind};
 pub use error::FusionError;
 pub use explain::{Explanation, Subject};
 pub use generator::FusionKernelGenerator;

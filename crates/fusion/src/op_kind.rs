@@ -50,7 +50,9 @@ impl OpKind {
             Op::Matmul { .. } => Self::Contraction,
             Op::Conv { .. } | Op::ConvTranspose { .. } | Op::Pool { .. } => Self::Window,
             Op::Cumulate { .. } => Self::Scan,
-            Op::ScatterElements { .. } | Op::ScatterNd { .. } => Self::Scatter,
+            Op::ScatterElements { .. } | Op::ScatterNd { .. } | Op::UpdateSlice { .. } => {
+                Self::Scatter
+            }
             Op::Constant(_)
             | Op::Bind
             | Op::NonZero

@@ -2,9 +2,11 @@
 
 use kiln_symbolic_shape::FactSelection;
 
+use crate::cost::Rates;
 use crate::limits::FusionLimits;
 
-/// Limits and switches of [`plan`](crate::plan()).
+/// Limits and switches of [`plan`](crate::plan()). Those of a device are its legal limits (`max_ops`, `max_buffers`) and its
+/// [`Rates`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FusionOptions {
@@ -20,6 +22,8 @@ pub struct FusionOptions {
     pub threshold: f64,
     /// The size that a symbol without a hint is taken to have when costs are estimated.
     pub likely_size: i64,
+    /// How fast the device is taken to be when costs are estimated.
+    pub rates: Rates,
     /// How large a kernel may grow and how much work may go into a plan.
     pub limits: FusionLimits,
 }
@@ -34,6 +38,7 @@ impl FusionOptions {
             max_buffers: 24,
             threshold: 1.0,
             likely_size: 64,
+            rates: Rates::CPU,
             limits: FusionLimits::default(),
         }
     }
@@ -56,6 +61,20 @@ impl FusionOptions {
     #[must_use]
     pub fn with_max_ops(mut self, max_ops: usize) -> Self {
         self.max_ops = max_ops.max(1);
+        self
+    }
+
+    /// With another limit on the buffers of a kernel.
+    #[must_use]
+    pub fn with_max_buffers(mut self, max_buffers: usize) -> Self {
+        self.max_buffers = max_buffers;
+        self
+    }
+
+    /// With the rates of another device.
+    #[must_use]
+    pub fn with_rates(mut self, rates: Rates) -> Self {
+        self.rates = rates;
         self
     }
 

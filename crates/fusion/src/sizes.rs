@@ -10,6 +10,7 @@ use kiln_ir::{Graph, TensorType};
 use kiln_symbolic_shape::{Binding, DimId, DimTable, FactSelection, PlanFact, Predicate, Proof};
 
 use crate::budget::Budget;
+use crate::cost::Rates;
 use crate::fact_closure::FactClosure;
 use crate::limits::FusionLimits;
 use crate::options::FusionOptions;
@@ -32,6 +33,7 @@ pub(crate) enum Answer {
 pub(crate) struct Sizes<'a> {
     table: &'a DimTable,
     limits: FusionLimits,
+    rates: Rates,
     budget: Budget,
     facts: FactClosure<'a>,
     likely: Binding,
@@ -51,7 +53,11 @@ impl<'a> Sizes<'a> {
     /// Answers for a plan that is made with these options.
     pub(crate) fn of_options(graph: &'a Graph, options: &FusionOptions) -> Self {
         let limits = options.limits.clone();
-        Self::with_limits(graph, &options.facts, options.likely_size, limits)
+        let sizes = Self::with_limits(graph, &options.facts, options.likely_size, limits);
+        Self {
+            rates: options.rates,
+            ..sizes
+        }
     }
 
     fn with_limits(
@@ -67,6 +73,7 @@ impl<'a> Sizes<'a> {
             facts: FactClosure::of(graph, facts, &budget),
             budget,
             limits,
+            rates: Rates::CPU,
             likely: likely_binding(table, likely_size),
             likely_size,
             equalities: RefCell::new(BTreeMap::new()),
@@ -78,6 +85,11 @@ impl<'a> Sizes<'a> {
     /// What bounds the plan.
     pub(crate) fn limits(&self) -> &FusionLimits {
         &self.limits
+    }
+
+    /// How fast the device is taken to be.
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.rates
     }
 
     /// The work that the plan has left.

@@ -22,7 +22,12 @@ fn read(text: &str) -> Graph {
 fn program(graph: &Graph, fuse: bool) -> Program {
     let options = FusionOptions::new().with_fusion(fuse);
     let fusion = plan(graph, &options).unwrap();
-    build(graph.clone(), &fusion, &RowMajor, &BuildOptions::default()).unwrap()
+    // Each value in memory of its own, so that it shows which are written.
+    let options = BuildOptions {
+        share_memory: false,
+        ..BuildOptions::default()
+    };
+    build(graph.clone(), &fusion, &RowMajor, &options).unwrap()
 }
 
 /// Bytes that steps write to, or read from, memory which is neither an input nor a constant nor a result.

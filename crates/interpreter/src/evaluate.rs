@@ -175,6 +175,9 @@ pub fn evaluate_op(
         Op::ScatterNd { combine } => {
             ops::scatter::scatter_nd(ctx, one(0)?, one(1)?, one(2)?, *combine)?
         }
+        Op::UpdateSlice { axes } => {
+            ops::update_slice::update_slice(ctx, one(0)?, one(1)?, one(2)?, axes)?
+        }
         Op::Matmul { out } => ops::matmul::matmul(ctx, one(0)?, one(1)?, *out)?,
         Op::Conv {
             window,

@@ -11,7 +11,7 @@
 //! [`verify()`] accepts what means something: it proves that plain stores write each element once, finds out how each
 //! index stays in bounds ([`IndexClass`]), and names the [`Class`] of the loop nest with the role of each axis.
 //! Backends take nothing but a [`VerifiedKernel`], so none of them can fail on a kernel's structure.
-//! [`canonicalize()`] gives kernels of equal structure equal texts.
+//! [`canonicalize()`] gives kernels of equal structure equal texts. [`analysis`] answers what more than one backend asks.
 //!
 //! Nothing here compiles or runs a kernel, waits, or reads the environment: what does is the crate `kiln-backend`'s matter.
 //!
@@ -39,6 +39,7 @@
 
 mod form;
 
+pub mod analysis;
 mod canonicalize;
 mod classify;
 mod error;

@@ -2,6 +2,8 @@
 //!
 //! Not here: calls by name, and the choice between this path and the interpreter.
 
+#[cfg(all(feature = "native", not(feature = "llvm")))]
+mod absent;
 #[cfg(feature = "native")]
 mod announce;
 #[cfg(feature = "native")]
@@ -9,7 +11,7 @@ mod bundle;
 mod planner;
 #[cfg(feature = "native")]
 mod runtime;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 mod stored;
 
 #[cfg(feature = "llvm")]
@@ -19,7 +21,7 @@ pub(crate) use bundle::{Bundled, load as load_bundle};
 pub(crate) use planner::GraphPlanner;
 #[cfg(feature = "native")]
 pub(crate) use runtime::SharedRuntime;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 pub(crate) use runtime::runtime_for;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 pub(crate) use stored::ProgramStore;

@@ -66,7 +66,8 @@ impl FromStr for Compiler {
         match text {
             "in-process" => Ok(Self::InProcess),
             "worker" => Ok(Self::worker()),
-            _ => Err(Failure::UnknownBackend {
+            _ => Err(Failure::UnknownName {
+                what: "compiler",
                 name: text.escape_debug().to_string(),
                 expected: "in-process, worker".to_owned(),
             }

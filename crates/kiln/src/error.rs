@@ -89,6 +89,19 @@ pub(crate) enum Failure {
     /// E0874: an output is asked for that the model does not have.
     #[error("unknown output `{name}`, expected one of: {expected}")]
     UnknownOutput { name: String, expected: String },
+    /// E0875: a pair of an input and an output that a session cannot hold.
+    #[error("expected {expected} for the state `{input}` of a session, found {found}")]
+    State {
+        input: String,
+        expected: &'static str,
+        found: String,
+    },
+    /// E0877: another number of tensors than a session takes and gives beside its states.
+    #[error("expected {expected} beside the states of the session, found {found}")]
+    SessionTensors { expected: String, found: String },
+    /// E0876: a session whose state was being written when a call failed.
+    #[error("the states {names} were being written when a call failed: set them anew")]
+    StateLost { names: String },
     /// E0971: the file's ending says no known kind of model.
     #[error("unknown kind of model file: expected a name that ends in {expected}, found {found}")]
     UnknownFormat {
@@ -101,9 +114,23 @@ pub(crate) enum Failure {
     /// E0973: a stage that does not exist.
     #[error("unknown stage `{name}`, expected one of: {expected}")]
     UnknownStage { name: String, expected: String },
-    /// E0974: a backend that this build does not have.
-    #[error("unknown backend `{name}`, expected one of: {expected}")]
-    UnknownBackend { name: String, expected: String },
+    /// E0974: a device, or a place to compile in, that this build does not have.
+    #[error("unknown {what} `{name}`, expected one of: {expected}")]
+    UnknownName {
+        what: &'static str,
+        name: String,
+        expected: String,
+    },
+    /// E0974: a device that is registered under a key that it cannot have.
+    #[error("a device cannot have the key `{name}`: {problem}")]
+    DeviceKey { name: String, problem: &'static str },
+    /// E0998: a device that is known and cannot be had.
+    #[cfg(feature = "native")]
+    #[error("device {device} cannot be used: {problem}")]
+    Device {
+        device: String,
+        problem: crate::device::DeviceProblem,
+    },
     /// E0975: a text that is no constraint on a dimension.
     #[error(
         "expected a constraint such as `8`, `1..512`, `%8` or `1..512 % 8 ~ 128`, found `{text}`"
@@ -135,10 +162,15 @@ pub(crate) enum Failure {
     /// E0979: an input or output is no tensor.
     #[error("{name} is {found}: inputs and outputs other than tensors are not supported yet")]
     NotATensor { name: String, found: String },
-    /// E0980: a target that does not exist, or that this machine cannot run.
-    #[cfg(feature = "llvm")]
-    #[error("cannot compile for `{name}`, expected one of this machine's levels: {expected}")]
-    UnknownTarget { name: String, expected: String },
+    /// E0980: a level that a device does not have, or that this machine cannot run.
+    #[error(
+        "cannot compile for `{name}` on device {device}, expected one of its levels: {expected}"
+    )]
+    UnknownTarget {
+        name: String,
+        device: String,
+        expected: String,
+    },
     /// E0981: more threads than make sense.
     #[cfg(feature = "native")]
     #[error("expected at most {limit} threads, given {given}")]
@@ -270,10 +302,15 @@ impl Failure {
             Self::UnknownInput { .. } => "E0872",
             Self::InputType { .. } => "E0873",
             Self::UnknownOutput { .. } => "E0874",
+            Self::State { .. } => "E0875",
+            Self::StateLost { .. } => "E0876",
+            Self::SessionTensors { .. } => "E0877",
             Self::UnknownFormat { .. } => "E0971",
             Self::UnknownDim { .. } => "E0972",
             Self::UnknownStage { .. } => "E0973",
-            Self::UnknownBackend { .. } => "E0974",
+            Self::UnknownName { .. } | Self::DeviceKey { .. } => "E0974",
+            #[cfg(feature = "native")]
+            Self::Device { .. } => "E0998",
             Self::DimText { .. } => "E0975",
             Self::UnknownRank { .. } => "E0976",
             Self::SeveralGraphs => "E0995",
@@ -281,7 +318,6 @@ impl Failure {
             Self::Read { .. } => "E0977",
             Self::Dim { .. } => "E0978",
             Self::NotATensor { .. } => "E0979",
-            #[cfg(feature = "llvm")]
             Self::UnknownTarget { .. } => "E0980",
             #[cfg(feature = "native")]
             Self::Threads { .. } => "E0981",

@@ -1,6 +1,6 @@
 //! What a graph became, in words: steps, facts, near misses, compiles.
 
-use crate::backend_kind::Backend;
+use crate::device::Device;
 use crate::error::{Error, Failure};
 use kiln_fusion::FusionPlan;
 use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
@@ -17,7 +17,7 @@ const LISTED: usize = 12;
 #[non_exhaustive]
 pub struct Explained {
     /// What executes the model.
-    pub backend: Backend,
+    pub device: Device,
     /// How many ops the graph has, constants left out.
     pub ops: usize,
     /// What a call does, in order, the steps of nested regions included.
@@ -65,7 +65,7 @@ impl Explained {
         graph: &Graph,
         fusion: &FusionPlan,
         program: &Program,
-        backend: Backend,
+        device: Device,
         others: &[(FactSelection, Program)],
         (compiles, variants): (Vec<CompileRecord>, Vec<VariantRecord>),
         stats: CompilationStats,
@@ -120,7 +120,7 @@ impl Explained {
         });
         let computes = |op: &Op| !matches!(op, Op::Constant(_));
         Self {
-            backend,
+            device,
             ops: graph.ops().filter(|(_, data)| computes(&data.op)).count(),
             steps: steps.collect(),
             facts: facts.collect(),
@@ -145,13 +145,13 @@ impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} ops became {} steps: {} launches of {} kernels, {} interpreted ({} backend)",
+            "{} ops became {} steps: {} launches of {} kernels, {} interpreted, on device {}",
             self.ops,
             self.steps.len(),
             self.count("kernel"),
             self.kernels,
             self.count("interpret"),
-            self.backend
+            self.device
         )?;
         writeln!(f, "\nsteps, in order")?;
         for (number, step) in self.steps.iter().enumerate() {

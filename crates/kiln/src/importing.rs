@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Failure};
 use crate::options::Options;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use kiln_ir::Constant;
 use kiln_tensor::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ impl Importing {
     }
 
     /// The decisions as a text, equal where they are; none where memory is short.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(crate) fn key(&self) -> Option<String> {
         let fixed = self.fixed.iter().map(|(name, tensor)| {
             let digest = Constant::new(tensor.clone()).ok()?.digest().to_string();

@@ -65,7 +65,7 @@ impl<A: Arguments, F: TraceFunction<A>> Jit<F, A> {
         }
     }
 
-    /// With options, such as the backend or the number of threads.
+    /// With options, such as the device or the number of threads.
     #[must_use]
     pub fn with_options(self, options: Options) -> Self {
         Self {

@@ -39,6 +39,7 @@
 //! | know where the time went | [`Model::timing`], [`Options::timing`], [`Options::on_timing`] |
 //! | compile before a call needs it | [`Model::compile`], [`Model::precompile`], [`Model::shape_profile`] |
 //! | bound and watch the memory of calls | [`Options::memory`], [`Model::memory_stats`], [`Model::trim_memory`] |
+//! | say whether outputs stay on their device | [`Options::outputs`] |
 //! | end a call early | [`Model::run_with`] with a [`Cancellation`] or a time limit |
 //! | follow long work | [`Options::on_progress`], and `tracing` spans |
 //! | tell errors apart | [`Error::kind`] and [`Error::code`] |
@@ -47,23 +48,22 @@
 //!
 //! # What executes a model
 //!
-//! Native code ([`Backend::Llvm`]): ops are fused into kernels while their sizes are still symbols,
+//! Native code ([`Device::cpu`]): ops are fused into kernels while their sizes are still symbols,
 //! and each kernel is compiled when a call first needs it, once for all sizes. The reference
-//! interpreter ([`Backend::Interpreter`]) says what every op means: right, and slow. Debug builds
-//! interpret unless [`Options::backend`] says otherwise.
+//! interpreter ([`Device::interpreter`]) says what every op means: right, and slow. Debug builds
+//! interpret unless [`Options::device`] says otherwise.
 //!
 //! # Features
 //!
 //! | feature | gives | default |
 //! |---|---|---|
 //! | `llvm` | compiling native code; needs LLVM to build; implies `native` | yes |
-//! | `native` | running native code that was compiled before, from a bundle | yes |
+//! | `native` | running native code that was compiled before, from a bundle or a cache | yes |
 //! | `onnx` | reading ONNX models | yes |
 //! | `cuda` | reserved | no |
 
 #![deny(unsafe_code)]
 
-mod backend_kind;
 mod cache;
 mod compare;
 #[cfg(feature = "llvm")]
@@ -72,6 +72,7 @@ mod compiled;
 #[cfg(feature = "llvm")]
 mod compiler;
 mod description;
+pub mod device;
 mod dim;
 mod environment;
 mod error;
@@ -88,13 +89,14 @@ mod outputs;
 mod progress;
 mod recording;
 mod repro;
+mod session;
 
-pub use backend_kind::{Backend, targets};
 pub use cache::Cache;
 pub use compare::{Comparison, Difference, OutputComparison, Reference, Verdict, WorstElement};
 #[cfg(feature = "llvm")]
 pub use compiler::Compiler;
 pub use description::ValueDescription;
+pub use device::{Device, targets};
 pub use dim::Dim;
 pub use error::{Error, ErrorKind};
 pub use explain::{Explained, ExplainedStep};
@@ -107,12 +109,13 @@ pub use options::Options;
 pub use outputs::Outputs;
 pub use progress::{Progress, Work};
 pub use repro::{Extent, Repro};
+pub use session::{Session, SessionBuilder};
 
 pub use kiln_backend::{MemoryLimits, MemoryStats};
 pub use kiln_lazy_runtime::{
     CallMemory, CallOptions, Cancellation, CompilationStats, CompilePolicy, CompileRecord,
-    ProfiledShapes, ShapeProfile, ShapeVariantGenerator, StepProfile, VariantFate, VariantOptions,
-    VariantReason, VariantRecord,
+    DonationFate, Donations, OutputPlacement, ProfiledShapes, ShapeProfile, ShapeVariantGenerator,
+    StepProfile, VariantFate, VariantOptions, VariantReason, VariantRecord,
 };
 pub use kiln_scalar::Mode as InterpreterMode;
 pub use kiln_shape_inference::Mode;
@@ -135,6 +138,8 @@ pub use kiln_onnx as onnx;
 pub use kiln_passes as passes;
 pub use kiln_program as program;
 pub use kiln_scalar as scalar;
+#[cfg(feature = "native")]
+pub use kiln_schedule_cpu as schedule_cpu;
 pub use kiln_shape_inference as shape_inference;
 pub use kiln_symbolic_shape as symbolic_shape;
 pub use kiln_tensor as tensor;

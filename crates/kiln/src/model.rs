@@ -17,27 +17,29 @@ mod records;
 mod signature;
 mod source;
 
-use crate::backend_kind::Backend;
 use crate::description::ValueDescription;
+use crate::device::Device;
 use crate::error::{Error, Failure};
 use crate::guard::guarded;
 use crate::options::Options;
 use crate::outputs::Outputs;
 use crate::recording::building;
+use crate::session::SessionBuilder;
+pub(crate) use call::arrange_beside;
 use instance::{Built, Instance};
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 pub(crate) use instances::Choice;
-#[cfg(not(feature = "llvm"))]
+#[cfg(not(feature = "native"))]
 use instances::Choice;
 use instances::{Chosen, Instances};
 use kiln_ir::{BlobMap, Graph};
-use kiln_lazy_runtime::{CallControl, CallOptions};
+use kiln_lazy_runtime::{CallControl, CallOptions, Donations};
 use kiln_tensor::Tensor;
-use signature::Signature;
+pub(crate) use signature::Signature;
 pub(crate) use source::Source;
 #[cfg(feature = "llvm")]
 pub(crate) use source::file_name;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 pub(crate) use source::{ConstantPlace, ModelDigest};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -334,6 +336,65 @@ impl Model {
         self.serve_into(inputs, outputs, Some(options))
     }
 
+    /// [`run_into`](Self::run_into), giving up some of the inputs: an output may be computed in the memory of an input that it
+    /// is paired with, so that what the graph leaves as it is needs no copy. An input whose memory was taken is gone from
+    /// `inputs`: looking at what is left there is an error, `E0943`. What became of each, `donations` say.
+    ///
+    /// Tensors that go from call to call are a [`Session`](crate::Session)'s.
+    ///
+    /// # Errors
+    /// As [`run_into`](Self::run_into); `E0898` for a pair of an input and an output that are not there. Inputs are then as
+    /// they were, save those that are [spoiled](crate::DonationFate::Spoiled).
+    ///
+    /// ```
+    /// use kiln::{DonationFate, Donations, Model, Tensor};
+    ///
+    /// let model = Model::from_text("graph @set(%rows: f32[N, 2], %at: i64[1], %row: f32[1, 2]) -> f32[N, 2] {
+    ///   %y = update_slice %rows, %at, %row {axes = [0]}
+    ///   return %y
+    /// }")?;
+    /// let rows = Tensor::full(&[3, 2], 0.0f32)?;
+    /// let mut inputs = [rows, Tensor::from_slice(&[1], &[1i64])?, Tensor::full(&[1, 2], 7.0f32)?];
+    /// let mut outputs = [Tensor::scalar(0u8)];
+    /// let mut donations = Donations::new([(0, 0)])?;
+    /// model.run_donating(&mut inputs, &mut donations, &mut outputs)?;
+    /// assert_eq!(outputs[0].to_vec::<f32>()?, [0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
+    /// # let _ = DonationFate::Taken;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_donating(
+        &self,
+        inputs: &mut [Tensor],
+        donations: &mut Donations,
+        outputs: &mut [Tensor],
+    ) -> Result<(), Error> {
+        self.serve_donating(inputs, donations, outputs, None)
+    }
+
+    pub(crate) fn serve_donating(
+        &self,
+        inputs: &mut [Tensor],
+        donations: &mut Donations,
+        outputs: &mut [Tensor],
+        call: Option<&CallOptions>,
+    ) -> Result<(), Error> {
+        guarded("a call", || {
+            let control = self.0.options.control(call);
+            let instance = self.instance_for(inputs, control.as_ref())?;
+            let options = &self.0.options;
+            instance.run_donating(inputs, donations, outputs, options, control.as_ref())
+        })
+    }
+
+    /// A session of calls that hand tensors on: see [`Session`](crate::Session).
+    pub fn session(&self) -> SessionBuilder {
+        SessionBuilder::new(self)
+    }
+
+    pub(crate) fn signature(&self) -> &Signature {
+        &self.0.signature
+    }
+
     fn serve_into(
         &self,
         inputs: &[Tensor],
@@ -348,10 +409,10 @@ impl Model {
     }
 
     /// What executes the model. With an open rank and no call yet, what is to execute it.
-    pub fn backend(&self) -> Backend {
+    pub fn device(&self) -> Device {
         match self.0.instances.any() {
-            Some(instance) => instance.executable().backend(),
-            None => self.0.options.backend.unwrap_or_default(),
+            Some(instance) => instance.executable().device(),
+            None => self.0.options.device.clone().unwrap_or_default(),
         }
     }
 

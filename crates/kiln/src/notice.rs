@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// This is a debug build, which interprets unless [`Options::backend`](crate::Options::backend)
+    /// This is a debug build, which interprets unless [`Options::device`](crate::Options::device)
     /// says otherwise. Told once per process.
     InterpretedInDebugBuild,
     /// The graph cannot be compiled.
@@ -30,7 +30,7 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InterpretedInDebugBuild => f.write_str(
-                "this is a debug build: models are interpreted; say `Options::backend(Backend::Llvm)` to compile them",
+                "this is a debug build: models are interpreted; say `Options::device(Device::cpu())` to compile them",
             ),
             Self::NotCompilable { reason } => {
                 write!(f, "the model is interpreted, for it cannot be compiled: {reason}")

@@ -1,7 +1,7 @@
 //! How to load and run a model: one builder, every switch with a sensible default.
 
-use crate::backend_kind::Backend;
 use crate::cache::Cache;
+use crate::device::Device;
 use crate::dim::Dim;
 use crate::importing::Importing;
 use crate::limits::Limits;
@@ -11,7 +11,8 @@ use crate::recording::Recording;
 use kiln_backend::MemoryLimits;
 use kiln_kernel_cache::LruLimits;
 use kiln_lazy_runtime::{
-    CallControl, CallOptions, CompilePolicy, Runtime, RuntimeOptions, SystemClock, VariantOptions,
+    CallControl, CallOptions, CompilePolicy, OutputPlacement, Runtime, RuntimeOptions, SystemClock,
+    VariantOptions,
 };
 use kiln_scalar::Mode as InterpreterMode;
 use kiln_shape_inference::Mode;
@@ -47,27 +48,32 @@ pub struct Options {
     )]
     pub(crate) mode: Mode,
     pub(crate) interpreter_mode: InterpreterMode,
-    pub(crate) backend: Option<Backend>,
+    pub(crate) device: Option<Device>,
     #[cfg_attr(
         not(feature = "native"),
         expect(dead_code, reason = "the interpreter uses one thread")
     )]
     pub(crate) threads: usize,
     #[cfg_attr(
-        not(feature = "llvm"),
+        not(feature = "native"),
         expect(dead_code, reason = "only compiled code has a target")
     )]
     pub(crate) target: Option<String>,
     #[cfg_attr(
-        not(feature = "llvm"),
+        not(feature = "native"),
         expect(dead_code, reason = "only compiled kernels can be shared")
     )]
     pub(crate) shared_kernels: bool,
     #[cfg_attr(
-        not(feature = "llvm"),
-        allow(dead_code, reason = "a runtime is for whoever compiles")
+        not(feature = "native"),
+        allow(dead_code, reason = "only compiled code has a runtime")
     )]
     pub(crate) runtime: Option<Arc<Runtime>>,
+    #[cfg_attr(
+        not(feature = "native"),
+        expect(dead_code, reason = "the interpreter's outputs are the host's")
+    )]
+    pub(crate) outputs: OutputPlacement,
     #[cfg_attr(
         not(feature = "native"),
         allow(dead_code, reason = "only compiled code is kept")
@@ -104,11 +110,12 @@ impl Options {
             freeze: true,
             mode: Mode::Lenient,
             interpreter_mode: InterpreterMode::Declared,
-            backend: None,
+            device: None,
             threads: 0,
             target: None,
             shared_kernels: true,
             runtime: None,
+            outputs: OutputPlacement::default(),
             cache: Cache::default(),
             compiling: Compiling::default(),
             #[cfg(feature = "llvm")]
@@ -171,13 +178,21 @@ impl Options {
         }
     }
 
-    /// What executes the model; without it, [`Backend::default`]. A backend that is asked for is
-    /// used or the model is refused; the default gives way to the interpreter, with a
-    /// [`Notice`](crate::Notice), where it cannot serve a model.
+    /// What executes the model; without it, [`Device::default`]. A device that is asked for is
+    /// used, or the model is refused; the default gives way to the interpreter where a model cannot
+    /// be compiled, and says so to [`on_notice`](Self::on_notice).
+    ///
+    /// ```
+    /// use kiln::{Device, Options};
+    ///
+    /// let options = Options::new().device("interpreter".parse::<Device>()?);
+    /// # let _ = options;
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
     #[must_use]
-    pub fn backend(self, backend: Backend) -> Self {
+    pub fn device(self, device: Device) -> Self {
         Self {
-            backend: Some(backend),
+            device: Some(device),
             ..self
         }
     }
@@ -189,8 +204,9 @@ impl Options {
         Self { threads, ..self }
     }
 
-    /// The instruction-set level that code is compiled for, by name: `portable`, `avx2+fma`,
-    /// `avx512`. Without it, the highest that this machine has. The interpreter has no use for it.
+    /// The level of the device that code is compiled for, by name: on a CPU an instruction set, `portable`, `avx2+fma`,
+    /// `avx512`. Without it, that of the device's key, or else the highest that this machine has. The interpreter has no use
+    /// for it.
     #[must_use]
     pub fn target(self, level: impl Into<String>) -> Self {
         Self {
@@ -219,6 +235,23 @@ impl Options {
             runtime: Some(runtime),
             ..self
         }
+    }
+
+    /// Where the outputs of calls are when a call returns. By default where they were computed: on a device with a memory of
+    /// its own they stay in it, calls on that device read them there, and they are downloaded when the host first looks at
+    /// their elements, which fails with an error of the tensor where the device does. A CPU's memory is the host's, so there
+    /// is no difference.
+    ///
+    /// ```
+    /// use kiln::{Options, OutputPlacement};
+    ///
+    /// // Downloading is part of each call, and so are its errors.
+    /// let options = Options::new().outputs(OutputPlacement::Host);
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn outputs(self, outputs: OutputPlacement) -> Self {
+        Self { outputs, ..self }
     }
 
     /// Where compiled code is kept between processes; by default in a folder of this user.
@@ -261,8 +294,8 @@ impl Options {
         self
     }
 
-    /// How much time may go into compiling, for all models that share kernels. When it is spent, what is not compiled
-    /// is left to the interpreter.
+    /// How much time may go into compiling in this process, for whichever model it is. When it is spent, what is not compiled
+    /// is left to the interpreter, and [`CompilationStats`](crate::CompilationStats) say so.
     #[must_use]
     pub fn compile_budget(mut self, budget: Duration) -> Self {
         self.compiling.budget = Some(budget);
@@ -409,10 +442,10 @@ impl Options {
     /// Whether programs made with these options are kept between processes.
     #[cfg(feature = "onnx")]
     pub(crate) fn keeps_programs(&self) -> bool {
-        let compiles = cfg!(feature = "llvm")
-            && self.backend.unwrap_or_default() == Backend::Llvm
+        let is_native = cfg!(feature = "native")
+            && !self.device.clone().unwrap_or_default().interprets()
             && self.runtime.is_none();
-        compiles && self.cache.path().is_some()
+        is_native && self.cache.path().is_some()
     }
 }
 

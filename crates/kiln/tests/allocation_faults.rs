@@ -16,7 +16,7 @@
 
 use kiln::ir::Graph;
 use kiln::shape_inference::GraphBuilder;
-use kiln::{Backend, Cache, DType, Error, ErrorKind, Model, Options, Outputs, Tensor};
+use kiln::{Cache, DType, Device, Error, ErrorKind, Model, Options, Outputs, Tensor};
 use kiln_testkit::export::{to_onnx, to_onnx_beside};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
@@ -194,9 +194,9 @@ fn says_how_many(error: &Error) -> bool {
     words.any(|word| word.parse().is_ok_and(|said: usize| said >= LARGE / 2))
 }
 
-fn options(backend: Backend) -> Options {
+fn options(device: Device) -> Options {
     Options::new()
-        .backend(backend)
+        .device(device)
         .threads(1)
         .shared_kernels(false)
         .cache(Cache::off())
@@ -368,9 +368,9 @@ const MORE_ROWS: usize = 700;
 fn each_large_allocation_of_a_call_may_fail() {
     let _alone = alone();
     for (what, body, wanted) in CASES {
-        for backend in [Backend::Interpreter, Backend::Llvm] {
+        for device in [Device::interpreter(), Device::cpu()] {
             let text = format!("graph @f{body}");
-            let load = || Model::from_text_with(&text, options(backend)).unwrap();
+            let load = || Model::from_text_with(&text, options(device.clone())).unwrap();
             let few = inputs(wanted, ROWS);
             let many = inputs(wanted, MORE_ROWS);
             let copies = inputs(wanted, MORE_ROWS);
@@ -390,7 +390,7 @@ fn each_large_allocation_of_a_call_may_fail() {
                     assert!(input.as_bytes().unwrap() == copy.as_bytes().unwrap());
                 }
             };
-            let what = |when: &str| format!("{what}, {backend:?}, {when}");
+            let what = |when: &str| format!("{what}, {device:?}, {when}");
             let (n_allocations, n_errors) = fail_each(
                 &what("first call"),
                 load,
@@ -462,7 +462,7 @@ fn kept_model(folder: &Path, kept: Kept) -> PathBuf {
         }
         Kept::Bundle => {
             let path = folder.join("model.kiln-bundle");
-            let model = Model::from_graph_with(graph(), options(Backend::Llvm)).unwrap();
+            let model = Model::from_graph_with(graph(), options(Device::cpu())).unwrap();
             model.save_bundle(&path).unwrap();
             return path;
         }
@@ -484,7 +484,7 @@ fn each_large_allocation_of_storing_a_model_may_fail() {
     let load = |cache: &TempDir| {
         Model::load_with(
             &path,
-            options(Backend::Llvm).cache(Cache::folder(cache.path())),
+            options(Device::cpu()).cache(Cache::folder(cache.path())),
         )
     };
     let answer = |model: &Model| bytes_of(&call(model, &input_of(model)).unwrap());
@@ -509,10 +509,10 @@ fn each_large_allocation_of_a_load_may_fail() {
     for kept in [Kept::Inside, Kept::Beside, Kept::Bundle] {
         let folder = TempDir::new().unwrap();
         let path = kept_model(folder.path(), kept);
-        let stored = options(Backend::Llvm).cache(Cache::folder(folder.path().join("cache")));
+        let stored = options(Device::cpu()).cache(Cache::folder(folder.path().join("cache")));
         let mut ways = vec![
-            ("interpreted", options(Backend::Interpreter)),
-            ("compiled", options(Backend::Llvm)),
+            ("interpreted", options(Device::interpreter())),
+            ("compiled", options(Device::cpu())),
         ];
         if kept != Kept::Bundle {
             ways.push(("stored", stored));

@@ -8,7 +8,7 @@
     reason = "a test may panic, and tells what it measured"
 )]
 
-use kiln::{Backend, Cache, CallMemory, DType, Model, Options, Tensor};
+use kiln::{Cache, CallMemory, DType, Device, Model, Options, Tensor};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,6 +46,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// A model that shares nothing with others, and calls of which take one thread.
+fn alone_on_a_thread(text: &str) -> Model {
+    let options = Options::new()
+        .device(Device::cpu())
+        .threads(1)
+        .shared_kernels(false)
+        .cache(Cache::off());
+    Model::from_text_with(text, options).unwrap()
+}
+
 #[test]
 fn a_warm_call_into_given_tensors_allocates_nothing() {
     let _alone = alone();
@@ -56,12 +66,7 @@ fn a_warm_call_into_given_tensors_allocates_nothing() {
       %3 = reduce %2 {function = sum, axes = [0]}
       return %2, %3
     }";
-    let options = Options::new()
-        .backend(Backend::Llvm)
-        .threads(1)
-        .shared_kernels(false)
-        .cache(Cache::off());
-    let model = Model::from_text_with(text, options).unwrap();
+    let model = alone_on_a_thread(text);
     let inputs = [
         Tensor::full(&[3, 8], 0.5f32).unwrap(),
         Tensor::full(&[8, 5], 0.25f32).unwrap(),
@@ -102,6 +107,49 @@ fn a_warm_call_into_given_tensors_allocates_nothing() {
     );
 }
 
+#[test]
+fn a_row_is_appended_to_a_cache_without_allocations_or_plans() {
+    let _alone = alone();
+    let text = "graph @append(%cache: f32[C, 64], %at: i64[1], %row: f32[1, 64]) -> (f32[C, 64], f32[64]) {
+      %next = update_slice %cache, %at, %row {axes = [0]}
+      %sum = reduce %next {function = sum, axes = [0]}
+      return %next, %sum
+    }";
+    let model = alone_on_a_thread(text);
+    let cache = Tensor::zeros(DType::F32, &[1000, 64]).unwrap();
+    let mut session = model
+        .session()
+        .state("cache", "next", cache)
+        .build()
+        .unwrap();
+    let start = session.state("cache").unwrap().as_bytes().unwrap().as_ptr();
+    let positions: Vec<Tensor> = (0..1000i64)
+        .map(|at| Tensor::from_slice(&[1], &[at]).unwrap())
+        .collect();
+    let row = Tensor::full(&[1, 64], 1.0f32).unwrap();
+    let mut sum = [Tensor::zeros(DType::F32, &[64]).unwrap()];
+    let mut append = |at: usize| {
+        let inputs = [positions[at].clone(), row.clone()];
+        session.run_into(&inputs, &mut sum).unwrap();
+        assert_eq!(
+            session.state("cache").unwrap().as_bytes().unwrap().as_ptr(),
+            start
+        );
+        sum[0].as_slice::<f32>().unwrap()[0]
+    };
+    for at in 0..3 {
+        append(at);
+    }
+    assert!(model.wait_for_compiles(std::time::Duration::from_secs(60)));
+    append(3);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for at in 4..1000 {
+        assert_eq!(append(at), (at + 1) as f32);
+    }
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert_eq!(allocations, 0, "in a thousand calls");
+}
+
 /// What one warm call takes that begins without an arena: allocations, and most bytes beyond those before.
 fn cost(model: &Model, inputs: &[(String, Tensor)]) -> (usize, usize) {
     let call = || {
@@ -135,14 +183,11 @@ fn real_model_calls_allocate_less_and_less_often_than_interpreted_ones() {
     ];
     for (name, shape) in cases {
         let path = Path::new(&folder).join(name).join("model.onnx");
-        let load = |backend| {
-            let options = Options::new()
-                .backend(backend)
-                .threads(1)
-                .cache(Cache::off());
+        let load = |device| {
+            let options = Options::new().device(device).threads(1).cache(Cache::off());
             Model::load_with(&path, options).unwrap()
         };
-        let (compiled, interpreted) = (load(Backend::Llvm), load(Backend::Interpreter));
+        let (compiled, interpreted) = (load(Device::cpu()), load(Device::interpreter()));
         let input = |input: &kiln::ValueDescription| {
             let tensor = match input.dtype() {
                 Some(DType::I64) => Tensor::full(shape, 1i64),

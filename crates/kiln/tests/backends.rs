@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use kiln::{Backend, ErrorKind, Model, Options, Tensor};
+use kiln::{Device, ErrorKind, Model, Options, Tensor};
 
 const MLP: &str = "graph @mlp(%x: f32[B, 4], %w: f32[4, N], %b: f32[N]) -> f32[B, N] {
   %0 = matmul %x, %w
@@ -14,9 +14,9 @@ const MLP: &str = "graph @mlp(%x: f32[B, 4], %w: f32[4, N], %b: f32[N]) -> f32[B
 
 #[test]
 fn a_backend_that_is_asked_for_is_used() {
-    let options = Options::new().backend(Backend::Interpreter);
+    let options = Options::new().device(Device::interpreter());
     let model = Model::from_text_with(MLP, options).unwrap();
-    assert_eq!(model.backend(), Backend::Interpreter);
+    assert_eq!(model.device(), Device::interpreter());
     assert_eq!(model.compilation_stats().compilations, 0);
     assert!(model.compile_records().is_empty());
     let x = Tensor::full(&[1, 4], 1.0f32).unwrap();
@@ -42,10 +42,10 @@ fn a_backend_that_is_asked_for_is_used() {
 #[test]
 fn without_a_compiler_models_are_interpreted() {
     assert_eq!(
-        Model::from_text(MLP).unwrap().backend(),
-        Backend::Interpreter
+        Model::from_text(MLP).unwrap().device(),
+        Device::interpreter()
     );
-    let error = Model::from_text_with(MLP, Options::new().backend(Backend::Llvm)).unwrap_err();
+    let error = Model::from_text_with(MLP, Options::new().device(Device::cpu())).unwrap_err();
     assert_eq!(error.code(), "E0974");
     assert!(kiln::targets().is_empty());
 }
@@ -58,7 +58,7 @@ mod compiled {
     use std::sync::{Arc, Mutex};
 
     fn own() -> Options {
-        Options::new().backend(Backend::Llvm).shared_kernels(false)
+        Options::new().device(Device::cpu()).shared_kernels(false)
     }
 
     fn tensors(batch: usize, columns: usize) -> [(&'static str, Tensor); 3] {
@@ -81,7 +81,7 @@ mod compiled {
     #[test]
     fn one_kernel_serves_every_size() {
         let model = Model::from_text_with(MLP, own().threads(1)).unwrap();
-        let interpreted = Options::new().backend(Backend::Interpreter);
+        let interpreted = Options::new().device(Device::interpreter());
         let interpreted = Model::from_text_with(MLP, interpreted).unwrap();
         for (batch, columns) in [(1, 1), (0, 3), (5, 0), (7, 17), (33, 8), (1, 16)] {
             let found = run(&model, batch, columns).to_vec::<f32>().unwrap();
@@ -119,7 +119,7 @@ mod compiled {
     fn models_with_the_same_settings_share_kernels() {
         let options = || {
             Options::new()
-                .backend(Backend::Llvm)
+                .device(Device::cpu())
                 .threads(1)
                 .target(&kiln::targets()[0])
         };
@@ -161,7 +161,7 @@ mod compiled {
             let options =
                 Options::new().on_notice(move |notice| heard.lock().unwrap().push(notice.clone()));
             let model = Model::from_text_with(MLP, options).unwrap();
-            assert_eq!(model.backend(), Backend::default());
+            assert_eq!(model.device(), Device::default());
         }
         let heard = notices.lock().unwrap();
         assert_eq!(
@@ -324,7 +324,7 @@ fn steps_without_code_read_and_write_the_memory_that_their_kernels_would_have() 
       return %4, %z
     }";
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .cache(kiln::Cache::off())
         .shared_kernels(false)
         .compile_budget(std::time::Duration::ZERO);

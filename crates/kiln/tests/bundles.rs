@@ -8,14 +8,14 @@
 )]
 
 use kiln::shape_inference::GraphBuilder;
-use kiln::{Backend, Cache, CompilePolicy, DType, ErrorKind, Model, Options, SealKey, Tensor};
+use kiln::{Cache, CompilePolicy, DType, Device, ErrorKind, Model, Options, SealKey, Tensor};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 fn options() -> Options {
     Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .shared_kernels(false)
         .cache(Cache::off())
 }
@@ -128,7 +128,7 @@ fn a_bundle_runs_and_compiles_nothing() {
     let path = saved(folder.path());
     let model = small();
     let bundle = open(&path, ahead()).unwrap();
-    assert_eq!(bundle.backend(), Backend::Llvm);
+    assert_eq!(bundle.device(), Device::cpu());
     assert_eq!(format!("{bundle:?}"), format!("{model:?}"));
     for rows in [1, 5, 0, 64] {
         assert_eq!(call(&bundle, rows), call(&model, rows));
@@ -142,7 +142,7 @@ fn a_bundle_runs_and_compiles_nothing() {
         ),
         (0, 0, 0)
     );
-    let interpreted = open(&path, options().backend(Backend::Interpreter));
+    let interpreted = open(&path, options().device(Device::interpreter()));
     assert_eq!(call(&interpreted.unwrap(), 3), call(&model, 3));
     // The same model makes the same bundle.
     let first = fs::read(&path).unwrap();
@@ -231,7 +231,7 @@ fn options_about_the_graph_come_too_late_for_a_bundle() {
     );
     let error = Model::from_text_with(
         "graph @id(%x: f32[N]) -> f32[N] { return %x }",
-        Options::new().backend(Backend::Interpreter),
+        Options::new().device(Device::interpreter()),
     );
     let error = error
         .unwrap()

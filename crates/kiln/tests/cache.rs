@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(feature = "llvm")]
 
-use kiln::{Backend, Cache, CompilePolicy, ErrorKind, Model, Options, Tensor};
+use kiln::{Cache, CompilePolicy, Device, ErrorKind, Model, Options, Tensor};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -18,7 +18,7 @@ const MLP: &str = "graph @mlp(%x: f32[B, 8], %w: f32[8, N], %b: f32[N]) -> (f32[
 
 fn own(folder: &Path) -> Options {
     Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .shared_kernels(false)
         .cache(Cache::folder(folder))
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use kiln::{
-    Backend, Cache, CallOptions, Cancellation, DType, ErrorKind, Model, Options, Tensor, Work,
+    Cache, CallOptions, Cancellation, DType, Device, ErrorKind, Model, Options, Tensor, Work,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,11 +21,11 @@ const FOREVER: &str = "graph @forever(%trips: i64[], %x: f32[N]) -> f32[N] {
 }";
 
 fn models() -> Vec<Model> {
-    let model = |&backend: &Backend| {
-        let options = Options::new().backend(backend).cache(Cache::off());
+    let model = |device: &Device| {
+        let options = Options::new().device(device.clone()).cache(Cache::off());
         Model::from_text_with(FOREVER, options).unwrap()
     };
-    Backend::AVAILABLE.iter().map(model).collect()
+    Device::all().iter().map(model).collect()
 }
 
 fn x() -> Tensor {

@@ -6,18 +6,18 @@
 mod onnx_writer;
 
 use kiln::onnx::NoFiles;
-use kiln::{Backend, Cache, ErrorKind, Model, Options, Tensor};
+use kiln::{Cache, Device, ErrorKind, Model, Options, Tensor};
 use onnx_writer::{
     BOOL, F32, I64, constant, graph, graph_attribute, int_attribute, model, node, untyped, value,
 };
 
-/// The model on each backend.
+/// The model on each device.
 fn models(bytes: &[u8]) -> Vec<Model> {
-    let load = |&backend: &Backend| {
-        let options = Options::new().backend(backend).cache(Cache::off());
+    let load = |device: &Device| {
+        let options = Options::new().device(device.clone()).cache(Cache::off());
         Model::from_bytes_with(bytes, &NoFiles, options).unwrap()
     };
-    Backend::AVAILABLE.iter().map(load).collect()
+    Device::all().iter().map(load).collect()
 }
 
 fn branch(nodes: &[Vec<u8>], output: &str) -> Vec<u8> {

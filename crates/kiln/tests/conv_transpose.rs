@@ -4,7 +4,7 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use kiln::{Backend, Cache, Model, Options, Tensor};
+use kiln::{Cache, Device, Model, Options, Tensor};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 
 /// Along one axis: kernel, stride, dilation, low, high, further elements of the result.
@@ -58,12 +58,12 @@ fn text(number: usize, weight: impl Fn(usize) -> f32) -> String {
 }
 
 fn check(text: &str) {
-    let model = |backend| {
-        let options = Options::new().backend(backend).threads(2);
+    let model = |device| {
+        let options = Options::new().device(device).threads(2);
         Model::from_text_with(text, options.cache(Cache::off()))
             .unwrap_or_else(|error| panic!("{error}\n{text}"))
     };
-    let (compiled, interpreted) = (model(Backend::Llvm), model(Backend::Interpreter));
+    let (compiled, interpreted) = (model(Device::cpu()), model(Device::interpreter()));
     for (n, h, w) in [(1, 3, 3), (0, 4, 5), (2, 5, 4), (1, 9, 17)] {
         let elements: Vec<f32> = (0..n * 4 * h * w)
             .map(|place| ((place * 37) % 101) as f32 / 101.0 - 0.5)

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use kiln::backend::IsaLevel;
-use kiln::{Backend, Cache, Model, Options, Tensor};
+use kiln::{Cache, Device, Model, Options, Tensor};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 
 const CHANNELS: usize = 16;
@@ -62,9 +62,9 @@ fn sums(model: &Model) -> Option<i64> {
 
 #[test]
 fn those_who_ask_get_other_code_and_nearly_the_same_numbers() {
-    let compiled = || Options::new().backend(Backend::Llvm);
+    let compiled = || Options::new().device(Device::cpu());
     let (usual, fewer) = (model(compiled()), model(compiled().fewer_products(true)));
-    let expected = run(&model(Options::new().backend(Backend::Interpreter)));
+    let expected = run(&model(Options::new().device(Device::interpreter())));
     let (by_usual, by_fewer) = (run(&usual), run(&fewer));
     for found in [&by_usual, &by_fewer] {
         compare_all(&expected, found, Tolerance::OfLargest(1e-5)).unwrap();

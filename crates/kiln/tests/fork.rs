@@ -6,7 +6,7 @@
 
 use kiln::ir::Graph;
 use kiln::shape_inference::GraphBuilder;
-use kiln::{Backend, Cache, DType, Model, Options, Tensor};
+use kiln::{Cache, DType, Device, Model, Options, Tensor};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -23,7 +23,7 @@ const MLP: &str = "graph @mlp(%x: f32[B, 8], %w: f32[8, N], %b: f32[N]) -> (f32[
 
 fn options(folder: &Path) -> Options {
     Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(2)
         .cache(Cache::folder(folder))
 }
@@ -132,7 +132,7 @@ fn weighted(load: impl Fn() + Send + Sync + 'static) -> Graph {
 /// Loads the weighted graph and calls it; whether that gives what it should.
 fn loads_and_is_right(graph: &Graph, rows: usize) -> bool {
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(2)
         .cache(Cache::off());
     let model = Model::from_graph_with(graph.clone(), options);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[cfg(feature = "llvm")]
-use kiln::Backend;
+use kiln::Device;
 use kiln::onnx::NoFiles;
 use kiln::{Error, Model, Options, Tensor};
 
@@ -150,7 +150,7 @@ fn a_kept_program_is_that_of_its_constants() {
     let cache = kiln::Cache::folder(folder.path().join("cache"));
     for _ in 0..2 {
         for constant in [1.0, 2.0] {
-            let options = Options::new().backend(Backend::Llvm).cache(cache.clone());
+            let options = Options::new().device(Device::cpu()).cache(cache.clone());
             let options = options.fix("b", numbers(&[constant; 2]));
             let model = Model::load_with(&path, options).unwrap();
             let outputs = model.run([("a", &numbers(&[0.0; 2]))]).unwrap();

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use kiln::{ArgumentType, Backend, DType, ErrorKind, Options, Tensor, Var, jit};
+use kiln::{ArgumentType, DType, Device, ErrorKind, Options, Tensor, Var, jit};
 
 fn backends() -> impl Iterator<Item = Options> {
-    let all = Backend::AVAILABLE.iter();
-    all.map(|&backend| Options::new().backend(backend).shared_kernels(false))
+    let all = Device::all().into_iter();
+    all.map(|device| Options::new().device(device).shared_kernels(false))
 }
 
 fn ones(shape: &[usize]) -> Tensor {

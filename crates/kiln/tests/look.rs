@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use kiln::{Backend, ErrorKind, Model, Options, Tensor, Verdict};
+use kiln::{Device, ErrorKind, Model, Options, Tensor, Verdict};
 
 const BLOCK: &str = "graph @block(%x: f32[B, S, 8], %w: f32[8, 8]) -> (f32[B, S, 8], f32[B, 8]) {
   %product = matmul %x, %w
@@ -30,7 +30,7 @@ fn every_stage_prints() {
         let compiled = ["llvm", "asm"].contains(&stage);
         match model.inspect(stage) {
             Ok(text) => {
-                let interpreted = model.backend() == Backend::Interpreter;
+                let interpreted = model.device() == Device::interpreter();
                 assert!(!text.is_empty(), "{stage}");
                 assert!(!compiled || !interpreted, "{stage}");
             }
@@ -106,7 +106,7 @@ fn what_data_decide_is_interpreted_and_compared_as_a_whole() {
 
 #[test]
 fn the_interpreter_agrees_with_itself() {
-    let options = Options::new().backend(Backend::Interpreter);
+    let options = Options::new().device(Device::interpreter());
     let model = Model::from_text_with(&block(), options).unwrap();
     let x = Tensor::full(&[2, 3, 8], 0.25f32).unwrap();
     let w = Tensor::full(&[8, 8], 0.5f32).unwrap();
@@ -168,7 +168,7 @@ mod compiled {
     }
 
     fn compare(text: &str, options: Options) -> kiln::Comparison {
-        let model = Model::from_text_with(text, options.backend(Backend::Llvm)).unwrap();
+        let model = Model::from_text_with(text, options.device(Device::cpu())).unwrap();
         let x = Tensor::from_vec(&[2, 3, 8], (0..48).map(|i| i as f32 / 48.0).collect()).unwrap();
         let w = Tensor::full(&[8, 8], 0.25f32).unwrap();
         let inputs = [("x", &x), ("w", &w)];
@@ -266,7 +266,7 @@ mod compiled {
         let product = builder.matmul(x, weights).unwrap();
         let y = builder.map("sqrt", &[product]).unwrap();
         let graph = builder.finish(&[("y", y)]).unwrap();
-        let model = Model::from_graph_with(graph, wrong().backend(Backend::Llvm)).unwrap();
+        let model = Model::from_graph_with(graph, wrong().device(Device::cpu())).unwrap();
         let x = Tensor::full(&[3, 8], 0.25f32).unwrap();
         let comparison = model.compare(&model.reference([("x", &x)]).unwrap());
         let repro = comparison.unwrap().repro.unwrap();
@@ -311,7 +311,7 @@ mod compiled {
 
     #[test]
     fn code_is_shown_per_kernel() {
-        let options = own().backend(Backend::Llvm);
+        let options = own().device(Device::cpu());
         let model = Model::from_text_with(&block(), options).unwrap();
         assert!(model.inspect("llvm").unwrap().contains("define void"));
         let assembly = model.inspect("asm").unwrap();

@@ -3,7 +3,7 @@
 #![cfg(feature = "llvm")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use kiln::{Backend, Cache, Error, ErrorKind, MemoryLimits, Model, Options, Outputs, Tensor};
+use kiln::{Cache, Device, Error, ErrorKind, MemoryLimits, Model, Options, Outputs, Tensor};
 
 /// An intermediate of `N * 64` numbers, and a result as large.
 const TWO_PRODUCTS: &str = "graph @two(%x: f32[N, 64], %w: f32[64, 64]) -> f32[N, 64] {
@@ -19,7 +19,7 @@ fn bytes(rows: usize) -> usize {
 
 fn model(limits: MemoryLimits) -> Model {
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(1)
         .memory(limits)
         .cache(Cache::off());
@@ -66,7 +66,7 @@ fn what_no_call_needs_is_trimmed() {
     assert_eq!(held(&model), 0);
     call(&model, 1000).unwrap();
     let interpreted =
-        Model::from_text_with(TWO_PRODUCTS, Options::new().backend(Backend::Interpreter));
+        Model::from_text_with(TWO_PRODUCTS, Options::new().device(Device::interpreter()));
     let interpreted = interpreted.unwrap();
     assert_eq!(
         (interpreted.memory_stats(), interpreted.trim_memory(0)),
@@ -122,7 +122,7 @@ fn small_call(model: &Model, size: usize) {
 #[test]
 fn kernels_beyond_those_that_may_be_in_memory_go() {
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(1)
         .kernels_in_memory(1, 1 << 20)
         .cache(Cache::off());
@@ -142,7 +142,7 @@ fn kernels_beyond_those_that_may_be_in_memory_go() {
 fn a_part_plans_again_for_sizes_whose_plan_it_no_longer_has() {
     let plans = |kept: usize| {
         let options = Options::new()
-            .backend(Backend::Llvm)
+            .device(Device::cpu())
             .threads(1)
             .shared_kernels(false)
             .launch_plans(kept.try_into().unwrap())

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kiln::{Backend, Cache, ErrorKind, Model, Options, Tensor};
+use kiln::{Cache, Device, ErrorKind, Model, Options, Tensor};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::NoSubscriber;
 use tracing::{Event, Metadata, Subscriber};
@@ -75,7 +75,7 @@ impl Subscriber for Failpoints {
 
 fn load() -> Result<Model, kiln::Error> {
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(1)
         .shared_kernels(false)
         .cache(Cache::off());

@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use kiln::{ArgumentType, Backend, DType, Model, Options, Tensor, Var, jit};
+use kiln::{ArgumentType, DType, Device, Model, Options, Tensor, Var, jit};
 
 fn options() -> Options {
     Options::new()
-        .backend(Backend::Interpreter)
+        .device(Device::interpreter())
         .shared_kernels(false)
 }
 

@@ -12,7 +12,7 @@
 
 use kiln::kernel_cache::{CacheKey, Content, DiskOptions, DiskTier, EntryKind, Tier};
 use kiln::shape_inference::GraphBuilder;
-use kiln::{Backend, Cache, DType, Model, Options, Tensor};
+use kiln::{Cache, DType, Device, Model, Options, Tensor};
 use kiln_testkit::export::to_onnx_beside;
 use kiln_testkit::files::MemoryFs;
 use kiln_testkit::power_cut::{State, states_after};
@@ -157,7 +157,7 @@ fn write_model(folder: &Path) -> PathBuf {
 
 fn answer(path: &Path, cache: Cache) -> Result<(Vec<f32>, u64), kiln::Error> {
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(1)
         .shared_kernels(false)
         .cache(cache);

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use kiln::scalar::{Function, Mode, ScalarValue, evaluate};
-use kiln::{Backend, Model, Options, Tensor};
+use kiln::{Device, Model, Options, Tensor};
 
 /// A dropout between element-wise ops, the bits it was made of, and the sums of its rows.
 const DROPOUT: &str =
@@ -37,8 +37,8 @@ fn run(model: &Model, shape: [usize; 2], key: [u64; 2]) -> Vec<Tensor> {
 }
 
 fn models() -> (Model, Model) {
-    let compiled = Options::new().backend(Backend::Llvm).shared_kernels(false);
-    let interpreted = Options::new().backend(Backend::Interpreter);
+    let compiled = Options::new().device(Device::cpu()).shared_kernels(false);
+    let interpreted = Options::new().device(Device::interpreter());
     (
         Model::from_text_with(DROPOUT, compiled).unwrap(),
         Model::from_text_with(DROPOUT, interpreted).unwrap(),
@@ -109,7 +109,7 @@ fn positions_are_counted_in_64_bits() {
       %last = slice %bits {starts = [68719476736], sizes = [N], steps = [1]}
       return %last
     }";
-    let options = Options::new().backend(Backend::Llvm).shared_kernels(false);
+    let options = Options::new().device(Device::cpu()).shared_kernels(false);
     let model = Model::from_text_with(text, options).unwrap();
     let (x, key) = (Tensor::full(&[100], 0.0f32), [7u64, 9]);
     let given = Tensor::from_slice(&[2], &key).unwrap();

@@ -6,7 +6,7 @@
 #[path = "../examples/read_text/reader.rs"]
 mod reader;
 
-use kiln::Backend;
+use kiln::Device;
 use reader::{TextReader, samples};
 use std::path::PathBuf;
 
@@ -29,8 +29,8 @@ fn the_example_reads_its_samples() {
         );
         return;
     };
-    for &backend in Backend::AVAILABLE {
-        let reader = TextReader::load(&models, backend).unwrap_or_else(|error| panic!("{error}"));
+    for device in Device::all() {
+        let reader = TextReader::load(&models, device).unwrap_or_else(|error| panic!("{error}"));
         reads_every_sample(&reader);
     }
 }

@@ -12,7 +12,7 @@
 )]
 
 use kiln::ir::Op;
-use kiln::{Backend, DType, Explained, Model, Options, Tensor};
+use kiln::{DType, Device, Explained, Model, Options, Tensor};
 use std::path::PathBuf;
 
 /// The layers of `minilm`.
@@ -46,7 +46,7 @@ fn called(name: &str, shape: &[usize]) -> Option<(Model, Explained)> {
         println!("SKIPPED: {name} needs KILN_MODELS, the folder of the real models");
         return None;
     };
-    let options = Options::new().backend(Backend::Llvm).shared_kernels(false);
+    let options = Options::new().device(Device::cpu()).shared_kernels(false);
     let model = Model::load_with(folder.join(name).join("model.onnx"), options).unwrap();
     let tensors: Vec<(String, Tensor)> = model
         .inputs()
@@ -67,7 +67,7 @@ fn called(name: &str, shape: &[usize]) -> Option<(Model, Explained)> {
 
 /// Nothing is left to the interpreter, no sum of products to plain loops, and nothing failed to compile on the way.
 fn assert_compiled_well(explained: &Explained) {
-    assert_eq!(explained.backend, Backend::Llvm);
+    assert_eq!(explained.device, Device::cpu());
     let interpreted = explained
         .steps
         .iter()

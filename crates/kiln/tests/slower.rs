@@ -14,7 +14,7 @@
 use arbitrary::Unstructured;
 use kiln::ir::Graph;
 use kiln::symbolic_shape::Binding;
-use kiln::{Backend, Cache, Model, Options, Tensor};
+use kiln::{Cache, Device, Model, Options, Tensor};
 use kiln_testkit::generate::{Flavor, GraphOptions, input_tensors, random_graph, shapes_under};
 use kiln_testkit::random::seeded_bytes;
 use std::time::{Duration, Instant};
@@ -71,11 +71,11 @@ fn times(seed: u64) -> Option<(Duration, Duration, Graph)> {
         return None;
     }
     let tensors = input_tensors(&mut choices, &graph, &shapes, Flavor::Small).ok()?;
-    let options = |backend| {
-        let options = Options::new().backend(backend).threads(1);
+    let options = |device| {
+        let options = Options::new().device(device).threads(1);
         options.passes(false).cache(Cache::off())
     };
-    let compiled = Model::from_graph_with(graph.clone(), options(Backend::Llvm)).ok()?;
+    let compiled = Model::from_graph_with(graph.clone(), options(Device::cpu())).ok()?;
     let names: Vec<String> = compiled
         .inputs()
         .iter()
@@ -86,7 +86,7 @@ fn times(seed: u64) -> Option<(Duration, Duration, Graph)> {
     if compiled < SHORT {
         return None;
     }
-    let interpreted = options(Backend::Interpreter);
+    let interpreted = options(Device::interpreter());
     let interpreted = Model::from_graph_with(graph.clone(), interpreted).ok()?;
     Some((compiled, time(&interpreted, &inputs)?, graph))
 }

@@ -14,7 +14,7 @@ use arbitrary::Unstructured;
 use kiln::interpreter::{InterpretLimits, InterpretOptions, interpret};
 use kiln::ir::Graph;
 use kiln::{
-    Backend, Cache, CallOptions, Cancellation, CompilePolicy, ErrorKind, MemoryLimits, Model,
+    Cache, CallOptions, Cancellation, CompilePolicy, Device, ErrorKind, MemoryLimits, Model,
     Options, Tensor,
 };
 use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
@@ -127,7 +127,7 @@ impl Sample {
 /// The options of a round: policies, limits, stores, and runtimes of one's own take turns.
 fn options(round: u64, folder: &Path) -> Options {
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .threads(1 + (round % 2) as usize)
         .shared_kernels(!round.is_multiple_of(3))
         .memory(MemoryLimits::new().with_kept_bytes(256 << 10))

@@ -16,7 +16,7 @@ use kiln::codegen_llvm::LlvmCompiler;
 use kiln::lazy_runtime::{Runtime, RuntimeOptions};
 use kiln::native::NativeExecutor;
 use kiln::tensor::Element;
-use kiln::{Backend, Cache, CallOptions, Cancellation, Model, Options, Tensor};
+use kiln::{Cache, CallOptions, Cancellation, Device, Model, Options, Tensor};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -365,9 +365,9 @@ fn cancel(model: &Model, inputs: &[(&'static str, Tensor)], after: Duration) -> 
     })
 }
 
-fn model(case: &Case, backend: Backend) -> Model {
+fn model(case: &Case, device: Device) -> Model {
     let options = Options::new()
-        .backend(backend)
+        .device(device)
         .threads(THREADS)
         .cache(Cache::off());
     Model::from_text_with(case.text, options)
@@ -381,14 +381,14 @@ fn named<'a>(
 }
 
 /// Cancels calls of every case, and looks at the next one.
-fn every_case_ends(backend: Backend) {
+fn every_case_ends(device: Device) {
     let _alone = alone();
     let only = std::env::var("KILN_STOPPING_CASE").ok();
     for case in cases() {
         if only.as_deref().is_some_and(|only| only != case.name) {
             continue;
         }
-        let model = model(&case, backend);
+        let model = model(&case, device.clone());
         let small = (case.inputs)(3);
         // Compiles.
         model
@@ -414,7 +414,7 @@ fn every_case_ends(backend: Backend) {
         let rest = cancel(&model, &(case.inputs)(scale), AFTER).or(rest);
         let rest = rest.unwrap_or_else(|| unreachable!("the loop ends with one"));
         println!(
-            "{backend:?} {} at {scale}: {:.1?} of processor time, {:.1?}",
+            "{device:?} {} at {scale}: {:.1?} of processor time, {:.1?}",
             case.name, rest.processor, rest.wall
         );
         let most = MOST * THREADS as u32;
@@ -432,12 +432,12 @@ fn every_case_ends(backend: Backend) {
 
 #[test]
 fn interpreted_calls_end_in_the_middle_of_any_op() {
-    every_case_ends(Backend::Interpreter);
+    every_case_ends(Device::interpreter());
 }
 
 #[test]
 fn compiled_calls_end_in_the_middle_of_any_kernel_and_builtin() {
-    every_case_ends(Backend::Llvm);
+    every_case_ends(Device::cpu());
 }
 
 /// Five kernels, from a few numbers to products, whose polls are measured.
@@ -519,7 +519,7 @@ fn polling(case: &Case, polls: bool) -> Model {
         RuntimeOptions::new(),
     );
     let options = Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .runtime(Arc::new(runtime));
     Model::from_text_with(case.text, options).unwrap()
 }

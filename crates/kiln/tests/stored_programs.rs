@@ -4,7 +4,7 @@
 #![cfg(all(feature = "llvm", feature = "onnx"))]
 
 use kiln::kernel_cache::EntryKind;
-use kiln::{Backend, Cache, Model, Options, Tensor};
+use kiln::{Cache, Device, Model, Options, Tensor};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -128,7 +128,7 @@ impl Place {
 
     fn options(&self) -> Options {
         Options::new()
-            .backend(Backend::Llvm)
+            .device(Device::cpu())
             .shared_kernels(false)
             .cache(Cache::folder(self.cache()))
     }

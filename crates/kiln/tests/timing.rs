@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something is wrong")]
 
 use kiln::timing::{Category, Filter, Report, SystemClock, Timing, TimingOptions, Verbosity};
-use kiln::{Backend, Cache, Model, Options, Tensor, Var};
+use kiln::{Cache, Device, Model, Options, Tensor, Var};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const MLP: &str = "graph @mlp(%x: f32[B, 8], %w: f32[8, 4]) -> (f32[B, 4], f32[B
 
 fn options() -> Options {
     Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .shared_kernels(false)
         .cache(Cache::off())
         .threads(1)
@@ -152,7 +152,7 @@ fn a_filter_leaves_out_and_the_sum_stays() {
 #[test]
 fn interpreted_calls_have_an_event_too() {
     let options = Options::new()
-        .backend(Backend::Interpreter)
+        .device(Device::interpreter())
         .timing(Verbosity::Verbose);
     let model = Model::from_text_with(MLP, options).unwrap();
     run(&model, 3);

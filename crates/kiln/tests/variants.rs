@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use kiln::{
-    Backend, Cache, CompilePolicy, ErrorKind, Model, Options, Tensor, VariantFate, VariantOptions,
+    Cache, CompilePolicy, Device, ErrorKind, Model, Options, Tensor, VariantFate, VariantOptions,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ fn options() -> Options {
         .with_after(Duration::from_nanos(1))
         .with_margin(0);
     Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .cache(Cache::off())
         .shared_kernels(false)
         .variants(Some(variants))
@@ -60,7 +60,7 @@ fn expect_close(expected: &Tensor, found: &Tensor) {
 fn any_order_of_sizes_gives_what_the_interpreter_gives() {
     let model = Model::from_text_with(LAYERS, options()).unwrap();
     let reference =
-        Model::from_text_with(LAYERS, Options::new().backend(Backend::Interpreter)).unwrap();
+        Model::from_text_with(LAYERS, Options::new().device(Device::interpreter())).unwrap();
     let sizes = [[5, 7, 9], [16, 32, 48], [1, 1, 1], [33, 17, 64], [0, 4, 4]];
     // Until each has had its trials, then back and forth.
     for round in 0..3 {

@@ -12,7 +12,7 @@
 )]
 
 use kiln::kernel_cache::EntryKind;
-use kiln::{Backend, Cache, CompilePolicy, DType, Model, Options, Tensor};
+use kiln::{Cache, CompilePolicy, DType, Device, Model, Options, Tensor};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn model_file(name: &str) -> Option<PathBuf> {
 
 fn options(cache: &Path) -> Options {
     Options::new()
-        .backend(Backend::Llvm)
+        .device(Device::cpu())
         .shared_kernels(false)
         .cache(Cache::folder(cache))
 }

@@ -143,6 +143,19 @@ pub enum RuntimeError {
         found: usize,
     },
 
+    /// E0898: inputs that a call cannot give up to its outputs.
+    #[error(
+        "expected inputs and outputs of the call, each donated once, found input {input} for output {output}{problem}"
+    )]
+    Donation {
+        /// The input, by position.
+        input: usize,
+        /// The output that was to take its memory, by position.
+        output: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+
     /// E0894: a call that took longer than it may.
     #[error("expected the call to end within {limit:?}, found it still at work")]
     CallTimeout {
@@ -191,6 +204,7 @@ impl RuntimeError {
             Self::PlanTimeout => "E0897",
             Self::NotInCache { .. } => "E0891",
             Self::OutputCount { .. } => "E0893",
+            Self::Donation { .. } => "E0898",
             Self::CallTimeout { .. } => "E0894",
             Self::Cache { error, .. } => error.code(),
             Self::Plan(cause) => code_of_plan(&**cause),

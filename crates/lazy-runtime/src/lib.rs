@@ -11,6 +11,7 @@
 //! |---|---|
 //! | run a program | [`CompiledProgram::run`] |
 //! | compile before a call needs it | [`CompiledProgram::precompile`], [`ShapeVariantGenerator`], [`ShapeProfile`] |
+//! | have outputs in the host's memory, or on their device | [`CompiledProgram::with_outputs`], [`OutputPlacement`] |
 //! | end a call early | [`CompiledProgram::run_with`], [`Cancellation`] |
 //! | know what a step costs | [`CompiledProgram::run_profiled`] |
 //! | know what was compiled, and why | [`Runtime::compile_records`], [`Runtime::stats`] |
@@ -26,6 +27,7 @@ mod clock;
 mod compile;
 mod context;
 mod detached;
+mod donate;
 mod error;
 mod layouts;
 mod manager;
@@ -48,12 +50,15 @@ mod watch;
 pub use ahead::{CallMemory, ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
 pub use call::{CallControl, CallOptions, Cancellation};
 pub use clock::{Clock, SystemClock};
-pub use compile::{CompilationStats, CompileReason, CompileRecord, CompiledKernel};
+pub use compile::{
+    CompilationStats, CompileBudget, CompileReason, CompileRecord, CompiledKernel, maker_of,
+};
 pub use context::LazyCompilationContext;
+pub use donate::{DonationFate, Donations};
 pub use error::RuntimeError;
 pub use layouts::PreferredLayouts;
 pub use manager::LazyCompilationManager;
-pub use options::{CompilePolicy, RuntimeOptions};
+pub use options::{CompilePolicy, OutputPlacement, RuntimeOptions};
 pub use planner::Planner;
 pub use pool::SpinPool;
 pub use profile::StepProfile;

@@ -7,6 +7,7 @@ use kiln_backend::Target;
 use kiln_interpreter::CustomOps;
 use kiln_kernel_cache::CacheOptions;
 
+use crate::compile::CompileBudget;
 use crate::variants::VariantOptions;
 
 /// Options of a [`Runtime`](crate::Runtime).
@@ -29,7 +30,7 @@ pub struct RuntimeOptions {
     /// How many of them compile what no call waits for.
     pub background_threads: NonZeroUsize,
     /// How much time may go into compiling; when it is spent, what is not there is left to the interpreter.
-    pub compile_budget: Option<Duration>,
+    pub compile_budget: Option<CompileBudget>,
     /// Kernels for sizes that come often; none for no such kernels.
     pub variants: Option<VariantOptions>,
     /// Whether the same inputs give the same bits whenever they come: nothing that depends on measured time decides
@@ -49,6 +50,19 @@ pub struct RuntimeOptions {
     pub live_bytes: u64,
     /// Elements of a window of a pooling or a convolution, at the most.
     pub window_elements: u64,
+}
+
+/// Where the outputs of calls are when a call returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OutputPlacement {
+    /// Where they were computed. On a device with a memory of its own, an output is then a
+    /// [resident](kiln_backend::Resident) tensor: calls on that device read it where it is, and the host's first look at its
+    /// elements downloads it. On a device that shares the host's memory there is nothing to download.
+    #[default]
+    Device,
+    /// In the host's memory: the call downloads them. Its time then includes that, and so do its errors.
+    Host,
 }
 
 /// When kernels are compiled. Whatever the policy, what a store has is loaded and not compiled.
@@ -143,10 +157,10 @@ impl RuntimeOptions {
         self
     }
 
-    /// Compiling for at most so long, all kernels together.
+    /// Compiling for at most so long, all kernels together; those of other runtimes too that have a clone of the budget.
     #[must_use]
-    pub fn with_compile_budget(mut self, budget: Duration) -> Self {
-        self.compile_budget = Some(budget);
+    pub fn with_compile_budget(mut self, budget: impl Into<CompileBudget>) -> Self {
+        self.compile_budget = Some(budget.into());
         self
     }
 

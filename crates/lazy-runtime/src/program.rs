@@ -14,13 +14,15 @@ use kiln_timing::{Category, Counter, EventId, Timing};
 use crate::call::{CallControl, CallOptions};
 use crate::calls::Calls;
 use crate::compile::{Counters, Patience};
+use crate::donate::Donations;
 use crate::error::RuntimeError;
+use crate::options::OutputPlacement;
 use crate::plan::{Key, Prepared};
 use crate::planner::Planner;
 use crate::plans::{FactNames, Making, OtherPlans, Plan, Served};
 use crate::profile::StepProfile;
 use crate::recorder::Recorder;
-use crate::run::{Call, Stop, Why, run_program};
+use crate::run::{Call, Inputs, Stop, Why, run_program};
 use crate::runtime::Runtime;
 
 /// A program and the runtime that runs it. Kernels are compiled when a call first needs them.
@@ -34,6 +36,8 @@ pub struct CompiledProgram {
     calls: Calls,
     /// The event of a call.
     run: EventId,
+    /// Whether outputs stay in the memory of the device.
+    outputs_stay: bool,
 }
 
 impl Drop for CompiledProgram {
@@ -78,6 +82,7 @@ impl CompiledProgram {
         let prepared = Prepared::new(program, launch_plans, recorder);
         Self {
             run,
+            outputs_stay: runtime.executor().has_own_memory(),
             main: Arc::new(Plan::new(&runtime, prepared)),
             others: OtherPlans::new(&runtime, planner),
             calls: Calls::new(runtime.options().policy),
@@ -93,6 +98,15 @@ impl CompiledProgram {
         if let Some(main) = Arc::get_mut(&mut self.main) {
             main.prepared.recorder = recorder;
         }
+        self
+    }
+
+    /// With its outputs there: see [`OutputPlacement`]. It is about the outputs of calls that give new tensors; those of
+    /// [`run_into`](Self::run_into) are the host's.
+    #[must_use]
+    pub fn with_outputs(mut self, outputs: OutputPlacement) -> Self {
+        self.outputs_stay =
+            outputs == OutputPlacement::Device && self.runtime.executor().has_own_memory();
         self
     }
 
@@ -216,11 +230,38 @@ impl CompiledProgram {
         outputs: &mut [Tensor],
         control: Option<&Arc<CallControl>>,
     ) -> Result<(), RuntimeError> {
+        self.check_output_count(outputs)?;
+        let (inputs, made) = (Inputs::Read(inputs), &mut Vec::new());
+        Ok(self.serve(inputs, None, Some(outputs), control, made)?)
+    }
+
+    fn check_output_count(&self, outputs: &[Tensor]) -> Result<(), RuntimeError> {
         let (expected, found) = (self.program().graph().outputs().len(), outputs.len());
-        if expected != found {
-            return Err(RuntimeError::OutputCount { expected, found });
+        match expected == found {
+            true => Ok(()),
+            false => Err(RuntimeError::OutputCount { expected, found }),
         }
+    }
+
+    /// As [`run_into_controlled`](Self::run_into_controlled), giving up some of the inputs: results may be computed in their
+    /// memory, which a call with sizes that came before then neither allocates nor copies. A donated input whose memory was
+    /// taken is gone from `inputs`, and looking at what is left there is an error; what became of each,
+    /// [`donations`](Donations::fate) say. No memory is taken in a call that may be ended early.
+    ///
+    /// # Errors
+    /// As [`run_into_controlled`](Self::run_into_controlled); `E0898` for a pair of an input and an output that are not
+    /// there. Inputs are then as they were, save those that are [spoiled](crate::DonationFate::Spoiled).
+    pub fn run_donating(
+        &self,
+        inputs: &mut [Tensor],
+        donations: &mut Donations,
+        outputs: &mut [Tensor],
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<(), RuntimeError> {
+        self.check_output_count(outputs)?;
+        donations.begin(inputs.len(), outputs.len())?;
         let made = &mut Vec::new();
+        let inputs = Inputs::Donated(inputs, donations);
         Ok(self.serve(inputs, None, Some(outputs), control, made)?)
     }
 
@@ -277,14 +318,14 @@ impl CompiledProgram {
         control: Option<&Arc<CallControl>>,
     ) -> Result<Vec<Tensor>, RuntimeError> {
         let mut made = Vec::new();
-        self.serve(inputs, profile, None, control, &mut made)?;
+        self.serve(Inputs::Read(inputs), profile, None, control, &mut made)?;
         Ok(made)
     }
 
     /// Serves a call: into the tensors that are given, or else into new ones, put into `made`.
     fn serve(
         &self,
-        inputs: &[Tensor],
+        inputs: Inputs<'_>,
         profile: Option<&mut Vec<StepProfile>>,
         into: Option<&mut [Tensor]>,
         control: Option<&Arc<CallControl>>,
@@ -313,18 +354,14 @@ impl CompiledProgram {
 
     fn serve_with_some_plan(
         &self,
-        inputs: &[Tensor],
+        mut inputs: Inputs<'_>,
         mut profile: Option<&mut Vec<StepProfile>>,
         mut into: Option<&mut [Tensor]>,
         control: Option<&Arc<CallControl>>,
         made: &mut Vec<Tensor>,
     ) -> Result<(), Box<RuntimeError>> {
         let _span = self.calls.time(self.timing(), self.run);
-        let call = Call {
-            inputs,
-            number: self.calls.count(),
-            control,
-        };
+        let number = self.calls.count();
         // None is the main plan, which is not counted here: all threads would count there.
         let mut other: Option<Arc<Plan>> = None;
         let mut failed = FactNames::new();
@@ -333,7 +370,7 @@ impl CompiledProgram {
         let mut is_general = false;
         let mut patience: Option<Patience<'_>> = None;
         if self.others.any() {
-            let sizes = sizes_of(inputs);
+            let sizes = sizes_of(&inputs);
             other = self.others.chosen(&sizes);
             key = Some(sizes);
         }
@@ -342,6 +379,12 @@ impl CompiledProgram {
                 profile.clear();
             }
             let Plan { prepared, states } = other.as_deref().unwrap_or(&self.main);
+            let call = Call {
+                inputs: inputs.reborrow(),
+                number,
+                control,
+                outputs_stay: self.outputs_stay,
+            };
             let facts = match run_program(
                 &self.runtime,
                 prepared,
@@ -353,7 +396,7 @@ impl CompiledProgram {
             ) {
                 Ok(()) => {
                     if !failed.is_empty() && is_for_good {
-                        let key = key.take().unwrap_or_else(|| sizes_of(inputs));
+                        let key = key.take().unwrap_or_else(|| sizes_of(&inputs));
                         let plan = other.unwrap_or_else(|| Arc::clone(&self.main));
                         self.others.choose(key, plan);
                     }
@@ -369,11 +412,11 @@ impl CompiledProgram {
             let refuse = |reason| no_other_plan(&newly, &facts, reason);
             let before = failed.len();
             if failed.is_empty() {
-                failed = self.facts_that_fail(inputs);
+                failed = self.facts_that_fail(&inputs);
             }
             failed.extend(newly.iter().cloned());
             let patience = patience
-                .get_or_insert_with(|| self.runtime.patience(call.number, control.map(|c| &**c)));
+                .get_or_insert_with(|| self.runtime.patience(number, control.map(|c| &**c)));
             let making = self.making(patience);
             let served = if failed.len() > before {
                 self.others.serve(&failed, making, &refuse)?
@@ -391,7 +434,7 @@ impl CompiledProgram {
                     Some(plan)
                 }
                 Served::Later => {
-                    return self.interpret(inputs, into.as_deref_mut(), control, made);
+                    return self.interpret(&inputs, into.as_deref_mut(), control, made);
                 }
             };
         }

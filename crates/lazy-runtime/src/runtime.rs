@@ -241,6 +241,7 @@ impl Runtime {
             .read(self.kernels.n_kernels(), self.kernels.cache_stats());
         stats.add_constants(&self.constants.packed.counters);
         stats.add_variants(self.variants.counts());
+        stats.add_budget(self.kernels.budget());
         stats
     }
 
@@ -377,6 +378,7 @@ impl Runtime {
         let wanted = symbols.iter().map(|symbols| Wanted {
             identity,
             choices: those_that_hold(identity, &choices, symbols),
+            worth: 0,
         });
         let wanted: Vec<Wanted<'_>> = wanted.collect();
         let chosen = self.obtain(&wanted, &Patience::ENDLESS, self.recorder());

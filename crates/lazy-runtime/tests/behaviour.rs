@@ -345,7 +345,7 @@ fn what_does_not_compile_is_interpreted_and_counted() {
         let runtime = runtime_with(broken, RuntimeOptions::new());
         expect_same(&compiled(&runtime, &graph, fuse), &graph, &inputs);
         assert!(runtime.stats().interpreted_steps > 0 && runtime.stats().failures > 0);
-        let device = Arc::new(FakeDevice);
+        let device = Arc::new(FakeDevice::default());
         let without = Arc::new(Runtime::new(None, device, RuntimeOptions::new()));
         expect_same(&compiled(&without, &graph, fuse), &graph, &inputs);
         assert!(without.stats().interpreted_steps > 0 && without.target().is_none());

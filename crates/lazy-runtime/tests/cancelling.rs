@@ -263,7 +263,7 @@ fn ticking() -> (Arc<Runtime>, Arc<AtomicU64>) {
     let clock = move || Duration::from_millis(ticks.fetch_add(1, Ordering::SeqCst));
     let compiler = Arc::new(FakeCompiler::default());
     let options = RuntimeOptions::new();
-    let runtime = Runtime::new(Some(compiler), Arc::new(FakeDevice), options);
+    let runtime = Runtime::new(Some(compiler), Arc::new(FakeDevice::default()), options);
     (Arc::new(runtime.with_clock(Arc::new(clock))), now)
 }
 

@@ -11,7 +11,7 @@ use kiln_backend::{KernelCompiler, KernelExecutor};
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_lazy_runtime::{Runtime, RuntimeOptions};
 use kiln_testkit::oracle::{Tolerance, compare_all};
-use support::{Broken, BrokenDevice, FakeCompiler, FakeDevice, compiled, graph, ramp};
+use support::{Broken, FakeCompiler, FakeDevice, compiled, graph, ramp};
 
 /// Steps that depend on each other, and, without a compiler, results that the host brings to the device.
 const CHAIN: &str = "graph @chain(%x: f32[N, 3], %w: f32[3, 3]) -> f32[N, 3] {
@@ -48,24 +48,24 @@ fn compiler() -> Option<Arc<dyn KernelCompiler>> {
 
 #[test]
 fn every_call_is_right_on_a_late_device() {
-    assert_eq!(right_calls(Arc::new(FakeDevice), compiler()), 20);
-    assert_eq!(right_calls(Arc::new(FakeDevice), None), 20);
+    assert_eq!(right_calls(Arc::new(FakeDevice::default()), compiler()), 20);
+    assert_eq!(right_calls(Arc::new(FakeDevice::default()), None), 20);
 }
 
 #[test]
 fn a_device_that_gives_memory_up_early_is_seen() {
-    assert!(right_calls(Arc::new(BrokenDevice(Broken::Lifetime)), None) < 20);
+    assert!(right_calls(Arc::new(FakeDevice::broken(Broken::Lifetime)), None) < 20);
 }
 
 #[test]
 fn a_device_that_does_not_keep_the_order_is_seen() {
-    assert!(right_calls(Arc::new(BrokenDevice(Broken::Order)), compiler()) < 20);
+    assert!(right_calls(Arc::new(FakeDevice::broken(Broken::Order)), compiler()) < 20);
 }
 
 #[test]
 fn a_device_whose_memory_is_read_before_it_is_waited_for_is_seen() {
     assert_eq!(
-        right_calls(Arc::new(BrokenDevice(Broken::Waiting)), compiler()),
+        right_calls(Arc::new(FakeDevice::broken(Broken::Waiting)), compiler()),
         0
     );
 }

@@ -145,7 +145,7 @@ fn every_kind_of_step_is_in_a_profile() {
     }
 
     // Without a compiler every kernel is the interpreter's.
-    let device = Arc::new(FakeDevice);
+    let device = Arc::new(FakeDevice::default());
     let without = Arc::new(Runtime::new(None, device, RuntimeOptions::new()));
     let program = compiled(&without, &graph, false);
     expect_same(&program, &graph, &inputs);
@@ -168,7 +168,7 @@ fn faults_of_interpreted_kernels_are_those_of_the_interpreter() {
       return %g
     }",
     );
-    let device = Arc::new(FakeDevice);
+    let device = Arc::new(FakeDevice::default());
     let without = Arc::new(Runtime::new(None, device, RuntimeOptions::new()));
     let program = compiled(&without, &graph, true);
     let call = |i: i64| [ramp(&[3]), Tensor::from_slice(&[1], &[i]).unwrap()];

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kiln_backend::{
-    Artifact, BatchKey, Builtin, BuiltinOperand, ExecuteError, Execution, Fault, KernelExecutor,
-    Launch, LoadedKernel, Memory, MemorySlice, PackSpec,
+    BatchKey, Builtin, BuiltinOperand, ExecuteError, Execution, ExecutorWrapper, Fault,
+    KernelExecutor, Launch, LoadedKernel, Memory, MemorySlice,
 };
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_lazy_runtime::{CompiledProgram, Runtime, RuntimeOptions};
@@ -59,43 +59,29 @@ fn count(counter: &AtomicUsize) {
 
 /// The fake device, counting.
 #[derive(Clone, Default)]
-struct CountingDevice(Arc<Counts>);
+struct CountingDevice(Arc<Counts>, FakeDevice);
 
 struct CountingExecution(Box<dyn Execution>, Arc<Counts>);
 
-impl KernelExecutor for CountingDevice {
-    fn device(&self) -> String {
-        FakeDevice.device()
-    }
+impl ExecutorWrapper for CountingDevice {
+    type Inner = FakeDevice;
 
-    fn caches(&self) -> [usize; 3] {
-        FakeDevice.caches()
-    }
-
-    fn parallelism(&self) -> usize {
-        FakeDevice.parallelism()
+    fn inner(&self) -> &FakeDevice {
+        &self.1
     }
 
     fn takes_batches(&self) -> bool {
         true
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError> {
-        FakeDevice.load(artifact)
-    }
-
     fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
         count(&self.0.allocations);
-        FakeDevice.alloc(bytes)
+        self.1.alloc(bytes)
     }
 
     fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError> {
         count(&self.0.uploads);
-        FakeDevice.upload(tensor)
-    }
-
-    fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError> {
-        FakeDevice.pack(tensor, spec)
+        self.1.upload(tensor)
     }
 
     fn download(
@@ -106,11 +92,11 @@ impl KernelExecutor for CountingDevice {
         shape: &[usize],
     ) -> Result<Tensor, ExecuteError> {
         count(&self.0.downloads);
-        FakeDevice.download(memory, offset, dtype, shape)
+        self.1.download(memory, offset, dtype, shape)
     }
 
     fn begin(&self) -> Box<dyn Execution> {
-        Box::new(CountingExecution(FakeDevice.begin(), Arc::clone(&self.0)))
+        Box::new(CountingExecution(self.1.begin(), Arc::clone(&self.0)))
     }
 }
 

@@ -218,15 +218,20 @@ fn what_a_call_waits_for_is_first_then_what_is_worth_most() {
             (2, background(9), "dear"),
             (3, background(9), "as dear, later"),
             (4, Urgency::Urgent, "awaited"),
+            (8, background(2).worth_more(1), "dearest in the end"),
         ] {
             assert!(queue.push(id, urgency, job).is_ok());
         }
         queue.hurry(&1);
         queue.hurry(&7);
+        queue.add_worth(&8, 7);
+        queue.add_worth(&7, 7);
         assert_eq!(take(&queue), ("awaited", false));
         assert_eq!(take(&queue), ("cheap", false));
+        assert_eq!(take(&queue), ("dearest in the end", true));
+        assert_eq!(queue.counts(), (2, 3));
+        queue.done(true);
         assert_eq!(take(&queue), ("dear", true));
-        assert_eq!(queue.counts(), (1, 3));
         queue.done(true);
         assert_eq!(take(&queue), ("as dear, later", true));
         assert!(queue.push(5, background(1), "never").is_ok());

@@ -32,7 +32,7 @@ fn graph() -> kiln_ir::Graph {
 }
 
 fn runtime(tiers: Vec<Arc<dyn Tier>>) -> Arc<Runtime> {
-    let device = Arc::new(FakeDevice);
+    let device = Arc::new(FakeDevice::default());
     let compiler = Arc::new(FakeCompiler::default());
     let runtime = Runtime::new(Some(compiler), device, RuntimeOptions::new());
     Arc::new(runtime.with_tiers(tiers))

@@ -56,7 +56,7 @@ fn bytes_that_a_store_made_itself_are_compiled_again() {
     )
     .unwrap();
     let compiles_on = |tier: Arc<dyn Tier>| {
-        let device = Arc::new(FakeDevice);
+        let device = Arc::new(FakeDevice::default());
         let compiler = Arc::new(FakeCompiler::default());
         let runtime = Runtime::new(Some(compiler), device, RuntimeOptions::new());
         let runtime = Arc::new(runtime.with_tiers(vec![tier]));

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kiln_lazy_runtime::{CompilePolicy, CompiledProgram, Runtime, RuntimeOptions};
+use kiln_lazy_runtime::{CompileBudget, CompilePolicy, CompiledProgram, Runtime, RuntimeOptions};
 use kiln_timing::ManualClock;
 use support::{
     FakeCompiler, FakeDevice, Gate, Offer, compiled, error_of, expect_same, graph, ramp,
@@ -79,6 +79,31 @@ fn in_the_background_few_compile_at_a_time_and_a_call_that_waits_goes_first() {
     assert!(runtime.wait_idle(LONG));
     assert_eq!(runtime.compiling(), (0, 0));
     assert_eq!(compiler.compiles.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn of_kernels_that_wait_in_the_background_the_one_that_saves_most_is_next() {
+    let (compiler, gate) = gated();
+    let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
+    let runtime = runtime_with(compiler, options);
+    let graph = graph(
+        "graph @several(%x: f32[N], %y: f32[M]) -> (f32[N], f32[N], f32[M]) {
+          %a = neg %x
+          %b = exp %x
+          %c = tanh %y
+          return %a, %b, %c
+        }",
+    );
+    let program = compiled(&runtime, &graph, false);
+    expect_same(&program, &graph, &[ramp(&[4]), ramp(&[1000])]);
+    gate.open();
+    assert!(runtime.wait_idle(LONG));
+    let records = runtime.compile_records();
+    let place = |name: &str| records.iter().position(|record| record.kernel == name);
+    assert!(
+        place("tanh").unwrap() < place("exp").unwrap(),
+        "{records:?}"
+    );
 }
 
 #[test]
@@ -260,6 +285,28 @@ fn when_the_budget_is_spent_the_interpreter_stays() {
     check(&program, &[2, 2]);
     let stats = runtime.stats();
     assert_eq!((stats.compilations, stats.fallbacks), (0, 4));
+    assert_eq!(
+        (stats.compile_budget, stats.over_budget),
+        (Some(Duration::ZERO), 4)
+    );
+}
+
+#[test]
+fn runtimes_may_share_a_budget() {
+    let budget = CompileBudget::new(LONG);
+    let compiler = FakeCompiler::default();
+    let options = RuntimeOptions::new().with_compile_budget(budget.clone());
+    let (runtime, first) = program(&compiler, options.clone());
+    check(&first, &[2, 2]);
+    let spent = budget.spent();
+    assert_eq!(runtime.stats().compile_time, spent);
+    assert!(spent > Duration::ZERO);
+    // What the first one spent is all that the other one may.
+    let options = options.with_compile_budget(budget.with_limit(spent));
+    let (other, second) = program(&compiler, options);
+    check(&second, &[2, 2]);
+    let stats = other.stats();
+    assert_eq!((stats.compilations, stats.compile_budget_spent), (0, spent));
 }
 
 #[test]
@@ -282,7 +329,7 @@ fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
     let hand = ManualClock::new();
     let runtime = Runtime::new(
         Some(Arc::new(compiler.clone())),
-        Arc::new(FakeDevice),
+        Arc::new(FakeDevice::default()),
         RuntimeOptions::new(),
     );
     let runtime = Arc::new(runtime.with_clock(Arc::new(hand.clone())));

@@ -4,6 +4,7 @@ mod support;
 
 use arbitrary::Unstructured;
 use kiln_interpreter::{InterpretError, InterpretLimits, InterpretOptions, interpret};
+use kiln_lazy_runtime::{CompiledProgram, DonationFate, Donations};
 use kiln_tensor::Tensor;
 use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
 use kiln_testkit::oracle::{Tolerance, compare_all};
@@ -25,6 +26,20 @@ fn first_graph() -> u64 {
         .unwrap_or(0)
 }
 
+/// Pairs of an input and an output, each once: as many as the program has donations for, and one that it may not have.
+fn donations(program: &CompiledProgram, inputs: usize, outputs: usize) -> [Vec<(usize, usize)>; 2] {
+    let block = program.program().block(program.program().body());
+    let mut pairs: Vec<(usize, usize)> = Vec::new();
+    for donation in &block.donations {
+        let (input, output) = (donation.parameter, donation.result);
+        if !pairs.iter().any(|pair| pair.0 == input || pair.1 == output) {
+            pairs.push((input, output));
+        }
+    }
+    let any = (0..inputs.min(1)).map(|input| (input, outputs - 1));
+    [pairs, any.collect()]
+}
+
 #[test]
 fn random_graphs_give_what_the_interpreter_gives() {
     let limits = InterpretLimits {
@@ -36,7 +51,7 @@ fn random_graphs_give_what_the_interpreter_gives() {
         limits,
         ..InterpretOptions::default()
     };
-    let (mut calls, mut agreed) = (0, 0);
+    let (mut calls, mut agreed, mut taken) = (0, 0, 0);
     for seed in first_graph()..first_graph() + n_graphs() {
         let bytes = seeded_bytes(seed, 4096);
         let mut choices = Unstructured::new(&bytes);
@@ -84,6 +99,27 @@ fn random_graphs_give_what_the_interpreter_gives() {
                             panic!("into given tensors: {mismatch}\n{}", text());
                         }
                     }
+                    // Every input given up to some result that may take its memory, or to any.
+                    for pairs in donations(&program, inputs.len(), found.len()) {
+                        let copies = inputs.iter().map(Tensor::copied);
+                        let mut copies = copies.collect::<Result<Vec<_>, _>>().expect("small");
+                        let mut donations = Donations::new(pairs).expect("each once");
+                        let ran =
+                            program.run_donating(&mut copies, &mut donations, &mut given, None);
+                        ran.unwrap_or_else(|error| panic!("{error}\n{}", text()));
+                        if let Err(mismatch) = compare_all(&found, &given, Tolerance::Exact) {
+                            panic!("with donated inputs: {mismatch}\n{}", text());
+                        }
+                        for (at, (copy, input)) in copies.iter().zip(&inputs).enumerate() {
+                            match donations.fate(at) {
+                                DonationFate::Kept => assert!(copy.bit_equal(input), "{}", text()),
+                                fate => {
+                                    assert_eq!(fate, DonationFate::Taken);
+                                    taken += 1;
+                                }
+                            }
+                        }
+                    }
                 }
                 (Ok(_), Err(error)) => panic!("{} {error}\n{}", error.code(), text()),
                 (Err(InterpretError::LiveBytes { .. } | InterpretError::Iterations { .. }), _) => {}
@@ -96,4 +132,5 @@ fn random_graphs_give_what_the_interpreter_gives() {
         agreed * 3 > calls,
         "of {calls} calls only {agreed} have outputs"
     );
+    assert!(taken > 0, "no input's memory was taken");
 }

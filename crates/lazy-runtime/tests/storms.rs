@@ -69,7 +69,7 @@ fn program_in(folder: &Path) -> (Arc<Runtime>, CompiledProgram) {
     let disk: Arc<dyn Tier> = Arc::new(DiskTier::at(folder.join("cache"), DiskOptions::default()));
     let runtime = Runtime::new(
         Some(Arc::new(compiler)),
-        Arc::new(FakeDevice),
+        Arc::new(FakeDevice::default()),
         RuntimeOptions::new(),
     );
     let runtime = Arc::new(runtime.with_tiers(vec![disk]));

@@ -203,7 +203,7 @@ fn what_is_compiled_for_no_program_is_timed_by_the_runtime() {
     let options = RuntimeOptions::new().with_compile_threads(NonZeroUsize::MIN);
     let runtime = Runtime::new(
         Some(Arc::new(FakeCompiler::default())),
-        Arc::new(FakeDevice),
+        Arc::new(FakeDevice::default()),
         options,
     );
     let runtime = Arc::new(runtime.with_timing(timing.clone()));

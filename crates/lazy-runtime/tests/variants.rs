@@ -13,7 +13,7 @@ use kiln_lazy_runtime::{
     VariantOptions, VariantReason,
 };
 use kiln_timing::ManualClock;
-use support::{FakeCompiler, Gate, TimedDevice, compiled, expect_same, graph, ramp};
+use support::{FakeCompiler, FakeDevice, Gate, TimedDevice, compiled, expect_same, graph, ramp};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -56,6 +56,7 @@ impl Bench {
     ) -> Self {
         let clock = ManualClock::new();
         let device = TimedDevice {
+            device: FakeDevice::default(),
             clock: clock.clone(),
             cost,
         };

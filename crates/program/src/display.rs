@@ -55,6 +55,14 @@ impl Printer<'_> {
             self.typed(&self.block.parameters),
             self.typed(&self.block.results)
         )?;
+        for donation in &self.block.donations {
+            let name = |id: Option<&BufferId>| {
+                id.map_or(String::new(), |&id| self.block.buffers[id].name.clone())
+            };
+            let parameter = name(self.block.parameters.get(donation.parameter));
+            let result = name(self.block.results.get(donation.result));
+            writeln!(f, "  %{result} may take the memory of %{parameter}")?;
+        }
         for (index, segment) in self.block.segments.iter().enumerate() {
             self.segment(f, index, segment)?;
         }

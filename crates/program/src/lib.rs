@@ -49,7 +49,7 @@ pub use buffer::{Buffer, Place, Slot};
 pub use build::{BuildOptions, LayoutPreferences, RowMajor, build};
 pub use error::ProgramError;
 pub use ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
-pub use program::{Block, Program, ProgramKernel, Requirement, Segment};
+pub use program::{Block, Donation, Program, ProgramKernel, Requirement, Segment};
 pub use sizes::{SizeList, Sizes};
 pub use step::{Action, Course, KernelLaunch, Step};
 pub use store::StoredProgram;

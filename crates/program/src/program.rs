@@ -6,8 +6,9 @@ use cranelift_entity::PrimaryMap;
 use kiln_ir::{Constant, Graph, RegionId};
 use kiln_kernel::VerifiedKernel;
 use kiln_symbolic_shape::{PlanFact, Predicate, SizeRequirement, SymbolId};
+use serde::{Deserialize, Serialize};
 
-use crate::buffer::{Buffer, Slot};
+use crate::buffer::{Buffer, Place, Slot};
 use crate::ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
 use crate::sizes::Sizes;
 use crate::step::{Action, Step};
@@ -49,6 +50,28 @@ pub struct Block {
     pub segments: Vec<Segment>,
     /// What it gives.
     pub results: Vec<BufferId>,
+    /// The parameters whose memory a result could take, were it the block's to write.
+    pub donations: Vec<Donation>,
+}
+
+/// A parameter that is needed no more when a result of the same bytes in the same order is first written, by a step that may
+/// compute in place. A call may use each parameter and each result in one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Donation {
+    /// The parameter, by position.
+    pub parameter: usize,
+    /// The result, by position.
+    pub result: usize,
+}
+
+impl Block {
+    /// The buffer whose memory another one lies in, or itself.
+    pub fn root(&self, buffer: BufferId) -> BufferId {
+        match self.buffers[buffer].place {
+            Place::View { of, .. } => of,
+            _ => buffer,
+        }
+    }
 }
 
 /// Steps whose sizes are all known when the first of them runs.
@@ -147,12 +170,7 @@ impl Program {
 
     /// Whether a kernel writes the buffer at a position of its operands.
     pub fn is_written(&self, kernel: KernelId, position: usize) -> bool {
-        let kernel = self.kernels[kernel].kernel.kernel();
-        kernel
-            .buffers()
-            .values()
-            .nth(position)
-            .is_some_and(|buffer| buffer.role.is_written())
+        is_written(&self.kernels, kernel, position)
     }
 
     /// The buffers that an action reads.
@@ -164,4 +182,15 @@ impl Program {
     pub fn writes(&self, action: &Action) -> Vec<BufferId> {
         action.writes(|kernel, position| self.is_written(kernel, position))
     }
+}
+
+/// Whether a kernel of these writes the buffer at a position of its operands.
+pub(crate) fn is_written(
+    kernels: &PrimaryMap<KernelId, ProgramKernel>,
+    kernel: KernelId,
+    position: usize,
+) -> bool {
+    let buffers = kernels[kernel].kernel.kernel().buffers();
+    let buffer = buffers.values().nth(position);
+    buffer.is_some_and(|buffer| buffer.role.is_written())
 }

@@ -81,12 +81,12 @@ fn element_by_element_everything_follows() {
     }"), @"
     program @chain: 5 kernels, 0 constants, steps: 5 kernel
     body(%x: f32[N, 8, A, B]) -> (%e@own: f32[N, 8, A, B])
-      segment 0: 3 slots
+      segment 0: 2 slots
         kernel neg [kernel0 map] %x -> %a@0.0: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
         kernel exp [kernel1 map] %a@0.0 -> %b@0.1: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
-        kernel tanh [kernel2 map] %b@0.1 -> %c@0.2: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
-        kernel add [kernel3 map] %c@0.2, %a@0.0 -> %d@0.1: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
-        kernel abs [kernel4 map] %d@0.1 -> %e@own: f32[N, 8, A, B]
+        kernel tanh [kernel2 map] %b@0.1 -> %c(%b+0): f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel add [kernel3 map] %c(%b+0), %a@0.0 -> %d(%b+0): f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel abs [kernel4 map] %d(%b+0) -> %e@own: f32[N, 8, A, B]
     ");
 }
 
@@ -135,15 +135,15 @@ fn what_is_spread_over_the_picture_follows_if_it_has_channels() {
     }"), @"
     program @spread: 8 kernels, 0 constants, steps: 8 kernel
     body(%x: f32[N, 8, A, B], %s: f32[8, 1, 1], %t: f32[N, 8, 1, 1], %u: f32[N, 1, A, B]) -> (%e@own: f32[N, 8, A, B])
-      segment 0: 5 slots
+      segment 0: 4 slots
         kernel exp [kernel0 map] %x -> %a@0.0: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
         kernel neg [kernel1 map] %s -> %s1@0.1: f32[8, 1, 1]
         kernel neg [kernel2 map] %t -> %t1@0.2: f32[N, 8, 1, 1] strides [8, 1, 8, 8]
         kernel neg [kernel3 map] %u -> %u1@0.3: f32[N, 1, A, B]
-        kernel add [kernel4 map] %a@0.0, %s1@0.1 -> %b@0.4: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
-        kernel add [kernel5 map] %b@0.4, %t1@0.2 -> %c@0.0: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
-        kernel add [kernel6 map] %c@0.0, %u1@0.3 -> %d@0.4: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
-        kernel neg [kernel7 map] %d@0.4 -> %e@own: f32[N, 8, A, B]
+        kernel add [kernel4 map] %a@0.0, %s1@0.1 -> %b(%a+0): f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel add [kernel5 map] %b(%a+0), %t1@0.2 -> %c(%a+0): f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel add [kernel6 map] %c(%a+0), %u1@0.3 -> %d(%a+0): f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel neg [kernel7 map] %d(%a+0) -> %e@own: f32[N, 8, A, B]
     ");
 }
 
@@ -161,14 +161,14 @@ fn what_is_reduced_over_the_picture_follows_as_long_as_it_has_its_axes() {
     }"), @"
     program @reduced: 7 kernels, 0 constants, steps: 7 kernel
     body(%x: f32[N, 8, A, B]) -> (%p@own: f32[N, 8, 1, 1], %q@own: f32[N, 8], %r@own: f32[N, 1, A, B])
-      segment 0: 4 slots
+      segment 0: 2 slots
         kernel exp [kernel0 map] %x -> %a@0.0: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
         kernel reduce [kernel1 row] %a@0.0 -> %kept@0.1: f32[N, 8, 1, 1] strides [8, 1, 8, 8]
-        kernel reduce [kernel2 row] %a@0.0 -> %flat@0.2: f32[N, 8]
-        kernel reduce [kernel3 row] %a@0.0 -> %plane@0.3: f32[N, 1, A, B]
+        kernel reduce [kernel2 row] %a@0.0 -> %flat(%q+0): f32[N, 8]
+        kernel reduce [kernel3 row] %a@0.0 -> %plane(%r+0): f32[N, 1, A, B]
         kernel neg [kernel4 map] %kept@0.1 -> %p@own: f32[N, 8, 1, 1]
-        kernel neg [kernel5 map] %flat@0.2 -> %q@own: f32[N, 8]
-        kernel neg [kernel6 map] %plane@0.3 -> %r@own: f32[N, 1, A, B]
+        kernel neg [kernel5 map] %flat(%q+0) -> %q@own: f32[N, 8]
+        kernel neg [kernel6 map] %plane(%r+0) -> %r@own: f32[N, 1, A, B]
     ");
 }
 
@@ -255,11 +255,11 @@ fn two_orders_meet() {
     assert_snapshot!(program(text, &wishes), @"
     program @meet: 4 kernels, 0 constants, steps: 4 kernel
     body(%x: f32[N, 8, A, B], %y: f32[N, 8, A, B]) -> (%d@own: f32[N, 8, A, B])
-      segment 0: 3 slots
+      segment 0: 2 slots
         kernel exp [kernel0 map] %x -> %a@0.0: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
         kernel sqrt [kernel1 map] %y -> %b@0.1: f32[N, 8, A, B] strides [8*A*B, A*B, 1, A]
-        kernel add [kernel2 map] %a@0.0, %b@0.1 -> %c@0.2: f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
-        kernel neg [kernel3 map] %c@0.2 -> %d@own: f32[N, 8, A, B]
+        kernel add [kernel2 map] %a@0.0, %b@0.1 -> %c(%a+0): f32[N, 8, A, B] strides [8*A*B, 1, 8*B, 8]
+        kernel neg [kernel3 map] %c(%a+0) -> %d@own: f32[N, 8, A, B]
     ");
 }
 

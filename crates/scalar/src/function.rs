@@ -62,6 +62,8 @@ enum Derivative {
     Rules,
     /// Written down, for functions of one operand whose rules lose accuracy or miss a kink.
     Written(DefineUnary),
+    /// There is none: whatever the operands are, no number near the result follows from a number near them.
+    None,
 }
 
 impl Function {
@@ -156,6 +158,7 @@ impl Function {
             unreachable!("there is one input at least")
         };
         let slope = match self.row().derivative {
+            Derivative::None => None,
             Derivative::Written(define) => {
                 Some(define(&mut b, first(&operands), &self.filled(parameters)?))
             }

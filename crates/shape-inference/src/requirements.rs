@@ -198,6 +198,16 @@ impl Asked {
                 self.indexed_elements(&x, &y, axis);
             }
             Op::ScatterNd { .. } => self.scatter_nd(graph, &x, &y),
+            Op::UpdateSlice { axes } => {
+                let beside = |dims: Dims| {
+                    let dims = dims.into_iter().enumerate();
+                    let dims = dims.filter(|(axis, _)| !axes.contains(axis));
+                    dims.map(|(_, dim)| dim).collect::<Dims>()
+                };
+                let (kept, given) = (beside(x.clone()), beside(self.operand(2)));
+                let what = "axes beside those of an update";
+                self.push(Kind::Equal, what, kept, given);
+            }
             Op::Matmul { .. } => {
                 let ([left @ .., _, k], [right @ .., right_k, _]) = (x.as_slice(), y.as_slice())
                 else {

@@ -59,10 +59,12 @@ impl Tensor {
         &self,
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Tensor, TensorError> {
+        // Not looked at where that would be a download.
         let is_dense = self.is_contiguous()
-            && match_dtype!(self.dtype(), T => {
-                !matches!(self.as_slice::<T>(), Err(TensorError::Unaligned { .. }))
-            });
+            && (self.is_elsewhere()
+                || match_dtype!(self.dtype(), T => {
+                    !matches!(self.as_slice::<T>(), Err(TensorError::Unaligned { .. }))
+                }));
         match is_dense {
             true => Ok(self.clone()),
             false => self.copied_while(goes_on),

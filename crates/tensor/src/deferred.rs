@@ -1,9 +1,12 @@
 //! Elements that are loaded when somebody first looks at them: weights in a file of which a program may need few.
 //!
 //! Dtype and shape are known from the start; copies and views share what is loaded. A load that fails is an error of
-//! whoever looked, and is tried again by the next one.
+//! whoever looked, and is tried again by the next one. What has the elements meanwhile, such as the memory of a device, can
+//! be asked for: see `resident`.
 
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use kiln_fork_lock::ForkCell;
 
@@ -19,9 +22,15 @@ pub(crate) struct Deferred {
     load: Box<Load>,
     dtype: DType,
     len: usize,
+    /// What has the elements, in row-major order, and keeps them as they are.
+    owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Deferred {
+    pub(crate) fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.owner.as_deref()
+    }
+
     pub(crate) fn bytes(&self) -> Result<&[u8], TensorError> {
         self.loaded.get_or_try_init(|| self.load())?.as_bytes()
     }
@@ -75,18 +84,28 @@ impl Tensor {
         shape: &[usize],
         load: impl Fn() -> Result<Tensor, TensorError> + Send + Sync + 'static,
     ) -> Result<Tensor, TensorError> {
+        Self::deferred_of(dtype, shape, None, Box::new(load))
+    }
+
+    pub(crate) fn deferred_of(
+        dtype: DType,
+        shape: &[usize],
+        owner: Option<Arc<dyn Any + Send + Sync>>,
+        load: Box<Load>,
+    ) -> Result<Tensor, TensorError> {
         let len = element_count(dtype, shape)?;
         let deferred = Deferred {
             loaded: ForkCell::new(),
-            load: Box::new(load),
+            load,
             dtype,
             len,
+            owner,
         };
         let layout = Layout::row_major(shape);
         Ok(Tensor::from_parts(
             dtype,
             layout,
-            Storage::Deferred(deferred),
+            Storage::Deferred(Box::new(deferred)),
         ))
     }
 }

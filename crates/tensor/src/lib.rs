@@ -3,8 +3,9 @@
 //! A [`Tensor`] is a dtype, a shape, strides and a share of some storage. Views (transpose, slice,
 //! broadcast, reverse) share that storage; writing copies first when anybody else could see it.
 //! Storage is aligned memory of our own, or [`Foreign`] memory that its owner gets back
-//! through a release hook. Every size is checked before memory is asked for, and memory that
-//! cannot be had is an error, not an abort.
+//! through a release hook; elements may also be [elsewhere](Tensor::resident) until the host looks
+//! at them. Every size is checked before memory is asked for, and memory that cannot be had is an
+//! error, not an abort.
 //!
 //! This crate holds data and moves it around. It does no arithmetic: that is `kiln-scalar`
 //! (one element) and `kiln-interpreter` (whole tensors).
@@ -56,6 +57,7 @@ mod npy;
 #[cfg(feature = "npz")]
 mod npz;
 mod numbers;
+mod resident;
 mod share;
 mod views;
 

@@ -18,7 +18,8 @@ pub(crate) enum Storage {
     Owned(AlignedBytes),
     Mapped(Pages),
     Foreign(Foreign),
-    Deferred(Deferred),
+    /// In a box, so that all others are small.
+    Deferred(Box<Deferred>),
 }
 
 impl Storage {

@@ -211,6 +211,10 @@ impl Tensor {
         Arc::clone(&self.storage)
     }
 
+    pub(crate) fn storage_ref(&self) -> &Storage {
+        &self.storage
+    }
+
     pub(crate) fn storage_mut(&mut self) -> &mut Arc<Storage> {
         &mut self.storage
     }
@@ -390,7 +394,7 @@ impl Tensor {
     }
 
     /// Where the elements of a contiguous tensor lie in the storage.
-    fn byte_range(&self) -> Range<usize> {
+    pub(crate) fn byte_range(&self) -> Range<usize> {
         if self.is_empty() {
             return 0..0;
         }

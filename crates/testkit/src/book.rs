@@ -92,9 +92,11 @@ doctests! {
     ShapesAsSymbols = "tutorial/02_shapes_as_symbols.md";
     FunctionsThatCompileThemselves = "tutorial/04_functions_that_compile_themselves.md";
     BringingYourModel = "guide/bringing-your-model.md";
-    ChoosingBackends = "guide/backends.md";
+    ChoosingDevices = "guide/backends.md";
+    AddingADevice = "guide/adding-a-device.md";
     CheckingCompiledCode = "guide/checking.md";
     WhenThingsAreCompiled = "guide/compiling.md";
+    TensorsThatStay = "guide/sessions.md";
     ReadingATimingReport = "guide/timing.md";
     Operations = "guide/operations.md";
     Explaining = "guide/explaining.md";

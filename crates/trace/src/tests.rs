@@ -196,6 +196,15 @@ fn elements_move_where_they_are_told() {
     let indices = Tensor::from_slice(&[2], &[2i64, 0]).unwrap();
     let picked = |x: Var, indices: Var| x.gather(indices, 1);
     assert_eq!(one(&picked, &[&x, &indices]), [3.0, 1.0, 6.0, 4.0]);
+    let (at, row) = (
+        Tensor::from_slice(&[1], &[1i64]).unwrap(),
+        f32s(&[1, 3], &[7.0, 8.0, 9.0]),
+    );
+    let updated = |x: Var, at: Var, row: Var| x.update_slice(at, row, 0);
+    assert_eq!(
+        one(&updated, &[&x, &at, &row]),
+        [1.0, 2.0, 3.0, 7.0, 8.0, 9.0]
+    );
     let weights = f32s(&[3], &[1.0, 0.0, -1.0]);
     let weighted = move |x: Var| x.constant(&weights) * &x;
     assert_eq!(one(&weighted, &[&x]), [1.0, 0.0, -3.0, 4.0, 0.0, -6.0]);

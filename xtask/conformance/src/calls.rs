@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use kiln::tensor::{read_npy, write_npy};
-use kiln::{Backend, Cache, ErrorKind, Model, Options, Tensor};
+use kiln::{Cache, Device, ErrorKind, Model, Options, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::verdict::Outcome;
@@ -20,7 +20,7 @@ pub(crate) struct Calls {
     /// The folder with `model.onnx` and `cases/CASE/INPUT.npy`.
     folder: PathBuf,
     /// As the command line takes it.
-    backend: String,
+    device: String,
     /// The names of the cases, in the order of the calls.
     cases: Vec<String>,
     /// The prefix of the files of results: `cases/CASE/PREFIX.INDEX.npy`.
@@ -41,7 +41,7 @@ pub(crate) fn run(request: &Calls) -> Answers {
     // Models are many and small: code that outlives them would only fill a cache.
     let loaded = guarded(|| {
         let options = Options::new()
-            .backend(request.backend.parse::<Backend>()?)
+            .device(request.device.parse::<Device>()?)
             .cache(Cache::off());
         Ok(Model::load_with(
             request.folder.join("model.onnx"),

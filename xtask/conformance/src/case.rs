@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use kiln::ir::Graph;
 use kiln::onnx::{self, ImportOptions};
-use kiln::{Backend, Model, Options, Tensor};
+use kiln::{Device, Model, Options, Tensor};
 
 use crate::compare::{self, Tolerance};
 use crate::verdict::{Answer, Outcome, Verdict};
@@ -80,12 +80,12 @@ pub(crate) fn run(folder: &Path, tolerance: Tolerance) -> Answer {
             }
         };
         if answer.interpreted.verdict == Verdict::Passed {
-            let options = Options::new().backend(Backend::Interpreter).passes(false);
+            let options = Options::new().device(Device::interpreter()).passes(false);
             answer.interpreted = call(graph.clone(), options, &named, &data.outputs, tolerance).0;
         }
         if answer.compiled.verdict == Verdict::Passed {
             let options = Options::new()
-                .backend(Backend::Llvm)
+                .device(Device::cpu())
                 .threads(1)
                 .shared_kernels(false);
             let (outcome, steps) = call(graph, options, &named, &data.outputs, tolerance);
@@ -164,8 +164,8 @@ fn call(
     let called = Model::from_graph_with(graph, compiled).and_then(|model| {
         let named = inputs.iter().map(|(name, tensor)| (name, *tensor));
         let outputs = model.run(named)?;
-        let steps = match model.backend() {
-            Backend::Llvm => model.explain()?.count("interpret"),
+        let steps = match model.device() {
+            device if device == Device::cpu() => model.explain()?.count("interpret"),
             _ => 0,
         };
         Ok((outputs, steps))

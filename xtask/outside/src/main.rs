@@ -1,12 +1,12 @@
 //! A program that uses Kiln as a stranger would, with nothing of the workspace around it.
 //!
-//! `cargo xtask test` builds and runs it, with Kiln's default features, when it makes a bundle; with the feature `native`
-//! alone, when it runs that bundle; and without any: it ends well only if its assertions hold. Its argument is where the
-//! bundle is.
+//! `cargo xtask test` builds and runs it, with Kiln's default features, when it makes a bundle and fills a cache; with the
+//! feature `native` alone, when it runs what these hold; and without any: it ends well only if its assertions hold. Its
+//! arguments are where the bundle is, and the cache's folder.
 #![forbid(unsafe_code)]
 
 use kiln::shape_inference::GraphBuilder;
-use kiln::{Backend, DType, Dim, ErrorKind, Model, Options, Tensor, Var};
+use kiln::{DType, Device, Dim, ErrorKind, Model, Options, Tensor, Var};
 
 const MLP: &str = "
 graph @mlp(%x: f32[B, 4], %w: f32[4, N]) -> f32[B, N] {
@@ -22,10 +22,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     every_backend_gives_the_same()?;
     a_function_that_compiles_itself()?;
     #[cfg(feature = "native")]
-    if let Some(path) = std::env::args_os().nth(1) {
-        a_bundle(std::path::Path::new(&path))?;
+    {
+        let mut arguments = std::env::args_os().skip(1);
+        if let (Some(bundle), Some(cache)) = (arguments.next(), arguments.next()) {
+            a_bundle(std::path::Path::new(&bundle))?;
+            a_cache(std::path::Path::new(&cache))?;
+        }
     }
-    let backends: Vec<_> = Backend::AVAILABLE.iter().map(Backend::to_string).collect();
+    let backends: Vec<_> = Device::all().iter().map(Device::to_string).collect();
     println!(
         "kiln works from outside its workspace: {}",
         backends.join(", ")
@@ -89,14 +93,20 @@ fn a_graph_from_the_builder() -> Result<(), Box<dyn std::error::Error>> {
 fn every_backend_gives_the_same() -> Result<(), Box<dyn std::error::Error>> {
     let x = Tensor::from_vec(&[2, 4], vec![1.0_f32, -2.0, 3.0, 0.5, 0.0, 1.0, 2.0, -1.0])?;
     let w = Tensor::from_vec(&[4, 3], vec![0.25_f32; 12])?;
-    for &backend in Backend::AVAILABLE {
-        let model = Model::from_text_with(MLP, Options::new().backend(backend))?;
+    for device in compiling_devices() {
+        let model = Model::from_text_with(MLP, Options::new().device(device.clone()))?;
         let comparison = model.compare(&model.reference([("x", &x), ("w", &w)])?)?;
-        assert!(comparison.agrees(), "{backend}");
+        assert!(comparison.agrees(), "{device}");
         let compiles = model.compilation_stats().compilations;
-        assert_eq!(compiles > 0, backend != Backend::Interpreter, "{backend}");
+        assert_eq!(compiles > 0, device != Device::interpreter(), "{device}");
     }
     Ok(())
+}
+
+/// The devices that need nothing to be compiled before: without a compiler there is code in stores alone.
+fn compiling_devices() -> impl Iterator<Item = Device> {
+    let all = Device::all().into_iter();
+    all.filter(|device| cfg!(feature = "llvm") || device.interprets())
 }
 
 /// A model with its code and weights in one file: made by a build with a compiler, run by one without.
@@ -115,7 +125,7 @@ fn a_bundle(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
         let product = builder.matmul(x, w)?;
         let y = builder.map("relu", &[product])?;
         let graph = builder.finish(&[("y", y)])?;
-        let options = Options::new().backend(Backend::Llvm);
+        let options = Options::new().device(Device::cpu());
         Model::from_graph_with(graph, options)?.save_sealed_bundle(path, &key)?;
     }
     let options = Options::new().policy(CompilePolicy::AheadOfTime);
@@ -137,10 +147,63 @@ fn a_bundle(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Code in a folder: stored by a build with a compiler and found by one without, which names it by the same keys. What the
+/// folder lacks is an error that says so.
+#[cfg(feature = "native")]
+fn a_cache(folder: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+    use kiln::{Cache, CompilePolicy};
+    let options = || {
+        let options = Options::new().device(Device::cpu());
+        options.cache(Cache::folder(folder)).variants(None)
+    };
+    #[cfg(feature = "llvm")]
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)?;
+    }
+    let model = Model::from_text_with(MLP, options())?;
+    for (rows, columns) in [(1, 1), (5, 3)] {
+        let x = Tensor::full(&[rows, 4], 0.5_f32)?;
+        let w = Tensor::full(&[4, columns], 2.0_f32)?;
+        let outputs = model.run([("x", &x), ("w", &w)])?;
+        assert_eq!(outputs[0].to_vec::<f32>()?, vec![4.0; rows * columns]);
+    }
+    let stats = model.compilation_stats();
+    if cfg!(feature = "llvm") {
+        assert!(stats.compilations > 0);
+        assert!(model.wait_for_compiles(std::time::Duration::from_secs(60)));
+        return Ok(());
+    }
+    assert!(stats.cache.tier_hits > 0);
+    assert_eq!((stats.compilations, stats.interpreted_steps), (0, 0));
+    let text = "graph @other(%x: f32[N]) -> f32[N] {
+      %y = tanh %x
+      return %y
+    }";
+    let x = Tensor::full(&[3], 0.5_f32)?;
+    let other = Model::from_text_with(text, options().policy(CompilePolicy::AheadOfTime))?;
+    let error = other.run([("x", &x)]).err().ok_or("there is no code")?;
+    assert_eq!(
+        (error.code(), error.kind()),
+        ("E0891", ErrorKind::Environment)
+    );
+    let other = Model::from_text_with(text, options())?;
+    let error = other.compile().err().ok_or("there is no compiler")?;
+    assert_eq!(
+        (error.code(), error.kind()),
+        ("E0517", ErrorKind::Unsupported)
+    );
+    // A compile that fails leaves its step to the interpreter, and is counted.
+    other.run([("x", &x)])?;
+    let stats = other.compilation_stats();
+    assert_eq!(stats.interpreted_steps, 1);
+    assert!(stats.failures > 0);
+    Ok(())
+}
+
 /// A closure, recorded once for every size.
 fn a_function_that_compiles_itself() -> Result<(), Box<dyn std::error::Error>> {
-    for &backend in Backend::AVAILABLE {
-        let options = Options::new().backend(backend);
+    for device in compiling_devices() {
+        let model = Model::from_text_with(MLP, Options::new().device(device.clone()))?;
         let layer = kiln::jit(|x: Var, w: Var| x.matmul(w).relu()).with_options(options);
         for rows in [1, 5] {
             let x = Tensor::from_vec(&[rows, 2], vec![1.0_f32; rows * 2])?;

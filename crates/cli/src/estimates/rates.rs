@@ -82,7 +82,7 @@ impl Rates {
             report::line(format!(
                 "{kind:15} {:>7} {:>8.1} {:>8} {:>8} {:>8} {:>10.3} {:>10.3}",
                 samples.rates.len(),
-                kind.per_nanosecond(),
+                kiln::fusion::Rates::CPU.per_nanosecond(*kind),
                 at(5),
                 at(1),
                 at(9),

@@ -12,8 +12,8 @@ fn a_second_process_compiles_nothing_and_the_folder_is_looked_after() {
         let arguments = [
             "bench",
             "model.kiln",
-            "--backend",
-            "llvm",
+            "--device",
+            "cpu",
             "--cases",
             "cases",
             "--once",
@@ -65,7 +65,7 @@ fn a_second_process_compiles_nothing_and_the_folder_is_looked_after() {
 fn a_model_compiled_ahead_compiles_nothing_when_it_runs() {
     let workshop = Workshop::new();
     let kiln = |arguments: &[&str]| {
-        let common = ["model.kiln", "--backend", "llvm", "--cache", "cache"];
+        let common = ["model.kiln", "--device", "cpu", "--cache", "cache"];
         let (command, rest) = arguments.split_first().unwrap();
         let arguments = [&[*command][..], &common, rest].concat();
         let output = workshop.kiln(&arguments);
@@ -108,7 +108,7 @@ fn a_bundle_is_made_and_run_from_the_command_line() {
         };
         String::from_utf8(text).unwrap()
     };
-    let compile = "compile model.kiln --backend llvm --cache off --json -o m.kiln-bundle";
+    let compile = "compile model.kiln --device cpu --cache off --json -o m.kiln-bundle";
     let compile: Vec<&str> = compile.split(' ').collect();
     let report: serde_json::Value = serde_json::from_str(&kiln(&compile, true)).unwrap();
     let bytes = std::fs::metadata(workshop.path("m.kiln-bundle"))
@@ -126,7 +126,7 @@ fn a_bundle_is_made_and_run_from_the_command_line() {
         });
         calls.collect::<Vec<_>>()
     };
-    let expected = statistics(&run("model.kiln", &["--backend", "llvm"], true));
+    let expected = statistics(&run("model.kiln", &["--device", "cpu"], true));
     let found = run("m.kiln-bundle", &["--trust-bundle", "--no-compile"], true);
     assert_eq!(statistics(&found), expected);
     let error = run("m.kiln-bundle", &[], false);
@@ -139,7 +139,7 @@ fn a_bundle_is_made_and_run_from_the_command_line() {
     std::fs::write(&file, [7; 32]).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let sealed: Vec<&str> =
-        "compile model.kiln --backend llvm --cache off -o s.kiln-bundle --seal bundles.key"
+        "compile model.kiln --device cpu --cache off -o s.kiln-bundle --seal bundles.key"
             .split(' ')
             .collect();
     kiln(&sealed, true);

@@ -46,7 +46,7 @@ fn a_failing_case_is_told_and_the_others_still_run() {
         "cases",
         "--out",
         "got",
-        "--backend",
+        "--device",
         "interpreter",
     ]);
     assert_eq!(output.status.code(), Some(1));
@@ -88,9 +88,9 @@ fn run_takes_single_inputs_and_prints_json() {
 #[test]
 fn a_missing_input_is_named() {
     let workshop = Workshop::new();
-    let backend = ["--backend", "interpreter"];
+    let device = ["--device", "interpreter"];
     let input = ["run", "model.kiln", "--input", "x=cases/a/x.npy"];
-    let output = workshop.kiln(&[&input[..], &backend].concat());
+    let output = workshop.kiln(&[&input[..], &device].concat());
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         stderr(&output).trim_end(),
@@ -107,7 +107,7 @@ fn bench_prints_a_line_per_case_with_every_field() {
         "--json",
         "--threads",
         "1",
-        "--backend",
+        "--device",
         "interpreter",
         "--no-compile",
     ];
@@ -178,7 +178,7 @@ fn a_paced_bench_calls_a_case_per_line_and_writes_what_it_gave() {
 #[test]
 fn explain_calls_cases_until_variants_are_known() {
     let workshop = Workshop::new();
-    let flags = ["--variants", "0.05", "--backend", "llvm", "--cache", "off"];
+    let flags = ["--variants", "0.05", "--device", "cpu", "--cache", "off"];
     let command = [&["explain", "model.kiln", "--cases", "cases"], &flags[..]].concat();
     let output = workshop.kiln(&command);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -249,9 +249,9 @@ fn options_that_do_not_fit_are_errors() {
         stderr(&output).trim_end(),
         "error[E0972]: unknown dimension `M`, expected one of: N"
     );
-    let backend = workshop.kiln(&["run", "model.kiln", "--cases", "cases", "--backend", "cuda"]);
-    assert_eq!(backend.status.code(), Some(2));
-    assert!(stderr(&backend).contains("expected one of: interpreter"));
+    let device = workshop.kiln(&["run", "model.kiln", "--cases", "cases", "--device", "cuda"]);
+    assert_eq!(device.status.code(), Some(2));
+    assert!(stderr(&device).contains("expected one of: interpreter"));
     let file = workshop.kiln(&["inspect", "model.pt"]);
     assert!(
         stderr(&file).starts_with("error[E0971]: unknown kind of model file"),
@@ -312,7 +312,7 @@ fn doctor_looks_at_the_machine() {
     let output = workshop.kiln(&["doctor"]);
     assert!(output.status.success());
     assert!(
-        stdout(&output).contains("backends   interpreter"),
+        stdout(&output).contains("devices    interpreter"),
         "{}",
         stdout(&output)
     );

@@ -14,8 +14,7 @@ fn bench_counts_compiles_once() {
         "--once",
         "--json",
     ];
-    let output =
-        workshop.kiln(&[&arguments[..], &["--backend", "llvm", "--threads", "1"]].concat());
+    let output = workshop.kiln(&[&arguments[..], &["--device", "cpu", "--threads", "1"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let lines = json(&output);
     let number = |line: usize, field: &str| lines[line][field].as_f64().unwrap();
@@ -36,14 +35,14 @@ fn bench_can_insist_on_compiling_nothing() {
         "--once",
         "--no-compile",
     ];
-    let output = workshop.kiln(&[&arguments[..], &["--backend", "llvm"]].concat());
+    let output = workshop.kiln(&[&arguments[..], &["--device", "cpu"]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(
         stderr(&output).contains("a: error[E0891]: expected the code of kernel"),
         "{}",
         stderr(&output)
     );
-    let output = workshop.kiln(&[&arguments[..], &["--backend", "interpreter"]].concat());
+    let output = workshop.kiln(&[&arguments[..], &["--device", "interpreter"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
@@ -61,14 +60,7 @@ fn a_run_ends_at_its_time_limit() {
     workshop.tensor("x.npy", &Tensor::full(&[n, 1], 0.5_f32).unwrap());
     workshop.tensor("y.npy", &Tensor::full(&[1, n], 0.5_f32).unwrap());
     let inputs = ["--input", "x=x.npy", "--input", "y=y.npy"];
-    let run = [
-        "run",
-        "sums.kiln",
-        "--backend",
-        "llvm",
-        "--time-limit",
-        "300",
-    ];
+    let run = ["run", "sums.kiln", "--device", "cpu", "--time-limit", "300"];
     let output = workshop.kiln(&[&run[..], &inputs[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -81,14 +73,14 @@ fn a_run_ends_at_its_time_limit() {
 #[test]
 fn compiled_and_interpreted_runs_write_the_same() {
     let workshop = Workshop::new();
-    for backend in ["llvm", "interpreter"] {
-        let cases = ["run", "model.kiln", "--cases", "cases", "--out", backend];
-        let output = workshop.kiln(&[&cases[..], &["--backend", backend]].concat());
+    for device in ["cpu", "interpreter"] {
+        let cases = ["run", "model.kiln", "--cases", "cases", "--out", device];
+        let output = workshop.kiln(&[&cases[..], &["--device", device]].concat());
         assert!(output.status.success(), "{}", stderr(&output));
     }
-    let of = |backend: &str| read(&workshop.path(&format!("{backend}/a/out_y.npy")));
+    let of = |device: &str| read(&workshop.path(&format!("{device}/a/out_y.npy")));
     assert_eq!(
-        of("llvm").to_vec::<f32>().unwrap(),
+        of("cpu").to_vec::<f32>().unwrap(),
         of("interpreter").to_vec::<f32>().unwrap()
     );
 }
@@ -141,8 +133,8 @@ fn explain_tells_steps_pairs_and_compiles() {
     let output = workshop.kiln(&[
         "explain",
         "model.kiln",
-        "--backend",
-        "llvm",
+        "--device",
+        "cpu",
         "--cases",
         "cases",
     ]);
@@ -211,8 +203,8 @@ fn kernels_compiled_in_workers_give_the_same_and_are_timed() {
             "cases",
             "--once",
             "--json",
-            "--backend",
-            "llvm",
+            "--device",
+            "cpu",
             "--compiler",
             compiler,
         ];

@@ -11,7 +11,7 @@ fn run(workshop: &Workshop, command: &str, further: &[&str]) -> Output {
         "model.kiln",
         "--cases",
         "cases",
-        "--backend",
+        "--device",
         "interpreter",
     ];
     let output = workshop.kiln(&[&arguments[..], further].concat());
@@ -140,8 +140,8 @@ fn verbose_lists_each_kernel() {
         "model.kiln",
         "--cases",
         "cases",
-        "--backend",
-        "llvm",
+        "--device",
+        "cpu",
         "--cache",
         "off",
     ];

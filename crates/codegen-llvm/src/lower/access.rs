@@ -386,12 +386,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         form: Form,
     ) -> Result<Address<'ctx>, LlvmError> {
         let data = self.kernel.buffer(buffer);
-        if let Some(pack) = self.pack(buffer) {
+        if let Some(pack) = self.layout.pack(buffer) {
             return self.packed_address(scope, buffer, pack, indices, at, form);
         }
-        let strides: Vec<Quantity> = (0..data.rank())
-            .map(|axis| self.stride(buffer, axis))
-            .collect();
+        let strides = self.layout.strides(buffer).to_vec();
         let array = Array {
             base: self.base(buffer),
             dtype: data.dtype,

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use kiln_backend::Quantity;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{Carry, Item, StageId};
+use kiln_schedule_cpu::{Tile, VectorAxis};
 
 use super::context::Lowering;
 use super::scope::{Array, Coordinate, Form, Moment, Place, Scope};
-use super::tile::{Tile, VectorAxis};
 use crate::emit::Value;
 use crate::error::LlvmError;
 

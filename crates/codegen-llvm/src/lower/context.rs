@@ -3,23 +3,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use cranelift_entity::SecondaryMap;
-use kiln_backend::{PackAxis, PackSpec, Quantity};
+use kiln_backend::{IsaLevel, PackSpec, Quantity};
+use kiln_kernel::analysis::{Dependence, Unconditional};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, BufferId, Class, VerifiedKernel};
+use kiln_schedule_cpu::{Layout, OperandCopy, Prefetch, SplitReductions};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
-use super::copy::Copy;
-use super::depend::Dependence;
 use super::launch::LaunchBuilder;
-use super::packed::packed_strides;
-use super::prefetch::Prefetch;
-use super::share::Shares;
 use crate::abi::{FaultCause, Launch};
 use crate::emit::{Emitter, Value};
 use crate::module::PhaseParameters;
-use kiln_backend::IsaLevel;
 
 /// Everything that does not change while one body is written.
 pub(crate) struct Lowering<'a, 'm, 'ctx> {
@@ -29,17 +24,17 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     pub(crate) emit: Emitter<'m, 'ctx>,
     pub(crate) parameters: PhaseParameters<'ctx>,
     abi: Launch<'ctx>,
-    /// How constants, and copies of other operands, are laid out in blocks.
-    pub(crate) packs: &'a [PackSpec],
+    /// What may be computed before a loop that may run no times.
+    pub(super) unconditional: Unconditional,
+    /// Where buffers and locals lie.
+    pub(crate) layout: Layout<'a>,
     /// Operands that are read where they were copied to.
-    copies: &'a [Copy],
+    copies: &'a [OperandCopy],
     pub(super) prefetch: Prefetch,
     /// Reductions whose parts were reduced by phases before.
-    pub(super) shares: Option<&'a Shares>,
+    pub(super) split: Option<&'a SplitReductions>,
     /// Whether there are streaming stores.
     pub(super) streams: Cell<bool>,
-    /// Elements from one index to the next, per buffer axis.
-    strides: SecondaryMap<BufferId, Vec<Quantity>>,
     arguments: RefCell<HashMap<Quantity, Value<'ctx>>>,
     bases: RefCell<HashMap<BufferId, Value<'ctx>>>,
     /// Zeros on the stack, by how many bytes of them.
@@ -53,24 +48,10 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,
         launch: &'a LaunchBuilder,
-        (packs, copies): (&'a [PackSpec], &'a [Copy]),
+        (packs, copies): (&'a [PackSpec], &'a [OperandCopy]),
         emit: Emitter<'m, 'ctx>,
         parameters: PhaseParameters<'ctx>,
     ) -> Self {
-        let mut strides = SecondaryMap::new();
-        for (id, _) in kernel.buffers() {
-            strides[id] = strides_of(kernel, id);
-        }
-        for copy in copies.iter().filter(|copy| !copy.is_blocked()) {
-            let (packed, _) = packed_strides(kernel, &copy.spec);
-            for (axis, stride) in copy.spec.axes.iter().zip(packed) {
-                if let PackAxis::Whole(axis) = *axis
-                    && let Some(place) = strides[copy.buffer()].get_mut(axis)
-                {
-                    *place = stride;
-                }
-            }
-        }
         // The addresses of windows and of maps over all kinds of indices are worth being made step by step.
         if !matches!(kernel.classification().class, Class::Map | Class::Window) {
             emit.hide_counters();
@@ -84,13 +65,13 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
             emit,
             parameters,
             abi,
-            packs,
+            unconditional: Unconditional::of(kernel),
+            layout: Layout::new(kernel, dependence, (packs, copies)),
             copies,
             prefetch: Prefetch::default(),
-            shares: None,
+            split: None,
             streams: Cell::new(false),
             bases: RefCell::default(),
-            strides,
             arguments: RefCell::default(),
             zeros: RefCell::default(),
             scratch: RefCell::new(Quantity::constant(0)),
@@ -122,15 +103,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
 
     /// The most points an axis can have.
     pub(crate) fn bound(&self, axis: AxisId) -> Quantity {
-        Quantity::of(self.kernel.dims(), self.kernel.axis(axis).extent.bound())
-    }
-
-    /// Elements from one index to the next along an axis of a buffer.
-    pub(crate) fn stride(&self, buffer: BufferId, axis: usize) -> Quantity {
-        self.strides[buffer]
-            .get(axis)
-            .cloned()
-            .unwrap_or_else(|| Quantity::constant(0))
+        kiln_schedule_cpu::bound(self.kernel, axis)
     }
 
     /// The base address of a buffer.
@@ -164,12 +137,6 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         self.abi.fault_if(&self.emit, condition, site, cause);
     }
 
-    /// How a buffer is laid out anew, if it is.
-    pub(crate) fn pack(&self, buffer: BufferId) -> Option<&'a PackSpec> {
-        let position = buffer.as_u32() as usize;
-        self.packs.iter().find(|pack| pack.buffer == position)
-    }
-
     /// 64 bytes of zeros, read where a load is not performed.
     pub(crate) fn dummy(&self) -> Value<'ctx> {
         self.zeros(64)
@@ -194,28 +161,4 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
     pub(crate) fn scratch_bytes(&self) -> Quantity {
         self.scratch.borrow().clone()
     }
-}
-
-/// Elements from one index to the next, per axis of a buffer.
-pub(crate) fn strides_of(kernel: &VerifiedKernel, id: BufferId) -> Vec<Quantity> {
-    let buffer = kernel.buffer(id);
-    if let Some(strides) = &buffer.strides {
-        let mut strides = strides.clone();
-        if let [first, second, ..] = strides.as_mut_slice()
-            && is_on(Fault::SwappedStrides)
-        {
-            std::mem::swap(first, second);
-        }
-        return strides
-            .iter()
-            .map(|&stride| Quantity::of(kernel.dims(), stride))
-            .collect();
-    }
-    let mut strides = vec![Quantity::constant(1); buffer.rank()];
-    let mut product = Quantity::constant(1);
-    for (stride, &size) in strides.iter_mut().zip(&buffer.shape).rev() {
-        *stride = product.clone();
-        product = product * Quantity::of(kernel.dims(), size);
-    }
-    strides
 }

@@ -6,14 +6,13 @@
 
 mod operand;
 
-use kiln_backend::{PackAxis, PackSpec, Phase, Quantity};
-use kiln_kernel::{BufferId, VerifiedKernel};
+use kiln_backend::{Phase, Quantity};
+use kiln_kernel::VerifiedKernel;
+use kiln_kernel::analysis::Dependence;
+use kiln_schedule_cpu::{LoopNest, OperandCopy};
 
 use super::context::Lowering;
-use super::depend::Dependence;
 use super::launch::LaunchBuilder;
-use super::nest::Nest;
-use super::packed::packed_strides;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 use operand::Operand;
@@ -21,48 +20,12 @@ use operand::Operand;
 /// Elements that are worth a task.
 const TASK_ELEMENTS: i64 = 1 << 14;
 
-/// An operand's copy.
-#[derive(Clone, Debug)]
-pub(crate) struct Copy {
-    pub(crate) spec: PackSpec,
-    /// Where it is in the scratch that tasks share, in bytes.
-    pub(crate) offset: Quantity,
-}
-
-impl Copy {
-    pub(crate) fn buffer(&self) -> BufferId {
-        BufferId::from_u32(self.spec.buffer as u32)
-    }
-
-    /// Whether it has blocks, or whole axes alone.
-    pub(crate) fn is_blocked(&self) -> bool {
-        matches!(self.spec.axes.last(), Some(PackAxis::Inner { .. }))
-    }
-}
-
-/// Places copies one after another, and says how many bytes they take.
-pub(crate) fn placed(kernel: &VerifiedKernel, specs: Vec<PackSpec>) -> (Vec<Copy>, Quantity) {
-    let mut end = Quantity::constant(0);
-    let copies = specs
-        .into_iter()
-        .map(|spec| {
-            let dtype = kernel.buffer(BufferId::from_u32(spec.buffer as u32)).dtype;
-            let (_, elements) = packed_strides(kernel, &spec);
-            let bytes = elements * Quantity::constant(dtype.size_in_bytes() as i64);
-            let offset = end.clone();
-            end = end.clone() + bytes.round_up(Quantity::constant(64));
-            Copy { spec, offset }
-        })
-        .collect();
-    (copies, end)
-}
-
 /// Writes the function of a phase that makes a copy.
 pub(super) fn emit_copy(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
-    nest: &Nest,
-    copy: &Copy,
+    nest: &LoopNest,
+    copy: &OperandCopy,
     launch: &LaunchBuilder,
 ) -> Result<(), LlvmError> {
     let dependence = Dependence::of(kernel);

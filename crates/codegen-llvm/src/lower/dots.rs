@@ -5,11 +5,11 @@
 //! many of them as a vector has lanes are added up together, half by half, and stored as one vector.
 
 use kiln_kernel::{AxisId, Reduction, StageId, StageOperation};
+use kiln_schedule_cpu::{Tile, is_plain};
 
 use super::context::Lowering;
 use super::reduce::Reduce;
 use super::scope::{Array, Coordinate, Scope, Vectors};
-use super::tile::Tile;
 use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
 
@@ -42,7 +42,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         let fits = accumulator.is_float()
             && self.is_multiple(reduced, tile.lanes)
-            && self.is_plain(stage.value);
+            && is_plain(self.kernel, stage.value);
         if !fits {
             return Ok(false);
         }

@@ -3,36 +3,18 @@
 use inkwell::IntPredicate;
 use kiln_kernel::AxisId;
 use kiln_kernel::seeded::{Fault, is_on};
+use kiln_schedule_cpu::{LoopNest, least_rows};
 
 use super::context::Lowering;
-use super::nest::Nest;
 use super::scope::{Repeats, Rows, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
-
-/// How the rows that fill no tile are done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Edges {
-    /// The fewest rows that the tile itself does: its last one again for those that are missing.
-    pub(crate) least: u32,
-    /// Row counts for what is left over then, largest first. Where the next one is too few for what is left, the last row is
-    /// repeated until there are as many as these.
-    pub(crate) rows: Vec<u32>,
-    /// Of fewer rows left over than so many, and the last full tile, are made two tiles of about the same size; 0 to leave
-    /// them as they are.
-    pub(crate) evened_below: u32,
-}
-
-/// The fewest rows that are done as so many: what the next smaller number does in one tile, or nearly, is better left to it.
-pub(crate) fn least_rows(count: u32, next: Option<u32>) -> u32 {
-    next.map_or(1, |next| (next + (count / 4).max(1)).min(count))
-}
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The rows of a unit: a full tile, or what is left over in smaller ones.
     pub(super) fn rows(
         &self,
-        nest: &Nest,
+        nest: &LoopNest,
         scope: &Scope<'ctx>,
         row_tile: Option<Value<'ctx>>,
         column: Option<(AxisId, Value<'ctx>)>,
@@ -78,7 +60,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// What is left over of the rows, too few for a tile.
     fn left_over(
         &self,
-        nest: &Nest,
+        nest: &LoopNest,
         scope: &Scope<'ctx>,
         axis: AxisId,
         (mut begin, stop): (Value<'ctx>, Value<'ctx>),
@@ -159,7 +141,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// therefore better done as four and three than as six and one.
     fn evened(
         &self,
-        nest: &Nest,
+        nest: &LoopNest,
         axis: AxisId,
         count: u32,
         row_tile: Value<'ctx>,

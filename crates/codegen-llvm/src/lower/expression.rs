@@ -3,6 +3,7 @@
 //! Each node is computed once per point that it depends on, and as a scalar where it is the same in all lanes.
 
 use kiln_backend::Quantity;
+use kiln_kernel::analysis::is_never_positive;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{Node, NodeId};
 use kiln_scalar::{Function, Node as FunctionNode, ScalarOp, ScalarValue};
@@ -146,7 +147,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     dtypes.push(self.kernel.dtype(operand));
                 }
                 match (op, operands.as_slice(), values.as_slice()) {
-                    (ScalarOp::Exp, &[x], &[value]) if self.is_never_positive(x) => {
+                    (ScalarOp::Exp, &[x], &[value])
+                        if is_never_positive(self.kernel, self.dependence, x) =>
+                    {
                         Ok(math::exp_of_never_positive(&self.emit, value))
                     }
                     _ => self.apply((scope, at), *op, &dtypes, &values),

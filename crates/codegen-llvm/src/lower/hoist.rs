@@ -4,11 +4,10 @@
 //! is an element at a fixed place of a buffer of a fixed size; what is made of them alone can be computed whether or not
 //! the loop runs.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use kiln_kernel::{AxisId, Class, Load, Node, NodeId, Role};
-use kiln_scalar::ScalarValue;
-use kiln_symbolic_shape::DimId;
+use kiln_kernel::analysis::is_fixed_load;
+use kiln_kernel::{AxisId, Class, Node, NodeId};
 
 use super::context::Lowering;
 use super::scope::{Coordinate, Form, Scope};
@@ -27,14 +26,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return Ok(());
         }
         let changes = |node| axes.iter().any(|&axis| self.dependence.depends(node, axis));
-        let mut safe = HashMap::new();
         let mut pending = roots.to_vec();
         let mut seen = BTreeSet::new();
         while let Some(node) = pending.pop() {
             if !seen.insert(node) {
                 continue;
             }
-            if changes(node) || !self.is_of_locals(node, &mut safe) {
+            if changes(node) || !self.unconditional.contains(node) {
                 let operands = &mut |operand| pending.push(operand);
                 self.kernel.node(node).for_each_operand(operands);
                 continue;
@@ -57,55 +55,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
         for (node, data) in self.kernel.nodes() {
             if let Node::Load(load) = &data.node
-                && self.is_fixed(load)
+                && is_fixed_load(self.kernel, load)
             {
                 self.value(scope, node, Coordinate::default(), Form::First)?;
             }
         }
         Ok(())
-    }
-
-    /// Whether a load is of an element that a buffer has whatever the sizes, and that nothing writes.
-    fn is_fixed(&self, load: &Load) -> bool {
-        let dims = self.kernel.dims();
-        let buffer = self.kernel.buffer(load.buffer);
-        let is_there = |(&index, &dim): (&NodeId, &DimId)| match dims.as_constant(dim) {
-            Some(1) => true,
-            Some(size) => matches!(
-                *self.kernel.node(index),
-                Node::Literal(ScalarValue::I64(at)) if (0..size).contains(&at)
-            ),
-            None => false,
-        };
-        load.guard.is_none()
-            && matches!(buffer.role, Role::In | Role::Const)
-            && load.indices.iter().zip(&buffer.shape).all(is_there)
-    }
-
-    /// Whether a node is float arithmetic on locals, sizes, literals and fixed elements.
-    fn is_of_locals(&self, node: NodeId, safe: &mut HashMap<NodeId, bool>) -> bool {
-        // Operands come before what they are operands of, so one pass upwards is enough.
-        let mut pending = vec![node];
-        let mut below = BTreeSet::new();
-        while let Some(next) = pending.pop() {
-            if !safe.contains_key(&next) && below.insert(next) {
-                let operands = &mut |operand| pending.push(operand);
-                self.kernel.node(next).for_each_operand(operands);
-            }
-        }
-        for next in below {
-            let mut is_safe = match self.kernel.node(next) {
-                Node::Literal(_) | Node::Size(_) => true,
-                Node::Local { indices, .. } => indices.is_empty(),
-                Node::Load(load) => self.is_fixed(load),
-                Node::Apply { .. } | Node::Call { .. } => self.kernel.dtype(next).is_float(),
-                _ => false,
-            };
-            self.kernel.node(next).for_each_operand(&mut |operand| {
-                is_safe &= safe.get(&operand).copied().unwrap_or(false);
-            });
-            safe.insert(next, is_safe);
-        }
-        safe.get(&node).copied().unwrap_or(false)
     }
 }

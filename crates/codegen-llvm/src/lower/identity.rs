@@ -11,47 +11,17 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::scalar_ops;
 
-/// The value that changes nothing.
-pub(super) fn identity(reduction: Reduction, dtype: DType) -> ScalarValue {
-    let infinity = if reduction == Reduction::Min {
-        f64::INFINITY
-    } else {
-        f64::NEG_INFINITY
-    };
-    match reduction {
-        Reduction::Mul => number(1.0, dtype),
-        Reduction::Max if is_on(Fault::WrongIdentity) => ScalarValue::zero(dtype),
-        Reduction::Min | Reduction::Max if dtype.is_float() => number(infinity, dtype),
-        Reduction::Min => extreme(dtype, true),
-        Reduction::Max => extreme(dtype, false),
-        Reduction::And => ScalarValue::Bool(true),
-        Reduction::Or => ScalarValue::Bool(false),
-        Reduction::Add | Reduction::ArgMin { .. } | Reduction::ArgMax { .. } => {
-            ScalarValue::zero(dtype)
-        }
-    }
-}
-
-fn number(value: f64, dtype: DType) -> ScalarValue {
-    match ScalarValue::from_number(value, dtype) {
-        Some(value) => value,
-        None => unreachable!("0, 1 and infinities are asked of dtypes that have them"),
-    }
-}
-
-fn extreme(dtype: DType, largest: bool) -> ScalarValue {
-    macro_rules! pick {
-        ($($variant:ident $ty:ty),*) => {
-            match dtype {
-                $(DType::$variant => ScalarValue::$variant(if largest { <$ty>::MAX } else { <$ty>::MIN }),)*
-                _ => ScalarValue::Bool(largest),
-            }
-        };
-    }
-    pick!(I64 i64, I32 i32, I16 i16, I8 i8, U64 u64, U32 u32, U16 u16, U8 u8)
-}
-
 impl<'ctx> Lowering<'_, '_, 'ctx> {
+    /// What a reduction starts from: the value that changes nothing, or zero for an arg-reduction.
+    pub(super) fn identity(&self, reduction: Reduction, dtype: DType) -> Value<'ctx> {
+        let zero = ScalarValue::zero(dtype);
+        let identity = match reduction {
+            Reduction::Max if is_on(Fault::WrongIdentity) => zero,
+            _ => reduction.identity(dtype).unwrap_or(zero),
+        };
+        self.literal(identity)
+    }
+
     /// Joins two values of a dtype as a reduction does; not for arg-reductions.
     pub(super) fn join(
         &self,

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use inkwell::IntPredicate;
-use kiln_kernel::{AxisId, IndexClass, Item, Node, NodeId, StageOperation};
+use kiln_kernel::analysis::{AxisPoints, GuardedIndex, Reach};
+use kiln_kernel::{AxisId, Item, Node, NodeId, StageOperation};
 
 use super::context::Lowering;
 use super::reduce::Body;
@@ -16,12 +17,8 @@ use crate::error::LlvmError;
 
 /// An index that is in bounds if two numbers are: how far below and above its value at the tile's first point it gets.
 pub(super) struct Span {
-    load: NodeId,
-    position: usize,
-    pub(super) below: i64,
-    pub(super) above: i64,
-    /// The axes to be bound to 0 for the value at the first point.
-    pub(super) inner: Vec<AxisId>,
+    of: GuardedIndex,
+    pub(super) reach: Reach,
 }
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
@@ -66,11 +63,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if !is_tap {
             return body(scope, carried);
         }
-        let spans: Vec<Span> = self
-            .open_below(value)
-            .into_iter()
-            .filter(|&(id, position, _)| !scope.is_inside(id, position))
-            .filter_map(|(id, position, index)| self.span(scope, id, position, index))
+        let open = GuardedIndex::below(self.kernel, value).into_iter();
+        let spans: Vec<Span> = open
+            .filter(|open| !scope.is_inside(open.load, open.position))
+            .filter_map(|open| self.span(scope, open))
             .collect();
         self.spans_inside_or_not(scope, &spans, body, carried)
     }
@@ -88,46 +84,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         let inside = with_inside(scope, spans);
         self.in_either(condition, (&inside, scope), body, carried)
-    }
-
-    /// Whether the loads of a value that may be out of bounds are so or not however far the loop along an axis is.
-    pub(super) fn is_tap(&self, value: NodeId, along: AxisId) -> bool {
-        let open = self.open_below(value);
-        let still = |&(.., index): &(NodeId, usize, NodeId)| !self.dependence.depends(index, along);
-        !open.is_empty() && open.iter().all(still)
-    }
-
-    /// Whether a value has loads that may be out of bounds.
-    pub(super) fn is_windowed(&self, value: NodeId) -> bool {
-        !self.open_below(value).is_empty()
-    }
-
-    /// The indices of loads below a value that are in bounds only where a guard says so.
-    pub(super) fn open_below(&self, value: NodeId) -> Vec<(NodeId, usize, NodeId)> {
-        let below: BTreeSet<NodeId> = self.below(value).into_iter().collect();
-        let mut open = self.open_indices();
-        open.retain(|(id, ..)| below.contains(id));
-        open
-    }
-
-    /// The indices of loads that are in bounds only where a guard says so.
-    fn open_indices(&self) -> Vec<(NodeId, usize, NodeId)> {
-        let mut open = Vec::new();
-        for (id, data) in self.kernel.nodes() {
-            let Node::Load(load) = &data.node else {
-                continue;
-            };
-            if !load.guard.as_ref().is_some_and(|guard| guard.inside) {
-                continue;
-            }
-            let classes = &self.kernel.info().loads[id];
-            for (position, &index) in load.indices.iter().enumerate() {
-                if classes.get(position) == Some(&IndexClass::Inside) {
-                    open.push((id, position, index));
-                }
-            }
-        }
-        open
     }
 
     /// The values that the kernel's stores write.
@@ -149,21 +105,18 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         let mut condition: Option<Value<'ctx>> = None;
         for span in spans {
-            let Node::Load(load) = self.kernel.node(span.load) else {
+            let Node::Load(load) = self.kernel.node(span.of.load) else {
                 unreachable!("spans are of loads")
             };
-            let (Some(&index), Some(&size)) = (
-                load.indices.get(span.position),
-                self.kernel.buffer(load.buffer).shape.get(span.position),
-            ) else {
+            let Some(&size) = self.kernel.buffer(load.buffer).shape.get(span.of.position) else {
                 unreachable!("spans are of indices that loads have")
             };
-            let at_zero = span.inner.iter().fold(scope.clone(), |scope, &axis| {
+            let at_zero = span.reach.inner.iter().fold(scope.clone(), |scope, &axis| {
                 scope.with_axis(axis, emit.i64(0))
             });
-            let first = self.value(&at_zero, index, Coordinate::default(), Form::First)?;
-            let low = emit.isub(first, emit.i64(span.below));
-            let high = emit.iadd(first, emit.i64(span.above));
+            let first = self.value(&at_zero, span.of.index, Coordinate::default(), Form::First)?;
+            let low = emit.isub(first, emit.i64(span.reach.below));
+            let high = emit.iadd(first, emit.i64(span.reach.above));
             let inside = emit.and(
                 emit.icmp(IntPredicate::SGE, low, emit.i64(0)),
                 emit.icmp(IntPredicate::SLT, high, self.dim(size)),
@@ -189,78 +142,59 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     let is_tap = axes
                         .last()
                         .is_some_and(|&last| self.is_tap(stage.value, last));
-                    is_tap.then(|| self.open_below(stage.value))
+                    is_tap.then(|| GuardedIndex::below(self.kernel, stage.value))
                 }
                 _ => None,
             })
             .flatten()
-            .map(|(id, ..)| id)
+            .map(|open| open.load)
             .collect();
-        let mut open = self.open_indices();
+        let mut open = GuardedIndex::all(self.kernel);
         if scope.has_choices() {
             let below = self.chosen_below(scope, &self.stored());
-            open.retain(|(id, ..)| below.contains(id));
+            open.retain(|open| below.contains(&open.load));
         }
         let moves = |load: NodeId, axis: AxisId| {
             open.iter()
-                .any(|&(id, _, index)| id == load && self.dependence.depends(index, axis))
+                .any(|open| open.load == load && self.dependence.depends(open.index, axis))
         };
         open.iter()
-            .filter(|&&(id, _, index)| {
-                self.dependence.depends(index, axis)
+            .filter(|open| {
+                let load = open.load;
+                self.dependence.depends(open.index, axis)
                     || along_rows.is_some_and(|rows| {
-                        !moves(id, axis) && moves(id, rows.axis) && !by_taps.contains(&id)
+                        !moves(load, axis) && moves(load, rows.axis) && !by_taps.contains(&load)
                     })
             })
-            .filter_map(|&(id, position, index)| self.span(scope, id, position, index))
+            .filter_map(|&open| self.span(scope, open))
             .collect()
     }
 
-    pub(super) fn span(
-        &self,
-        scope: &Scope<'ctx>,
-        load: NodeId,
-        position: usize,
-        index: NodeId,
-    ) -> Option<Span> {
-        let (mut below, mut above) = (0_i64, 0_i64);
-        let mut inner = Vec::new();
-        for other in self.kernel.axes().keys() {
-            if !self.dependence.depends(index, other) {
-                continue;
+    /// How far an index gets at the points of the tile; nothing if that is not known.
+    pub(super) fn span(&self, scope: &Scope<'ctx>, of: GuardedIndex) -> Option<Span> {
+        let points = |axis: AxisId| {
+            if let Some(rows) = scope.rows.filter(|rows| rows.axis == axis) {
+                return (!rows.spread).then(|| AxisPoints::Next(rows.count.into()));
             }
-            let points = if let Some(rows) = scope.rows.filter(|rows| rows.axis == other) {
-                if rows.spread {
-                    return None;
-                }
-                i64::from(rows.count)
-            } else if let Some(vectors) = scope.vectors.filter(|vectors| vectors.axis == other) {
-                i64::from(vectors.count * vectors.lanes)
-            } else if scope.axis(other).is_some() {
-                continue;
-            } else {
-                inner.push(other);
-                self.bound(other).as_constant()?
-            };
-            let step = self.dependence.step_along(self.kernel, index, other)?;
-            let reach = step.checked_mul((points - 1).max(0))?;
-            if reach < 0 {
-                below = below.checked_sub(reach)?;
-            } else {
-                above = above.checked_add(reach)?;
+            if let Some(vectors) = scope.vectors.filter(|vectors| vectors.axis == axis) {
+                return Some(AxisPoints::Next((vectors.count * vectors.lanes).into()));
             }
-        }
-        Some(Span {
-            load,
-            position,
-            below,
-            above,
-            inner,
-        })
+            match scope.axis(axis) {
+                Some(_) => Some(AxisPoints::One),
+                None => Some(AxisPoints::All),
+            }
+        };
+        let reach = Reach::of(self.kernel, self.dependence, of.index, points)?;
+        Some(Span { of, reach })
+    }
+
+    /// Whether the loads of a value that may be out of bounds are so or not however far the loop along an axis is.
+    pub(super) fn is_tap(&self, value: NodeId, along: AxisId) -> bool {
+        GuardedIndex::are_fixed_along(self.kernel, self.dependence, value, along)
     }
 }
 
 /// A scope where some indices are known to be in bounds, those that were known too.
 fn with_inside<'ctx>(scope: &Scope<'ctx>, spans: &[Span]) -> Scope<'ctx> {
-    scope.with_inside(spans.iter().map(|span| (span.load, span.position)))
+    scope.with_inside(spans.iter().map(|span| (span.of.load, span.of.position)))
 }

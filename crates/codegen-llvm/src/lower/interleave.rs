@@ -1,6 +1,7 @@
 //! Sums that would wait for each other: where a tile has few of them, several are kept of each, and joined in the end.
 
 use kiln_kernel::AxisId;
+use kiln_kernel::analysis::GuardedIndex;
 
 use super::context::Lowering;
 use super::reduce::Reduce;
@@ -29,7 +30,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             && scope.vectors.is_some()
             && points.len() <= BUSY / 2
             && self.factors(reduce).is_some()
-            && !self.is_windowed(reduce.value)
+            && GuardedIndex::below(self.kernel, reduce.value).is_empty()
     }
 
     /// Products along an axis, every other one (or every fourth, or eighth) into a sum of its own.

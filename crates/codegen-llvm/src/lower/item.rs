@@ -3,17 +3,15 @@
 use std::collections::HashMap;
 
 use kiln_backend::Quantity;
+use kiln_kernel::analysis::ElementwiseReader;
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{
-    AxisId, Combine, Extent, IndexClass, Item, Node, NodeId, StageId, StageOperation, Store,
-};
+use kiln_kernel::{AxisId, Combine, IndexClass, Item, StageId, StageOperation, Store};
 use kiln_scalar::ScalarOp;
+use kiln_schedule_cpu::{Tile, VectorAxis, n_operations};
 
 use super::context::Lowering;
-use super::finish::Finish;
 use super::reduce::Reduce;
 use super::scope::{Array, Coordinate, Form, Moment, Place, Rows, Scope};
-use super::tile::{Tile, VectorAxis};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::scalar_ops;
@@ -46,8 +44,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Item::Stage(stage) if self.place_joined(scope, *stage)? => {}
                 Item::Stage(stage) => {
                     let next = items.get(place + 1);
-                    let finish = self
-                        .finish_of(*stage, next, tile)
+                    let finish = next
+                        .and_then(|next| self.layout.fused_map(*stage, next, tile))
                         .filter(|_| scope.vectors.is_none())
                         .filter(|_| next.is_some_and(|next| self.is_together(next) == together));
                     finished = finish.map(|finish| finish.stage);
@@ -80,7 +78,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             Item::Store(_) => return false,
             Item::Carry(_) => return true,
         };
-        self.operations(value) <= TOGETHER_LIMIT
+        n_operations(self.kernel, value) <= TOGETHER_LIMIT
     }
 
     /// Runs the body for one row of the tile after the other.
@@ -143,7 +141,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         scope: &mut Scope<'ctx>,
         tile: &Tile,
         id: StageId,
-        finish: Option<Finish>,
+        finish: Option<ElementwiseReader>,
         (together, spill): (bool, bool),
     ) -> Result<(), LlvmError> {
         let in_rows = scope
@@ -228,12 +226,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         &self,
         scope: &Scope<'ctx>,
         tile: &Tile,
-        (id, finish): (StageId, Option<Finish>),
+        (id, finish): (StageId, Option<ElementwiseReader>),
         array: &Array<'ctx>,
     ) -> Result<(), LlvmError> {
         let stage = self.kernel.stage(id);
         let vector = match (tile.vector, scope.vectors) {
-            (VectorAxis::Inner, None) if tile.lanes > 1 => self.vector_axis(id),
+            (VectorAxis::Inner, None) if tile.lanes > 1 => self.layout.stage_vectors(id),
             _ => None,
         };
         self.hoist(scope, &[stage.value], &stage.axes)?;
@@ -289,9 +287,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         self.hoist(scope, &[stage.value], axes)?;
         let vector = match (tile.vector, scope.vectors, reduction.is_arg()) {
-            (VectorAxis::Inner, None, false) if tile.lanes > 1 => {
-                self.vector_axis(id).filter(|axis| axes.contains(axis))
-            }
+            (VectorAxis::Inner, None, false) if tile.lanes > 1 => self
+                .layout
+                .stage_vectors(id)
+                .filter(|axis| axes.contains(axis)),
             _ => None,
         };
         match vector {
@@ -304,11 +303,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     fn store(&self, scope: &Scope<'ctx>, tile: &Tile, store: &Store) -> Result<(), LlvmError> {
         self.hoist(scope, &[store.value], &store.axes)?;
         let vector = match (tile.vector, scope.vectors, store.combine) {
-            (VectorAxis::Inner, None, None) if tile.lanes > 1 => {
-                let mut nodes = store.indices.to_vec();
-                nodes.push(store.value);
-                self.best_axis(&store.axes, &nodes, Some(store))
-            }
+            (VectorAxis::Inner, None, None) if tile.lanes > 1 => self.layout.store_vectors(store),
             _ => None,
         };
         let mut body = |scope: &Scope<'ctx>| -> Result<(), LlvmError> {
@@ -404,7 +399,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Some(axis) => {
                     let extent = self.extent(scope, axis)?;
                     let range = (self.emit.i64(0), extent, None);
-                    let block = self.column_block(tile);
+                    let block = self.layout.column_block(tile);
                     self.in_vectors(scope, axis, tile, range, block, body)?;
                 }
             }
@@ -457,144 +452,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     /// Elements from one index to the next, per axis of a stage's local.
     pub(super) fn local_strides(&self, id: StageId) -> Vec<Quantity> {
-        let stage = self.kernel.stage(id);
-        let mut strides = vec![Quantity::constant(1); stage.axes.len()];
-        let mut product = Quantity::constant(1);
-        for (stride, &axis) in strides.iter_mut().zip(&stage.axes).rev() {
-            *stride = product.clone();
-            product = product * self.bound(axis);
-        }
-        strides
-    }
-
-    /// The axis of a stage that vectors suit best.
-    pub(super) fn vector_axis(&self, id: StageId) -> Option<AxisId> {
-        let stage = self.kernel.stage(id);
-        let mut axes: Vec<AxisId> = stage.axes.to_vec();
-        if let StageOperation::Reduce {
-            reduction,
-            axes: reduced,
-            ..
-        } = &stage.operation
-            && !reduction.is_arg()
-        {
-            axes.extend(reduced.iter().copied());
-        }
-        self.best_axis(&axes, &[stage.value], None)
-    }
-
-    /// Of some axes the one along which most accesses are consecutive and fewest are scattered.
-    fn best_axis(
-        &self,
-        axes: &[AxisId],
-        nodes: &[NodeId],
-        store: Option<&Store>,
-    ) -> Option<AxisId> {
-        let accesses = self.accesses_below(nodes);
-        let mut best: Option<(i64, AxisId)> = None;
-        for &axis in axes {
-            if !matches!(self.kernel.axis(axis).extent, Extent::Size(_)) && store.is_some() {
-                continue;
-            }
-            if self.bounds_others(axis) {
-                continue;
-            }
-            let mut score = 1;
-            for (node, elements) in &accesses {
-                score += match self.movement(*node, axis) {
-                    Some(step) => match step.as_constant() {
-                        Some(0) => 0,
-                        Some(1) => 2 * elements,
-                        _ => -3 * elements,
-                    },
-                    None => -4 * elements,
-                };
-            }
-            if let Some(store) = store {
-                let step = self.store_movement(store, axis);
-                score += match step.and_then(|step| step.as_constant()) {
-                    Some(1) => 4,
-                    _ => -4,
-                };
-            }
-            if best.is_none_or(|(so_far, _)| score >= so_far) {
-                best = Some((score, axis));
-            }
-        }
-        best.map(|(_, axis)| axis)
-    }
-
-    /// Whether the extent of another axis depends on the index of this one: lanes would count to ends of their own.
-    fn bounds_others(&self, axis: AxisId) -> bool {
-        self.kernel.axes().values().any(|other| match other.extent {
-            Extent::Size(_) => false,
-            Extent::Clamped { value, .. } => self.dependence.depends(value, axis),
-        })
-    }
-
-    /// The loads and locals that nodes are made of, with their weight.
-    fn accesses_below(&self, nodes: &[NodeId]) -> Vec<(NodeId, i64)> {
-        let mut pending = nodes.to_vec();
-        let mut seen = Vec::new();
-        let mut accesses = Vec::new();
-        while let Some(node) = pending.pop() {
-            if seen.contains(&node) {
-                continue;
-            }
-            seen.push(node);
-            match self.kernel.node(node) {
-                Node::Load(_) | Node::Local { .. } | Node::Previous { .. } | Node::Last { .. } => {
-                    accesses.push((node, 1));
-                }
-                _ => {}
-            }
-            self.kernel
-                .node(node)
-                .for_each_operand(&mut |operand| pending.push(operand));
-        }
-        accesses
-    }
-
-    /// By how many elements an access moves from one index of an axis to the next.
-    pub(super) fn movement(&self, access: NodeId, axis: AxisId) -> Option<Quantity> {
-        let (indices, strides) = match self.kernel.node(access) {
-            Node::Load(load) => {
-                if let Some(place) = self.innermost_of_pack(load.buffer) {
-                    return self.movement_in_pack(&load.indices, place, axis);
-                }
-                let rank = self.kernel.buffer(load.buffer).rank();
-                let strides = (0..rank)
-                    .map(|axis| self.stride(load.buffer, axis))
-                    .collect();
-                (&load.indices, strides)
-            }
-            Node::Local { stage, indices }
-            | Node::Previous { stage, indices }
-            | Node::Last { stage, indices } => (indices, self.local_strides(*stage)),
-            _ => return None,
-        };
-        self.movement_of(indices, &strides, axis)
-    }
-
-    pub(super) fn store_movement(&self, store: &Store, axis: AxisId) -> Option<Quantity> {
-        let rank = self.kernel.buffer(store.buffer).rank();
-        let strides: Vec<Quantity> = (0..rank)
-            .map(|axis| self.stride(store.buffer, axis))
-            .collect();
-        self.movement_of(&store.indices, &strides, axis)
-    }
-
-    fn movement_of(
-        &self,
-        indices: &[NodeId],
-        strides: &[Quantity],
-        axis: AxisId,
-    ) -> Option<Quantity> {
-        let mut sum = Quantity::constant(0);
-        for (&index, stride) in indices.iter().zip(strides) {
-            let step = self.dependence.step_along(self.kernel, index, axis)?;
-            sum = sum + stride.clone() * Quantity::constant(step);
-        }
-        Some(sum)
+        kiln_schedule_cpu::local_strides(self.kernel, id)
     }
 }

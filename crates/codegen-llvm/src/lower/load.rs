@@ -156,8 +156,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             condition = Some(self.both(condition, inside));
         }
         // Blocks of packed operands are whole vectors, zeros at the end, but for those that are groups.
-        let in_range = match self.innermost_of_pack(load.buffer) {
-            Some(_) if !self.may_leave_block(load) => None,
+        let in_range = match self.layout.innermost_of_pack(load.buffer) {
+            Some(_) if !self.layout.may_leave_block(load) => None,
             _ => self.mask(scope, at),
         };
         let mask = match (condition, in_range) {

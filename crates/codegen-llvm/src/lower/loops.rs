@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
-use kiln_kernel::{AxisId, Extent, VerifiedKernel};
-use kiln_symbolic_shape::Predicate;
+use kiln_kernel::analysis::is_multiple;
+use kiln_kernel::{AxisId, Extent};
 
 use super::context::Lowering;
 use super::reduce::Body;
@@ -164,14 +164,4 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let of = emit.i64(i64::from(of));
         emit.imul(emit.udiv(length, of), of)
     }
-}
-
-/// Whether an axis of a kernel always has a multiple of so many points.
-pub(super) fn is_multiple(kernel: &VerifiedKernel, axis: AxisId, of: u32) -> bool {
-    let Extent::Size(dim) = kernel.axis(axis).extent else {
-        return false;
-    };
-    let divisor = i64::from(of);
-    let divides = Predicate::Divides { divisor, dim };
-    kernel.dims().prove(&divides).is_proved()
 }

@@ -1,10 +1,9 @@
 //! From a kernel to functions of a module: the loops, what is computed in them, and what is loaded and stored.
 //!
-//! One nest serves every schedule. It runs over the outer points of a kernel as a [`Tile`] says: some points of one
-//! outer axis at once (*rows*, sharing what does not depend on them), and vectors along one axis, outer or inner. Without
-//! rows and vectors it is plain loops, which compile any verified kernel.
+//! One nest serves every schedule. It runs over the outer points of a kernel as a [`Tile`](kiln_schedule_cpu::Tile) says:
+//! some points of one outer axis at once (*rows*, sharing what does not depend on them), and vectors along one axis, outer
+//! or inner. Without rows and vectors it is plain loops, which compile any verified kernel.
 //!
-//! - `depend`: which axes a node depends on, and how an index moves along one.
 //! - `launch`: the numbers that the code is given, and the sites that can fault.
 //! - `context`: the kernel, the function being written and its parameters.
 //! - `scope`: where in the nest we are; `expression`, `load`, `access`: values and memory there.
@@ -15,10 +14,8 @@ mod access;
 mod carry;
 mod context;
 mod copy;
-mod depend;
 mod dots;
 mod edges;
-mod effort;
 mod expression;
 mod finish;
 mod hoist;
@@ -30,7 +27,6 @@ mod launch;
 mod load;
 mod loops;
 mod nest;
-mod never_positive;
 mod packed;
 mod padding;
 mod parts;
@@ -39,24 +35,10 @@ mod reduce;
 mod scope;
 mod share;
 mod slide;
-mod split;
 mod square;
 mod stream;
-mod tile;
 mod vectors;
 mod winograd;
 
-pub(crate) use context::strides_of;
-pub(crate) use copy::placed as copies;
-pub(crate) use depend::Dependence;
-pub(crate) use edges::{Edges, least_rows};
-pub(crate) use effort::instructions;
 pub(crate) use launch::LaunchBuilder;
-pub(crate) use nest::{Nest, emit_nest, units};
-pub(crate) use packed::packed_strides;
-pub(crate) use parts::Cut;
-pub(crate) use share::Shares;
-pub(crate) use slide::Slide;
-pub(crate) use split::Split;
-pub(crate) use tile::{Tail, Tile, VectorAxis};
-pub(crate) use winograd::{Transform, Winograd};
+pub(crate) use nest::emit_nest;

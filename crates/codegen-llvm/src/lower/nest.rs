@@ -5,54 +5,27 @@
 //! they write the same rows. A task is a run of units.
 
 use inkwell::IntPredicate;
-use kiln_backend::{PackSpec, Phase, Quantity};
+use kiln_backend::{Phase, Quantity};
+use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Item, VerifiedKernel};
+use kiln_schedule_cpu::{LoopNest, VectorAxis, is_plain, split_at};
 
 use super::context::Lowering;
-use super::copy::{Copy, emit_copy};
-use super::depend::Dependence;
-use super::edges::Edges;
+use super::copy::emit_copy;
 use super::launch::LaunchBuilder;
-use super::parts::Cut;
-use super::prefetch::Prefetch;
 use super::scope::Scope;
-use super::share::{Shares, emit_shares};
-use super::tile::{Tile, VectorAxis};
-use super::winograd::{Winograd, emit_winograd};
+use super::share::emit_shares;
+use super::winograd::emit_winograd;
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
-
-/// How a kernel's points are shared out.
-#[derive(Clone, Debug)]
-pub(crate) struct Nest {
-    pub(crate) tile: Tile,
-    /// Elements of an outer vector axis per unit; a multiple of the tile's.
-    pub(crate) chunk: u32,
-    /// 1 at the sizes at which neighbouring units differ in their columns, 0 where they differ in their rows.
-    pub(crate) columns_first: Quantity,
-    /// Units per task.
-    pub(crate) units_per_task: Quantity,
-    /// How rows that fill no tile are done.
-    pub(crate) edges: Edges,
-    /// How constants, and copies of other operands, are laid out in blocks.
-    pub(crate) packs: Vec<PackSpec>,
-    /// Operands that are laid out anew by phases before.
-    pub(crate) copies: Vec<Copy>,
-    /// The sums of windows that are done with fewer products.
-    pub(crate) winograd: Option<Winograd>,
-    /// Reductions to few results that are shared out.
-    pub(crate) shares: Option<Shares>,
-    /// 1 at the sizes it is for, else 0.
-    pub(crate) when: Quantity,
-}
 
 /// Writes the functions of the phases that do all of a kernel.
 pub(crate) fn emit_nest(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
-    nest: &Nest,
+    nest: &LoopNest,
     launch: &LaunchBuilder,
 ) -> Result<(), LlvmError> {
     if let Some(winograd) = &nest.winograd {
@@ -61,19 +34,16 @@ pub(crate) fn emit_nest(
     for copy in &nest.copies {
         emit_copy(module, kernel, nest, copy, launch)?;
     }
-    if let Some(shares) = &nest.shares {
-        emit_shares(module, kernel, (nest, shares), launch)?;
+    if let Some(split) = &nest.split {
+        emit_shares(module, kernel, (nest, split), launch)?;
     }
     let dependence = Dependence::of(kernel);
     let entry = launch.next_entry();
     let (emit, parameters) = module.phase(&entry);
     let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
     let mut lowering = Lowering::new(kernel, &dependence, launch, laid_out, emit, parameters);
-    if nest.tile.vector == VectorAxis::Inner {
-        lowering.prefetch = Prefetch::of(kernel, &dependence, &nest.tile);
-    }
-    lowering.shares = nest.shares.as_ref();
-    lowering.prefetch.columns_first = Some(nest.columns_first.clone());
+    lowering.prefetch = nest.prefetch.clone();
+    lowering.split = nest.split.as_ref();
     let units = lowering.nest(nest)?;
     lowering.finish_streams();
     lowering.emit.return_none();
@@ -88,38 +58,9 @@ pub(crate) fn emit_nest(
     Ok(())
 }
 
-/// The number of units that a nest cuts a kernel's points into.
-pub(crate) fn units(kernel: &VerifiedKernel, nest: &Nest) -> Quantity {
-    let mut units = Quantity::constant(1);
-    for &axis in kernel.outer() {
-        let size = Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound());
-        let pieces = match (nest.tile.rows, nest.tile.vector) {
-            (Some((rows, count)), _) if rows == axis => {
-                size.ceil_div(Quantity::constant(i64::from(count)))
-            }
-            (_, VectorAxis::Outer(vector)) if vector == axis => {
-                size.ceil_div(Quantity::constant(i64::from(nest.chunk)))
-            }
-            _ if is_serial(kernel, axis) => continue,
-            _ => size,
-        };
-        units = units * pieces;
-    }
-    units
-}
-
-/// Whether points of an outer axis must run one after the other.
-pub(crate) fn is_serial(kernel: &VerifiedKernel, axis: AxisId) -> bool {
-    kernel
-        .info()
-        .stores
-        .iter()
-        .any(|store| store.serial.contains(&axis))
-}
-
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    fn nest(&self, nest: &Nest) -> Result<Quantity, LlvmError> {
-        let units = units(self.kernel, nest);
+    fn nest(&self, nest: &LoopNest) -> Result<Quantity, LlvmError> {
+        let units = nest.n_units(self.kernel);
         self.in_tasks(&units, &nest.units_per_task, &mut |unit| {
             self.unit(nest, unit)
         })?;
@@ -146,7 +87,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// One unit: finds out which, then does it.
-    fn unit(&self, nest: &Nest, unit: Value<'ctx>) -> Result<(), LlvmError> {
+    fn unit(&self, nest: &LoopNest, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let emit = &self.emit;
         let mut rest = unit;
         let mut scope = Scope::default();
@@ -197,14 +138,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .filter(|&axis| !is_tiled(axis))
             .collect();
         for &axis in others.iter().rev() {
-            if !is_serial(self.kernel, axis) {
+            if !must_run_in_order(self.kernel, axis) {
                 let index = split(&mut rest, self.bound(axis));
                 scope = scope.with_axis(axis, index);
             }
         }
         let serial: Vec<AxisId> = others
             .into_iter()
-            .filter(|&axis| is_serial(self.kernel, axis))
+            .filter(|&axis| must_run_in_order(self.kernel, axis))
             .collect();
         self.over(&scope, &serial, Vec::new(), &mut |scope, _| {
             self.rows(nest, scope, row_tile, column)?;
@@ -216,7 +157,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The columns of a unit.
     pub(super) fn columns(
         &self,
-        nest: &Nest,
+        nest: &LoopNest,
         scope: &Scope<'ctx>,
         column: Option<(AxisId, Value<'ctx>)>,
     ) -> Result<(), LlvmError> {
@@ -227,12 +168,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let length = emit.i64(i64::from(nest.chunk));
         let begin = emit.imul(chunk, length);
         let end = emit.smin(emit.iadd(begin, length), self.quantity(&self.bound(axis)));
-        let block = self.column_block(&nest.tile);
+        let block = self.layout.column_block(&nest.tile);
         let items: &[Item] = self.kernel.items();
         let mut stores = Vec::new();
         for item in items {
             match item {
-                Item::Store(store) if store.axes.is_empty() && self.is_plain(store.value) => {
+                Item::Store(store)
+                    if store.axes.is_empty() && is_plain(self.kernel, store.value) =>
+                {
                     stores.push(store);
                 }
                 // What reduces, or computes much, is bound by other things than its stores.
@@ -243,12 +186,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
         }
         self.hoist_fixed_loads(scope)?;
-        let cuts = Cut::all(self.kernel, self.dependence, axis);
+        let boundaries = split_at(self.kernel, self.dependence, axis);
         let from = (axis, begin);
         self.streaming_or_not(scope, &stores, from, nest.tile.lanes, &mut |scope| {
             let range = (begin, end, Some(nest.chunk));
             self.in_vectors(scope, axis, &nest.tile, range, block, &mut |scope| {
-                self.in_parts(scope, axis, &cuts, &mut |scope| {
+                self.in_parts(scope, axis, &boundaries, &mut |scope| {
                     self.inside_or_not(scope, axis, &mut |scope| {
                         self.items(&mut scope.clone(), &nest.tile, items)
                     })

@@ -5,43 +5,14 @@
 
 use kiln_backend::{PackAxis, PackSpec, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, BufferId, Load, Node, NodeId, VerifiedKernel};
+use kiln_kernel::{BufferId, Node, NodeId};
+use kiln_schedule_cpu::packed_strides;
 
 use super::access::Address;
 use super::context::Lowering;
 use super::scope::{Coordinate, Form, Scope};
-use super::split::Split;
-use super::tile::Tile;
 use crate::emit::Value;
 use crate::error::LlvmError;
-
-/// Points along an axis of a packed array.
-pub(super) fn extent(kernel: &VerifiedKernel, buffer: BufferId, axis: PackAxis) -> Quantity {
-    let size = |axis: usize| match kernel.buffer(buffer).shape.get(axis) {
-        Some(&size) => Quantity::of(kernel.dims(), size),
-        None => unreachable!("packing names axes of the buffer"),
-    };
-    match axis {
-        PackAxis::Whole(axis) => size(axis),
-        PackAxis::Outer { axis, block } => size(axis).ceil_div(Quantity::constant(block as i64)),
-        PackAxis::Inner { block, .. } => Quantity::constant(block as i64),
-    }
-}
-
-/// Elements from one index to the next, per axis of a packed array, and how many there are.
-pub(crate) fn packed_strides(
-    kernel: &VerifiedKernel,
-    spec: &PackSpec,
-) -> (Vec<Quantity>, Quantity) {
-    let buffer = BufferId::from_u32(spec.buffer as u32);
-    let mut strides = vec![Quantity::constant(1); spec.axes.len()];
-    let mut product = Quantity::constant(1);
-    for (stride, &axis) in strides.iter_mut().zip(&spec.axes).rev() {
-        *stride = product.clone();
-        product = product * extent(kernel, buffer, axis);
-    }
-    (strides, product)
-}
 
 /// Where an element of a packed array lies.
 pub(super) struct Place<'ctx> {
@@ -109,7 +80,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             };
             let innermost = position + 1 == pack.axes.len();
             consecutive |= innermost && self.varies(scope, node);
-            if let Some(split) = self.split_by(*pack_axis, node) {
+            if let Some(split) = self.layout.grouped_by(*pack_axis, node) {
                 let (part, index) = match *pack_axis {
                     PackAxis::Inner { .. } => {
                         // Vectors side by side differ by a number that is known.
@@ -158,63 +129,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             fixed,
             is_consecutive: consecutive,
         })
-    }
-
-    /// The parts of an index along an axis whose blocks are the groups that the index counts through.
-    fn split_by(&self, axis: PackAxis, index: NodeId) -> Option<Split> {
-        let (PackAxis::Outer { block, .. } | PackAxis::Inner { block, .. }) = axis else {
-            return None;
-        };
-        let split = Split::of(self.kernel, index)?;
-        (split.size == block as i64).then_some(split)
-    }
-
-    /// Whether a load of a packed operand may go beyond its block: one of a group need not be whole vectors.
-    pub(super) fn may_leave_block(&self, load: &Load) -> bool {
-        let innermost = self.pack(load.buffer).and_then(|pack| pack.axes.last());
-        innermost.is_some_and(|&innermost| match innermost {
-            PackAxis::Inner { axis, .. } => {
-                let index = load.indices.get(axis);
-                index.is_some_and(|&index| self.split_by(innermost, index).is_some())
-            }
-            PackAxis::Whole(_) | PackAxis::Outer { .. } => false,
-        })
-    }
-
-    /// The block in which operands are packed along the vectors of a tile, if any are.
-    pub(super) fn column_block(&self, tile: &Tile) -> Option<u32> {
-        let set = tile.lanes * tile.vectors;
-        let is_set = |pack: &PackSpec| match pack.axes.last() {
-            Some(PackAxis::Inner { block, .. }) => *block == set as usize,
-            _ => false,
-        };
-        self.packs.iter().any(is_set).then_some(set)
-    }
-
-    /// The axis of a buffer whose blocks are innermost where it is packed.
-    pub(super) fn innermost_of_pack(&self, buffer: BufferId) -> Option<usize> {
-        match self.pack(buffer)?.axes.last() {
-            Some(PackAxis::Inner { axis, .. }) => Some(*axis),
-            _ => None,
-        }
-    }
-
-    /// How far an access to a packed buffer moves from one index of an axis to the next, if it stays within a block.
-    pub(super) fn movement_in_pack(
-        &self,
-        indices: &[NodeId],
-        innermost: usize,
-        axis: AxisId,
-    ) -> Option<Quantity> {
-        let mut step = 0;
-        for (place, &index) in indices.iter().enumerate() {
-            match self.dependence.step_along(self.kernel, index, axis)? {
-                0 => {}
-                1 if place == innermost => step = 1,
-                _ => return None,
-            }
-        }
-        Some(Quantity::constant(step))
     }
 
     /// For an index that is just the rows' or the vectors' axis: the block it is in, where in it, and its size.

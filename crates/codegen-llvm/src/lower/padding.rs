@@ -4,6 +4,7 @@
 //! between the element and a zero at each load, the address of the row is chosen once: where the row is outside it is
 //! that of zeros, as many as the tile's loads reach along it.
 
+use kiln_kernel::analysis::GuardedIndex;
 use kiln_kernel::{Load, NodeId};
 
 use super::context::Lowering;
@@ -25,7 +26,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         inside: Value<'ctx>,
         at: Coordinate,
     ) -> Result<Option<Value<'ctx>>, LlvmError> {
-        let Some(vectors) = scope.vectors.filter(|_| self.pack(load.buffer).is_none()) else {
+        let Some(vectors) = scope
+            .vectors
+            .filter(|_| self.layout.pack(load.buffer).is_none())
+        else {
             return Ok(None);
         };
         let moves = |index: NodeId| self.dependence.depends(index, vectors.axis);
@@ -33,20 +37,29 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let (Some((position, &along)), None) = (moving.next(), moving.next()) else {
             return Ok(None);
         };
-        if self.stride(load.buffer, position).as_constant() != Some(1) {
+        if self.layout.stride(load.buffer, position).as_constant() != Some(1) {
             return Ok(None);
         }
+        let of = GuardedIndex {
+            load: node,
+            position,
+            index: along,
+        };
         let outside = scope.outside_of_loops(self.kernel.outer());
-        let Some(span) = self.span(&outside, node, position, along) else {
+        let Some(span) = self.span(&outside, of) else {
             return Ok(None);
         };
         let emit = &self.emit;
         let dtype = self.kernel.buffer(load.buffer).dtype;
-        let bytes = span.below.checked_add(span.above).and_then(|reach| {
-            reach
-                .checked_add(1)?
-                .checked_mul(dtype.size_in_bytes() as i64)
-        });
+        let bytes = span
+            .reach
+            .below
+            .checked_add(span.reach.above)
+            .and_then(|reach| {
+                reach
+                    .checked_add(1)?
+                    .checked_mul(dtype.size_in_bytes() as i64)
+            });
         let Some(bytes) = bytes.filter(|bytes| (1..=ZEROS_LIMIT).contains(bytes)) else {
             return Ok(None);
         };
@@ -54,21 +67,19 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         for (other, &index) in load.indices.iter().enumerate() {
             if other != position {
                 let index = self.value(scope, index, at, Form::First)?;
-                let stride = self.quantity(&self.stride(load.buffer, other));
+                let stride = self.quantity(&self.layout.stride(load.buffer, other));
                 element = emit.iadd(element, emit.imul(index, stride));
             }
         }
         let row = emit.element(self.base(load.buffer), dtype, element);
         // Where the first tap of the tile's first point would be in the row, there the zeros are.
-        let at_zero = span
-            .inner
-            .iter()
-            .fold(outside, |scope, &axis| scope.with_axis(axis, emit.i64(0)));
+        let inner = span.reach.inner.iter();
+        let at_zero = inner.fold(outside, |scope, &axis| scope.with_axis(axis, emit.i64(0)));
         let first = self.value(&at_zero, along, Coordinate::default(), Form::First)?;
         let zeros = emit.element(
             self.zeros(bytes as u32),
             dtype,
-            emit.isub(emit.i64(span.below), first),
+            emit.isub(emit.i64(span.reach.below), first),
         );
         let row = emit.select(inside, row, zeros);
         let along = self.value(scope, along, at, Form::First)?;

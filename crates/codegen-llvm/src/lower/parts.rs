@@ -6,124 +6,14 @@
 use std::collections::BTreeSet;
 
 use inkwell::IntPredicate;
+use kiln_kernel::analysis::Boundary;
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, IndexClass, Item, Node, NodeId, Role, VerifiedKernel};
-use kiln_scalar::{ScalarOp, ScalarValue};
+use kiln_kernel::{AxisId, Node, NodeId};
+use kiln_scalar::ScalarOp;
 
 use super::context::Lowering;
-use super::depend::Dependence;
 use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
-
-/// More parts are not told apart: each is code of its own.
-const MOST_CUTS: usize = 7;
-
-/// Where one part ends and the next begins: a condition `index < end`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
-    condition: NodeId,
-    end: NodeId,
-}
-
-impl Cut {
-    /// The cuts along an outer axis in what a kernel of stores alone stores.
-    pub(crate) fn all(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) -> Vec<Self> {
-        let mut roots = Vec::new();
-        for item in kernel.items() {
-            match item {
-                Item::Store(store) if store.axes.is_empty() => roots.push(store.value),
-                _ => return Vec::new(),
-            }
-        }
-        let below = below(kernel, &roots);
-        let may_fault = |&node: &NodeId| may_fault(kernel, node);
-        if below.iter().any(may_fault) {
-            return Vec::new();
-        }
-        let is_same_everywhere = |node: NodeId| {
-            kernel
-                .axes()
-                .keys()
-                .all(|axis| !dependence.depends(node, axis))
-        };
-        let mut cuts: Vec<Self> = Vec::new();
-        // Operands come first, and of nested choices the outermost is to be made first.
-        for &node in below.iter().rev() {
-            let Node::Apply {
-                op: ScalarOp::Select,
-                operands,
-            } = kernel.node(node)
-            else {
-                continue;
-            };
-            let Some(&condition) = operands.first() else {
-                continue;
-            };
-            let Node::Apply {
-                op: ScalarOp::Lt,
-                operands,
-            } = kernel.node(condition)
-            else {
-                continue;
-            };
-            if let [index, end] = *operands.as_slice()
-                && *kernel.node(index) == Node::Axis(axis)
-                && is_same_everywhere(end)
-                && cuts.iter().all(|cut| cut.condition != condition)
-            {
-                cuts.push(Self { condition, end });
-            }
-        }
-        cuts.truncate(MOST_CUTS);
-        cuts
-    }
-
-    /// Where the part ends, if that is a number in the kernel.
-    pub(crate) fn constant(self, kernel: &VerifiedKernel) -> Option<i64> {
-        match *kernel.node(self.end) {
-            Node::Literal(ScalarValue::I64(end)) => Some(end),
-            Node::Size(size) => kernel.dims().as_constant(size),
-            _ => None,
-        }
-    }
-}
-
-/// Whether a node can be at fault, and so must be computed whatever becomes of it.
-fn may_fault(kernel: &VerifiedKernel, node: NodeId) -> bool {
-    match kernel.node(node) {
-        Node::Load(load) => {
-            let is_written = kernel.buffer(load.buffer).role != Role::In
-                && kernel.buffer(load.buffer).role != Role::Const;
-            is_written || kernel.info().loads[node].contains(&IndexClass::Checked)
-        }
-        Node::Apply {
-            op: ScalarOp::Div | ScalarOp::Rem | ScalarOp::FloorDiv | ScalarOp::FloorMod,
-            operands,
-        } if !kernel.dtype(node).is_float() => {
-            let divisor = operands.get(1).map(|&divisor| kernel.node(divisor));
-            !matches!(divisor, Some(Node::Literal(value)) if *value != ScalarValue::zero(value.dtype()))
-        }
-        Node::Apply {
-            op: ScalarOp::Pow, ..
-        } => !kernel.dtype(node).is_float(),
-        Node::Apply { .. } | Node::Literal(_) | Node::Size(_) | Node::Axis(_) => false,
-        Node::Call { .. } => !kernel.dtype(node).is_float(),
-        Node::Local { .. } | Node::Previous { .. } | Node::Last { .. } => true,
-    }
-}
-
-/// All that nodes are made of.
-fn below(kernel: &VerifiedKernel, roots: &[NodeId]) -> BTreeSet<NodeId> {
-    let mut pending = roots.to_vec();
-    let mut below = BTreeSet::new();
-    while let Some(node) = pending.pop() {
-        if below.insert(node) {
-            let operands = &mut |operand| pending.push(operand);
-            kernel.node(node).for_each_operand(operands);
-        }
-    }
-    below
-}
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Runs the body for a set of vectors, once per part that they may lie in, and once for where they cross a border.
@@ -131,10 +21,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         &self,
         scope: &Scope<'ctx>,
         axis: AxisId,
-        cuts: &[Cut],
+        boundaries: &[Boundary],
         body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
     ) -> Result<(), LlvmError> {
-        let Some((cut, rest)) = cuts.split_first() else {
+        let Some((boundary, rest)) = boundaries.split_first() else {
             return body(scope);
         };
         let Some(vectors) = scope.vectors.filter(|vectors| vectors.axis == axis) else {
@@ -150,15 +40,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             true => emit.i64(1),
             false => length,
         };
-        let end = self.value(scope, cut.end, Coordinate::default(), Form::First)?;
+        let end = self.value(scope, boundary.end, Coordinate::default(), Form::First)?;
         let is_before = emit.icmp(IntPredicate::SLE, emit.iadd(vectors.base, length), end);
-        let before = scope.with_choice(cut.condition, true);
-        let after = scope.with_choice(cut.condition, false);
+        let before = scope.with_choice(boundary.condition, true);
+        let after = scope.with_choice(boundary.condition, false);
         // A set begins at a multiple of its length; where the border does too, it is on one side.
-        let is_aligned = cut
-            .constant(self.kernel)
+        let is_aligned = boundary
+            .constant_end(self.kernel)
             .is_some_and(|end| vectors.left.is_none() && end % most == 0);
-        // As deep as there are cuts.
+        // As deep as there are boundaries.
         self.either(is_before, &mut |is_before| {
             if is_before {
                 return body(&before);

@@ -4,19 +4,13 @@
 //! the cache and leave memory idle. So those ask for the row that the first will want next, and the first for the memory
 //! that the row's results will be written to.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use kiln_backend::Quantity;
-use kiln_kernel::{
-    AxisId, BufferId, Extent, Item, Load, Node, NodeId, StageOperation, Store, VerifiedKernel,
-};
+use kiln_kernel::{AxisId, Load, NodeId, Store};
+use kiln_schedule_cpu::packed_strides;
 
 use super::access::Address;
 use super::context::Lowering;
-use super::depend::Dependence;
-use super::packed::packed_strides;
 use super::scope::{Coordinate, Form, Rows, Scope, Vectors};
-use super::tile::Tile;
 use crate::emit::{Intent, Value};
 use crate::error::LlvmError;
 
@@ -26,124 +20,8 @@ const AHEAD: i64 = 8192;
 /// A tile of so many rows takes less time with a line than memory takes to bring it.
 const WAITING_ROWS: u32 = 4;
 
-/// Of more tiles that read the same block, the first does not count.
-const FEW_TILES: i64 = 8;
-
 /// Bytes that a fetch brings.
 const LINE: u32 = 64;
-
-/// What is asked for ahead of its use, and where.
-#[derive(Debug, Default)]
-pub(crate) struct Prefetch {
-    /// Loads that ask for what they will load in the next rows: those of all items but the first that read a buffer along
-    /// axes of their own.
-    loads: BTreeSet<NodeId>,
-    /// The axis that the first of these items reduces, and the stores over axes just as long, by position in the list
-    /// of items, whose lines it asks for.
-    stores: Option<(AxisId, Vec<(usize, AxisId)>)>,
-    /// How far the rows of the next tile are from those of this one.
-    next: u32,
-    /// Whether the next tile is of other columns, as a quantity.
-    pub(super) columns_first: Option<Quantity>,
-}
-
-impl Prefetch {
-    /// What a kernel whose items have vectors along axes of their own should ask for.
-    pub(super) fn of(kernel: &VerifiedKernel, dependence: &Dependence, tile: &Tile) -> Self {
-        let rows = tile.rows.map_or(1, |(_, rows)| rows);
-        let mut readers: BTreeMap<BufferId, Vec<(usize, Vec<NodeId>)>> = BTreeMap::new();
-        for (position, item) in kernel.items().iter().enumerate() {
-            let mut loads: BTreeMap<BufferId, Vec<NodeId>> = BTreeMap::new();
-            for node in nodes_of(kernel, item) {
-                if let Node::Load(load) = kernel.node(node) {
-                    let is_inner =
-                        |axis| !kernel.outer().contains(&axis) && dependence.depends(node, axis);
-                    if kernel.axes().keys().any(is_inner) {
-                        loads.entry(load.buffer).or_default().push(node);
-                    }
-                }
-            }
-            for (buffer, loads) in loads {
-                readers.entry(buffer).or_default().push((position, loads));
-            }
-        }
-        let mut prefetch = Self {
-            next: if tile.spread { 1 } else { rows },
-            ..Self::default()
-        };
-        for readers in readers.into_values() {
-            // A loop that is all there is keeps memory busy by itself.
-            if let [(first, _), later @ ..] = readers.as_slice()
-                && !later.is_empty()
-            {
-                prefetch
-                    .loads
-                    .extend(later.iter().flat_map(|(_, loads)| loads).copied());
-                // For several rows at once it would take too many registers.
-                if prefetch.stores.is_none() && rows == 1 {
-                    prefetch.stores = stores_after(kernel, *first);
-                }
-            }
-        }
-        prefetch
-    }
-
-    /// 1 where a few tiles one after the other, of some of all rows each, read the same block, else 0.
-    fn is_shared(&self, all: &Quantity, mine: &Quantity) -> Quantity {
-        let one = Quantity::constant(1);
-        let others = (all.clone() - mine.clone()).max(Quantity::constant(0));
-        let few = (mine.clone() * Quantity::constant(FEW_TILES)).floor_div(all.clone());
-        let rows_first = match &self.columns_first {
-            Some(columns_first) => one.clone() - columns_first.clone(),
-            None => one.clone(),
-        };
-        others.min(one.clone()) * few.min(one) * rows_first
-    }
-}
-
-/// The axis that an item reduces, and the stores after it over one axis of the same length.
-fn stores_after(kernel: &VerifiedKernel, first: usize) -> Option<(AxisId, Vec<(usize, AxisId)>)> {
-    let Item::Stage(stage) = kernel.items().get(first)? else {
-        return None;
-    };
-    let StageOperation::Reduce { axes, .. } = &kernel.stage(*stage).operation else {
-        return None;
-    };
-    let &[reduced] = axes.as_slice() else {
-        return None;
-    };
-    let Extent::Size(length) = kernel.axis(reduced).extent else {
-        return None;
-    };
-    let mut stores = Vec::new();
-    for (position, item) in kernel.items().iter().enumerate().skip(first) {
-        if let Item::Store(store) = item
-            && let &[axis] = store.axes.as_slice()
-            && kernel.axis(axis).extent == Extent::Size(length)
-            && store.combine.is_none()
-        {
-            stores.push((position, axis));
-        }
-    }
-    Some((reduced, stores))
-}
-
-/// The nodes below an item; none of what a carry block holds, which goes through its rows step by step.
-fn nodes_of(kernel: &VerifiedKernel, item: &Item) -> BTreeSet<NodeId> {
-    let mut pending = match item {
-        Item::Stage(stage) => vec![kernel.stage(*stage).value],
-        Item::Store(store) => vec![store.value],
-        Item::Carry(_) => Vec::new(),
-    };
-    let mut seen = BTreeSet::new();
-    while let Some(node) = pending.pop() {
-        if seen.insert(node) {
-            let operands = &mut |operand| pending.push(operand);
-            kernel.node(node).for_each_operand(operands);
-        }
-    }
-    seen
-}
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Asks for what lies further on in a packed operand. A tile of many rows computes for so long with each line that a
@@ -156,7 +34,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         at: Coordinate,
     ) -> Result<(), LlvmError> {
         let (Some(rows), Some(vectors), Some(pack)) =
-            (scope.rows, scope.vectors, self.pack(load.buffer))
+            (scope.rows, scope.vectors, self.layout.pack(load.buffer))
         else {
             return Ok(());
         };
@@ -193,7 +71,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         at: Coordinate,
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
-        let Some(pack) = self.pack(load.buffer) else {
+        let Some(pack) = self.layout.pack(load.buffer) else {
             return Ok(());
         };
         let (mut strides, _) = packed_strides(self.kernel, pack);
@@ -203,7 +81,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let dtype = self.kernel.buffer(load.buffer).dtype;
         let all = self.bound(rows.axis).max(Quantity::constant(1));
         let mine = Quantity::constant(i64::from(rows.count));
-        let shared = self.prefetch.is_shared(&all, &mine);
+        let shared = self.prefetch.shares_blocks(&all, &mine);
         let alone = Quantity::constant(1) - shared.clone();
         for stride in inner {
             let share = (stride.clone() * mine.clone()).floor_div(all.clone());
@@ -230,13 +108,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         pointer: Value<'ctx>,
         at: Coordinate,
     ) {
-        let asks = self.prefetch.loads.contains(&node);
+        let asks = self.prefetch.is_ahead(node);
         let Some(vectors) = scope.vectors.filter(|_| asks) else {
             return;
         };
         // In the order of units the rows of a tile come first, else the last of the outer axes.
         let (axis, rows) = match (scope.rows, self.kernel.outer().last()) {
-            (Some(rows), _) => (rows.axis, self.prefetch.next),
+            (Some(rows), _) => (rows.axis, self.prefetch.rows_ahead),
             (None, Some(&axis)) => (axis, 1),
             (None, None) => return,
         };
@@ -259,17 +137,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         scope: &Scope<'ctx>,
         points: &[Coordinate],
     ) -> Result<(), LlvmError> {
-        let (Some(vectors), Some((reduced, stores))) = (scope.vectors, &self.prefetch.stores)
-        else {
+        let Some(vectors) = scope.vectors else {
             return Ok(());
         };
-        if vectors.axis != *reduced {
-            return Ok(());
-        }
-        for &(position, axis) in stores {
-            let Some(Item::Store(store)) = self.kernel.items().get(position) else {
-                unreachable!("stores are where they were found")
-            };
+        for (store, axis) in self.prefetch.stores_along(self.kernel, vectors.axis) {
             let scope = scope.with_vectors(Vectors { axis, ..vectors });
             for &at in points {
                 self.fetch_result(&scope, &vectors, store, at)?;
@@ -303,7 +174,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let mut step = Quantity::constant(0);
         for (position, &index) in load.indices.iter().enumerate() {
             let along = self.dependence.step_along(self.kernel, index, axis)?;
-            step = step + self.stride(load.buffer, position) * Quantity::constant(along);
+            step = step + self.layout.stride(load.buffer, position) * Quantity::constant(along);
         }
         (step.as_constant() != Some(0)).then_some(step)
     }

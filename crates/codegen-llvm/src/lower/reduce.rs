@@ -3,14 +3,13 @@
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Node, NodeId, Reduction};
 use kiln_scalar::ScalarOp;
+use kiln_schedule_cpu::{Tail, Tile};
 use kiln_tensor::DType;
 
 use inkwell::IntPredicate;
 
 use super::context::Lowering;
-use super::identity::identity;
 use super::scope::{Coordinate, Form, Left, Scope, Vectors};
-use super::tile::{Tail, Tile};
 use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
 use crate::scalar_ops;
@@ -58,7 +57,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .filter(|&axis| axis != vector_axis)
             .collect();
         // As many accumulators as the tile has vectors, so that additions need not wait for each other.
-        let start = self.literal(identity(reduce.reduction, reduce.accumulator));
+        let start = self.identity(reduce.reduction, reduce.accumulator);
         let wide = emit.splat(start, tile.lanes);
         let per_point = tile.vectors as usize;
         let initial = vec![wide; points.len() * per_point];
@@ -214,7 +213,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             initial.extend(vec![widened(self.emit.i64(-1)); n_points]);
             return initial;
         }
-        let start = self.literal(identity(reduce.reduction, reduce.accumulator));
+        let start = self.identity(reduce.reduction, reduce.accumulator);
         vec![widened(start); n_points]
     }
 

@@ -3,133 +3,35 @@
 //!
 //! How an axis is cut depends on sizes alone, never on threads, so results are the same whatever the number of threads:
 //! each part is reduced as a whole one would be, and the parts are joined one by one, the first first. A reduction that
-//! reads the result of an earlier one joins that anew in each task, which is at most [`PARTS`] operations.
+//! reads the result of an earlier one joins that anew in each task, which is at most [`SplitReductions::MOST_PARTS`] operations.
 
 use kiln_backend::{Phase, Quantity};
-use kiln_kernel::{AxisId, Extent, Item, StageId, StageOperation, VerifiedKernel};
+use kiln_kernel::analysis::Dependence;
+use kiln_kernel::{Item, StageId, StageOperation, VerifiedKernel};
+use kiln_schedule_cpu::{LoopNest, SplitReduction, SplitReductions};
 
 use super::context::Lowering;
-use super::depend::Dependence;
-use super::identity::identity;
 use super::launch::LaunchBuilder;
-use super::nest::Nest;
 use super::scope::{Coordinate, Moment, Part, Place, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 
-/// Parts of a reduction, at the most.
-const PARTS: i64 = 64;
-
-/// Points of the axis that is cut in each part are a multiple of so many.
-const POINTS: i64 = 64;
-
-/// Results that are too few to be shared out themselves, at the most.
-const FEW: i64 = 8;
-
-/// The reductions of a kernel that are shared out.
-#[derive(Clone, Debug)]
-pub(crate) struct Shares {
-    stages: Vec<Share>,
-}
-
-/// One of them.
-#[derive(Clone, Debug)]
-struct Share {
-    stage: StageId,
-    /// The reduced axis that is cut.
-    axis: AxisId,
-    /// Points of the axis in each part but the last.
-    length: Quantity,
-    /// How many parts there are: none for an axis without points.
-    parts: Quantity,
-    /// Where the parts' results are in the scratch that tasks share, in bytes.
-    offset: Quantity,
-}
-
-impl Shares {
-    /// Of a kernel with few results, all of whose stages are single numbers; and the bytes that the parts take.
-    pub(crate) fn of(kernel: &VerifiedKernel) -> Option<(Shares, Quantity)> {
-        if results(kernel)? > FEW {
-            return None;
-        }
-        let mut stages = Vec::new();
-        let mut end = Quantity::constant(0);
-        for item in kernel.items() {
-            let id = match item {
-                Item::Stage(id) => *id,
-                Item::Store(_) => continue,
-                Item::Carry(_) => return None,
-            };
-            let stage = kernel.stage(id);
-            if !stage.axes.is_empty() {
-                return None;
-            }
-            let StageOperation::Reduce {
-                reduction, axes, ..
-            } = &stage.operation
-            else {
-                continue;
-            };
-            if reduction.is_arg() {
-                return None;
-            }
-            let is_size = |&&axis: &&AxisId| matches!(kernel.axis(axis).extent, Extent::Size(_));
-            // An axis of unknown size, or else the longest.
-            let length = |&&axis: &&AxisId| bound(kernel, axis).as_constant().unwrap_or(i64::MAX);
-            let axis = *axes.iter().filter(is_size).max_by_key(length)?;
-            let size = bound(kernel, axis);
-            let length = size.clone().ceil_div(Quantity::constant(PARTS));
-            let length = length.round_up(Quantity::constant(POINTS));
-            let length = length.max(Quantity::constant(POINTS));
-            let parts = size.ceil_div(length.clone());
-            let bytes = kernel.stage_dtype(id).size_in_bytes() as i64;
-            let share = Share {
-                stage: id,
-                axis,
-                length,
-                parts,
-                offset: end.clone(),
-            };
-            stages.push(share);
-            end = end + Quantity::constant((bytes * PARTS * FEW + 63) / 64 * 64);
-        }
-        (!stages.is_empty()).then_some((Shares { stages }, end))
-    }
-
-    fn of_stage(&self, stage: StageId) -> Option<&Share> {
-        self.stages.iter().find(|share| share.stage == stage)
-    }
-}
-
-/// The number of outer points, where it is known.
-fn results(kernel: &VerifiedKernel) -> Option<i64> {
-    let mut points = 1i64;
-    for &axis in kernel.outer() {
-        points = points.checked_mul(bound(kernel, axis).as_constant()?)?;
-    }
-    Some(points)
-}
-
-fn bound(kernel: &VerifiedKernel, axis: AxisId) -> Quantity {
-    Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound())
-}
-
 /// Writes the functions of the phases that reduce the parts.
 pub(super) fn emit_shares(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
-    (nest, shares): (&Nest, &Shares),
+    (nest, split): (&LoopNest, &SplitReductions),
     launch: &LaunchBuilder,
 ) -> Result<(), LlvmError> {
     let dependence = Dependence::of(kernel);
-    for share in &shares.stages {
+    for share in split.iter() {
         let entry = launch.next_entry();
         let (emit, parameters) = module.phase(&entry);
         let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
         let mut lowering = Lowering::new(kernel, &dependence, launch, laid_out, emit, parameters);
-        lowering.shares = Some(shares);
-        let units = share.parts.clone() * Quantity::constant(results(kernel).unwrap_or(0));
+        lowering.split = Some(split);
+        let units = share.n_units(kernel);
         let one = Quantity::constant(1);
         lowering.in_tasks(&units, &one, &mut |unit| lowering.part(nest, share, unit))?;
         lowering.emit.return_none();
@@ -145,13 +47,18 @@ pub(super) fn emit_shares(
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// One part of a reduction, at one outer point.
-    fn part(&self, nest: &Nest, share: &Share, unit: Value<'ctx>) -> Result<(), LlvmError> {
+    fn part(
+        &self,
+        nest: &LoopNest,
+        share: &SplitReduction,
+        unit: Value<'ctx>,
+    ) -> Result<(), LlvmError> {
         let emit = &self.emit;
-        let parts = self.quantity(&share.parts);
+        let parts = self.quantity(&share.n_parts);
         let (part, mut rest) = (emit.urem(unit, parts), emit.udiv(unit, parts));
         let mut scope = Scope::default();
         for &axis in self.kernel.outer().iter().rev() {
-            let size = self.quantity(&bound(self.kernel, axis));
+            let size = self.quantity(&self.bound(axis));
             scope = scope.with_axis(axis, emit.urem(rest, size));
             rest = emit.udiv(rest, size);
         }
@@ -168,7 +75,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let begin = emit.imul(part, length);
         let end = emit.smin(
             emit.iadd(begin, length),
-            self.quantity(&bound(self.kernel, share.axis)),
+            self.quantity(&self.bound(share.axis)),
         );
         let scope = scope.with_part(Part {
             axis: share.axis,
@@ -190,7 +97,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         scope: &Scope<'ctx>,
         stage: StageId,
     ) -> Result<Option<Value<'ctx>>, LlvmError> {
-        let Some(share) = self.shares.and_then(|shares| shares.of_stage(stage)) else {
+        let Some(share) = self.split.and_then(|split| split.of_stage(stage)) else {
             return Ok(None);
         };
         let StageOperation::Reduce {
@@ -204,14 +111,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         let mut point = emit.i64(0);
         for &axis in self.kernel.outer() {
-            let size = self.quantity(&bound(self.kernel, axis));
+            let size = self.quantity(&self.bound(axis));
             let index = scope.axis(axis).unwrap_or_else(|| emit.i64(0));
             point = emit.iadd(emit.imul(point, size), index);
         }
-        let parts = self.quantity(&share.parts);
+        let parts = self.quantity(&share.n_parts);
         let first = emit.imul(point, parts);
-        let start = self.literal(identity(*reduction, *accumulator));
-        let most = Some(PARTS.unsigned_abs());
+        let start = self.identity(*reduction, *accumulator);
+        let most = Some(SplitReductions::MOST_PARTS.unsigned_abs());
         let range = (emit.i64(0), parts, emit.i64(1));
         let joined = self.counted_up_to(most, range, &[start], |part, carried| {
             let place = self.place_of_part(share, emit.iadd(first, part));
@@ -236,7 +143,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(true)
     }
 
-    fn place_of_part(&self, share: &Share, number: Value<'ctx>) -> Value<'ctx> {
+    fn place_of_part(&self, share: &SplitReduction, number: Value<'ctx>) -> Value<'ctx> {
         let emit = &self.emit;
         let bytes = self.kernel.stage_dtype(share.stage).size_in_bytes() as i64;
         let base = self.shared(&share.offset);

@@ -4,7 +4,9 @@
 //! vector along the rows for each lane instead, and exchanges rows and columns in registers.
 
 use kiln_backend::Quantity;
+use kiln_kernel::analysis::expression_nodes;
 use kiln_kernel::{AxisId, IndexClass, Item, Load, Node, NodeId, Store};
+use kiln_schedule_cpu::n_operations;
 
 use super::access::Address;
 use super::context::Lowering;
@@ -20,7 +22,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let Item::Store(store) = item else {
             return false;
         };
-        self.operations(store.value) <= OPERATIONS_LIMIT && !self.squares(scope, store).is_empty()
+        n_operations(self.kernel, store.value) <= OPERATIONS_LIMIT
+            && !self.squares(scope, store).is_empty()
     }
 
     /// Loads the squares that a store reads, so that its rows find their elements.
@@ -63,7 +66,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if !is_full || !store.axes.is_empty() {
             return Vec::new();
         }
-        let below = self.below(store.value).into_iter();
+        let below = expression_nodes(self.kernel, &[store.value]).into_iter();
         below
             .filter_map(|node| {
                 let Node::Load(load) = self.kernel.node(node) else {
@@ -84,10 +87,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Option<Quantity> {
         let classes = &self.kernel.info().loads[node];
         let is_there = load.guard.is_none()
-            && self.pack(load.buffer).is_none()
+            && self.layout.pack(load.buffer).is_none()
             && classes.iter().all(|class| *class == IndexClass::Proved);
-        let along_rows = self.movement(node, rows)?;
-        let step = self.movement(node, vectors.axis)?;
+        let along_rows = self.layout.movement(node, rows)?;
+        let step = self.layout.movement(node, vectors.axis)?;
         let is_apart = !matches!(step.as_constant(), Some(0..=2));
         (is_there && along_rows.as_constant() == Some(1) && is_apart).then_some(step)
     }

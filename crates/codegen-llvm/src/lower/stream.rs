@@ -33,7 +33,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let mut pays: Option<Value<'ctx>> = None;
         for store in stores {
             let dtype = self.kernel.buffer(store.buffer).dtype;
-            let step = self.store_movement(store, axis);
+            let step = self.layout.store_movement(store, axis);
             let is_consecutive = step.and_then(|step| step.as_constant()) == Some(1);
             let is_float = matches!(dtype, DType::F32 | DType::F64);
             if !is_consecutive || !is_float || store.combine.is_some() {

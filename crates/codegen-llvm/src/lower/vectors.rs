@@ -3,10 +3,10 @@
 use inkwell::IntPredicate;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Class};
+use kiln_schedule_cpu::{Tail, Tile};
 
 use super::context::Lowering;
 use super::scope::{Coordinate, Left, Scope, Vectors};
-use super::tile::{Tail, Tile};
 use crate::emit::Value;
 use crate::error::LlvmError;
 

@@ -434,10 +434,15 @@ impl<'w, 'a> Reader<'w, 'a> {
         self.begin_stage(0)?;
         for position in 1..self.data.operands.len() {
             let dims = self.operand_dims(position);
-            let indices: Indices = dims
-                .into_iter()
-                .map(|dim| self.walk.axis(dim))
-                .collect::<Result<_, _>>()?;
+            let is_position = position == 1 && matches!(self.data.op, Op::UpdateSlice { .. });
+            let indices: Indices = match is_position {
+                // Each of them, at every point.
+                true => dims.iter().map(|_| Index::Sum(0)).collect(),
+                false => dims
+                    .into_iter()
+                    .map(|dim| self.walk.axis(dim))
+                    .collect::<Result<_, _>>()?,
+            };
             self.scope |= axes_of(&indices);
             self.read(position, indices, false)?;
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_ir::{Graph, OpId};
 
-use super::rates::{LAUNCH, PER_SUM, TILES, WorkKind};
+use super::rates::{Rates, WorkKind};
 use super::traffic::Traffic;
 use super::work::Work;
 use crate::sizes::Sizes;
@@ -32,32 +32,37 @@ impl Effort {
         ops: &BTreeSet<OpId>,
         traffic: Traffic,
     ) -> Self {
+        let rates = sizes.rates();
         let works: Vec<Work> = ops.iter().map(|&op| Work::of(graph, sizes, op)).collect();
         let sums = works.iter().any(|work| work.kind.sums_products());
         // Parts of one limit add up; the memory's and the arithmetic's time pass together.
         let arithmetic = works.iter().map(|work| {
             let is_sum = work.kind.sums_products();
-            let more = if is_sum { work.results * PER_SUM } else { 0.0 };
+            let more = if is_sum {
+                work.results * rates.per_sum
+            } else {
+                0.0
+            };
             (work.kind, work.amount, more)
         });
         let memory = [
             (WorkKind::Memory, traffic.memory as f64, 0.0),
             (WorkKind::Constants, traffic.constants as f64, 0.0),
         ];
-        let arithmetic = Limit::of(arithmetic);
-        let memory = Limit::of(memory.into_iter());
+        let arithmetic = Limit::of(rates, arithmetic);
+        let memory = Limit::of(rates, memory.into_iter());
         let limit = if arithmetic.nanoseconds > memory.nanoseconds {
             arithmetic
         } else {
             memory
         };
-        let tiles = if sums { TILES } else { 0.0 };
-        let main = limit.amount / limit.kind.per_nanosecond();
+        let tiles = if sums { rates.tiles } else { 0.0 };
+        let main = limit.amount / rates.per_nanosecond(limit.kind);
         Effort {
             kind: limit.kind,
             amount: limit.amount,
             nanoseconds: main,
-            overhead: LAUNCH + tiles + (limit.nanoseconds - main),
+            overhead: rates.launch + tiles + (limit.nanoseconds - main),
         }
     }
 }
@@ -71,14 +76,14 @@ struct Limit {
 
 impl Limit {
     /// Of parts: their kind, how much, and nanoseconds on top.
-    fn of(parts: impl Iterator<Item = (WorkKind, f64, f64)>) -> Self {
+    fn of(rates: &Rates, parts: impl Iterator<Item = (WorkKind, f64, f64)>) -> Self {
         let mut amounts = BTreeMap::<WorkKind, f64>::new();
         let mut nanoseconds = 0.0;
         for (kind, amount, more) in parts {
             *amounts.entry(kind).or_default() += amount;
-            nanoseconds += amount / kind.per_nanosecond() + more;
+            nanoseconds += amount / rates.per_nanosecond(kind) + more;
         }
-        let time = |&(kind, amount): &(WorkKind, f64)| amount / kind.per_nanosecond();
+        let time = |&(kind, amount): &(WorkKind, f64)| amount / rates.per_nanosecond(kind);
         let longest = amounts
             .into_iter()
             .max_by(|a, b| time(a).total_cmp(&time(b)));

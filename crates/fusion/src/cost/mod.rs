@@ -1,7 +1,7 @@
 //! The cost model: bytes moved, work done, launches, at likely sizes.
 //!
 //! Rough on purpose: it orders candidates and says what a fusion is worth, and never decides whether
-//! one is right. Times are those of one thread; the figures are in [`rates`].
+//! one is right. The figures are those of a device: see [`rates`].
 
 mod effort;
 mod rates;
@@ -12,7 +12,7 @@ mod work;
 mod tests;
 
 pub use effort::Effort;
-pub use rates::WorkKind;
+pub use rates::{Rates, WorkKind};
 pub(crate) use traffic::inputs;
 
 use std::collections::BTreeSet;

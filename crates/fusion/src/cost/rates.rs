@@ -1,17 +1,74 @@
-//! The figures of the cost model: what each kind of work runs at on one thread.
+//! The figures of the cost model: what each kind of work runs at, and what a launch takes on top.
 //!
-//! Fitted to the steps of four models (a text encoder, a detector, a recogniser, a classifier) on one AVX2 core, each at
+//! A device brings its own [`Rates`]. Those of CPUs are for one thread: fitted to the steps of four models (a text encoder, a detector, a recogniser, a classifier) on one AVX2 core, each at
 //! several sizes, and rounded. `kiln profile MODEL --cases DIR --threads 1 --rates` prints each beside what a machine
-//! gives. Only their ratios decide anything, so one table serves all machines.
+//! gives. Only their ratios decide anything, so one table serves all CPUs.
 
 use std::fmt;
 
-/// What launching a kernel takes, in nanoseconds.
-pub(super) const LAUNCH: f64 = 600.0;
-/// What a kernel that sums products takes on top: its phases, the edges of its tiles.
-pub(super) const TILES: f64 = 600.0;
-/// What each result of a sum of products takes on top of the products, in nanoseconds.
-pub(super) const PER_SUM: f64 = 0.3;
+/// How fast a device is taken to be: what the cost model orders fusions by.
+///
+/// ```
+/// use kiln_fusion::{Rates, WorkKind};
+///
+/// // A device whose launches are dear and whose memory is fast.
+/// let rates = Rates::CPU.with_launch(3000.0).with_rate(WorkKind::Memory, 2000.0);
+/// assert_eq!(rates.per_nanosecond(WorkKind::Product), Rates::CPU.per_nanosecond(WorkKind::Product));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// What launching a kernel takes, in nanoseconds.
+    pub(super) launch: f64,
+    /// What a kernel that sums products takes on top: its phases, the edges of its tiles. In nanoseconds.
+    pub(super) tiles: f64,
+    /// What each result of a sum of products takes on top of the products, in nanoseconds.
+    pub(super) per_sum: f64,
+    /// How much of each kind of work is done in a nanosecond, in the order of [`WorkKind::ALL`].
+    work: [f64; WorkKind::ALL.len()],
+}
+
+impl Rates {
+    /// Those of CPUs.
+    pub const CPU: Self = Self {
+        launch: 600.0,
+        tiles: 600.0,
+        per_sum: 0.3,
+        work: [40.0, 13.0, 38.0, 50.0, 21.0, 9.0, 4.5, 20.0, 6.0],
+    };
+
+    /// With launches that take so many nanoseconds.
+    #[must_use]
+    pub const fn with_launch(mut self, nanoseconds: f64) -> Self {
+        self.launch = nanoseconds;
+        self
+    }
+
+    /// With so many nanoseconds that each kernel which sums products takes on top, and so many that each of its results does.
+    #[must_use]
+    pub const fn with_sums(mut self, per_kernel: f64, per_result: f64) -> Self {
+        self.tiles = per_kernel;
+        self.per_sum = per_result;
+        self
+    }
+
+    /// With so much work of a kind done in a nanosecond.
+    #[must_use]
+    pub const fn with_rate(mut self, kind: WorkKind, per_nanosecond: f64) -> Self {
+        self.work[kind as usize] = per_nanosecond;
+        self
+    }
+
+    /// How much work of a kind is done in a nanosecond: bytes, operations, multiply-adds.
+    pub const fn per_nanosecond(&self, kind: WorkKind) -> f64 {
+        self.work[kind as usize]
+    }
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self::CPU
+    }
+}
 
 /// What limits a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,21 +107,6 @@ impl WorkKind {
         WorkKind::Transposed,
         WorkKind::Pool,
     ];
-
-    /// How much of it is done in a nanosecond: bytes, operations, multiply-adds.
-    pub const fn per_nanosecond(self) -> f64 {
-        match self {
-            WorkKind::Memory => 40.0,
-            WorkKind::Constants => 13.0,
-            WorkKind::Simple => 38.0,
-            WorkKind::Product => 50.0,
-            WorkKind::Window => 21.0,
-            WorkKind::StridedWindow => 9.0,
-            WorkKind::Depthwise => 4.5,
-            WorkKind::Transposed => 20.0,
-            WorkKind::Pool => 6.0,
-        }
-    }
 
     /// The words for it.
     pub const fn as_words(self) -> &'static str {

@@ -6,9 +6,9 @@ use kiln_ir::{BlobMap, Graph};
 use kiln_shape_inference::read_graph;
 use kiln_symbolic_shape::FactSelection;
 
-use super::{Effort, WorkKind, effort, of_kernel};
+use super::{Effort, Rates, WorkKind, effort, of_kernel};
 use crate::sizes::Sizes;
-use crate::subgraph;
+use crate::{FusionCandidateAnalyzer, FusionOptions, plan, subgraph};
 
 /// The effort of the op that gives `%y`, and its time.
 fn of(parameters: &str, op: &str) -> (Effort, f64) {
@@ -101,7 +101,37 @@ fn a_kernel_takes_its_limit_and_what_is_on_top() {
 #[test]
 fn every_kind_has_a_figure_and_words() {
     for kind in WorkKind::ALL {
-        assert!(kind.per_nanosecond() > 0.0);
+        assert!(Rates::CPU.per_nanosecond(kind) > 0.0);
         assert_eq!(format!("{kind}"), kind.as_words());
     }
+}
+
+#[test]
+fn a_device_is_judged_by_its_own_rates_and_held_to_its_own_limits() {
+    let text = "graph @f(%x: f32[64], %y: f32[64], %z: f32[64]) -> f32[64] {
+      %a = add %x, %y
+      %b = mul %a, %z
+      %c = exp %b
+      return %c
+    }";
+    let graph = read_graph(text, &BlobMap::new()).unwrap();
+    let all: Vec<_> = graph.ops().map(|(op, _)| op).collect();
+    let nanoseconds = |rates| {
+        let options = FusionOptions::new().with_rates(rates);
+        let benefit = FusionCandidateAnalyzer::new(&graph, options).analyze_benefit(&all);
+        benefit.unwrap().nanoseconds_apart
+    };
+    let (cpu, slow) = (Rates::CPU, Rates::CPU.with_launch(10_600.0));
+    let difference = nanoseconds(slow) - nanoseconds(cpu);
+    assert!((difference - 30_000.0).abs() < 1.0, "{difference}");
+    let without = cpu
+        .with_rate(WorkKind::Memory, f64::INFINITY)
+        .with_launch(0.0);
+    assert!(nanoseconds(without.with_sums(0.0, 0.0)) < nanoseconds(cpu) / 10.0);
+
+    let kernels = |options: FusionOptions| plan(&graph, &options).unwrap().n_nodes();
+    assert_eq!(kernels(FusionOptions::new()), 1);
+    // Four buffers are in the one kernel, and a device may take fewer.
+    assert_eq!(kernels(FusionOptions::new().with_max_buffers(3)), 2);
+    assert_eq!(kernels(FusionOptions::new().with_max_ops(1)), 3);
 }

@@ -83,10 +83,12 @@ impl Lowering<'_> {
             Op::Gather { axis } => self.gather(data, *axis, demand),
             Op::GatherElements { axis } => self.gather_elements(data, *axis, demand),
             Op::GatherNd { batch_axes } => self.gather_nd(id, data, *batch_axes, demand),
-            Op::ScatterElements { .. } | Op::ScatterNd { .. } => Err(LowerError::Scatter {
-                value: demand.value,
+            Op::ScatterElements { .. } | Op::ScatterNd { .. } | Op::UpdateSlice { .. } => {
+                Err(LowerError::Scatter {
+                    value: demand.value,
+                }
+                .into())
             }
-            .into()),
             _ => Err(unsupported(
                 id,
                 data,

@@ -1,4 +1,4 @@
-//! Scatters: combining stores into a copy of the operand, one for each update.
+//! Scatters and updates of slices: combining stores into a copy of the operand, one for each update.
 //!
 //! The copy is made before the kernel runs ([`LoweredKernel::initialise`](super::LoweredKernel)). The outer axes are
 //! those of the updates; nothing but the store may use the result.
@@ -76,6 +76,7 @@ impl Lowering<'_> {
                 indices[*axis] = self.position(positions, points.clone(), size, demand.guard)?;
                 indices
             }
+            Op::UpdateSlice { axes } => self.part_of(x, positions, updates, axes, demand)?,
             _ => {
                 let shape = self.shape(x)?;
                 let tuple = &points[..self.ty(positions)?.rank() - 1];
@@ -93,9 +94,38 @@ impl Lowering<'_> {
         Ok(Update { element, indices })
     }
 
+    /// Where the elements of an update lie.
+    fn part_of(
+        &mut self,
+        x: ValueId,
+        positions: ValueId,
+        update: ValueId,
+        axes: &[usize],
+        demand: &Demand,
+    ) -> Step<Nodes> {
+        let mut indices = demand.indices.clone();
+        for (number, &axis) in (0..).zip(axes) {
+            let at = Nodes::from_slice(&[self.integer(number)]);
+            let start = self.get(positions, at, demand.guard)?;
+            let start = self.b.cast(start, DType::I64);
+            if let Some(index) = indices.get_mut(axis) {
+                *index = self.add(start, *index);
+            }
+        }
+        let (shape, given) = (self.shape(x)?, self.shape(update)?);
+        let beside = shape.iter().zip(&given).enumerate();
+        let beside = beside.filter(|(axis, _)| !axes.contains(axis));
+        for (_, (&size, &given)) in beside {
+            let equal = Predicate::Equal(size, given);
+            self.require(equal, "an update of the sizes that it replaces")?;
+        }
+        Ok(indices)
+    }
+
     fn combine_of(&self, id: OpId, data: &OpData, x: ValueId) -> Step<kiln_kernel::Combine> {
         let combine = match &data.op {
             Op::ScatterElements { combine, .. } | Op::ScatterNd { combine } => *combine,
+            Op::UpdateSlice { .. } => Combine::Set,
             _ => unreachable!("called for scatters"),
         };
         let dtype = self.ty(x)?.dtype;

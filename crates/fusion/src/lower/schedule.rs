@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use kiln_ir::{Graph, Op, OpId, ValueId};
+use kiln_ir::{Graph, OpId, ValueId};
 use kiln_kernel::{AxisId, NodeId, Nodes, Role};
 use kiln_symbolic_shape::DimId;
 
@@ -11,6 +11,7 @@ use super::context::{Dims, Findings, Lowering, Revision, producers};
 use super::index::Parts;
 use super::prepare::Sizes;
 use super::{LowerError, LoweredKernel, Region};
+use crate::op_kind::OpKind;
 
 /// More attempts than this to find the axes of an output end the search: what it has is used.
 const ATTEMPT_LIMIT: usize = 12;
@@ -55,7 +56,7 @@ pub(super) fn lower_region(
     if let &[value] = region.outputs
         && let Some(&id) = producers.get(&value)
         && let data = graph.op(id)
-        && matches!(data.op, Op::ScatterElements { .. } | Op::ScatterNd { .. })
+        && OpKind::of(&data.op) == OpKind::Scatter
     {
         return run.lowering().scatter(value, id, data);
     }

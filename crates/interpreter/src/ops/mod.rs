@@ -12,6 +12,7 @@ pub(crate) mod pad;
 
 pub(crate) mod gather;
 pub(crate) mod scatter;
+pub(crate) mod update_slice;
 
 pub(crate) mod contraction;
 pub(crate) mod conv;

@@ -95,6 +95,7 @@ impl NodeKind {
             | Op::GatherNd { .. }
             | Op::ScatterElements { .. }
             | Op::ScatterNd { .. }
+            | Op::UpdateSlice { .. }
             | Op::NonZero => Self::Movement,
         }
     }

@@ -35,6 +35,7 @@ impl Op {
             Self::GatherNd { .. } => "gather_nd",
             Self::ScatterElements { .. } => "scatter_elements",
             Self::ScatterNd { .. } => "scatter_nd",
+            Self::UpdateSlice { .. } => "update_slice",
             Self::Matmul { .. } => "matmul",
             Self::Conv { .. } => "conv",
             Self::ConvTranspose { .. } => "conv_transpose",
@@ -97,6 +98,9 @@ impl Op {
             },
             "scatter_nd" => Self::ScatterNd {
                 combine: Combine::Set,
+            },
+            "update_slice" => Self::UpdateSlice {
+                axes: Indices::new(),
             },
             "matmul" => Self::Matmul { out },
             "conv" => Self::Conv {

@@ -132,6 +132,12 @@ pub enum Op {
         /// How an update joins what is there.
         combine: Combine,
     },
+    /// `x, at: int[axes], update -> like x`: `update` in place of the part of `x` that begins at `at` along the axes, which
+    /// lies within `x`, or a fault. Sizes of other axes are equal.
+    UpdateSlice {
+        /// The axes along which the part is cut, ascending.
+        axes: Indices,
+    },
 
     // Contractions
     /// `[batch.., M, K], [batch.., K, N] -> [batch.., M, N]`, batch axes broadcast; both operands have rank 2 or more.
@@ -304,6 +310,7 @@ impl Op {
                 visitor.word("combine", combine);
             }
             Self::ScatterNd { combine } => visitor.word("combine", combine),
+            Self::UpdateSlice { axes } => visitor.indices("axes", axes),
             Self::Matmul { out } => visitor.result_dtype("out", out),
             Self::Conv {
                 window,

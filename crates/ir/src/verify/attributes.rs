@@ -155,6 +155,15 @@ fn check_op(op: &Op, operands: &[Option<&TensorType>], results: &[Option<&Tensor
             "combine",
             "expected indices of rank 1 or more, found a scalar",
         ),
+        Op::UpdateSlice { axes } => {
+            length("axes", rank(2), rank(0))?;
+            ascending(axes, rank(0))?;
+            if rank(1) == 1 {
+                return Ok(());
+            }
+            let found = format!("expected positions of rank 1, found rank {}", rank(1));
+            problem("axes", found)
+        }
         Op::Matmul { .. } if rank(0) < 2 || rank(1) < 2 => problem(
             "out",
             format!(
@@ -179,13 +188,7 @@ fn check_op(op: &Op, operands: &[Option<&TensorType>], results: &[Option<&Tensor
             }
             convolution(window, *groups, rank(0), rank(1))
         }
-        Op::Reduce { axes, .. } => {
-            if !axes.is_sorted_by(|left, right| left < right) {
-                return problem("axes", format!("expected ascending axes, found {axes:?}"));
-            }
-            axes.iter()
-                .try_for_each(|&axis| axis_in("axes", axis, rank(0)))
-        }
+        Op::Reduce { axes, .. } => ascending(axes, rank(0)),
         Op::ArgReduce { axis, .. } | Op::Cumulate { axis, .. } | Op::TopK { axis, .. } => {
             axis_in("axis", *axis, rank(0))
         }
@@ -249,6 +252,15 @@ fn axis_in(name: &'static str, axis: usize, rank: usize) -> Checked {
     } else {
         problem(name, format!("axis {axis} of a tensor of rank {rank}"))
     }
+}
+
+/// Axes of a tensor of a rank, each at most once, in order.
+fn ascending(axes: &[usize], rank: usize) -> Checked {
+    if !axes.is_sorted_by(|left, right| left < right) {
+        return problem("axes", format!("expected ascending axes, found {axes:?}"));
+    }
+    axes.iter()
+        .try_for_each(|&axis| axis_in("axes", axis, rank))
 }
 
 fn length(name: &'static str, found: usize, expected: usize) -> Checked {

@@ -80,7 +80,7 @@ impl Counts {
             | Op::GatherElements { .. }
             | Op::GatherNd { .. } => plain(2),
             Op::Matmul { .. } | Op::Conv { .. } | Op::ConvTranspose { .. } => plain(2),
-            Op::ScatterElements { .. } | Op::ScatterNd { .. } => plain(3),
+            Op::ScatterElements { .. } | Op::ScatterNd { .. } | Op::UpdateSlice { .. } => plain(3),
             Op::Concat { .. } => Self {
                 operands: Range(1, usize::MAX),
                 ..plain(1)
@@ -163,7 +163,9 @@ fn kind_of(op: &Op, index: usize) -> Option<Kind> {
         (Op::RandomBits { .. }, _) => Kind::Exactly(DType::U64),
         (Op::Bind, _) => Kind::Integer,
         (Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. }, 1) => Kind::Integer,
-        (Op::ScatterElements { .. } | Op::ScatterNd { .. }, 1) => Kind::Integer,
+        (Op::ScatterElements { .. } | Op::ScatterNd { .. } | Op::UpdateSlice { .. }, 1) => {
+            Kind::Integer
+        }
         (Op::Matmul { .. } | Op::Conv { .. }, _) => Kind::Number,
         (Op::ConvTranspose { .. } | Op::Resize(_), _) => Kind::Float,
         (
@@ -247,7 +249,7 @@ fn check_dtypes(
             ..
         }
         | Op::ConvTranspose { .. } => &[0, 1],
-        Op::ScatterElements { .. } | Op::ScatterNd { .. } => &[0, 2],
+        Op::ScatterElements { .. } | Op::ScatterNd { .. } | Op::UpdateSlice { .. } => &[0, 2],
         _ => &[],
     };
     let dtypes: Vec<DType> = types.iter().map(|ty| ty.dtype).collect();

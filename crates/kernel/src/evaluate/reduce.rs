@@ -27,7 +27,10 @@ impl Evaluator<'_> {
             Reduction::And => ScalarOp::And,
             _ => ScalarOp::Or,
         };
-        let mut acc = identity(reduction, self.mode.stored(accumulator))?;
+        let stored = self.mode.stored(accumulator);
+        let none =
+            || EvaluateError::unverified(format!("`reduce {}` of {stored}", reduction.as_word()));
+        let mut acc = reduction.identity(stored).ok_or_else(none)?;
         self.for_each_point(axes, &mut |evaluator| {
             let value = evaluator.value(value)?;
             let value = cast(value, accumulator, evaluator.mode)?;
@@ -95,46 +98,4 @@ fn cast(value: ScalarValue, to: DType, mode: Mode) -> Result<ScalarValue, Evalua
         return Ok(value);
     }
     Ok(evaluate_op(ScalarOp::Cast(to), &[value], mode)?)
-}
-
-/// The reduction of nothing, in a dtype.
-fn identity(reduction: Reduction, dtype: DType) -> Result<ScalarValue, EvaluateError> {
-    let none = || EvaluateError::unverified(format!("`reduce {}` of {dtype}", reduction.as_word()));
-    match reduction {
-        Reduction::Add if dtype != DType::Bool => Ok(ScalarValue::zero(dtype)),
-        Reduction::Mul => ScalarValue::from_number(1.0, dtype).ok_or_else(none),
-        Reduction::Min => extreme(dtype, true).ok_or_else(none),
-        Reduction::Max => extreme(dtype, false).ok_or_else(none),
-        Reduction::And if dtype == DType::Bool => Ok(true.into()),
-        Reduction::Or if dtype == DType::Bool => Ok(false.into()),
-        _ => Err(none()),
-    }
-}
-
-/// The largest or the smallest value of a dtype.
-fn extreme(dtype: DType, largest: bool) -> Option<ScalarValue> {
-    macro_rules! of {
-        ($ty:ty) => {
-            Some(if largest { <$ty>::MAX } else { <$ty>::MIN }.into())
-        };
-    }
-    match dtype {
-        DType::I64 => of!(i64),
-        DType::I32 => of!(i32),
-        DType::I16 => of!(i16),
-        DType::I8 => of!(i8),
-        DType::U64 => of!(u64),
-        DType::U32 => of!(u32),
-        DType::U16 => of!(u16),
-        DType::U8 => of!(u8),
-        _ if dtype.is_float() => ScalarValue::from_number(
-            if largest {
-                f64::INFINITY
-            } else {
-                f64::NEG_INFINITY
-            },
-            dtype,
-        ),
-        _ => None,
-    }
 }

@@ -1,5 +1,6 @@
 //! What a kernel does at each outer point, in order: stages, stores and carry blocks.
 
+use kiln_scalar::ScalarValue;
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 use smallvec::SmallVec;
@@ -168,6 +169,48 @@ impl Reduction {
     /// Whether its result is an index.
     pub const fn is_arg(self) -> bool {
         matches!(self, Reduction::ArgMin { .. } | Reduction::ArgMax { .. })
+    }
+
+    /// What it gives of no values accumulated in a dtype, which changes nothing when it is joined with one: the infinities
+    /// for `min` and `max` of floats. `None` where the verifier accepts no such reduction; an arg-reduction has none either.
+    pub fn identity(self, dtype: DType) -> Option<ScalarValue> {
+        match self {
+            Reduction::Add if dtype != DType::Bool => Some(ScalarValue::zero(dtype)),
+            Reduction::Mul => ScalarValue::from_number(1.0, dtype),
+            Reduction::Min => extreme(dtype, true),
+            Reduction::Max => extreme(dtype, false),
+            Reduction::And if dtype == DType::Bool => Some(true.into()),
+            Reduction::Or if dtype == DType::Bool => Some(false.into()),
+            _ => None,
+        }
+    }
+}
+
+/// The largest or the smallest value of a dtype.
+fn extreme(dtype: DType, largest: bool) -> Option<ScalarValue> {
+    macro_rules! of {
+        ($ty:ty) => {
+            Some(if largest { <$ty>::MAX } else { <$ty>::MIN }.into())
+        };
+    }
+    match dtype {
+        DType::I64 => of!(i64),
+        DType::I32 => of!(i32),
+        DType::I16 => of!(i16),
+        DType::I8 => of!(i8),
+        DType::U64 => of!(u64),
+        DType::U32 => of!(u32),
+        DType::U16 => of!(u16),
+        DType::U8 => of!(u8),
+        _ if dtype.is_float() => ScalarValue::from_number(
+            if largest {
+                f64::INFINITY
+            } else {
+                f64::NEG_INFINITY
+            },
+            dtype,
+        ),
+        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@
 mod reader;
 mod table;
 
-use kiln::Backend;
+use kiln::Device;
 use reader::TextReader;
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,11 +30,12 @@ fn main() -> ExitCode {
 
 fn read_samples(models: &Path) -> Result<(), Box<dyn std::error::Error>> {
     // The reference interpreter, and the best that this build has.
-    let interpreted = TextReader::load(models, Backend::Interpreter)?;
-    let compiled = TextReader::load(
-        models,
-        *Backend::AVAILABLE.last().unwrap_or(&Backend::Interpreter),
-    )?;
+    let interpreted = TextReader::load(models, Device::interpreter())?;
+    let best = match Device::cpu().is_available() {
+        true => Device::cpu(),
+        false => Device::interpreter(),
+    };
+    let compiled = TextReader::load(models, best)?;
     table::models(&compiled);
     table::header();
     let mut rows = Vec::new();

@@ -3,7 +3,7 @@
 #[path = "picture.rs"]
 mod picture;
 
-use kiln::{Backend, CompilationStats, Model, Options, Tensor};
+use kiln::{CompilationStats, Device, Model, Options, Tensor};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,10 +37,10 @@ pub(crate) struct Line {
 
 impl TextReader {
     /// Loads both models. They share a runtime, and with it kernels and threads.
-    pub(crate) fn load(models: &Path, backend: Backend) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn load(models: &Path, device: Device) -> Result<Self, Box<dyn Error>> {
         let load = |name: &str| {
             let file = models.join(name).join("model.onnx");
-            Model::load_with(file, Options::new().backend(backend))
+            Model::load_with(file, Options::new().device(device.clone()))
         };
         let classifier = load("ocr-cls")?;
         let recogniser = load("ocr-rec")?;

@@ -9,11 +9,12 @@ mod compiler;
 #[cfg(feature = "llvm")]
 mod save;
 
-use super::runtime::{SharedRuntime, VERSION, assemble, key_of};
+use super::runtime::{SharedRuntime, VERSION, assemble, compiler_of, key_of};
+use crate::device::Device;
 use crate::error::{Error, Failure};
 use crate::options::Options;
 use compiler::BundleCompiler;
-use kiln_backend::{IsaLevel, KernelCompiler, Schedule, Target};
+use kiln_backend::{Schedule, Target};
 use kiln_ir::{BlobMap, Constant, Digest};
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{Bundle, CacheError, CacheKey, EntryKind, Tier};
@@ -31,6 +32,7 @@ pub(crate) use save::save;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Maker {
     kiln: String,
+    device: String,
     target: Target,
 }
 
@@ -38,6 +40,8 @@ struct Maker {
 #[derive(Serialize, Deserialize)]
 struct Manifest {
     kiln: String,
+    /// The key of the device that it is for.
+    device: String,
     target: Target,
     /// The target's features, as keys have them.
     features: Vec<String>,
@@ -100,7 +104,7 @@ pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> 
     };
     let unreadable = |error: serde_json::Error| damaged("its manifest", error.to_string());
     let maker: Maker = serde_json::from_slice(bundle.manifest()).map_err(unreadable)?;
-    check_maker(&maker)?;
+    let device = check_maker(&maker)?;
     let manifest: Manifest = serde_json::from_slice(bundle.manifest()).map_err(unreadable)?;
     // Weights are checked when they are read; code is small, and whole or not to be used at all.
     bundle.verify(|kind| kind == EntryKind::KERNEL.name())?;
@@ -117,11 +121,11 @@ pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> 
     let others = manifest.others.iter();
     let others = others.map(|other| Ok((other.facts.clone(), read(&other.program)?)));
     let others = others.collect::<Result<Vec<_>, CacheError>>()?;
-    let mut key = key_of(options, manifest.target.clone())?;
-    #[cfg(feature = "llvm")]
-    let own: Option<Box<dyn KernelCompiler>> = Some(super::runtime::compiler_of(&key)?);
-    #[cfg(not(feature = "llvm"))]
-    let own: Option<Box<dyn KernelCompiler>> = None;
+    let mut key = key_of(options, device, manifest.target.clone())?;
+    let own = match key.device().has_compiler() {
+        true => Some(compiler_of(&key, None)?),
+        false => None,
+    };
     let compiler = BundleCompiler::new(manifest, own);
     let mut tiers: Vec<Arc<dyn Tier>> = vec![Arc::clone(&bundle) as Arc<dyn Tier>];
     let compiles = compiler.compiles();
@@ -137,13 +141,13 @@ pub(crate) fn load(bundle: Bundle, options: &Options) -> Result<Bundled, Error> 
     Ok(Bundled {
         program,
         others,
-        shared: Arc::new(assemble(&key, compiler, tiers)),
+        shared: Arc::new(assemble(&key, compiler, tiers)?),
         compiles,
     })
 }
 
-/// Refuses what another version made, or for other machines.
-fn check_maker(maker: &Maker) -> Result<(), Error> {
+/// Refuses what another version made, or for other machines; the device that it is for.
+fn check_maker(maker: &Maker) -> Result<Device, Error> {
     let text = |text: &str| text.escape_debug().to_string();
     if maker.kiln != VERSION {
         return Err(Failure::BundleVersion {
@@ -152,18 +156,20 @@ fn check_maker(maker: &Maker) -> Result<(), Error> {
         }
         .into());
     }
-    let level = maker.target.level.parse::<IsaLevel>();
-    if !level.is_ok_and(IsaLevel::runs_here) {
+    // The CPU's runs also where this build cannot compile for it.
+    let device = match Device::cpu() {
+        cpu if cpu.key() == maker.device => cpu,
+        _ => maker.device.parse()?,
+    };
+    let levels = device.levels();
+    if !levels.is_empty() && !levels.contains(&maker.target.level) {
         return Err(Failure::BundleTarget {
-            expected: IsaLevel::of_host()
-                .map(IsaLevel::name)
-                .collect::<Vec<_>>()
-                .join(", "),
+            expected: levels.join(", "),
             found: text(&maker.target.level),
         }
         .into());
     }
-    Ok(())
+    Ok(device)
 }
 
 /// A constant of a bundle, read when it is needed.

@@ -1,5 +1,6 @@
 //! Plans for one graph: fusion, then the program, composed for the runtime.
 
+use crate::device::Device;
 use crate::recording::building;
 use kiln_fork_lock::ForkLock;
 use kiln_fusion::{FusionLimits, FusionOptions, FusionPlan};
@@ -19,7 +20,8 @@ pub(crate) struct GraphPlanner {
     graph: Graph,
     layouts: Arc<Layouts>,
     build: BuildOptions,
-    limits: FusionLimits,
+    /// What fusion may do on the device, within the user's limits.
+    fusion: FusionOptions,
     timing: Timing,
     /// The main plan, where it was stored. Lost in a child forked while a thread takes it: the child plans anew.
     stored: ForkLock<Option<Program>>,
@@ -32,15 +34,16 @@ impl GraphPlanner {
             graph,
             layouts: Arc::new(RowMajor),
             build: BuildOptions::default(),
-            limits: FusionLimits::default(),
+            fusion: FusionOptions::new(),
             timing: Timing::off(),
             stored: ForkLock::default(),
         }
     }
 
-    /// With the limits of planning.
-    pub(crate) fn with_limits(self, limits: FusionLimits) -> Self {
-        Self { limits, ..self }
+    /// For a device, within the limits of planning.
+    pub(crate) fn for_device(self, device: &Device, limits: &FusionLimits) -> Self {
+        let fusion = device.fusion().with_limits(limits.clone());
+        Self { fusion, ..self }
     }
 
     /// With the layouts that a backend prefers.
@@ -71,17 +74,17 @@ impl GraphPlanner {
 
     /// Which ops become one kernel, in the main plan.
     pub(crate) fn fusion(&self) -> Result<FusionPlan, kiln_fusion::FusionError> {
-        self.fusion_with(FusionOptions::new())
+        self.fusion_with(FactSelection::All)
     }
 
-    fn fusion_with(&self, options: FusionOptions) -> Result<FusionPlan, kiln_fusion::FusionError> {
+    fn fusion_with(&self, facts: FactSelection) -> Result<FusionPlan, kiln_fusion::FusionError> {
         let _span = tracing::info_span!("kiln.fuse").entered();
         let _time = building(
             &self.timing,
             "fusion",
             "Deciding which ops become one kernel",
         );
-        let options = options.with_limits(self.limits.clone());
+        let options = self.fusion.clone().with_facts(facts);
         kiln_fusion::plan(&self.graph, &options)
     }
 
@@ -108,8 +111,7 @@ impl Planner for GraphPlanner {
                 return Ok(program);
             }
         }
-        let options = FusionOptions::new().with_facts(facts.clone());
-        let fusion = self.fusion_with(options)?;
+        let fusion = self.fusion_with(facts.clone())?;
         Ok(self.program(&fusion)?)
     }
 }

@@ -1,39 +1,25 @@
-//! Runtimes of this process: models that ask for the same threads and target share one, and with it
+//! Runtimes of this process: models that ask for the same device, threads and level share one, and with it
 //! their kernels and constants.
 //!
 //! A runtime lives as long as some model uses it.
 
 use super::announce::{Announcements, Announcer, Seat};
 use crate::cache::Cache;
-#[cfg(feature = "llvm")]
-use crate::compiler::Compiler;
+use crate::device::{Device, DeviceEntry, DeviceProblem, DeviceSetup, StoredBy};
 use crate::error::{Error, Failure};
 use crate::options::{Compiling, Options};
 use crate::progress::Listener;
-#[cfg(feature = "llvm")]
-use kiln_backend::IsaLevel;
 use kiln_backend::{KernelCompiler, MemoryLimits, Target};
-#[cfg(feature = "llvm")]
-use kiln_codegen_llvm::{LlvmCompiler, LlvmError};
-#[cfg(feature = "llvm")]
-use kiln_compile_worker::{WorkerCompiler, WorkerProgram};
-#[cfg(feature = "llvm")]
 use kiln_fork_lock::{ForkLazy, ForkLock};
-use kiln_kernel_cache::Tier;
-use kiln_lazy_runtime::{PreferredLayouts, Runtime, RuntimeOptions, SpinPool};
-use kiln_native::NativeExecutor;
+use kiln_kernel_cache::{DiskTier, Tier};
+use kiln_lazy_runtime::{CompileBudget, PreferredLayouts, Runtime, RuntimeOptions};
 use kiln_program::LayoutPreferences;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
-#[cfg(feature = "llvm")]
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// More threads than this are refused: no machine that Kiln runs on has as many.
 const MOST_THREADS: usize = 1024;
-
-/// How many workers there may be beside one for each thread that compiles: threads take over from those whose compile hangs.
-#[cfg(feature = "llvm")]
-const SPARE_WORKERS: usize = 2;
 
 /// The version that keys of stored code name; see `build.rs`.
 pub(super) const VERSION: &str = env!("KILN_VERSION");
@@ -41,6 +27,8 @@ pub(super) const VERSION: &str = env!("KILN_VERSION");
 /// A runtime, and how to hear of its compiles.
 pub(crate) struct SharedRuntime {
     pub(crate) runtime: Arc<Runtime>,
+    /// What it runs on, at the level that was asked for.
+    pub(crate) device: Device,
     /// None for a runtime that came from outside.
     announcements: Option<Announcements>,
 }
@@ -61,6 +49,7 @@ impl SharedRuntime {
 #[derive(Clone, PartialEq)]
 pub(super) struct Key {
     threads: usize,
+    device: Device,
     target: Target,
     cache: Cache,
     compiling: Compiling,
@@ -74,30 +63,28 @@ pub(super) struct Key {
     compile_limits: kiln_compile_worker::CompileLimits,
 }
 
-#[cfg(feature = "llvm")]
 static RUNTIMES: ForkLazy<ForkLock<Known>> = ForkLazy::new(ForkLock::default);
 
 /// Runtimes by what decides about them.
-#[cfg(feature = "llvm")]
 type Known = Vec<(Key, Weak<SharedRuntime>)>;
 
 /// The runtime for these options, made if no model has one.
 ///
 /// # Errors
-/// When the target is unknown, or not for this machine; when there are too many threads; when options contradict each
-/// other.
-#[cfg(feature = "llvm")]
+/// When the device cannot be had, or the level is unknown or not for this machine; when there are too many threads; when
+/// options contradict each other.
 pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error> {
+    let device = device_of(options)?;
     if let Some(runtime) = &options.runtime {
         return Ok(Arc::new(SharedRuntime {
             runtime: Arc::clone(runtime),
+            device,
             announcements: None,
         }));
     }
-    let key = key_of(
-        options,
-        LlvmCompiler::target(level(options.target.as_deref())?),
-    )?;
+    let target = entry_of(&device)?.target(device.level());
+    let target = target.map_err(|problem| failed(&device, problem))?;
+    let key = key_of(options, device, target)?;
     if !options.shared_kernels {
         return Ok(Arc::new(build(&key)?));
     }
@@ -113,18 +100,74 @@ pub(crate) fn runtime_for(options: &Options) -> Result<Arc<SharedRuntime>, Error
 }
 
 impl Key {
-    /// The same where nothing is compiled behind the back of calls.
+    /// The same where nothing is compiled in the background.
     pub(super) fn without_variants(mut self) -> Self {
         self.compiling.variants = None;
         self
     }
+
+    /// The device.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// What the device is told.
+    fn setup(&self) -> DeviceSetup {
+        DeviceSetup {
+            target: self.target.clone(),
+            threads: self.threads,
+            compile_threads: match self.compiling.threads {
+                0 => std::thread::available_parallelism().map_or(1, usize::from),
+                threads => threads,
+            },
+            memory: self.memory,
+            fewer_products: self.compiling.fewer_products,
+            stored_by: None,
+            #[cfg(feature = "llvm")]
+            compiler: self.compiler.clone(),
+            #[cfg(feature = "llvm")]
+            compile_limits: self.compile_limits,
+        }
+    }
+}
+
+/// The device that the options ask for, at the level that they ask for.
+pub(crate) fn device_of(options: &Options) -> Result<Device, Error> {
+    let device = options.device.clone().unwrap_or_default();
+    match (&options.target, device.level()) {
+        (None, _) => Ok(device),
+        // It says so twice.
+        (Some(target), Some(level)) if target != level => {
+            Err(device.unknown_level(target, &[level.to_owned()]))
+        }
+        (Some(target), _) => device.at_level(target),
+    }
+}
+
+fn entry_of(device: &Device) -> Result<Arc<dyn DeviceEntry>, Error> {
+    let entry = device.entry().filter(|_| device.is_available());
+    entry.ok_or_else(|| Device::unknown(device.key()))
+}
+
+/// Why a device cannot be had.
+fn failed(device: &Device, problem: DeviceProblem) -> Error {
+    #[cfg(feature = "llvm")]
+    let problem = match problem.downcast::<kiln_compile_worker::WorkerError>() {
+        Ok(error) => return Failure::Worker(*error).into(),
+        Err(problem) => problem,
+    };
+    Failure::Device {
+        device: device.to_string(),
+        problem,
+    }
+    .into()
 }
 
 /// What decides about a runtime, by the options.
 ///
 /// # Errors
 /// When options contradict each other, or ask for too many threads.
-pub(super) fn key_of(options: &Options, target: Target) -> Result<Key, Error> {
+pub(super) fn key_of(options: &Options, device: Device, target: Target) -> Result<Key, Error> {
     if let Some(what) = options.compiling.contradiction() {
         return Err(Failure::NotDeterministic { what }.into());
     }
@@ -141,6 +184,7 @@ pub(super) fn key_of(options: &Options, target: Target) -> Result<Key, Error> {
     };
     Ok(Key {
         threads,
+        device,
         target,
         cache: options.cache.clone(),
         compiling: options.compiling,
@@ -155,43 +199,58 @@ pub(super) fn key_of(options: &Options, target: Target) -> Result<Key, Error> {
     })
 }
 
-#[cfg(feature = "llvm")]
 fn build(key: &Key) -> Result<SharedRuntime, Error> {
-    let compiler = compiler_of(key)?;
-    let disk = key.cache.open().map(|disk| Arc::new(disk) as Arc<dyn Tier>);
-    Ok(assemble(key, compiler, disk.into_iter().collect()))
+    let disk = key.cache.open();
+    let (mut key, stored_by) = (key.clone(), stored_by(key, disk.as_ref()));
+    if stored_by.is_some() {
+        // What is stored is all there is.
+        key = key.without_variants();
+    }
+    let compiler = compiler_of(&key, stored_by)?;
+    let disk = disk.map(|disk| Arc::new(disk) as Arc<dyn Tier>);
+    assemble(&key, compiler, disk.into_iter().collect())
 }
 
-/// The compiler that the options ask for.
+/// In a build without a compiler for the CPU: the compiler that made the code of a folder, as far as it says.
+fn stored_by(key: &Key, disk: Option<&DiskTier>) -> Option<StoredBy> {
+    #[cfg(not(feature = "llvm"))]
+    if !key.device.has_compiler() {
+        return Some(super::absent::stored_by(disk, &key.target));
+    }
+    let _ = (key, disk);
+    None
+}
+
+/// The compiler of the device.
 ///
 /// # Errors
-/// When it is to be a worker and there is no program to run.
-#[cfg(feature = "llvm")]
-pub(super) fn compiler_of(key: &Key) -> Result<Box<dyn KernelCompiler>, Error> {
-    let llvm = LlvmCompiler::new().with_fewer_products(key.compiling.fewer_products);
-    let program = match &key.compiler {
-        Compiler::InProcess => return Ok(Box::new(llvm)),
-        Compiler::Worker { program: None } => WorkerProgram::current()?,
-        Compiler::Worker {
-            program: Some(program),
-        } => program.clone(),
+/// When it cannot be had, such as a worker where there is no program to run.
+pub(super) fn compiler_of(
+    key: &Key,
+    stored_by: Option<StoredBy>,
+) -> Result<Box<dyn KernelCompiler>, Error> {
+    let setup = DeviceSetup {
+        stored_by,
+        ..key.setup()
     };
-    let threads = match key.compiling.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
-    let workers = threads.saturating_add(SPARE_WORKERS);
-    let limits = key.compile_limits;
-    let compiler = WorkerCompiler::new(llvm, LlvmError::CODES, program, limits, workers)?;
-    Ok(Box::new(compiler))
+    let compiler = entry_of(&key.device)?.compiler(&setup);
+    compiler.map_err(|problem| failed(&key.device, problem))
 }
 
 /// A runtime of a compiler and stores.
+///
+/// # Errors
+/// When the device cannot be had.
 pub(super) fn assemble(
     key: &Key,
     compiler: impl KernelCompiler + 'static,
     tiers: Vec<Arc<dyn Tier>>,
-) -> SharedRuntime {
+) -> Result<SharedRuntime, Error> {
+    // Also where this build cannot compile for it: a bundle has its code.
+    let entry = key.device.entry();
+    let entry = entry.ok_or_else(|| Device::unknown(key.device.key()))?;
+    let executor = entry.executor(&key.setup());
+    let executor = executor.map_err(|problem| failed(&key.device, problem))?;
     let compiler = Announcer::new(compiler);
     let announcements = compiler.announcements();
     let mut options = RuntimeOptions::new().with_target(key.target.clone());
@@ -219,38 +278,18 @@ pub(super) fn assemble(
     options.policy = policy;
     options.max_block = max_block;
     options.compile_timeout = timeout;
-    options.compile_budget = budget;
+    options.compile_budget = Some(of_process().with_limit(budget.unwrap_or(Duration::MAX)));
     options.compile_threads = NonZeroUsize::new(threads);
-    let executor = NativeExecutor::new()
-        .with_memory_limits(key.memory)
-        .with_pool(Arc::new(SpinPool::new(key.threads)));
-    let runtime =
-        Runtime::new(Some(Arc::new(compiler)), Arc::new(executor), options).with_tiers(tiers);
-    SharedRuntime {
+    let runtime = Runtime::new(Some(Arc::new(compiler)), executor, options).with_tiers(tiers);
+    Ok(SharedRuntime {
         runtime: Arc::new(runtime),
+        device: key.device.clone(),
         announcements: Some(announcements),
-    }
+    })
 }
 
-/// The instruction-set level of that name; none is the highest that this machine has.
-#[cfg(feature = "llvm")]
-fn level(name: Option<&str>) -> Result<IsaLevel, Error> {
-    let here = IsaLevel::of_host;
-    let unknown = |name: &str| {
-        let known: Vec<_> = here().map(IsaLevel::name).collect();
-        Failure::UnknownTarget {
-            name: name.escape_debug().to_string(),
-            expected: if known.is_empty() {
-                "none: this machine can only interpret".to_owned()
-            } else {
-                known.join(", ")
-            },
-        }
-    };
-    match name {
-        None => Ok(IsaLevel::host().ok_or_else(|| unknown("of this machine"))?),
-        Some(name) => Ok(here()
-            .find(|level| level.name() == name)
-            .ok_or_else(|| unknown(name))?),
-    }
+/// What went into compiling in this process, whichever runtime it was for.
+fn of_process() -> &'static CompileBudget {
+    static ACCOUNT: ForkLazy<CompileBudget> = ForkLazy::new(|| Duration::MAX.into());
+    &ACCOUNT
 }

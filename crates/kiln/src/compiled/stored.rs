@@ -94,6 +94,9 @@ impl ProgramStore {
             ("inputs", options.importing.key()?),
             ("passes", format!("{} {}", options.passes, options.freeze)),
             ("mode", format!("{:?}", options.mode)),
+            // Another device may fuse otherwise, and so may the same one after an update.
+            ("device", shared.device.key().to_owned()),
+            ("fusion", format!("{:?}", shared.device.fusion())),
             ("target", target.to_string()),
             ("features", compiler.features(target).join(" ")),
             ("limits", limits),

@@ -60,7 +60,10 @@ impl Failure {
                 ErrorKind::Unsupported
             }
             Self::Questions { .. } => ErrorKind::Limit,
-            Self::BundleIsCode { .. } => ErrorKind::InvalidInput,
+            Self::BundleIsCode { .. }
+            | Self::State { .. }
+            | Self::SessionTensors { .. }
+            | Self::StateLost { .. } => ErrorKind::InvalidInput,
             Self::Read { source, .. } => of_io(source.kind()),
             Self::Write { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
@@ -97,8 +100,9 @@ impl Failure {
             Self::Threads { .. } => ErrorKind::Limit,
             #[cfg(feature = "native")]
             Self::NotDeterministic { .. } => ErrorKind::InvalidInput,
-            #[cfg(feature = "llvm")]
             Self::UnknownTarget { .. } => ErrorKind::Environment,
+            #[cfg(feature = "native")]
+            Self::Device { .. } => ErrorKind::Environment,
             #[cfg(feature = "onnx")]
             Self::Onnx(error) => of_onnx(error),
             Self::MissingInput { .. }
@@ -108,7 +112,8 @@ impl Failure {
             | Self::UnknownFormat { .. }
             | Self::UnknownDim { .. }
             | Self::UnknownStage { .. }
-            | Self::UnknownBackend { .. }
+            | Self::UnknownName { .. }
+            | Self::DeviceKey { .. }
             | Self::DimText { .. }
             | Self::UnknownRank { .. }
             | Self::UnknownValue { .. }
@@ -192,7 +197,7 @@ fn of_compile(code: &str) -> ErrorKind {
         "E0510" | "E0512" => ErrorKind::Limit,
         "E0511" => ErrorKind::Resource,
         "E0515" => ErrorKind::Cancelled,
-        "E0505" => ErrorKind::Unsupported,
+        "E0505" | "E0517" => ErrorKind::Unsupported,
         _ => ErrorKind::Internal,
     }
 }
@@ -222,6 +227,7 @@ fn of_runtime(error: &RuntimeError) -> ErrorKind {
         {
             ErrorKind::Environment
         }
+        RuntimeError::Execute { error, .. } if error.is_device_lost() => ErrorKind::Environment,
         RuntimeError::Cache { error, .. } => of_cache(error),
         RuntimeError::Plan(cause) => match cause.downcast_ref::<ProgramError>() {
             Some(error) => of_program(error),

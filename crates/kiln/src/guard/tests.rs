@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use super::*;
-use crate::{Backend, Cache, CallOptions, DType, Model, Options, Tensor, Var};
+use crate::{Cache, CallOptions, DType, Device, Model, Options, Tensor, Var};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(super) fn panic_if_armed() {
 }
 
 /// Entrances that cannot fail: they look at what is there, count and free, and run nothing that was given.
-const WITHOUT_RESULT: [&str; 20] = [
+const WITHOUT_RESULT: [&str; 21] = [
     "Jit::compilation_stats",
     "Jit::n_recordings",
     "Jit::name",
@@ -27,14 +27,15 @@ const WITHOUT_RESULT: [&str; 20] = [
     "Jit::timing",
     "Jit::with_options",
     "Model::all_stages",
-    "Model::backend",
     "Model::compilation_stats",
     "Model::compile_records",
+    "Model::device",
     "Model::inputs",
     "Model::memory_stats",
     "Model::metadata",
     "Model::options",
     "Model::outputs",
+    "Model::session",
     "Model::stages",
     "Model::timing",
     "Model::trim_memory",
@@ -48,9 +49,7 @@ const TEXT: &str = "graph @f(%x: f32[N]) -> f32[N] {
 }";
 
 fn options() -> Options {
-    Options::new()
-        .backend(Backend::default())
-        .cache(Cache::off())
+    Options::new().device(Device::default()).cache(Cache::off())
 }
 
 /// What an entrance gives, if it gives an error.
@@ -84,6 +83,7 @@ fn walk_all() -> Vec<Walked> {
             None => model.run_into(std::slice::from_ref(&x), &mut outputs),
         }
     };
+    let session = || model.session().build().unwrap();
     vec![
         walk("Jit::call", || double.call([&x]).err()),
         walk("Jit::model", || double.model(&signature).err()),
@@ -134,12 +134,25 @@ fn walk_all() -> Vec<Walked> {
         }),
         walk("Model::reference", || model.reference(given).err()),
         walk("Model::run", || model.run(given).err()),
+        walk("Model::run_donating", || {
+            let (inputs, outputs) = (&mut [x.clone()], &mut [x.clone()]);
+            let donations = &mut kiln_lazy_runtime::Donations::default();
+            model.run_donating(inputs, donations, outputs).err()
+        }),
         walk("Model::run_into", || into(None).err()),
         walk("Model::run_into_with", || into(Some(&call)).err()),
         walk("Model::run_profiled", || model.run_profiled(given).err()),
         walk("Model::run_with", || model.run_with(given, &call).err()),
         walk("Model::shape_profile", || model.shape_profile().err()),
         walk("Model::stage", || model.stage("import").err()),
+        walk("Session::run", || session().run(given).err()),
+        walk("Session::run_into", || {
+            let mut outputs = [x.clone()];
+            session().run_into(&[x.clone()], &mut outputs).err()
+        }),
+        walk("Session::run_with", || {
+            session().run_with(given, &call).err()
+        }),
     ]
 }
 
@@ -160,7 +173,11 @@ fn every_public_entrance_is_walked_through() {
     );
     let list = std::fs::read_to_string(list).unwrap();
     let entrances = list.lines().filter_map(|line| line.strip_prefix("fn "));
-    let is_entrance = |name: &&str| name.starts_with("Model::") || name.starts_with("Jit::");
+    let is_entrance = |name: &&str| {
+        ["Model::", "Jit::", "Session::run"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+    };
     let entrances: BTreeSet<&str> = entrances.filter(is_entrance).collect();
     let walked = walk_all().into_iter().map(|(name, _)| name);
     let known: BTreeSet<&str> = walked.chain(WITHOUT_RESULT).collect();

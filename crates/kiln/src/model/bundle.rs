@@ -74,7 +74,7 @@ impl Model {
                 ),
                 Executable::Interpreted => Err(Failure::NotCompiled {
                     what: "a bundle",
-                    next: "ask for `Backend::Llvm` (on the command line, --backend llvm)",
+                    next: "ask for `Device::cpu()` (on the command line, --device cpu)",
                 }
                 .into()),
             }

@@ -13,6 +13,19 @@ pub(super) fn arrange<'a, N: AsRef<str>>(
     signature: &Signature,
     inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
 ) -> Result<Vec<Tensor>, Error> {
+    let arranged = arrange_beside(signature, inputs, &|_| false)?;
+    Ok(arranged.into_iter().flatten().cloned().collect())
+}
+
+/// The same where some inputs, by position, are there already: none stands in their places, and they may not be given.
+///
+/// # Errors
+/// As [`arrange`].
+pub(crate) fn arrange_beside<'a, N: AsRef<str>>(
+    signature: &Signature,
+    inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
+    is_there: &dyn Fn(usize) -> bool,
+) -> Result<Vec<Option<&'a Tensor>>, Error> {
     let mut arranged: Vec<Option<&Tensor>> = vec![None; signature.inputs.len()];
     for (name, tensor) in inputs {
         let name = name.as_ref();
@@ -20,15 +33,21 @@ pub(super) fn arrange<'a, N: AsRef<str>>(
             .inputs
             .iter()
             .position(|input| input.name() == name);
+        if position.is_some_and(is_there) {
+            return Err(not_once("already held", name, signature, is_there));
+        }
         let Some(place) = position.and_then(|position| arranged.get_mut(position)) else {
-            return Err(not_once("unknown", name, signature));
+            return Err(not_once("unknown", name, signature, is_there));
         };
         if place.replace(tensor).is_some() {
-            return Err(not_once("repeated", name, signature));
+            return Err(not_once("repeated", name, signature, is_there));
         }
     }
-    let mut complete = Vec::with_capacity(arranged.len());
-    for (description, tensor) in signature.inputs.iter().zip(arranged) {
+    let described = signature.inputs.iter().zip(&arranged).enumerate();
+    for (position, (description, tensor)) in described {
+        if is_there(position) {
+            continue;
+        }
         let Some(tensor) = tensor else {
             return Err(Failure::MissingInput {
                 expected: description.to_string(),
@@ -50,17 +69,19 @@ pub(super) fn arrange<'a, N: AsRef<str>>(
             }
             .into());
         }
-        complete.push(tensor.clone());
     }
-    Ok(complete)
+    Ok(arranged)
 }
 
-fn not_once(problem: &'static str, name: &str, signature: &Signature) -> Error {
-    let names = signature
-        .inputs
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>();
+fn not_once(
+    problem: &'static str,
+    name: &str,
+    signature: &Signature,
+    is_there: &dyn Fn(usize) -> bool,
+) -> Error {
+    let open = signature.inputs.iter().enumerate();
+    let open = open.filter(|(position, _)| !is_there(*position));
+    let names: Vec<String> = open.map(|(_, input)| input.to_string()).collect();
     let name = name.escape_debug().to_string();
     Failure::UnknownInput {
         problem,

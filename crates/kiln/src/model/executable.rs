@@ -1,6 +1,6 @@
 //! What a call executes: a compiled program, or the graph itself, interpreted.
 
-use crate::backend_kind::Backend;
+use crate::device::Device;
 use crate::error::Error;
 use crate::options::Options;
 use crate::progress::Work;
@@ -13,13 +13,11 @@ use kiln_tensor::Tensor;
 use kiln_timing::Category;
 use std::cell::Cell;
 
-#[cfg(feature = "llvm")]
-use crate::compiled::runtime_for;
 #[cfg(feature = "native")]
-use crate::compiled::{Bundled, GraphPlanner, SharedRuntime};
-#[cfg(feature = "llvm")]
+use crate::compiled::{Bundled, GraphPlanner, SharedRuntime, runtime_for};
+#[cfg(feature = "native")]
 use crate::notice::Notice;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use crate::recording::building;
 #[cfg(feature = "native")]
 use kiln_lazy_runtime::Runtime;
@@ -44,10 +42,10 @@ pub(super) struct Compiled {
 }
 
 impl Executable {
-    /// Plans the graph for the options' backend.
+    /// Plans the graph for the options' device.
     ///
     /// # Errors
-    /// When the backend was asked for and cannot serve the graph, or this build lacks it.
+    /// When the device was asked for and cannot serve the graph, or this build lacks it.
     pub(super) fn build(graph: &Graph, options: &Options) -> Result<Self, Error> {
         Self::build_watched(graph, 0, options)
     }
@@ -58,40 +56,38 @@ impl Executable {
         watched: usize,
         options: &Options,
     ) -> Result<Self, Error> {
-        let backend = options.backend.unwrap_or_default();
-        if !backend.is_available() {
-            return Err(Backend::unknown(backend.name()));
+        let device = options.device.clone().unwrap_or_default();
+        if !device.is_available() {
+            return Err(Device::unknown(device.key()));
         }
-        match backend {
-            Backend::Interpreter => {
-                if options.backend.is_none() {
-                    options.notices.tell_debug_build();
-                }
+        if device.interprets() {
+            if options.device.is_none() {
+                options.notices.tell_debug_build();
+            }
+            return Ok(Self::Interpreted);
+        }
+        #[cfg(not(feature = "native"))]
+        {
+            let _ = (graph, watched);
+            Err(Device::unknown(device.key()))
+        }
+        #[cfg(feature = "native")]
+        match Compiled::build(graph, watched, None, options) {
+            Ok(compiled) => Ok(Self::Compiled(Box::new(compiled))),
+            Err(error)
+                if options.device.is_none()
+                    && error.kind() == crate::error::ErrorKind::Unsupported =>
+            {
+                let reason = error.to_string();
+                options.notices.tell(&Notice::NotCompilable { reason });
                 Ok(Self::Interpreted)
             }
-            #[cfg(not(feature = "llvm"))]
-            Backend::Llvm => {
-                let _ = (graph, watched);
-                Err(Backend::unknown(backend.name()))
-            }
-            #[cfg(feature = "llvm")]
-            Backend::Llvm => match Compiled::build(graph, watched, None, options) {
-                Ok(compiled) => Ok(Self::Compiled(Box::new(compiled))),
-                Err(error)
-                    if options.backend.is_none()
-                        && error.kind() == crate::error::ErrorKind::Unsupported =>
-                {
-                    let reason = error.to_string();
-                    options.notices.tell(&Notice::NotCompilable { reason });
-                    Ok(Self::Interpreted)
-                }
-                Err(error) => Err(error),
-            },
+            Err(error) => Err(error),
         }
     }
 
     /// Of a program that was stored, whose graph this is.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(super) fn of_stored(
         graph: &Graph,
         program: Program,
@@ -108,7 +104,7 @@ impl Executable {
         bundled: Bundled,
         options: &Options,
     ) -> Result<Self, Error> {
-        if options.backend == Some(Backend::Interpreter) {
+        if options.device.as_ref().is_some_and(Device::interprets) {
             return Ok(Self::Interpreted);
         }
         let Bundled {
@@ -126,6 +122,7 @@ impl Executable {
                 shared,
             },
         };
+        compiled.program = compiled.program.with_outputs(options.outputs);
         for (facts, program) in others {
             compiled.program = compiled.program.with_other_plan(facts, program);
         }
@@ -142,11 +139,11 @@ impl Executable {
     }
 
     /// What executes it.
-    pub(super) fn backend(&self) -> Backend {
+    pub(super) fn device(&self) -> Device {
         match self {
-            Self::Interpreted => Backend::Interpreter,
+            Self::Interpreted => Device::interpreter(),
             #[cfg(feature = "native")]
-            Self::Compiled(_) => Backend::Llvm,
+            Self::Compiled(compiled) => compiled.shared.device.clone(),
         }
     }
 
@@ -202,7 +199,6 @@ impl Executable {
 
 #[cfg(feature = "native")]
 impl Compiled {
-    #[cfg(feature = "llvm")]
     fn build(
         graph: &Graph,
         watched: usize,
@@ -211,7 +207,7 @@ impl Compiled {
     ) -> Result<Self, Error> {
         let timing = options.clockwork();
         let shared = {
-            let _time = building(timing, "runtime", "Threads, backend, and stores of kernels");
+            let _time = building(timing, "runtime", "Threads, device, and stores of kernels");
             runtime_for(options)?
         };
         Self::on(shared, graph, watched, stored, options)
@@ -231,10 +227,11 @@ impl Compiled {
             .with_layouts(shared.layouts())
             .with_watched(watched)
             .with_stored(stored)
-            .with_limits(options.limits.fusion.clone())
+            .for_device(&shared.device, &options.limits.fusion)
             .with_timing(timing.clone());
         let program = CompiledProgram::new(Arc::clone(&shared.runtime), Arc::new(planner))?
-            .with_timing(timing.clone());
+            .with_timing(timing.clone())
+            .with_outputs(options.outputs);
         options.listener.tell(Work::Plan, "program", 1, Some(1));
         Ok(Self { program, shared })
     }

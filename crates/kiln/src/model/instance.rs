@@ -3,7 +3,7 @@
 use super::executable::Executable;
 use super::instances::Choice;
 use super::source::{Made, Source};
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use crate::compiled::{ProgramStore, runtime_for};
 use crate::error::{Error, Failure};
 use crate::options::Options;
@@ -11,7 +11,7 @@ use crate::progress::Work;
 use crate::recording::building;
 use kiln_fork_lock::ForkCell;
 use kiln_ir::Graph;
-use kiln_lazy_runtime::{CallControl, RuntimeError};
+use kiln_lazy_runtime::{CallControl, Donations, RuntimeError};
 use kiln_passes::{PassOptions, optimize, pass_names};
 use kiln_shape_inference::record_requirements;
 use kiln_tensor::Tensor;
@@ -59,7 +59,7 @@ impl Instance {
         choice: &Choice,
         options: &Options,
     ) -> Result<Built, Error> {
-        #[cfg(feature = "llvm")]
+        #[cfg(feature = "native")]
         if let Some(store) = store_of(source, choice, options) {
             let stored = {
                 let _time = building(options.clockwork(), "load_program", "Loading a program");
@@ -155,6 +155,22 @@ impl Instance {
         Ok(())
     }
 
+    /// Runs into tensors that are given, with inputs that are given up.
+    pub(super) fn run_donating(
+        &self,
+        inputs: &mut [Tensor],
+        donations: &mut Donations,
+        outputs: &mut [Tensor],
+        options: &Options,
+        control: Option<&Arc<CallControl>>,
+    ) -> Result<(), Error> {
+        if let Some(program) = self.executable.compiled() {
+            return Ok(program.run_donating(inputs, donations, outputs, control)?);
+        }
+        donations.begin(inputs.len(), outputs.len())?;
+        self.run_into(inputs, outputs, options, control)
+    }
+
     pub(super) fn executable(&self) -> &Executable {
         &self.executable
     }
@@ -241,7 +257,7 @@ fn optimized_graph(imported: &Graph, options: &Options) -> Result<Graph, Error> 
 }
 
 /// Where the program of a source is kept, if it is.
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 fn store_of(source: &Source, choice: &Choice, options: &Options) -> Option<ProgramStore> {
     let digest = source.digest()?;
     // What is wrong with the runtime is said by whoever needs it.

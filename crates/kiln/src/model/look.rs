@@ -161,7 +161,7 @@ impl Model {
                 instance.optimized(),
                 &fusion,
                 &program,
-                self.backend(),
+                self.device(),
                 &others,
                 (self.compile_records(), self.variant_records()),
                 self.compilation_stats(),
@@ -224,8 +224,8 @@ impl Model {
 impl Instance {
     /// Plans as the executable's runtime would have them; without one, row-major throughout.
     pub(super) fn planner(&self, options: &Options) -> GraphPlanner {
-        let planner =
-            GraphPlanner::new(self.optimized().clone()).with_limits(options.limits.fusion.clone());
+        let planner = GraphPlanner::new(self.optimized().clone())
+            .for_device(&self.executable().device(), &options.limits.fusion);
         #[cfg(feature = "native")]
         if let Executable::Compiled(compiled) = self.executable() {
             return planner.with_layouts(compiled.shared.layouts());
@@ -299,7 +299,7 @@ fn kernels(program: &Program, name: Option<&str>) -> Result<Vec<VerifiedKernel>,
 
 fn not_compiled(what: &'static str) -> Error {
     let next = if cfg!(feature = "llvm") {
-        "ask for `Backend::Llvm` (on the command line, --backend llvm)"
+        "ask for `Device::cpu()` (on the command line, --device cpu)"
     } else {
         "build with the feature `llvm`"
     };

@@ -32,9 +32,9 @@ impl Model {
     ///
     /// ```
     /// # #[cfg(feature = "llvm")] {
-    /// use kiln::{Backend, Cache, Model, Options, Tensor};
+    /// use kiln::{Device, Cache, Model, Options, Tensor};
     ///
-    /// let options = Options::new().backend(Backend::Llvm).shared_kernels(false).cache(Cache::off());
+    /// let options = Options::new().device(Device::cpu()).shared_kernels(false).cache(Cache::off());
     /// let text = "graph @double(%x: f32[N]) -> f32[N] {
     ///   %y = add %x, %x
     ///   return %y

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Inputs, outputs and metadata of a model.
 #[derive(Debug)]
-pub(super) struct Signature {
+pub(crate) struct Signature {
     pub(super) inputs: Vec<ValueDescription>,
     /// Positions of the inputs whose rank is open.
     pub(super) open: Vec<usize>,

@@ -13,7 +13,7 @@ mod known;
 mod onnx;
 #[cfg(feature = "onnx")]
 #[cfg_attr(
-    not(feature = "llvm"),
+    not(feature = "native"),
     allow(dead_code, reason = "only compiled programs are kept")
 )]
 mod opened;
@@ -23,15 +23,15 @@ use super::signature::Signature;
 use crate::description::ValueDescription;
 use crate::error::{Error, Failure};
 use crate::options::Options;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use kiln_ir::Digest;
 use kiln_ir::{BlobMap, Constant, Graph};
 use kiln_kernel_cache::open_regular;
 use kiln_shape_inference::{ShapeInferenceEngine, check_types, infer_types, read_graph_within};
 use kiln_symbolic_shape::{DimError, Hint};
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use kiln_tensor::{DType, Tensor};
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -44,7 +44,7 @@ pub(crate) use file::OnnxSource;
 #[cfg(feature = "onnx")]
 pub(crate) use hashed::ModelDigest;
 /// Nothing has one.
-#[cfg(all(feature = "llvm", not(feature = "onnx")))]
+#[cfg(all(feature = "native", not(feature = "onnx")))]
 pub(crate) type ModelDigest = [u8; 32];
 
 /// What graphs are made of.
@@ -57,7 +57,7 @@ pub(crate) enum Source {
 }
 
 /// Where the elements of a large constant are in the files of a model.
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct ConstantPlace {
     /// Its name in the model.
@@ -168,7 +168,7 @@ impl Source {
     }
 
     /// The digest of all that was read, where it is known.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(super) fn digest(&self) -> Option<&ModelDigest> {
         match self {
             Self::Graph(_) => None,
@@ -178,7 +178,7 @@ impl Source {
     }
 
     /// A constant of the model's files: the tensor that was read, or one that is read when it is needed.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(crate) fn constant(
         &self,
         place: &ConstantPlace,
@@ -197,7 +197,7 @@ impl Source {
     }
 
     /// Where the large constants of the model's files are, by digest.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(crate) fn constant_places(&self) -> BTreeMap<Digest, ConstantPlace> {
         match self {
             Self::Graph(_) => BTreeMap::new(),

@@ -3,7 +3,7 @@
 use kiln_program::{BufferId, Place};
 
 use crate::error::RuntimeError;
-use crate::plan::{Key, SegmentPlan, StepPlan, lifetimes_where, root_of};
+use crate::plan::{Key, SegmentPlan, StepPlan, lifetimes_where};
 use crate::program::CompiledProgram;
 
 /// The memory of a call, in bytes, beyond its inputs and constants.
@@ -71,7 +71,7 @@ impl CompiledProgram {
         };
         let is_own = |place| matches!(place, Place::Slot { segment: 0, .. } | Place::Own);
         let is_result = |buffer| {
-            let mut roots = block.results.iter().map(|&result| root_of(block, result));
+            let mut roots = block.results.iter().map(|&result| block.root(result));
             roots.any(|root| root == buffer)
         };
         let mut sized = Vec::new();

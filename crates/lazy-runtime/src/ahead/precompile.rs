@@ -38,6 +38,7 @@ impl CompiledProgram {
                 choices: choices
                     .filter(|choice| choice.candidate.predicate.is_empty())
                     .collect(),
+                worth: 0,
             }
         });
         let wanted: Vec<Wanted<'_>> = wanted.collect();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kiln_backend::{KernelCompiler, KeyFields, Schedule, Target, stable_key};
 use kiln_ir::Digest;
 use kiln_kernel::{VerifiedKernel, specialize};
-use kiln_kernel_cache::{CacheKey, EntryKind};
+use kiln_kernel_cache::{CacheKey, EntryHead, EntryKind, FieldValue};
 
 use crate::runtime::binding_of;
 
@@ -110,5 +110,108 @@ impl KernelIdentity {
         let digest = *stable_key(&fields).as_bytes();
         let parts = fields.parts().map(|(name, parts)| (name, parts.join(" ")));
         CacheKey::new(EntryKind::KERNEL, digest.into(), parts)
+    }
+}
+
+/// The version of the compiler that made a stored entry, if the entry is code for a target that a `version` of Kiln stored.
+pub fn maker_of<'a>(head: &'a EntryHead, target: &Target, version: &str) -> Option<&'a str> {
+    let text = |name: &str| {
+        let field = head.fields.iter().find(|field| field.name == name)?;
+        match &field.value {
+            FieldValue::Text(text) => Some(text.as_str()),
+            FieldValue::Digest { .. } => None,
+        }
+    };
+    let is_code = head.kind == EntryKind::KERNEL.name()
+        && text("kiln") == Some(version)
+        && text("target") == Some(&format!("{} {}", target.backend, target.level));
+    is_code.then(|| text("compiler")).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_backend::{
+        Artifact, Candidate, CompileError, CompileObserver, FALLBACK_SCHEDULE, Listing,
+    };
+    use std::time::Duration;
+
+    struct Named;
+
+    impl KernelCompiler for Named {
+        fn version(&self) -> String {
+            "llvm 19.1.7, code 0.1.0".to_owned()
+        }
+
+        fn host(&self) -> Target {
+            level("portable")
+        }
+
+        fn features(&self, _target: &Target) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn supports(&self, _target: &Target) -> bool {
+            true
+        }
+
+        fn schedules(&self, _kernel: &VerifiedKernel, _target: &Target) -> Vec<Candidate> {
+            Vec::new()
+        }
+
+        fn compile(
+            &self,
+            _kernel: &VerifiedKernel,
+            _target: &Target,
+            _schedule: &Schedule,
+            _observer: &mut dyn CompileObserver,
+        ) -> Result<Artifact, CompileError> {
+            unreachable!("it names what it would make")
+        }
+
+        fn listing(
+            &self,
+            _kernel: &VerifiedKernel,
+            _target: &Target,
+            _schedule: &Schedule,
+            _listing: Listing,
+        ) -> Result<String, CompileError> {
+            unreachable!("it names what it would make")
+        }
+    }
+
+    fn level(name: &str) -> Target {
+        Target {
+            backend: "llvm".to_owned(),
+            level: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_key_of_code_says_which_compiler_made_it() {
+        let text = "kernel @k(%x: in f32[N], %y: out f32[N]) {
+          outer i < N
+          store %y[i] = %x[i]
+        }";
+        let kernel = kiln_kernel::verify(kiln_kernel::text::read(text).unwrap()).unwrap();
+        let schedule = Schedule::new(FALLBACK_SCHEDULE);
+        let identity = KernelIdentity::of(&kernel, "copy");
+        let key = identity.key(&Named, &Named.host(), &schedule, "0.1.0");
+        let mut head = EntryHead {
+            digest: key.digest(),
+            kind: key.kind().name().to_owned(),
+            compile_time: Duration::ZERO,
+            fields: key.fields().to_vec(),
+            content_bytes: 0,
+        };
+        let version = Named.version();
+        assert_eq!(
+            maker_of(&head, &Named.host(), "0.1.0"),
+            Some(version.as_str())
+        );
+        assert_eq!(maker_of(&head, &Named.host(), "0.2.0"), None);
+        assert_eq!(maker_of(&head, &level("avx512"), "0.1.0"), None);
+        head.kind = EntryKind::PACKED.name().to_owned();
+        assert_eq!(maker_of(&head, &Named.host(), "0.1.0"), None);
     }
 }

@@ -1,5 +1,6 @@
 //! Compiling on first use: each kernel once, whoever asks, on threads of their own; and what it cost.
 
+mod budget;
 mod codec;
 mod constants;
 mod failure;
@@ -14,9 +15,11 @@ mod stats;
 mod store;
 mod workers;
 
+pub use budget::CompileBudget;
 pub(crate) use constants::{ConstantPart, ConstantStore};
 pub(crate) use failure::KernelFailure;
 pub(crate) use identity::KernelIdentity;
+pub use identity::maker_of;
 pub(crate) use obtain::{Chosen, NoCode, Obtaining, Wanted};
 pub(crate) use packed::PackedStore;
 pub(crate) use patience::{Patience, Permission};

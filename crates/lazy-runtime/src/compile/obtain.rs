@@ -28,6 +28,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(crate) struct Wanted<'a> {
     pub(crate) identity: &'a Arc<KernelIdentity>,
     pub(crate) choices: SmallVec<[&'a Choice; 2]>,
+    /// What its code is expected to save where a call goes on without, about, in nanoseconds: of kernels that wait to be
+    /// compiled, the one that saves most is next.
+    pub(crate) worth: u64,
 }
 
 /// Code, or why there is none.
@@ -152,8 +155,15 @@ impl Obtaining<'_> {
                 Asked::Failed(failure) => request.failed(choice, failure),
                 Asked::Follow(waiter) => {
                     self.recorder.count(Counter::Hit);
-                    if patience.permission == Permission::Compile(Urgency::Urgent) {
-                        self.workers.hurry(choice.key.digest());
+                    match patience.permission {
+                        Permission::Compile(Urgency::Urgent) => {
+                            self.workers.hurry(choice.key.digest());
+                        }
+                        Permission::Compile(Urgency::Background { .. }) => {
+                            let worth = request.wanted.worth;
+                            self.workers.add_worth(choice.key.digest(), worth);
+                        }
+                        Permission::LookUp | Permission::Demand => {}
                     }
                     request.progress = Progress::Waiting(waiter);
                     return;
@@ -163,7 +173,9 @@ impl Obtaining<'_> {
                     // Named here, in the order of steps, and not as threads come.
                     self.recorder.function(identity);
                     let (urgency, allowed) = match patience.permission {
-                        Permission::Compile(urgency) => (urgency, true),
+                        Permission::Compile(urgency) => {
+                            (urgency.worth_more(request.wanted.worth), true)
+                        }
                         Permission::LookUp | Permission::Demand => (Urgency::Urgent, false),
                     };
                     // Where nobody can wait for it, in a forked child, it is done here.

@@ -16,6 +16,13 @@ pub(crate) enum Permission {
     Demand,
 }
 
+impl Permission {
+    /// Whether calls go on without the code meanwhile.
+    pub(crate) fn is_background(self) -> bool {
+        matches!(self, Self::Compile(Urgency::Background { .. }))
+    }
+}
+
 /// What one call may still wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience<'a> {

@@ -28,6 +28,18 @@ pub(crate) enum Urgency {
     },
 }
 
+impl Urgency {
+    /// The same for a job that saves so much more.
+    pub(crate) fn worth_more(self, more: u64) -> Self {
+        match self {
+            Self::Urgent => Self::Urgent,
+            Self::Background { worth } => Self::Background {
+                worth: worth.saturating_add(more),
+            },
+        }
+    }
+}
+
 /// A job handed out. Whoever has it says when it is [done](JobQueue::done).
 #[derive(Debug)]
 pub(crate) struct Taken<J> {
@@ -96,6 +108,20 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         state.urgent.push_back(entry);
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// A job that was queued for later saves so much more than was thought.
+    pub(crate) fn add_worth(&self, id: &K, more: u64) {
+        let mut state = lock(&self.state);
+        let mut queued = state.background.iter();
+        let place = queued.find(|(_, (queued, _))| queued == id);
+        let place = place.map(|(&place, _)| place);
+        if let Some((worth, number)) = place
+            && let Some(entry) = state.background.remove(&(worth, number))
+        {
+            let place = (worth.saturating_add(more), number);
+            state.background.insert(place, entry);
+        }
     }
 
     /// Takes a job back that waits and that `is_wanted` denies.

@@ -53,6 +53,10 @@ impl CompilationStats {
             count(self.unique_kernels, "unique kernels", String::new()),
             count(self.hits + self.misses, "times asked for", rate),
         ];
+        if let Some(limit) = self.compile_budget {
+            let of = format!("of {} that may go into compiling", time(limit));
+            lines.push((time(self.compile_budget_spent), "compile budget spent", of));
+        }
         if self.variants > 0 {
             lines.push(count(self.variants, "variants for sizes", variants));
         }
@@ -90,6 +94,11 @@ impl CompilationStats {
                 self.fallbacks,
                 "steps without code in time",
                 "among the interpreted ones",
+            ),
+            (
+                self.over_budget,
+                "kernels over the budget",
+                "not compiled: the compile budget is spent",
             ),
             (
                 self.other_plans,
@@ -166,6 +175,23 @@ calls
 nothing went otherwise than planned
 ";
         assert_eq!(report, expected);
+    }
+
+    #[test]
+    fn a_budget_that_is_spent_is_said() {
+        let stats = CompilationStats {
+            compile_budget: Some(Duration::from_secs(2)),
+            compile_budget_spent: Duration::from_millis(2100),
+            over_budget: 3,
+            ..CompilationStats::default()
+        };
+        let report = stats.to_report();
+        for line in [
+            "        2.1s  compile budget spent        of 2.0s that may go into compiling\n",
+            "           3  kernels over the budget     not compiled: the compile budget is spent\n",
+        ] {
+            assert!(report.contains(line), "{report}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kiln_kernel_cache::CacheStats;
 
+use super::budget::CompileBudget;
 use super::packed::PackCounters;
 
 /// What a runtime did so far.
@@ -55,6 +56,12 @@ pub struct CompilationStats {
     pub variants_dropped: u64,
     /// Variants that were not made because a kernel or the process has as many as it may have.
     pub variants_refused: u64,
+    /// The time that may go into compiling, where it is limited.
+    pub compile_budget: Option<Duration>,
+    /// How much of it is spent, by all runtimes that share it.
+    pub compile_budget_spent: Duration,
+    /// How often a kernel was not compiled because it is spent.
+    pub over_budget: u64,
     /// What the cache of kernels did.
     pub cache: CacheStats,
 }
@@ -67,6 +74,14 @@ impl CompilationStats {
         self.constants_loaded = get(&counters.loaded);
         self.constants_stored = get(&counters.stored);
         self.constants_not_stored = get(&counters.not_stored);
+    }
+
+    /// Takes over what may be spent on compiling, and what is.
+    pub(crate) fn add_budget(&mut self, budget: &CompileBudget) {
+        if budget.limit() < Duration::MAX {
+            self.compile_budget = Some(budget.limit());
+        }
+        self.compile_budget_spent = budget.spent();
     }
 
     /// Takes over what became of variants: asked for, kept, dropped, refused.
@@ -102,6 +117,7 @@ pub(crate) struct Counters {
     pub(crate) blocked_nanoseconds: AtomicU64,
     pub(crate) timeouts: AtomicU64,
     pub(crate) cancelled: AtomicU64,
+    pub(crate) over_budget: AtomicU64,
 }
 
 impl Counters {
@@ -141,6 +157,9 @@ impl Counters {
             variants_kept: 0,
             variants_dropped: 0,
             variants_refused: 0,
+            compile_budget: None,
+            compile_budget_spent: Duration::ZERO,
+            over_budget: get(&self.over_budget),
             cache,
         }
     }

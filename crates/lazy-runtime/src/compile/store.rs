@@ -20,6 +20,7 @@ use kiln_kernel_cache::{
 
 use kiln_timing::Counter;
 
+use super::budget::CompileBudget;
 use super::codec::KernelCodec;
 use super::failure::KernelFailure;
 use super::identity::KernelIdentity;
@@ -98,7 +99,7 @@ pub(crate) struct Kernels {
     generation: AtomicU64,
     version: String,
     trusted: Duration,
-    budget: Option<Duration>,
+    budget: CompileBudget,
 }
 
 impl std::fmt::Debug for Kernels {
@@ -133,7 +134,10 @@ impl Kernels {
             generation: AtomicU64::new(0),
             version: options.version.clone(),
             trusted: options.cache.trusted,
-            budget: options.compile_budget,
+            budget: options
+                .compile_budget
+                .clone()
+                .unwrap_or_else(|| Duration::MAX.into()),
         }
     }
 
@@ -220,6 +224,9 @@ impl Kernels {
         };
         if result.is_none() {
             recorder.count(Counter::Miss);
+            if allowed {
+                Counters::count(&self.counters.over_budget);
+            }
         }
         self.published.fetch_add(1, Ordering::Release);
         result
@@ -354,6 +361,7 @@ impl Kernels {
         counters
             .compile_nanoseconds
             .fetch_add(nanoseconds, Ordering::Relaxed);
+        self.budget.charge(nanoseconds);
         if record.error.is_some() {
             Counters::count(&counters.failures);
         } else if record.is_contraction_left_to_fallback() {
@@ -372,9 +380,12 @@ impl Kernels {
 
     /// Whether as much time went into compiling as may.
     pub(crate) fn is_budget_spent(&self) -> bool {
-        let spent = self.counters.compile_nanoseconds.load(Ordering::Relaxed);
-        self.budget
-            .is_some_and(|budget| Duration::from_nanos(spent) >= budget)
+        self.budget.is_spent()
+    }
+
+    /// The time that may go into compiling.
+    pub(crate) fn budget(&self) -> &CompileBudget {
+        &self.budget
     }
 
     /// Changes when something that was asked for on the threads is ready, or failed.

@@ -114,6 +114,13 @@ impl Workers {
         }
     }
 
+    /// A job that was queued for later saves so much more than was thought.
+    pub(crate) fn add_worth(&self, id: KeyDigest, more: u64) {
+        if !self.is_forked() {
+            self.shared.queue.add_worth(&id, more);
+        }
+    }
+
     /// Drops a job that has not begun and that nobody waits for any more; says whether there was one.
     pub(crate) fn forget(&self, id: &KeyDigest) -> bool {
         // Dropped only when the queue is free again.

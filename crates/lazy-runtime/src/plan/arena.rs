@@ -31,14 +31,6 @@ pub(crate) fn lifetimes_of(program: &Program, block: &Block, segment: usize) -> 
     lifetimes_where(program, block, segment, is_here)
 }
 
-/// The buffer whose memory another one lies in, or itself.
-pub(crate) fn root_of(block: &Block, buffer: BufferId) -> BufferId {
-    match block.buffers[buffer].place {
-        Place::View { of, .. } => of,
-        _ => buffer,
-    }
-}
-
 /// The same of buffers in some places, from this segment's steps on.
 pub(crate) fn lifetimes_where(
     program: &Program,
@@ -54,7 +46,7 @@ pub(crate) fn lifetimes_where(
             let number = if index == segment { number } else { usize::MAX };
             let used = program.reads(&step.action).into_iter();
             let used = used.chain(program.writes(&step.action));
-            let used = used.map(|buffer| root_of(block, buffer));
+            let used = used.map(|buffer| block.root(buffer));
             for buffer in used.filter(|&buffer| is_meant(block.buffers[buffer].place)) {
                 let position = *position_of.entry(buffer).or_insert_with(|| {
                     let (from, to) = (number, number);

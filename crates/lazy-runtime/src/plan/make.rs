@@ -19,8 +19,8 @@ use self::launches::{GroupCode, LaunchGroup, PlannedLaunch};
 use super::frame::{MemoryIndex, Operand, OperandMemory};
 use super::placed::PlacedLaunch;
 use super::{
-    AxisOrder, BuiltinPlan, KernelPlan, OwnMemory, Prepared, Refusal, SegmentPlan, StepPlan,
-    TensorPlace, Until, Use, Waits, arena, facts,
+    AxisOrder, BuiltinPlan, DonationPlan, KernelPlan, OwnMemory, Prepared, Refusal, SegmentPlan,
+    StepPlan, TensorPlace, Until, Use, Waits, arena, facts,
 };
 use crate::call::CallControl;
 use crate::compile::Patience;
@@ -85,7 +85,9 @@ pub(crate) fn make_plan(
         Vec::new()
     };
     let is_host = |step: &StepPlan| matches!(step, StepPlan::Host(_) | StepPlan::Loop { .. });
+    let mut donations = Vec::new();
     if data.segments.len() == 1 && !steps.iter().any(is_host) {
+        donations = maker.donations(&own, &results)?;
         let lends_from = runtime.executor().lends_from();
         for own in own.iter_mut().filter(|own| own.bytes >= lends_from) {
             own.result = result_in(own, &results);
@@ -100,6 +102,7 @@ pub(crate) fn make_plan(
             false => maker.starts,
         },
         own,
+        donations,
         steps,
         results,
         waits: is_provisional.then_some(Waits {
@@ -320,6 +323,36 @@ impl<'a> Maker<'a> {
             bytes: self.bytes(buffer)?,
             result: None,
         })
+    }
+
+    /// The parameters whose memory a result may have.
+    fn donations(
+        &self,
+        own: &[OwnMemory],
+        results: &[TensorPlace],
+    ) -> Result<Vec<DonationPlan>, RuntimeError> {
+        let block = self.program.block(self.block);
+        let mut donations = Vec::with_capacity(block.donations.len());
+        for donation in &block.donations {
+            let (Some(&parameter), Some(place)) = (
+                block.parameters.get(donation.parameter),
+                results.get(donation.result),
+            ) else {
+                continue;
+            };
+            let has_result = |own: &&OwnMemory| result_in(own, results) == Some(donation.result);
+            let own = own.iter().find(has_result);
+            if let Some(own) = own
+                && place.operand.bytes == self.bytes(parameter)?
+            {
+                donations.push(DonationPlan {
+                    parameter: donation.parameter,
+                    own: own.index,
+                    result: donation.result,
+                });
+            }
+        }
+        Ok(donations)
     }
 
     fn memory_of(&self, buffer: BufferId) -> Result<MemoryIndex, RuntimeError> {

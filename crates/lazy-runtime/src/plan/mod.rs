@@ -30,7 +30,7 @@ use kiln_symbolic_shape::{Binding, PlanFact};
 use kiln_tensor::DType;
 use smallvec::SmallVec;
 
-pub(crate) use arena::{lifetimes_where, root_of};
+pub(crate) use arena::lifetimes_where;
 pub(crate) use axis_order::AxisOrder;
 
 use crate::compile::CompiledKernel;
@@ -50,6 +50,8 @@ pub(crate) struct SegmentPlan {
     pub(crate) starts: Vec<(BufferId, usize)>,
     /// Memories of their own to be had before the first step, and how large.
     pub(crate) own: Vec<OwnMemory>,
+    /// The parameters whose memory a result may have, where the caller gives them up.
+    pub(crate) donations: Vec<DonationPlan>,
     /// In the order of the segment's steps.
     pub(crate) steps: Vec<StepPlan>,
     /// Of the last segment: the block's results.
@@ -74,6 +76,17 @@ pub(crate) struct OwnMemory {
     /// Which of the block's results it is, where it is one from end to end, only launches see it before the block ends, and
     /// it is large enough: it may then be the memory of a tensor that the caller gave.
     pub(crate) result: Option<usize>,
+}
+
+/// A result that may lie in a parameter's memory, in a plan whose steps are all launches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DonationPlan {
+    /// The parameter, by position.
+    pub(crate) parameter: usize,
+    /// The memory that the result has otherwise.
+    pub(crate) own: MemoryIndex,
+    /// The result, by position.
+    pub(crate) result: usize,
 }
 
 impl SegmentPlan {

@@ -6,6 +6,7 @@ use kiln_backend::StopSignal;
 use kiln_interpreter::bind_symbols;
 use kiln_tensor::Tensor;
 
+use super::donation::Inputs;
 use super::inputs::{self, Known};
 use super::state::{Planned, RunState};
 use super::states::States;
@@ -18,13 +19,14 @@ use crate::profile::StepProfile;
 use crate::runtime::Runtime;
 
 /// A call of a program, whichever plan serves it.
-#[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
-    pub(crate) inputs: &'a [Tensor],
+    pub(crate) inputs: Inputs<'a>,
     /// Which call of the program it is, counted from 1, as far as the policy tells calls apart.
     pub(crate) number: u64,
     /// Who may end it.
     pub(crate) control: Option<&'a Arc<CallControl>>,
+    /// Whether its outputs stay in the memory of the device.
+    pub(crate) outputs_stay: bool,
 }
 
 /// Runs a program's body: into the tensors that are given, or else into new ones, put into `made`.
@@ -37,7 +39,6 @@ pub(crate) fn run_program(
     into: Option<&mut [Tensor]>,
     made: &mut Vec<Tensor>,
 ) -> Result<(), Stop> {
-    let inputs = call.inputs;
     let program = &prepared.program;
     let state = states
         .take()
@@ -51,17 +52,19 @@ pub(crate) fn run_program(
         call: call.number,
         patience: None,
         control: call.control.map(|control| &**control),
-        inputs,
+        inputs: call.inputs,
         into,
         made,
+        outputs_stay: call.outputs_stay,
     };
     run.state.iterations = 0;
+    run.state.began = false;
     let _watched = call.control.map(|control| runtime.watch().over(control));
     if let Some(control) = call.control {
         let signal = Arc::clone(control) as Arc<dyn StopSignal>;
         run.state.execution.stop_when(Some(signal));
     }
-    let ran = run.body(inputs);
+    let ran = run.body();
     if call.control.is_some() {
         run.state.execution.stop_when(None);
     }
@@ -71,55 +74,51 @@ pub(crate) fn run_program(
 }
 
 impl Run<'_> {
-    fn body(&mut self, inputs: &[Tensor]) -> Result<(), Stop> {
+    fn body(&mut self) -> Result<(), Stop> {
         let body = self.program.body();
-        let planned = self.plan_of_inputs(inputs)?;
+        let planned = self.plan_of_inputs()?;
         let plan = &planned.plan;
         let mut frame = self.state.take_frame(body, self.prepared.memories(body));
-        let ran = self.run_body(plan, inputs, &mut frame);
+        let ran = self.run_body(plan, &mut frame);
         if ran.is_err() {
             // What still runs may write to what is taken back next, and its faults are not those of the next run.
             let _forgotten = self.state.execution.finish();
         }
         let reclaimed = self.reclaim(plan, &mut frame);
+        let handed_on = self.hand_on_donations(plan, &mut frame, ran.is_ok());
         self.release_inputs(&mut frame);
         self.state.give_frame(body, frame);
         self.state.last_plan = Some(planned);
         ran?;
-        Ok(reclaimed?)
+        Ok(reclaimed.and(handed_on)?)
     }
 
     /// The plan of the body's first segment.
-    fn plan_of_inputs(&mut self, inputs: &[Tensor]) -> Result<Box<Planned>, Stop> {
+    fn plan_of_inputs(&mut self) -> Result<Box<Planned>, Stop> {
         // Most calls have the sizes of the one before, and need no look-up that other threads wait for; nor a count of who
         // has the plan, which all threads would write to.
         if let Some(planned) = self.state.last_plan.take()
-            && planned.inputs.is_of(inputs)
+            && planned.inputs.is_of(&self.inputs)
             && self.is_current(&planned.plan)
         {
             return Ok(planned);
         }
-        inputs::check(self.program.graph(), inputs)?;
-        let (body, key) = (self.program.body(), inputs::sizes_of(inputs));
+        inputs::check(self.program.graph(), &self.inputs)?;
+        let (body, key) = (self.program.body(), inputs::sizes_of(&self.inputs));
         let plan = match self.known(body, 0, &key) {
             Some(plan) => plan,
             None => {
-                let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+                let shapes: Vec<&[usize]> = self.inputs.iter().map(Tensor::shape).collect();
                 let binding = bind_symbols(self.program.graph(), &shapes)?;
                 self.make(body, 0, binding, &[], key.clone())?
             }
         };
-        let inputs = Known::new(inputs, key);
+        let inputs = Known::new(&self.inputs, key);
         Ok(Box::new(Planned { inputs, plan }))
     }
 
-    fn run_body(
-        &mut self,
-        first: &Arc<SegmentPlan>,
-        inputs: &[Tensor],
-        frame: &mut Frame,
-    ) -> Result<(), Stop> {
-        self.upload_inputs(inputs, frame)?;
+    fn run_body(&mut self, first: &Arc<SegmentPlan>, frame: &mut Frame) -> Result<(), Stop> {
+        self.upload_inputs(first, frame)?;
         let number = first.use_so_far.count();
         let begin = number.map(|_| self.runtime.clock().now());
         let last = self.segments(self.program.body(), first, frame, Entry::default())?;
@@ -129,17 +128,27 @@ impl Run<'_> {
         }
         let last = last.as_deref().unwrap_or(first);
         match self.into {
-            Some(_) => self.write_outputs(last, inputs, frame)?,
-            None => *self.made = self.outputs(last, inputs, frame)?,
+            Some(_) => self.write_outputs(last, frame)?,
+            None => *self.made = self.outputs(last, frame)?,
         }
         Ok(())
     }
 
     /// Puts the inputs into their places in the frame, in what earlier calls left there.
-    fn upload_inputs(&self, inputs: &[Tensor], frame: &mut Frame) -> Result<(), Box<RuntimeError>> {
+    fn upload_inputs(
+        &mut self,
+        plan: &SegmentPlan,
+        frame: &mut Frame,
+    ) -> Result<(), Box<RuntimeError>> {
         let (executor, body) = (self.runtime.executor(), self.program.body());
-        for (&parameter, tensor) in self.program.block(body).parameters.iter().zip(inputs) {
+        for (position, &parameter) in self.program.block(body).parameters.iter().enumerate() {
             let Some(index) = self.prepared.memory_of(body, parameter) else {
+                continue;
+            };
+            if !plan.donations.is_empty() && self.take_donation(plan, position, index, frame)? {
+                continue;
+            }
+            let Some(tensor) = self.inputs.get(position) else {
                 continue;
             };
             // A copy that nothing ends is left to the device.

@@ -273,7 +273,7 @@ impl<'a> Run<'a> {
     }
 
     /// The call's input that a buffer is, which the host has: no device is waited for to read it.
-    fn input_of(&self, block: BlockId, buffer: BufferId) -> Option<&'a Tensor> {
+    fn input_of(&self, block: BlockId, buffer: BufferId) -> Option<&Tensor> {
         let data = self.program.block(block);
         match data.buffers.get(buffer)?.place {
             Place::Parameter(index) if block == self.program.body() => self.inputs.get(index),

@@ -18,9 +18,7 @@ use super::state::Counters;
 use super::walk::Run;
 use super::{Entry, Stop, Value};
 use crate::error::RuntimeError;
-use crate::plan::{
-    Frame, MemoryIndex, OperandMemory, OwnMemory, SegmentPlan, TensorPlace, root_of,
-};
+use crate::plan::{Frame, MemoryIndex, OperandMemory, OwnMemory, SegmentPlan, TensorPlace};
 
 /// More launches than this of code that may fault are not remembered before the device is waited for.
 const MOST_LAUNCHED: usize = 1 << 10;
@@ -166,7 +164,7 @@ impl Run<'_> {
     ) -> Result<Tensor, Stop> {
         let data = self.program.block(block);
         if block == self.program.body()
-            && let root = root_of(data, buffer)
+            && let root = data.root(buffer)
             && let Some(Place::Parameter(index)) = data.buffers.get(root).map(|buffer| buffer.place)
             && let Some(input) = self.inputs.get(index).filter(|input| input.len() == 1)
         {

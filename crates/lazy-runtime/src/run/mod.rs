@@ -6,6 +6,7 @@
 mod bind;
 mod body;
 mod control;
+mod donation;
 mod download;
 mod host;
 mod inputs;
@@ -20,6 +21,7 @@ mod turns;
 mod walk;
 
 pub(crate) use body::{Call, run_program};
+pub(crate) use donation::Inputs;
 pub(crate) use host::fault_of;
 pub(crate) use states::States;
 pub(crate) use walk::Run;

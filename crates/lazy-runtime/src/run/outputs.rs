@@ -1,34 +1,53 @@
 //! The outputs of a call: new tensors, or those that the caller gave.
 
+use kiln_backend::Resident;
 use kiln_program::Place;
 use kiln_tensor::Tensor;
 
 use super::walk::Run;
 use crate::error::RuntimeError;
-use crate::plan::{Frame, OwnMemory, SegmentPlan, TensorPlace};
+use crate::plan::{Frame, OwnMemory, PlacedTensor, SegmentPlan, TensorPlace};
 
 impl Run<'_> {
     /// The outputs, as tensors over the memory that they were computed in where that is possible.
     pub(super) fn outputs(
         &self,
         plan: &SegmentPlan,
-        inputs: &[Tensor],
         frame: &Frame,
     ) -> Result<Vec<Tensor>, RuntimeError> {
         let block = self.program.block(self.program.body());
         let results = block.results.iter().zip(&plan.results);
         let outputs = results.map(|(&buffer, place)| match block.buffers[buffer].place {
             // What was given is given back.
-            Place::Parameter(index) if let Some(input) = inputs.get(index) => {
+            Place::Parameter(index) if let Some(input) = self.inputs.get(index) => {
                 let what = "an output that is an input";
                 match input.is_contiguous() {
                     true => Ok(input.clone()),
                     false => self.copied(what, |goes_on| input.copied_while(goes_on)),
                 }
             }
-            _ => self.download(frame.tensor(place)?, "an output"),
+            _ => self.output(frame.tensor(place)?),
         });
         outputs.collect()
+    }
+
+    /// A tensor of a device as an output: where it is, if it is to stay there and its elements lie in row-major order, or
+    /// else as one of the host.
+    fn output(&self, placed: PlacedTensor<'_>) -> Result<Tensor, RuntimeError> {
+        let what = "an output";
+        if !self.outputs_stay || placed.order.is_some() || placed.apart.is_some() {
+            return self.download(placed, what);
+        }
+        let executor = self.runtime.shared_executor();
+        let PlacedTensor {
+            memory,
+            offset,
+            dtype,
+            shape,
+            ..
+        } = placed;
+        let tensor = Resident::tensor(&executor, memory, offset, dtype, shape);
+        tensor.map_err(RuntimeError::tensor(what))
     }
 
     /// Has launches write a result into the tensor that the caller gave for it, if that is possible.
@@ -112,7 +131,6 @@ impl Run<'_> {
     pub(super) fn write_outputs(
         &mut self,
         plan: &SegmentPlan,
-        inputs: &[Tensor],
         frame: &Frame,
     ) -> Result<(), Box<RuntimeError>> {
         let block = self.program.block(self.program.body());
@@ -120,12 +138,16 @@ impl Run<'_> {
         let Some(into) = self.into.take() else {
             return Ok(());
         };
-        let lent = &self.state.lent;
+        let (lent, taken) = (&self.state.lent, &self.state.taken);
+        let is_there = |number: &usize| {
+            let mut taken = taken.iter();
+            lent.contains(number) || taken.any(|taken| taken.donation.result == *number)
+        };
         let others = results.zip(into.iter_mut()).enumerate();
-        let mut others = others.filter(|(number, _)| !lent.contains(number));
+        let mut others = others.filter(|(number, _)| !is_there(number));
         let written = others.try_for_each(|(_, ((&buffer, place), output))| {
             match block.buffers[buffer].place {
-                Place::Parameter(index) if let Some(input) = inputs.get(index) => {
+                Place::Parameter(index) if let Some(input) = self.inputs.get(index) => {
                     *output = input
                         .copied()
                         .map_err(RuntimeError::tensor("an output that is an input"))?;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cranelift_entity::SecondaryMap;
 use kiln_backend::{Execution, Memory};
 use kiln_program::BlockId;
-use kiln_tensor::Tensor;
+use kiln_tensor::{DType, Tensor, TensorError};
 use smallvec::SmallVec;
 
 use super::inputs::Known;
 use crate::compile::CompiledKernel;
-use crate::plan::{Frame, SegmentPlan};
+use crate::plan::{DonationPlan, Frame, MemoryIndex, SegmentPlan};
 
 /// A launch of code that may fault, for a fault to be traced back to its step.
 #[derive(Clone, Debug)]
@@ -28,6 +28,14 @@ pub(crate) struct Launched {
 pub(crate) struct Planned {
     pub(crate) inputs: Known,
     pub(crate) plan: Arc<SegmentPlan>,
+}
+
+/// A donated input whose memory a result has in this run.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken {
+    pub(crate) donation: DonationPlan,
+    /// The input's memory.
+    pub(crate) index: MemoryIndex,
 }
 
 /// Numbers of iterations in the device's memory, one after the other: a loop's block is given a part of them.
@@ -71,6 +79,10 @@ pub(crate) struct RunState {
     pub(crate) last_plan: Option<Box<Planned>>,
     /// The results of the body whose memory is a given tensor's.
     pub(crate) lent: SmallVec<[usize; 8]>,
+    /// The donated inputs whose memory results have.
+    pub(crate) taken: SmallVec<[Taken; 4]>,
+    /// Whether anything was launched that may have written into them.
+    pub(crate) began: bool,
     /// What stands in for a tensor that is lent.
     pub(crate) nothing: Tensor,
     pub(crate) launched: Vec<Launched>,
@@ -87,7 +99,9 @@ impl RunState {
             frames: SecondaryMap::new(),
             last_plan: None,
             lent: SmallVec::new(),
-            nothing: Tensor::scalar(0_u8),
+            taken: SmallVec::new(),
+            began: false,
+            nothing: nothing(),
             launched: Vec::new(),
             n_launches: 0,
             iterations: 0,
@@ -113,4 +127,14 @@ impl RunState {
         frame.close();
         self.frames[block] = frame;
     }
+}
+
+/// What stands in for a tensor whose memory a call has: an error for anyone who looks.
+fn nothing() -> Tensor {
+    let gone = || {
+        let why = "its memory was given to a call, which put a result there";
+        Err(TensorError::Deferred(why.into()))
+    };
+    // A scalar is not too large.
+    Tensor::deferred(DType::U8, &[], gone).unwrap_or_else(|_| Tensor::scalar(0_u8))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_backend::{BuiltinOperand, Fault, FaultCause, MemorySlice, StopSignal as _};
+use kiln_backend::{Builtin, BuiltinOperand, Fault, FaultCause, MemorySlice, StopSignal as _};
 use kiln_program::{BlockId, Program, Step};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Binding;
@@ -11,6 +11,7 @@ use kiln_timing::{Counter, Verbosity};
 use smallvec::SmallVec;
 
 use super::bind::site_of;
+use super::donation::Inputs;
 use super::state::RunState;
 use super::{Entry, Stop, Value, Why};
 use crate::call::CallControl;
@@ -37,11 +38,24 @@ pub(crate) struct Run<'a> {
     /// Who may end the call.
     pub(super) control: Option<&'a CallControl>,
     /// The inputs of the call.
-    pub(super) inputs: &'a [Tensor],
+    pub(super) inputs: Inputs<'a>,
     /// The tensors that the results are to be in, where the caller gave some.
     pub(super) into: Option<&'a mut [Tensor]>,
     /// The results, where the caller gave none.
     pub(super) made: &'a mut Vec<Tensor>,
+    /// Whether they stay in the memory of the device.
+    pub(super) outputs_stay: bool,
+}
+
+/// The operands of a builtin.
+type Operands<'a> = SmallVec<[(MemorySlice<'a>, BuiltinOperand<'a>); 2]>;
+
+/// Whether operands are in the same memory, one by one.
+fn are_same(left: &Operands<'_>, right: &Operands<'_>) -> bool {
+    let mut pairs = left.iter().zip(right);
+    pairs.all(|((left, _), (right, _))| {
+        Arc::ptr_eq(left.memory.handle(), right.memory.handle()) && left.offset == right.offset
+    })
 }
 
 impl Run<'_> {
@@ -185,6 +199,7 @@ impl Run<'_> {
             self.have_own_memories(block, plan, frame)?;
         }
         let steps = &self.program.block(block).segments[segment].steps;
+        self.state.began = true;
         let is_timed = self.prepared.recorder.timing.is_at(Verbosity::Verbose);
         let heat = plan.heat.as_ref().filter(|heat| heat.begin());
         let is_observed = is_timed || heat.is_some() || self.profile.is_some();
@@ -304,7 +319,7 @@ impl Run<'_> {
         let runtime = self.runtime;
         let stays = self.into.is_some() && block == self.program.body();
         for own in &plan.own {
-            if stays && self.lend(own, &plan.results, frame)? {
+            if stays && (self.is_taken(own.index) || self.lend(own, &plan.results, frame)?) {
                 continue;
             }
             let OwnMemory { index, bytes, .. } = *own;
@@ -340,7 +355,6 @@ impl Run<'_> {
     }
 
     fn builtin(&mut self, step: &Step, plan: &BuiltinPlan, frame: &Frame) -> Result<(), Stop> {
-        type Operands<'a> = SmallVec<[(MemorySlice<'a>, BuiltinOperand<'a>); 2]>;
         fn operands<'a>(
             frame: &'a Frame,
             places: &'a [TensorPlace],
@@ -356,6 +370,9 @@ impl Run<'_> {
         }
         let inputs = operands(frame, &plan.inputs)?;
         let outputs = operands(frame, &plan.outputs)?;
+        if plan.builtin == Builtin::Copy && are_same(&inputs, &outputs) {
+            return Ok(());
+        }
         Ok(self.run_builtin(&step.name, &plan.builtin, &inputs, &outputs)?)
     }
 
@@ -395,6 +412,7 @@ impl Run<'_> {
                     | Op::GatherNd { .. }
                     | Op::ScatterElements { .. }
                     | Op::ScatterNd { .. }
+                    | Op::UpdateSlice { .. }
                     | Op::Slice { .. },
                     FaultCause::IndexOutOfRange,
                 ) => true,

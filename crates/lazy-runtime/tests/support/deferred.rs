@@ -17,7 +17,7 @@ use kiln_backend::{
 use kiln_tensor::DType;
 
 use super::evaluate::{Slice, run_builtin, run_kernel};
-use super::fake_device::{Held, Loaded, held_of, refused};
+use super::fake_device::{Held, Loaded, State, refused};
 
 /// A rule that the device does not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,12 @@ pub enum Broken {
     Order,
     /// Waiting returns before everything has run.
     Waiting,
+    /// Memory is handed out again while a handle to it is left.
+    Reuse,
+    /// An input is written over the one before, whatever else has that memory.
+    Sharing,
+    /// Memory of another device is taken for its own.
+    Ownership,
 }
 
 /// The execution.
@@ -35,7 +41,7 @@ pub(super) struct Deferred {
     queue: Vec<Work>,
     n_launches: usize,
     random: u64,
-    broken: Option<Broken>,
+    device: Arc<State>,
     fault: Option<Fault>,
     error: Option<ExecuteError>,
     /// The kernels of each batch, and what they were launched with.
@@ -75,12 +81,12 @@ enum Kept {
 static SEED: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
 
 impl Deferred {
-    pub(super) fn new(broken: Option<Broken>) -> Self {
+    pub(super) fn new(device: Arc<State>) -> Self {
         Self {
             queue: Vec::new(),
             n_launches: 0,
             random: SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed) | 1,
-            broken,
+            device,
             fault: None,
             error: None,
             batches: HashMap::new(),
@@ -95,13 +101,17 @@ impl Deferred {
         (self.random % n.max(1) as u64) as usize
     }
 
-    fn operand(&self, slice: &MemorySlice<'_>, is_written: bool) -> Operand {
+    fn operand(&self, slice: &MemorySlice<'_>, is_written: bool) -> Result<Operand, ExecuteError> {
+        self.device.check()?;
         let handle = slice.memory.handle();
-        if let (true, Some(held)) = (is_written, slice.memory.downcast::<Held>()) {
+        let held = slice.memory.downcast::<Held>();
+        let held = held.filter(|held| Arc::ptr_eq(&held.device, &self.device));
+        let held = held.ok_or_else(|| refused("a launch on memory of another device"))?;
+        if is_written {
             held.pending.fetch_add(1, Ordering::SeqCst);
         }
-        Operand {
-            memory: match self.broken {
+        Ok(Operand {
+            memory: match self.device.broken {
                 Some(Broken::Lifetime) => Kept::Dropped(Arc::downgrade(handle)),
                 _ => Kept::Held(Arc::clone(handle)),
             },
@@ -109,7 +119,7 @@ impl Deferred {
             offset: slice.offset,
             bytes: slice.bytes,
             is_written,
-        }
+        })
     }
 
     fn add(&mut self, task: Task, operands: Vec<Operand>) {
@@ -132,7 +142,7 @@ impl Deferred {
             let ready: Vec<usize> = (0..self.queue.len())
                 .filter(|&at| {
                     let (before, rest) = self.queue.split_at(at);
-                    self.broken == Some(Broken::Order)
+                    self.device.broken == Some(Broken::Order)
                         || !before.iter().any(|work| work.conflicts_with(&rest[0]))
                 })
                 .collect();
@@ -167,7 +177,7 @@ impl Work {
         let freed: Vec<Held> = self
             .operands
             .iter()
-            .map(|operand| held_of(vec![0xdd; operand.offset + operand.bytes]))
+            .map(|operand| Held::poisoned(operand.offset + operand.bytes))
             .collect();
         let slices: Vec<Slice<'_>> = self
             .operands
@@ -246,7 +256,7 @@ impl Execution for Deferred {
                     "%{name}: expected {bytes} bytes, found {found}"
                 )));
             }
-            operands.push(self.operand(slice, buffer.role.is_written()));
+            operands.push(self.operand(slice, buffer.role.is_written())?);
         }
         self.add(
             Task::Kernel(kernel.clone(), launch.numbers.clone()),
@@ -285,7 +295,7 @@ impl Execution for Deferred {
     ) -> Result<(), ExecuteError> {
         let read = inputs.iter().map(|(slice, _)| self.operand(slice, false));
         let written = outputs.iter().map(|(slice, _)| self.operand(slice, true));
-        let operands = read.chain(written).collect();
+        let operands = read.chain(written).collect::<Result<_, _>>()?;
         let types = inputs.iter().chain(outputs);
         let types = types.map(|(_, what)| (what.dtype, what.shape.to_vec()));
         self.add(Task::Builtin(builtin.clone(), types.collect()), operands);
@@ -293,10 +303,11 @@ impl Execution for Deferred {
     }
 
     fn finish(&mut self) -> Result<Option<Fault>, ExecuteError> {
-        if self.broken != Some(Broken::Waiting) {
+        if self.device.broken != Some(Broken::Waiting) {
             self.run_some(usize::MAX);
         }
         self.n_launches = 0;
+        self.device.check()?;
         match self.error.take() {
             Some(error) => Err(error),
             None => Ok(self.fault.take()),

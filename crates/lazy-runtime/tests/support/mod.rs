@@ -36,7 +36,7 @@ use kiln_testkit::oracle::{Tolerance, compare_all};
 
 pub use deferred::Broken;
 pub use fake_compiler::{FakeCompiler, Gate, Offer};
-pub use fake_device::{BrokenDevice, FakeDevice};
+pub use fake_device::{FakeDevice, Traffic};
 pub use timed_device::TimedDevice;
 
 /// Plans a graph as the facade does.
@@ -78,7 +78,7 @@ pub fn runtime_with(compiler: FakeCompiler, options: RuntimeOptions) -> Arc<Runt
     let options = options.with_compile_threads(NonZeroUsize::MIN.saturating_add(1));
     Arc::new(Runtime::new(
         Some(Arc::new(compiler)),
-        Arc::new(FakeDevice),
+        Arc::new(FakeDevice::default()),
         options,
     ))
 }

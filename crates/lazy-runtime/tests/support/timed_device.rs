@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_backend::{
-    Artifact, Builtin, BuiltinOperand, ExecuteError, Execution, Fault, KernelExecutor, Launch,
-    LoadedKernel, Memory, MemorySlice, PackSpec,
+    Artifact, Builtin, BuiltinOperand, ExecuteError, Execution, ExecutorWrapper, Fault,
+    KernelExecutor, Launch, LoadedKernel, MemorySlice,
 };
-use kiln_tensor::{DType, Tensor};
 use kiln_timing::ManualClock;
 
 use super::FakeDevice;
@@ -17,6 +16,7 @@ pub type Cost = fn(&str) -> Duration;
 
 #[derive(Clone)]
 pub struct TimedDevice {
+    pub device: FakeDevice,
     pub clock: ManualClock,
     pub cost: Cost,
 }
@@ -31,50 +31,27 @@ struct TimedExecution {
     clock: ManualClock,
 }
 
-impl KernelExecutor for TimedDevice {
-    fn device(&self) -> String {
-        FakeDevice.device()
-    }
+impl ExecutorWrapper for TimedDevice {
+    type Inner = FakeDevice;
 
-    fn caches(&self) -> [usize; 3] {
-        FakeDevice.caches()
-    }
-
-    fn parallelism(&self) -> usize {
-        FakeDevice.parallelism()
+    fn inner(&self) -> &FakeDevice {
+        &self.device
     }
 
     fn load(&self, artifact: &Artifact) -> Result<LoadedKernel, ExecuteError> {
         let cost = (self.cost)(&String::from_utf8_lossy(&artifact.code));
-        let inner = FakeDevice.load(artifact)?;
+        let inner = self.device.load(artifact)?;
         Ok(LoadedKernel::new(Arc::new(TimedKernel { inner, cost })))
     }
 
-    fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
-        FakeDevice.alloc(bytes)
-    }
-
-    fn upload(&self, tensor: &Tensor) -> Result<Memory, ExecuteError> {
-        FakeDevice.upload(tensor)
-    }
-
-    fn pack(&self, tensor: &Tensor, spec: &PackSpec) -> Result<Memory, ExecuteError> {
-        FakeDevice.pack(tensor, spec)
-    }
-
-    fn download(
-        &self,
-        memory: &Memory,
-        offset: usize,
-        dtype: DType,
-        shape: &[usize],
-    ) -> Result<Tensor, ExecuteError> {
-        FakeDevice.download(memory, offset, dtype, shape)
+    // Each launch is timed.
+    fn takes_batches(&self) -> bool {
+        false
     }
 
     fn begin(&self) -> Box<dyn Execution> {
         Box::new(TimedExecution {
-            inner: FakeDevice.begin(),
+            inner: self.device.begin(),
             clock: self.clock.clone(),
         })
     }

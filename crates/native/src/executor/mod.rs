@@ -155,6 +155,10 @@ impl KernelExecutor for NativeExecutor {
         }
     }
 
+    fn adopt(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
+        self.lend(tensor, memory)
+    }
+
     fn reclaim(&self, memory: &mut Memory, dtype: DType, shape: &[usize]) -> Option<Tensor> {
         let (host, bytes) = memory.parts_mut::<HostMemory>()?;
         let lent = host.take_lent()?;

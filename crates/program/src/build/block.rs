@@ -67,6 +67,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             symbols: region.symbols,
             segments: self.segments,
             results,
+            donations: Vec::new(),
         };
         let nodes = &self.kernels;
         let orders = layout::assign_layouts(self.program, &mut block, nodes, &self.shapes);

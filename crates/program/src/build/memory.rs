@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 
-use cranelift_entity::SecondaryMap;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_symbolic_shape::{DimId, DimTable, Fuel, Predicate};
 use smallvec::SmallVec;
 
+use super::in_place::share_in_place;
+use super::last_uses::{LastUses, Moment};
 use super::{Builder, elements};
 use crate::buffer::{Place, Slot};
 use crate::ids::BufferId;
@@ -28,10 +29,6 @@ pub(super) fn assign_places(
     block: &mut Block,
     shapes: &HashMap<BufferId, SmallVec<[DimId; 4]>>,
 ) {
-    let root = |buffer: BufferId, block: &Block| match block.buffers[buffer].place {
-        Place::View { of, .. } => of,
-        _ => buffer,
-    };
     // What a control step is given it may hand on as a result, so that its memory must not be used again.
     let steps = block.segments.iter().flat_map(|segment| &segment.steps);
     let control =
@@ -39,29 +36,14 @@ pub(super) fn assign_places(
     let handed_on = control.flat_map(|step| step.action.reads(|_, _| false));
     let handed_on: Vec<BufferId> = handed_on.chain(block.results.iter().copied()).collect();
     for buffer in handed_on {
-        let buffer = root(buffer, block);
+        let buffer = block.root(buffer);
         if let Place::Slot { segment, .. } = block.buffers[buffer].place {
             block.buffers[buffer].place = Place::Own;
             block.segments[segment].own.push(buffer);
         }
     }
-    let is_written = |kernel: crate::KernelId, position: usize| {
-        let buffers = program.kernels[kernel].kernel.kernel().buffers();
-        buffers
-            .values()
-            .nth(position)
-            .is_some_and(|buffer| buffer.role.is_written())
-    };
-    // When each root is used last: the segment and the step.
-    let mut last_use: SecondaryMap<BufferId, Option<(usize, usize)>> = SecondaryMap::new();
-    for (segment_index, segment) in block.segments.iter().enumerate() {
-        for (step_index, step) in segment.steps.iter().enumerate() {
-            let reads = step.action.reads(is_written);
-            for buffer in reads.into_iter().chain(step.action.writes(is_written)) {
-                last_use[root(buffer, block)] = Some((segment_index, step_index));
-            }
-        }
-    }
+    share_in_place(program, block, shapes);
+    let last_uses = LastUses::of(program, block);
     for index in 0..block.segments.len() {
         let steps = &block.segments[index].steps;
         let mut slots: Vec<Slot> = Vec::new();
@@ -70,8 +52,8 @@ pub(super) fn assign_places(
         let mut placed: Vec<(BufferId, usize)> = Vec::new();
         let mut seen: HashMap<BufferId, usize> = HashMap::new();
         for (step_index, step) in steps.iter().enumerate() {
-            let writes = step.action.writes(is_written);
-            for buffer in writes.iter().map(|&buffer| root(buffer, block)) {
+            let writes = program.writes(&step.action);
+            for buffer in writes.iter().map(|&buffer| block.root(buffer)) {
                 let is_here = matches!(block.buffers[buffer].place,
                     Place::Slot { segment, .. } if segment == index);
                 if !is_here || seen.contains_key(&buffer) {
@@ -110,16 +92,17 @@ pub(super) fn assign_places(
                 seen.insert(buffer, slot);
             }
             // What nobody needs after this step gives its slot back, but not to the step itself.
-            let reads = step.action.reads(is_written);
-            for buffer in reads
-                .into_iter()
-                .chain(writes)
-                .map(|buffer| root(buffer, block))
-            {
+            let reads = program.reads(&step.action).into_iter();
+            let used = reads.chain(writes).map(|buffer| block.root(buffer));
+            for buffer in used {
                 let Some(&slot) = seen.get(&buffer) else {
                     continue;
                 };
-                let is_last = last_use[buffer] == Some((index, step_index));
+                let here = Moment {
+                    segment: index,
+                    step: step_index,
+                };
+                let is_last = last_uses.of_root(buffer) == Some(here);
                 if (is_last || is_on(Fault::EarlyReuse)) && !free.contains(&slot) {
                     free.push(slot);
                 }

@@ -5,7 +5,9 @@
 mod block;
 mod contract;
 mod course;
+mod in_place;
 mod kernels;
+mod last_uses;
 mod layout;
 mod memory;
 mod node;
@@ -21,9 +23,10 @@ use kiln_ir::{Constant, Digest, Graph, RegionId, ValueId};
 use kiln_symbolic_shape::{DimError, DimId};
 
 use crate::error::ProgramError;
-use crate::ids::{BlockId, ConstantId, KernelId};
-use crate::program::{Block, Program, ProgramKernel};
+use crate::ids::{BlockId, BufferId, ConstantId, KernelId};
+use crate::program::{Block, Program, ProgramKernel, is_written};
 use crate::sizes::Sizes;
+use crate::step::Action;
 use kernels::KnownKernels;
 use node::NodeSource;
 
@@ -120,6 +123,16 @@ impl Builder<'_> {
         }
         let block = block::BlockBuilder::new(self, region).build()?;
         Ok(self.blocks.push(block))
+    }
+
+    /// The buffers that an action reads.
+    fn reads(&self, action: &Action) -> Vec<BufferId> {
+        action.reads(|kernel, position| is_written(&self.kernels, kernel, position))
+    }
+
+    /// The buffers that an action writes.
+    fn writes(&self, action: &Action) -> Vec<BufferId> {
+        action.writes(|kernel, position| is_written(&self.kernels, kernel, position))
     }
 
     fn constant(&mut self, constant: &Constant) -> ConstantId {

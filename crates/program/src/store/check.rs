@@ -4,7 +4,7 @@ use cranelift_entity::EntityRef;
 
 use crate::buffer::Place;
 use crate::ids::{BlockId, BufferId, SizeId};
-use crate::program::{Block, Program};
+use crate::program::{Block, Donation, Program};
 use crate::step::{Action, Step};
 
 /// Checks a program; the problem if there is one.
@@ -71,6 +71,12 @@ impl Checker<'_> {
         }
         self.buffers(&self.block.parameters)?;
         self.buffers(&self.block.results)?;
+        let (parameters, results) = (self.block.parameters.len(), self.block.results.len());
+        let is_there =
+            |donation: &Donation| donation.parameter < parameters && donation.result < results;
+        if !self.block.donations.iter().all(is_there) {
+            return Err("a donation of what is not there".to_owned());
+        }
         if self.block.segments.is_empty() {
             return Err(format!("{} without a segment", self.id));
         }

@@ -91,6 +91,7 @@ impl Program {
                 symbols: block.symbols.iter().map(name).collect(),
                 segments,
                 results: block.results.clone(),
+                donations: block.donations.clone(),
             });
         }
         let kernels = self.kernels.values().map(|kernel| StoredKernel {
@@ -281,6 +282,7 @@ fn load_block(stored: &StoredBlock, graph: &mut Graph, walk: &Walk) -> Result<Bl
         symbols: named(graph, &stored.symbols)?,
         segments,
         results: stored.results.clone(),
+        donations: stored.donations.clone(),
     })
 }
 

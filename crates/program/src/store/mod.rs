@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::buffer::{Buffer, Slot};
 use crate::ids::{BlockId, BufferId, SizeId};
+use crate::program::Donation;
 use crate::step::Step;
 
 /// The format that this version writes and reads.
@@ -46,6 +47,7 @@ struct StoredBlock {
     symbols: Vec<String>,
     segments: Vec<StoredSegment>,
     results: Vec<BufferId>,
+    donations: Vec<Donation>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -239,6 +239,14 @@ impl NamedFunction {
         NamedFunction { aliases, ..self }
     }
 
+    /// Not to be differentiated.
+    pub(super) fn without_slope(self) -> NamedFunction {
+        NamedFunction {
+            derivative: Derivative::None,
+            ..self
+        }
+    }
+
     fn slope(self, define: DefineUnary) -> NamedFunction {
         NamedFunction {
             derivative: Derivative::Written(define),

@@ -27,12 +27,13 @@ const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// The functions of the generator.
 pub(super) fn table() -> Vec<NamedFunction> {
-    vec![row_of(
+    let bits = row_of(
         3,
         NAME,
         "32 random bits: word `x0 / 8 % 4` of the Philox 4x32-10 block with the counter `(x0 / 32 * 8 + x0 % 8, x2)` and the key `x1`.",
         |b, x, _| element(b, x[0], x[1], x[2]),
-    )]
+    );
+    vec![bits.without_slope()]
 }
 
 /// Element `index` of a stream of random words under a key; all are u64, the result is u32.

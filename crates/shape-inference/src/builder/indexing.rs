@@ -2,7 +2,7 @@
 
 use super::GraphBuilder;
 use crate::error::InferError;
-use kiln_ir::{Combine, Op, ValueId};
+use kiln_ir::{Combine, Indices, Op, ValueId};
 
 impl GraphBuilder {
     /// Slices of `x` along `axis` at `indices`.
@@ -74,5 +74,21 @@ impl GraphBuilder {
         combine: Combine,
     ) -> Result<ValueId, InferError> {
         self.op1(Op::ScatterNd { combine }, &[x, indices, updates])
+    }
+
+    /// `x` with `update` in place of the part that begins at `at` along `axes`: `at` has one integer per axis, and sizes
+    /// beside `axes` are equal. A part that is not within `x` is a fault of the call.
+    ///
+    /// # Errors
+    /// When ranks, dtypes or sizes differ, `axes` are not ascending axes of `x`, or the update is never within it.
+    pub fn update_slice(
+        &mut self,
+        x: ValueId,
+        at: ValueId,
+        update: ValueId,
+        axes: &[usize],
+    ) -> Result<ValueId, InferError> {
+        let axes = Indices::from_slice(axes);
+        self.op1(Op::UpdateSlice { axes }, &[x, at, update])
     }
 }

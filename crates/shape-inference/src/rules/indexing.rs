@@ -24,6 +24,7 @@ impl ShapeInferenceRule for IndexingRule {
                 | Op::GatherNd { .. }
                 | Op::ScatterElements { .. }
                 | Op::ScatterNd { .. }
+                | Op::UpdateSlice { .. }
         )
     }
 
@@ -59,6 +60,10 @@ impl ShapeInferenceRule for IndexingRule {
             }
             Op::ScatterNd { .. } => {
                 scatter_nd(ctx, node, &operand, &indices)?;
+                operand.dims.clone()
+            }
+            Op::UpdateSlice { axes } => {
+                update_slice(ctx, node, &operand, &indices, axes)?;
                 operand.dims.clone()
             }
             _ => unreachable!("`can_infer` lists the ops"),
@@ -167,6 +172,50 @@ fn scatter_nd(
     let expected: Dims = outer.iter().chain(rest).copied().collect();
     let updates = ctx.tensor(node, 2)?;
     expect_sizes(ctx, node, &updates, &expected)
+}
+
+fn update_slice(
+    ctx: &mut InferenceContext<'_>,
+    node: &Node<'_>,
+    operand: &TensorType,
+    at: &TensorType,
+    axes: &[usize],
+) -> Result<(), InferError> {
+    node.expect_operands(3)?;
+    ctx.same_dtype(node, 0, 2)?;
+    axes.iter()
+        .try_for_each(|&axis| node.expect_axis("axes", axis, operand.rank()))?;
+    if !axes.is_sorted_by(|left, right| left < right) {
+        return Err(node.attribute_error("axes", "ascending axes", format!("{axes:?}")));
+    }
+    expect_rank(ctx, node, 1, at, 1)?;
+    let expected = ctx.dims_mut().constant(axes.len() as i64);
+    for &found in &at.dims {
+        ctx.require_equal(node, "positions, one per axis", (0, expected), (1, found))?;
+    }
+    let update = ctx.tensor(node, 2)?;
+    expect_rank(ctx, node, 2, &update, operand.rank())?;
+    let sizes = operand.dims.iter().zip(&update.dims).enumerate();
+    for (axis, (&size, &given)) in sizes {
+        if axes.contains(&axis) {
+            if ctx.prove(&Predicate::LessEqual(given, size)) == Proof::Disproved {
+                return Err(node.error(InferErrorKind::OutOfBounds {
+                    what: format!("size {axis} of the update"),
+                    operand: ctx.describe(node.operand(0)?),
+                    expected: format!("at most {}", ctx.show(size)),
+                    found: ctx.show(given),
+                }));
+            }
+        } else {
+            ctx.require_equal(
+                node,
+                &format!("sizes of axis {axis}"),
+                (0, size),
+                (2, given),
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// The updates have these sizes.

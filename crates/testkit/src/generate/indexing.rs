@@ -71,6 +71,41 @@ pub(super) fn scatter_nd(scope: &mut Scope<'_, '_>) -> Step {
     Ok(())
 }
 
+pub(super) fn update_slice(scope: &mut Scope<'_, '_>) -> Step {
+    let x = scope.number()?;
+    let (dtype, dims) = (scope.builder.dtype(x)?, scope.builder.shape(x)?);
+    let first = scope.between(0, dims.len())?;
+    let axes: Vec<usize> = (first..dims.len().min(first + 2)).collect();
+    let mut part: Dims = dims.as_slice().into();
+    let mut starts = Vec::with_capacity(axes.len());
+    for &axis in &axes {
+        let length = scope.between(0, 3)? as i64;
+        let length = scope.builder.size(length);
+        let table = scope.builder.dims_mut();
+        let length = table.min(dims[axis], length).map_err(|_| Stop::NoOperand)?;
+        let last = table.sub(dims[axis], length).map_err(|_| Stop::NoOperand)?;
+        part[axis] = length;
+        // Any integer, cut off at the bounds.
+        let raw = scope.of_type(DType::I64, &[])?;
+        let last = scope.builder.dims_tensor(&[last])?;
+        let last = scope.builder.reshape(last, &[])?;
+        let zero = scope.scalar(DType::I64, 0.0)?;
+        let raised = scope.builder.max(raw, zero)?;
+        starts.push(scope.builder.min(raised, last)?);
+    }
+    let at = match starts.is_empty() {
+        true => {
+            let zero = scope.builder.size(0);
+            scope.fresh(DType::I64, &[zero])?
+        }
+        false => scope.builder.stack(&starts, 0)?,
+    };
+    let update = scope.of_type(dtype, &part)?;
+    let y = scope.builder.update_slice(x, at, update, &axes)?;
+    scope.keep(y);
+    Ok(())
+}
+
 fn combine(scope: &mut Scope<'_, '_>) -> Result<Combine, Stop> {
     scope.pick(Combine::ALL)
 }

@@ -143,7 +143,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Every core op that is no element-wise function.
-    const OPS: [&str; 35] = [
+    const OPS: [&str; 36] = [
         "arg_reduce",
         "bind",
         "broadcast",
@@ -170,6 +170,7 @@ mod tests {
         "resize",
         "scatter_elements",
         "scatter_nd",
+        "update_slice",
         "select",
         "slice",
         "top_k",

@@ -52,6 +52,7 @@ const FAMILIES: &[Family] = &[
     (2, indexing::gather_nd),
     (2, indexing::scatter_elements),
     (2, indexing::scatter_nd),
+    (2, indexing::update_slice),
     (4, contraction::matmul),
     (3, contraction::conv),
     (2, contraction::conv_transpose),

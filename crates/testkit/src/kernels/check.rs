@@ -7,6 +7,7 @@ use kiln_backend::{
     Artifact, CallerOnly, CompileError, ExecuteError, Fault, FaultCause, KernelCompiler,
     KernelExecutor, LaunchContext, LoadedKernel, Target, TaskPool, Unobserved,
 };
+use kiln_kernel::analysis::{SharedPair, may_share};
 use kiln_kernel::{EvaluateError, Role, VerifiedKernel, evaluate};
 use kiln_native::NativeExecutor;
 use kiln_native::guard::Side;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 use crate::oracle::{Unexplained, explain};
 
-use super::launch::{LaunchError, run_guarded, run_in};
+use super::launch::{LaunchError, run_guarded, run_in, run_in_place};
 use super::pool::BackwardPool;
 
 /// A kernel, compiled with one schedule for one target.
@@ -83,6 +84,16 @@ pub enum Finding {
         /// What is wrong.
         source: Unexplained,
     },
+    /// A result in the memory of an operand has other bits.
+    #[error("{variant}: %{buffer} depends on whether it is computed in place of %{operand}")]
+    InPlace {
+        /// Target and schedule.
+        variant: String,
+        /// The result.
+        buffer: String,
+        /// The operand.
+        operand: String,
+    },
     /// Another number of threads gives other bits.
     #[error("{variant}: %{buffer} depends on the number of threads")]
     Threads {
@@ -131,7 +142,8 @@ pub fn variants(
 
 /// Runs every variant on these operands, on one thread with caches as they are, and as if on three and there were none, and
 /// compares. Where bits differ, the same caches must give the same on one thread. Then once with operands that end where a
-/// page begins that must not be touched, and once with operands that begin where one ends.
+/// page begins that must not be touched, and once with operands that begin where one ends. Where a result may lie in the
+/// memory of an operand, it must have the same bits there.
 ///
 /// # Errors
 /// The first difference.
@@ -187,6 +199,21 @@ pub fn check_kernel(
         if meaning.fault.is_none() && same.is_err() {
             // Caches may decide in which order is summed, threads may not.
             same_bits(kernel, &name(artifact), &run(&alone, no_caches)?, &on_three)?;
+        }
+        for pair in may_share(kernel.kernel()) {
+            for (pool, apart) in [(&alone, &found), (&three, &on_three)] {
+                let context = LaunchContext {
+                    symbols,
+                    threads: pool.threads(),
+                    caches: if pool.threads() > 1 {
+                        no_caches
+                    } else {
+                        caches
+                    },
+                };
+                let ran = run_in_place(executor, kernel, code, &context, tensors, pool, pair);
+                check_in_place(kernel, &name(artifact), pair, apart, &judge(ran)?)?;
+            }
         }
     }
     Ok(match meaning.fault {
@@ -260,6 +287,24 @@ impl Meaning {
         }
         Ok(())
     }
+}
+
+/// Whether results computed in place have the bits of those computed apart.
+fn check_in_place(
+    kernel: &VerifiedKernel,
+    variant: &str,
+    pair: SharedPair,
+    apart: &[Tensor],
+    in_place: &[Tensor],
+) -> Result<(), Finding> {
+    same_bits(kernel, variant, apart, in_place).map_err(|finding| match finding {
+        Finding::Threads { variant, buffer } => Finding::InPlace {
+            variant,
+            buffer,
+            operand: kernel.kernel().buffer(pair.read).name.clone(),
+        },
+        other => other,
+    })
 }
 
 fn same_bits(

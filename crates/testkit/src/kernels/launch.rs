@@ -6,6 +6,7 @@ use kiln_backend::{
     LaunchContext, LoadedKernel, Memory, MemorySlice, NumbersError, TaskPool,
 };
 use kiln_kernel::VerifiedKernel;
+use kiln_kernel::analysis::SharedPair;
 use kiln_native::NativeExecutor;
 use kiln_native::guard::{ALIGNMENT, Side, with_guard_pages};
 use kiln_tensor::{DType, Tensor, TensorError};
@@ -89,7 +90,31 @@ pub fn run_in(
         context,
         tensors,
         pool,
-        Placement::Amid,
+        (Placement::Amid, None),
+    )
+}
+
+/// The same with a result in the memory of an operand.
+///
+/// # Errors
+/// As [`run_kernel`].
+pub fn run_in_place(
+    executor: &NativeExecutor,
+    kernel: &VerifiedKernel,
+    code: (&Artifact, &LoadedKernel),
+    context: &LaunchContext<'_>,
+    tensors: &[Tensor],
+    pool: &Arc<dyn TaskPool>,
+    pair: SharedPair,
+) -> Result<(Vec<Tensor>, Option<Fault>), LaunchError> {
+    run_placed(
+        executor,
+        kernel,
+        code,
+        context,
+        tensors,
+        pool,
+        (Placement::Amid, Some(pair)),
     )
 }
 
@@ -116,7 +141,15 @@ pub fn run_guarded(
         kept.trim(0);
     }
     with_guard_pages(side, || {
-        run_placed(executor, kernel, code, context, tensors, &pool, placement)
+        run_placed(
+            executor,
+            kernel,
+            code,
+            context,
+            tensors,
+            &pool,
+            (placement, None),
+        )
     })
 }
 
@@ -127,7 +160,7 @@ fn run_placed(
     context: &LaunchContext<'_>,
     tensors: &[Tensor],
     pool: &Arc<dyn TaskPool>,
-    placement: Placement,
+    (placement, shared): (Placement, Option<SharedPair>),
 ) -> Result<(Vec<Tensor>, Option<Fault>), LaunchError> {
     let symbols = context.symbols;
     let numbers = artifact.numbers(context)?;
@@ -151,6 +184,13 @@ fn run_placed(
         memories.push(copy_in(executor, &mut *execution, &image.bytes)?);
         images.push(Some(image));
     }
+    if let Some(pair) = shared {
+        let position = |id| kernel.buffers().keys().position(|key| key == id);
+        if let (Some(read), Some(written)) = (position(pair.read), position(pair.written)) {
+            memories[written] = memories[read].clone();
+            // Widths, and so where an image begins, are the same.
+        }
+    }
     let buffers: Vec<MemorySlice<'_>> = images
         .iter()
         .zip(&memories)
@@ -164,7 +204,7 @@ fn run_placed(
         buffers: &buffers,
         numbers: &numbers,
     };
-    // SAFETY: each buffer has a memory of its own, made above.
+    // SAFETY: each buffer has a memory of its own, made above; but for a pair that may share.
     unsafe { execution.launch(loaded, &launch)? };
     let fault = execution.finish()?;
     drop(execution);

@@ -16,6 +16,6 @@ mod sizes;
 pub use check::{Checked, Finding, Variant, check_kernel, variants};
 pub use generate::random_kernel;
 pub use inputs::{Elements, kernel_tensors};
-pub use launch::{LaunchError, run_guarded, run_in, run_kernel};
+pub use launch::{LaunchError, run_guarded, run_in, run_in_place, run_kernel};
 pub use pool::BackwardPool;
-pub use sizes::{EDGE_SIZES, buffer_shapes, covering_sizes, random_sizes, work};
+pub use sizes::{EDGE_SIZES, buffer_shapes, covering_sizes, random_sizes};

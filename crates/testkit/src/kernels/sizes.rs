@@ -1,7 +1,8 @@
 //! Sizes to run a kernel at: edges of vectors and tiles, with the work kept small.
 
 use crate::random::SplitMix64;
-use kiln_kernel::{Item, Kernel, StageOperation};
+use kiln_kernel::Kernel;
+use kiln_kernel::analysis::points;
 use kiln_symbolic_shape::{Binding, DimId};
 
 /// Nothing, one, and both sides of the vectors' and tiles' widths, with primes among them.
@@ -31,41 +32,6 @@ pub fn buffer_shapes(kernel: &Kernel, symbols: &[i64]) -> Option<Vec<Vec<usize>>
     kernel.buffers().values().map(shape).collect()
 }
 
-/// How many points a kernel computes at these sizes, about.
-pub fn work(kernel: &Kernel, symbols: &[i64]) -> f64 {
-    let binding = binding(kernel, symbols);
-    let size = |axis| {
-        let bound = kernel.axis(axis).extent.bound();
-        kernel
-            .dims()
-            .evaluate(bound, &binding)
-            .map_or(1.0, |size| size as f64)
-    };
-    let product =
-        |axes: &[kiln_kernel::AxisId]| axes.iter().map(|&axis| size(axis)).product::<f64>();
-    let one = |item: &Item| match item {
-        Item::Stage(stage) => {
-            let stage = kernel.stage(*stage);
-            let reduced = match &stage.operation {
-                StageOperation::Reduce { axes, .. } => product(axes),
-                StageOperation::Map => 1.0,
-            };
-            product(&stage.axes) * reduced
-        }
-        Item::Store(store) => product(&store.axes),
-        Item::Carry(_) => 0.0,
-    };
-    let inner: f64 = kernel
-        .items()
-        .iter()
-        .map(|item| match item {
-            Item::Carry(carry) => size(carry.axis) * carry.items.iter().map(one).sum::<f64>(),
-            other => one(other),
-        })
-        .sum();
-    product(kernel.outer()) * inner
-}
-
 /// Sizes such that every symbol takes every edge at least once where the work allows it, each time beside others.
 pub fn covering_sizes(kernel: &Kernel, most_work: f64) -> Vec<Vec<i64>> {
     let n_symbols = kernel.dims().symbols().count();
@@ -89,7 +55,7 @@ pub fn covering_sizes(kernel: &Kernel, most_work: f64) -> Vec<Vec<i64>> {
                 .map(|other| 1 + ((round + other) % 2) as i64)
                 .collect();
             sizes[symbol] = edge;
-            if work(kernel, &sizes) <= most_work {
+            if points(kernel, &sizes) <= most_work {
                 push_reduced(kernel, sizes, most_work, &mut found);
             }
         }
@@ -114,7 +80,7 @@ pub fn random_sizes(random: &mut SplitMix64, kernel: &Kernel, most_work: f64) ->
 
 /// Takes the largest sizes down until the work is small enough, and keeps what satisfies the facts.
 fn push_reduced(kernel: &Kernel, mut sizes: Vec<i64>, most_work: f64, found: &mut Vec<Vec<i64>>) {
-    while work(kernel, &sizes) > most_work {
+    while points(kernel, &sizes) > most_work {
         let Some(largest) = sizes.iter_mut().max() else {
             return;
         };

@@ -51,6 +51,7 @@ pub fn may_leave_out(graph: &Graph, expected: &str) -> bool {
                 | Op::GatherNd { .. }
                 | Op::ScatterElements { .. }
                 | Op::ScatterNd { .. }
+                | Op::UpdateSlice { .. }
                 | Op::Resize(_)
                 | Op::Pool { .. }
                 | Op::Conv { .. }

@@ -115,6 +115,20 @@ impl Var {
         })
     }
 
+    /// This with `update` in place of the part that begins at `at` along an axis: `at` is one integer, in a vector, and sizes of
+    /// other axes are equal. A part that is not within this is a fault of the call.
+    #[must_use]
+    #[track_caller]
+    pub fn update_slice(&self, at: impl AsRef<Var>, update: impl AsRef<Var>, axis: i64) -> Var {
+        self.record_with(&[at.as_ref(), update.as_ref()], |builder, x, others| {
+            let axis = builder.axis(x, axis)?;
+            match others {
+                [at, update] => builder.update_slice(x, *at, *update, &[axis]),
+                _ => unreachable!("two other operands were given"),
+            }
+        })
+    }
+
     #[track_caller]
     fn dims<S: Into<Size>>(&self, sizes: impl IntoIterator<Item = S>) -> Option<Vec<DimId>> {
         let mut dims = Vec::new();

@@ -2,12 +2,10 @@
 
 use kiln_backend::{PackAxis, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};
+use kiln_schedule_cpu::{LoopNest, OperandCopy, packed_points, packed_strides};
 use kiln_tensor::DType;
 
 use super::super::context::Lowering;
-use super::super::nest::Nest;
-use super::super::packed::{extent, packed_strides};
-use super::Copy;
 use crate::emit::Value;
 use crate::error::LlvmError;
 
@@ -50,7 +48,11 @@ impl Axis {
 }
 
 impl<'ctx> Operand<'ctx> {
-    pub(super) fn of(lowering: &Lowering<'_, '_, 'ctx>, nest: &Nest, copy: &Copy) -> Self {
+    pub(super) fn of(
+        lowering: &Lowering<'_, '_, 'ctx>,
+        nest: &LoopNest,
+        copy: &OperandCopy,
+    ) -> Self {
         let kernel = lowering.kernel;
         let buffer = copy.buffer();
         let dtype = kernel.buffer(buffer).dtype;
@@ -58,17 +60,17 @@ impl<'ctx> Operand<'ctx> {
         let offset = copy.offset.clone() + Quantity::constant(late as i64);
         let (strides, _) = packed_strides(kernel, &copy.spec);
         let axes = copy.spec.axes.iter().zip(strides).map(|(&axis, to)| {
-            let points = extent(kernel, buffer, axis);
+            let points = packed_points(kernel, buffer, axis);
             let (of, step, block) = match axis {
                 PackAxis::Outer { axis, block } => {
-                    let size = extent(kernel, buffer, PackAxis::Whole(axis));
+                    let size = packed_points(kernel, buffer, PackAxis::Whole(axis));
                     (axis, block as i64, Some((block as i64, size)))
                 }
                 PackAxis::Whole(axis) | PackAxis::Inner { axis, .. } => (axis, 1, None),
             };
             Axis {
                 points,
-                from: lowering.stride(buffer, of) * Quantity::constant(step),
+                from: lowering.layout.stride(buffer, of) * Quantity::constant(step),
                 to,
                 block,
             }

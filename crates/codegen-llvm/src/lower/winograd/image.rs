@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use kiln_backend::Quantity;
+use kiln_schedule_cpu::winograd::{ELEMENT, Winograd};
 
 use super::strips::{Strip, Strips};
-use super::{ELEMENT, Winograd};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::lower::scope::{Coordinate, Moment, Place, Scope};

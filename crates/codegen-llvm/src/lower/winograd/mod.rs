@@ -8,11 +8,10 @@
 //! Where an axis has points left over, its last tile begins earlier, and gives those points alone. What is
 //! not finite spreads no further than its windows reach, but infinities become NaNs.
 //!
-//! - `pattern`: which kernels these are. `strips`: sizes, and where things lie. `transform`: differences and sums.
+//! - [`Winograd`]: which kernels these are. `strips`: sizes, and where things lie. `transform`: differences and sums.
 //! - `weights`: the first phase. `image`, `planes`: the second.
 
 mod image;
-mod pattern;
 mod planes;
 mod strips;
 mod transform;
@@ -20,41 +19,24 @@ mod weights;
 
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::VerifiedKernel;
-use kiln_tensor::DType;
+use kiln_kernel::analysis::Dependence;
+use kiln_schedule_cpu::LoopNest;
+use kiln_schedule_cpu::winograd::Winograd;
 
 use super::context::Lowering;
-use super::depend::Dependence;
 use super::launch::LaunchBuilder;
-use super::nest::Nest;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 use strips::Strips;
 
-pub(crate) use pattern::Winograd;
-pub(crate) use transform::Transform;
-
-/// Taps along an axis of the window.
-const TAPS: usize = 3;
-
-/// Tiles in a strip, at the least: with as many a plane's weights are not read too often, and its elements still lie in the
-/// nearest cache beside them.
-const STRIP: u32 = 16;
-
 /// Sums of weights that are worth a task.
 const TASK_WEIGHTS: i64 = 64;
-
-const ELEMENT: DType = DType::F32;
-
-/// Tiles in a strip: whole register tiles.
-fn strip_length(rows: u32) -> u32 {
-    STRIP.next_multiple_of(rows)
-}
 
 /// Writes the functions of the phases that do all of a kernel.
 pub(super) fn emit_winograd(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
-    (nest, winograd): (&Nest, &Winograd),
+    (nest, winograd): (&LoopNest, &Winograd),
     launch: &LaunchBuilder,
 ) -> Result<(), LlvmError> {
     let dependence = Dependence::of(kernel);

@@ -1,10 +1,10 @@
 //! What a strip goes through: differences of elements, products by plane, and sums.
 
 use kiln_scalar::ScalarValue;
+use kiln_schedule_cpu::winograd::{Along, ELEMENT, TAPS, Winograd};
 
-use super::pattern::Along;
 use super::strips::{Strip, Strips};
-use super::{ELEMENT, TAPS, Winograd};
+use super::transform::{transform_input, transform_output};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::lower::scope::{Coordinate, Form, Scope};
@@ -45,12 +45,13 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
                         let value = lowering.value(&scope, element, at, Form::Lanes)?;
                         of_line.push(lowering.widened(&scope, value));
                     }
-                    elements.push(transform.of_elements(lowering, &of_line));
+                    elements.push(transform_input(transform, lowering, &of_line));
                 }
                 for column in 0..transform.side() {
                     let of_column: Vec<_> =
                         elements.iter().map(|line| line[column as usize]).collect();
-                    for (line, value) in (0..).zip(transform.of_elements(lowering, &of_column)) {
+                    for (line, value) in (0..).zip(transform_input(transform, lowering, &of_column))
+                    {
                         let plane = (line * transform.side() + column) * self.length();
                         let row = emit.iadd(tile, self.number(plane));
                         let place = self.index(row, n_channels, channel);
@@ -162,13 +163,14 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
                     let products: Vec<_> = (0..transform.side())
                         .map(|column| product(line, column))
                         .collect();
-                    transform.of_products(lowering, &products)
+                    transform_output(transform, lowering, &products)
                 };
                 let of_lines: Vec<_> = (0..transform.side()).map(of_line).collect();
                 for column in 0..transform.sums() {
                     let of_column: Vec<_> =
                         of_lines.iter().map(|line| line[column as usize]).collect();
-                    for (line, sum) in (0..).zip(transform.of_products(lowering, &of_column)) {
+                    for (line, sum) in (0..).zip(transform_output(transform, lowering, &of_column))
+                    {
                         let column = emit.iadd(from, self.number(column));
                         let place = self.sum_at(strip, self.number(line), column);
                         emit.store_dtype(ELEMENT, self.at(place, first), sum);

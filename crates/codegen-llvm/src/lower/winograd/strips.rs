@@ -2,13 +2,12 @@
 
 use kiln_backend::Quantity;
 use kiln_kernel::AxisId;
+use kiln_schedule_cpu::winograd::{ELEMENT, Winograd, strip_length};
+use kiln_schedule_cpu::{LoopNest, Tile};
 
-use super::{ELEMENT, Winograd, strip_length};
 use crate::emit::Value;
 use crate::lower::context::Lowering;
-use crate::lower::nest::Nest;
 use crate::lower::scope::{Scope, Vectors};
-use crate::lower::tile::Tile;
 
 /// The image in strips of tiles.
 pub(super) struct Strips<'l, 'a, 'm, 'ctx> {
@@ -43,7 +42,7 @@ pub(super) struct Strip<'ctx> {
 impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
     pub(super) fn of(
         lowering: &'l Lowering<'a, 'm, 'ctx>,
-        nest: &Nest,
+        nest: &LoopNest,
         winograd: Winograd,
     ) -> Self {
         Self {

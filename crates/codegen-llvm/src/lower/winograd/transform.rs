@@ -10,148 +10,105 @@ use std::f32::consts::{FRAC_1_SQRT_2, SQRT_2};
 
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_scalar::ScalarValue;
+use kiln_schedule_cpu::winograd::Transform;
 
-use super::TAPS;
 use crate::emit::Value;
 use crate::lower::context::Lowering;
 
-/// Sums along each axis of a tile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Transform {
-    /// Sixteen products instead of 36, at the same error.
-    #[default]
-    TwoByTwo,
-    /// 36 products instead of 144, at a larger error.
-    FourByFour,
+/// Elements in a row as differences.
+pub(super) fn transform_input<'ctx>(
+    transform: Transform,
+    lowering: &Lowering<'_, '_, 'ctx>,
+    elements: &[Value<'ctx>],
+) -> Vec<Value<'ctx>> {
+    let emit = &lowering.emit;
+    let (add, sub) = (|a, b| emit.fadd(a, b), |a, b| emit.fsub(a, b));
+    let times = |factor, value| scaled(lowering, factor, value);
+    match (transform, elements) {
+        (Transform::TwoByTwo, &[a, b, c, d]) => vec![sub(a, c), add(b, c), sub(c, b), sub(b, d)],
+        (Transform::FourByFour, &[a, b, c, d, e, f]) => {
+            // At the roots of a half, and at those of two.
+            let (even, odd) = (sub(e, add(c, c)), sub(d, add(b, b)));
+            let odd = times(FRAC_1_SQRT_2, odd);
+            let (far_even, far_odd) = (sub(e, times(0.5, c)), sub(d, times(0.5, b)));
+            let far_odd = times(SQRT_2, far_odd);
+            vec![
+                sub(add(a, e), times(2.5, c)),
+                add(even, odd),
+                sub(even, odd),
+                add(far_even, far_odd),
+                sub(far_even, far_odd),
+                sub(add(b, f), times(2.5, d)),
+            ]
+        }
+        _ => unreachable!("a tile has as many elements along each axis"),
+    }
 }
 
-impl Transform {
-    /// The transform with so many sums along an axis.
-    pub(crate) fn of_sums(sums: u32) -> Option<Self> {
-        Self::FourByFour
-            .and_smaller()
-            .find(|transform| transform.sums() == sums)
-    }
-
-    /// This, and those with fewer sums.
-    pub(crate) fn and_smaller(self) -> impl Iterator<Item = Self> {
-        let all = [Self::FourByFour, Self::TwoByTwo].into_iter();
-        all.filter(move |other| other.sums() <= self.sums())
-    }
-
-    /// Sums along an axis of a tile.
-    pub(crate) const fn sums(self) -> u32 {
-        match self {
-            Self::TwoByTwo => 2,
-            Self::FourByFour => 4,
+/// Weights in a row as what differences are multiplied with.
+pub(super) fn transform_weights<'ctx>(
+    transform: Transform,
+    lowering: &Lowering<'_, '_, 'ctx>,
+    weights: &[Value<'ctx>],
+) -> Vec<Value<'ctx>> {
+    let emit = &lowering.emit;
+    let (add, sub) = (|a, b| emit.fadd(a, b), |a, b| emit.fsub(a, b));
+    let times = |factor, value| scaled(lowering, factor, value);
+    let &[first, second, third] = weights else {
+        unreachable!("a window has three taps along each axis")
+    };
+    match transform {
+        Transform::TwoByTwo => {
+            let ends = add(first, third);
+            vec![
+                first,
+                times(0.5, add(ends, second)),
+                times(0.5, sub(ends, second)),
+                third,
+            ]
+        }
+        Transform::FourByFour => {
+            let (even, odd) = (add(first, times(0.5, third)), times(FRAC_1_SQRT_2, second));
+            let (far_even, far_odd) = (add(first, add(third, third)), times(SQRT_2, second));
+            vec![
+                first,
+                times(-2.0 / 3.0, add(even, odd)),
+                times(-2.0 / 3.0, sub(even, odd)),
+                times(1.0 / 6.0, add(far_even, far_odd)),
+                times(1.0 / 6.0, sub(far_even, far_odd)),
+                third,
+            ]
         }
     }
+}
 
-    /// Elements along an axis that a tile reads.
-    pub(super) const fn side(self) -> u32 {
-        self.sums() + TAPS as u32 - 1
-    }
-
-    /// Products of a tile for each channel.
-    pub(super) const fn planes(self) -> u32 {
-        self.side() * self.side()
-    }
-
-    /// Elements in a row as differences.
-    pub(super) fn of_elements<'ctx>(
-        self,
-        lowering: &Lowering<'_, '_, 'ctx>,
-        elements: &[Value<'ctx>],
-    ) -> Vec<Value<'ctx>> {
-        let emit = &lowering.emit;
-        let (add, sub) = (|a, b| emit.fadd(a, b), |a, b| emit.fsub(a, b));
-        let times = |factor, value| scaled(lowering, factor, value);
-        match (self, elements) {
-            (Self::TwoByTwo, &[a, b, c, d]) => vec![sub(a, c), add(b, c), sub(c, b), sub(b, d)],
-            (Self::FourByFour, &[a, b, c, d, e, f]) => {
-                // At the roots of a half, and at those of two.
-                let (even, odd) = (sub(e, add(c, c)), sub(d, add(b, b)));
-                let odd = times(FRAC_1_SQRT_2, odd);
-                let (far_even, far_odd) = (sub(e, times(0.5, c)), sub(d, times(0.5, b)));
-                let far_odd = times(SQRT_2, far_odd);
-                vec![
-                    sub(add(a, e), times(2.5, c)),
-                    add(even, odd),
-                    sub(even, odd),
-                    add(far_even, far_odd),
-                    sub(far_even, far_odd),
-                    sub(add(b, f), times(2.5, d)),
-                ]
-            }
-            _ => unreachable!("a tile has as many elements along each axis"),
+/// Products in a row as sums.
+pub(super) fn transform_output<'ctx>(
+    transform: Transform,
+    lowering: &Lowering<'_, '_, 'ctx>,
+    products: &[Value<'ctx>],
+) -> Vec<Value<'ctx>> {
+    let emit = &lowering.emit;
+    let (add, sub) = (|a, b| emit.fadd(a, b), |a, b| emit.fsub(a, b));
+    let times = |factor, value| scaled(lowering, factor, value);
+    let but_for_a_fault = |sum, last| if is_on(Fault::LostPlane) { sum } else { last };
+    match (transform, products) {
+        (Transform::TwoByTwo, &[a, b, c, d]) => {
+            let inner = sub(b, c);
+            vec![add(add(a, b), c), but_for_a_fault(inner, sub(inner, d))]
         }
-    }
-
-    /// Weights in a row as what differences are multiplied with.
-    pub(super) fn of_weights<'ctx>(
-        self,
-        lowering: &Lowering<'_, '_, 'ctx>,
-        weights: &[Value<'ctx>],
-    ) -> Vec<Value<'ctx>> {
-        let emit = &lowering.emit;
-        let (add, sub) = (|a, b| emit.fadd(a, b), |a, b| emit.fsub(a, b));
-        let times = |factor, value| scaled(lowering, factor, value);
-        let &[first, second, third] = weights else {
-            unreachable!("a window has three taps along each axis")
-        };
-        match self {
-            Self::TwoByTwo => {
-                let ends = add(first, third);
-                vec![
-                    first,
-                    times(0.5, add(ends, second)),
-                    times(0.5, sub(ends, second)),
-                    third,
-                ]
-            }
-            Self::FourByFour => {
-                let (even, odd) = (add(first, times(0.5, third)), times(FRAC_1_SQRT_2, second));
-                let (far_even, far_odd) = (add(first, add(third, third)), times(SQRT_2, second));
-                vec![
-                    first,
-                    times(-2.0 / 3.0, add(even, odd)),
-                    times(-2.0 / 3.0, sub(even, odd)),
-                    times(1.0 / 6.0, add(far_even, far_odd)),
-                    times(1.0 / 6.0, sub(far_even, far_odd)),
-                    third,
-                ]
-            }
+        (Transform::FourByFour, &[a, b, c, d, e, f]) => {
+            let (even, odd) = (add(b, c), times(FRAC_1_SQRT_2, sub(b, c)));
+            let (far_even, far_odd) = (add(d, e), times(SQRT_2, sub(d, e)));
+            let last = add(times(0.5, odd), add(far_odd, far_odd));
+            vec![
+                add(a, add(even, far_even)),
+                add(odd, far_odd),
+                add(times(0.5, even), add(far_even, far_even)),
+                but_for_a_fault(last, add(last, f)),
+            ]
         }
-    }
-
-    /// Products in a row as sums.
-    pub(super) fn of_products<'ctx>(
-        self,
-        lowering: &Lowering<'_, '_, 'ctx>,
-        products: &[Value<'ctx>],
-    ) -> Vec<Value<'ctx>> {
-        let emit = &lowering.emit;
-        let (add, sub) = (|a, b| emit.fadd(a, b), |a, b| emit.fsub(a, b));
-        let times = |factor, value| scaled(lowering, factor, value);
-        let but_for_a_fault = |sum, last| if is_on(Fault::LostPlane) { sum } else { last };
-        match (self, products) {
-            (Self::TwoByTwo, &[a, b, c, d]) => {
-                let inner = sub(b, c);
-                vec![add(add(a, b), c), but_for_a_fault(inner, sub(inner, d))]
-            }
-            (Self::FourByFour, &[a, b, c, d, e, f]) => {
-                let (even, odd) = (add(b, c), times(FRAC_1_SQRT_2, sub(b, c)));
-                let (far_even, far_odd) = (add(d, e), times(SQRT_2, sub(d, e)));
-                let last = add(times(0.5, odd), add(far_odd, far_odd));
-                vec![
-                    add(a, add(even, far_even)),
-                    add(odd, far_odd),
-                    add(times(0.5, even), add(far_even, far_even)),
-                    but_for_a_fault(last, add(last, f)),
-                ]
-            }
-            _ => unreachable!("a tile has as many products along each axis"),
-        }
+        _ => unreachable!("a tile has as many products along each axis"),
     }
 }
 

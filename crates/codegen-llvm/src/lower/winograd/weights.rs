@@ -1,7 +1,9 @@
 //! The first phase: what nine weights are beside a tile's differences.
 
+use kiln_schedule_cpu::winograd::{ELEMENT, TAPS, Winograd};
+
 use super::strips::Strips;
-use super::{ELEMENT, TAPS, Winograd};
+use super::transform::transform_weights;
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::lower::scope::{Coordinate, Form, Scope};
@@ -36,11 +38,11 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
                 let value = lowering.value(&scope, weight, Coordinate::default(), Form::Lanes)?;
                 of_line.push(lowering.widened(&scope, value));
             }
-            weights.push(transform.of_weights(lowering, &of_line));
+            weights.push(transform_weights(transform, lowering, &of_line));
         }
         for column in 0..transform.side() {
             let of_column: Vec<_> = weights.iter().map(|line| line[column as usize]).collect();
-            for (line, value) in (0..).zip(transform.of_weights(lowering, &of_column)) {
+            for (line, value) in (0..).zip(transform_weights(transform, lowering, &of_column)) {
                 let plane = self.number(line * transform.side() + column);
                 let place = self.weight_at(vector, plane, channel);
                 emit.store_dtype(ELEMENT, place, value);

@@ -9,6 +9,7 @@ use kiln_backend::{
     Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
 };
 use kiln_kernel::VerifiedKernel;
+use kiln_schedule_cpu::ScheduleError;
 use std::collections::BTreeMap;
 
 /// Answers for the compiler of a bundle.
@@ -50,7 +51,7 @@ impl BundleCompiler {
             kernel: kernel.name().to_owned(),
             target: self.target.clone(),
             schedule: schedule.clone(),
-            code: "E0505",
+            code: ScheduleError::NoCompiler.code(),
             source: "the bundle does not have it, and this build has no compiler".into(),
         }
     }

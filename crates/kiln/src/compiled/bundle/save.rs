@@ -49,7 +49,7 @@ pub(crate) fn save(
         let program = program.store(&mut blobs)?;
         others.push(BundledPlan { facts, program });
     }
-    let key = key_of(options, target.clone())?.without_variants();
+    let key = key_of(options, shared.device.clone(), target.clone())?.without_variants();
     let collected = Arc::new(CollectingTier::new());
     let mut tiers: Vec<Arc<dyn Tier>> = vec![Arc::clone(&collected) as Arc<dyn Tier>];
     tiers.extend(
@@ -58,11 +58,11 @@ pub(crate) fn save(
             .open()
             .map(|disk| Arc::new(disk) as Arc<dyn Tier>),
     );
-    let compiler = Noting::new(compiler_of(&key)?);
+    let compiler = Noting::new(compiler_of(&key, None)?);
     let version = KernelCompiler::version(&compiler);
     let features = KernelCompiler::features(&compiler, &target);
     let noted = Arc::clone(&compiler.noted);
-    let runtime = assemble(&key, compiler, tiers).runtime;
+    let runtime = assemble(&key, compiler, tiers)?.runtime;
     // As they are read from the bundle, so that texts and keys are those that are looked for.
     let limits = options.limits.of_reading();
     let read = |stored| Program::load_within(stored, &blobs, &limits);
@@ -91,6 +91,7 @@ pub(crate) fn save(
     let kernels = std::mem::take(&mut *noted.lock().unwrap_or_else(PoisonError::into_inner));
     let manifest = Manifest {
         kiln: VERSION.to_owned(),
+        device: shared.device.key().to_owned(),
         target,
         features,
         compiler: version,

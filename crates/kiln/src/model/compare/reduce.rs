@@ -58,7 +58,7 @@ fn bare(options: &Options) -> Options {
     bare.recording = Recording::default();
     bare.listener = Default::default();
     bare.notices = Default::default();
-    bare.backend = Some(options.backend.unwrap_or_default());
+    bare.device = Some(options.device.clone().unwrap_or_default());
     bare
 }
 

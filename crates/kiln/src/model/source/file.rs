@@ -10,7 +10,7 @@ use kiln_onnx::{Limits, Model, ValueType};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "native")]
 use {
     super::ConstantPlace,
     kiln_ir::{Constant, Digest},
@@ -31,7 +31,7 @@ struct Unread {
     path: PathBuf,
     limits: Limits,
     #[cfg_attr(
-        not(feature = "llvm"),
+        not(feature = "native"),
         allow(dead_code, reason = "asked for by what stores programs")
     )]
     files: Arc<OpenedFiles>,
@@ -131,7 +131,7 @@ impl OnnxSource {
 
     /// The digest of all that it is made of, where it is known.
     #[cfg_attr(
-        not(feature = "llvm"),
+        not(feature = "native"),
         allow(dead_code, reason = "asked for by what stores programs")
     )]
     pub(super) fn digest(&self) -> Option<&ModelDigest> {
@@ -139,7 +139,7 @@ impl OnnxSource {
     }
 
     /// A constant of its files.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(super) fn constant(
         &self,
         place: &ConstantPlace,
@@ -165,7 +165,7 @@ impl OnnxSource {
     }
 
     /// Where the large constants of its files are that lie there as they are, by digest; of a model that was read.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "native")]
     pub(super) fn constant_places(&self) -> BTreeMap<Digest, ConstantPlace> {
         let initializers = self.read().map(|model| model.graph().initializers().iter());
         let places = initializers

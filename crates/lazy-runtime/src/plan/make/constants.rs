@@ -138,6 +138,7 @@ pub(crate) fn place_all_constants(runtime: &Runtime, prepared: &Prepared, patien
                     .iter()
                     .filter(|choice| choice.candidate.predicate.is_empty())
                     .collect(),
+                worth: 0,
             });
             let wanted: Vec<Wanted<'_>> = wanted.collect();
             let chosen = runtime.obtain(&wanted, patience, &prepared.recorder);

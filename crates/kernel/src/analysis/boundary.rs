@@ -1,0 +1,121 @@
+//! Where a loop may be split: values chosen by where along an axis an element is, as in a concatenation.
+//!
+//! To the kernel each element is a choice between all parts. On either side of a boundary the choice is made, and nothing
+//! of the part that is not chosen is computed or loaded.
+
+use std::collections::BTreeSet;
+
+use kiln_scalar::{ScalarOp, ScalarValue};
+
+use super::{Dependence, expression_nodes, may_fault};
+use crate::form::{AxisId, Item, Kernel, Node, NodeId};
+use crate::verified::VerifiedKernel;
+
+/// Where one part ends and the next begins: a condition `index < end` on an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    /// The condition, which some `select` of the kernel asks.
+    pub condition: NodeId,
+    /// The first index of the next part; the same at every point.
+    pub end: NodeId,
+}
+
+impl Boundary {
+    /// The boundaries along an outer axis in what a kernel of stores alone stores, the outermost of nested choices first.
+    /// None where an operand of a choice may fault, since every element's faults are reported whatever is chosen.
+    pub fn all(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) -> Vec<Self> {
+        let mut roots = Vec::new();
+        for item in kernel.items() {
+            match item {
+                Item::Store(store) if store.axes.is_empty() => roots.push(store.value),
+                _ => return Vec::new(),
+            }
+        }
+        let below: BTreeSet<NodeId> = expression_nodes(kernel, &roots).into_iter().collect();
+        if below.iter().any(|&node| may_fault(kernel, node)) {
+            return Vec::new();
+        }
+        let is_same_everywhere = |node: NodeId| {
+            let mut axes = kernel.axes().keys();
+            axes.all(|axis| !dependence.depends(node, axis))
+        };
+        let mut boundaries: Vec<Self> = Vec::new();
+        // Operands come first, and of nested choices the outermost is to be made first.
+        for &node in below.iter().rev() {
+            let Node::Apply {
+                op: ScalarOp::Select,
+                operands,
+            } = kernel.node(node)
+            else {
+                continue;
+            };
+            let Some(&condition) = operands.first() else {
+                continue;
+            };
+            let Node::Apply {
+                op: ScalarOp::Lt,
+                operands,
+            } = kernel.node(condition)
+            else {
+                continue;
+            };
+            if let [index, end] = *operands.as_slice()
+                && *kernel.node(index) == Node::Axis(axis)
+                && is_same_everywhere(end)
+                && boundaries.iter().all(|known| known.condition != condition)
+            {
+                boundaries.push(Self { condition, end });
+            }
+        }
+        boundaries
+    }
+
+    /// Where the part ends, if that is a number in the kernel.
+    pub fn constant_end(self, kernel: &Kernel) -> Option<i64> {
+        match *kernel.node(self.end) {
+            Node::Literal(ScalarValue::I64(end)) => Some(end),
+            Node::Size(size) => kernel.dims().as_constant(size),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{axis, kernel};
+    use super::*;
+
+    /// Where the parts of a stored value along `i` end: a number, or none that is known.
+    fn ends(value: &str) -> Vec<Option<i64>> {
+        let kernel = kernel(&format!(
+            "kernel @k(%x: in f32[N], %y: in i32[N], %n: in i64[1], %o: out f32[N]) where N >= 1 {{
+               outer i < N
+               store %o[i] = {value}
+             }}"
+        ));
+        let dependence = Dependence::of(&kernel);
+        let found = Boundary::all(&kernel, &dependence, axis(&kernel, "i"));
+        let ends = found.iter().map(|found| found.constant_end(&kernel));
+        ends.collect()
+    }
+
+    #[test]
+    fn nested_choices_end_outermost_first() {
+        let nested = "select(i < 8, 1.0, select(i < 24, %x[i], 2.0))";
+        assert_eq!(ends(nested), [Some(8), Some(24)]);
+        assert_eq!(ends("select(i < N - 1, %x[i], 2.0)"), [None]);
+    }
+
+    #[test]
+    fn conditions_that_move_are_no_boundaries() {
+        assert_eq!(ends("select(i + 1 < 8, %x[i], 2.0)"), []);
+        assert_eq!(ends("select(%x[i] < 8.0, %x[i], 2.0)"), []);
+    }
+
+    #[test]
+    fn what_may_fault_is_computed_on_both_sides() {
+        assert_eq!(ends("select(i < 8, f32(%y[i] / %y[i]), 2.0)"), []);
+        assert_eq!(ends("select(i < 8, %x[%n[0]], 2.0)"), []);
+        assert_eq!(ends("select(i < 8, f32(%y[i] / i32(3)), 2.0)"), [Some(8)]);
+    }
+}

@@ -1,0 +1,107 @@
+//! How far an index gets from its value at a tile's first point.
+//!
+//! Where the lowest and the highest value are in bounds, all between them are, and one test before the loops serves the
+//! whole tile.
+
+use super::Dependence;
+use crate::form::{AxisId, Kernel, NodeId};
+
+/// How much of an axis a tile has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AxisPoints {
+    /// One point, whose index is known.
+    One,
+    /// So many, one after the other.
+    Next(i64),
+    /// All: a loop over the axis is inside of the tile.
+    All,
+}
+
+/// How far an index gets from its value at a tile's first point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// By how much it is smaller at the least.
+    pub below: i64,
+    /// By how much it is larger at the most.
+    pub above: i64,
+    /// The axes of which the tile has all points: their index is 0 at the first one.
+    pub inner: Vec<AxisId>,
+}
+
+impl Reach {
+    /// That of an index in a tile. `None` where it does not move by constants, where an axis of which the tile has all
+    /// points has no known bound, or where `points` gives none for an axis that the index depends on.
+    pub fn of(
+        kernel: &Kernel,
+        dependence: &Dependence,
+        index: NodeId,
+        points: impl Fn(AxisId) -> Option<AxisPoints>,
+    ) -> Option<Self> {
+        let mut reach = Self {
+            below: 0,
+            above: 0,
+            inner: Vec::new(),
+        };
+        for axis in kernel.axes().keys() {
+            if !dependence.depends(index, axis) {
+                continue;
+            }
+            let points = match points(axis)? {
+                AxisPoints::One => continue,
+                AxisPoints::Next(points) => points,
+                AxisPoints::All => {
+                    reach.inner.push(axis);
+                    kernel
+                        .dims()
+                        .as_constant(kernel.axis(axis).extent.bound())?
+                }
+            };
+            let step = dependence.step_along(kernel, index, axis)?;
+            let moved = step.checked_mul((points - 1).max(0))?;
+            if moved < 0 {
+                reach.below = reach.below.checked_sub(moved)?;
+            } else {
+                reach.above = reach.above.checked_add(moved)?;
+            }
+        }
+        Some(reach)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::GuardedIndex;
+    use super::super::testing::{axis, kernel, stage_value};
+    use super::*;
+
+    #[test]
+    fn a_windows_index_reaches_as_far_as_rows_and_taps_take_it() {
+        let kernel = kernel(
+            "kernel @conv(%x: in f32[N], %w: const f32[5], %y: out f32[N, M]) {
+               outer n < N, m < M
+               s = reduce add[t < 5] (%x[2 * n - 3 * t] if inside else 0.0) * %w[t]
+               store %y[n, m] = s
+             }",
+        );
+        let dependence = Dependence::of(&kernel);
+        let index = GuardedIndex::below(&kernel, stage_value(&kernel, "s"))[0].index;
+        let (n, t) = (axis(&kernel, "n"), axis(&kernel, "t"));
+        let reach = |of_n: Option<AxisPoints>| {
+            let points = |axis| match axis {
+                _ if axis == n => of_n,
+                _ if axis == t => Some(AxisPoints::All),
+                _ => None,
+            };
+            Reach::of(&kernel, &dependence, index, points)
+        };
+        let expected = |above| Reach {
+            below: 12,
+            above,
+            inner: vec![t],
+        };
+        assert_eq!(reach(Some(AxisPoints::Next(8))), Some(expected(14)));
+        assert_eq!(reach(Some(AxisPoints::One)), Some(expected(0)));
+        assert_eq!(reach(Some(AxisPoints::All)), None, "N is not known");
+        assert_eq!(reach(None), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! What is known of the compiler whose code a folder has, in a build without one.
+//!
+//! Keys of code name the version of the compiler that made it, so code of a store is found by speaking for that compiler.
+//! What no store has is a compile that fails, with E0517.
+
+use super::runtime::VERSION;
+use crate::device::StoredBy;
+use kiln_backend::Target;
+use kiln_kernel_cache::DiskTier;
+use kiln_lazy_runtime::maker_of;
+
+/// The compiler that made the code of a folder: of several, the one whose code for this target was used last.
+pub(super) fn stored_by(disk: Option<&DiskTier>, target: &Target) -> StoredBy {
+    let entries = disk.and_then(|disk| disk.entries().ok());
+    let heads = entries.into_iter().flatten();
+    let mut heads = heads.filter_map(|entry| entry.head.ok());
+    let version = heads.find_map(|head| maker_of(&head, target, VERSION).map(str::to_owned));
+    tracing::debug!(version, "kiln.no_compiler");
+    StoredBy { version }
+}

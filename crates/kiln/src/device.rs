@@ -1,0 +1,314 @@
+//! What executes a model, by key: the registry of devices.
+//!
+//! A [`Device`] is the interpreter, or an entry that a [`DeviceEntry`] made: how to have a compiler and an executor, and what
+//! fusion may do there. The CPU is an entry like any other. Not here: the executors themselves.
+
+#[cfg(feature = "native")]
+mod cpu;
+mod entry;
+mod key;
+mod registry;
+
+pub use entry::{DeviceEntry, DeviceProblem, DeviceSetup, StoredBy};
+
+use crate::error::{Error, Failure};
+use kiln_fusion::FusionOptions;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What executes a model: the reference interpreter, or a device that compiled code runs on.
+///
+/// A device goes by a key, such as `cpu`, and may have levels to compile for, which follow a colon: `cpu:avx2+fma`. The
+/// default of a release build is the CPU, where this build has a compiler; a debug build interprets, so that a program
+/// under development starts at once and every op can be followed.
+///
+/// ```
+/// use kiln::Device;
+///
+/// assert_eq!("interpreter".parse::<Device>()?, Device::interpreter());
+/// assert!(Device::all().contains(&Device::default()));
+/// let error = "abacus".parse::<Device>().unwrap_err();
+/// assert!(error.to_string().starts_with("unknown device `abacus`, expected one of: interpreter"));
+/// # Ok::<(), kiln::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Device {
+    kind: Kind,
+    /// What comes after the colon of its key.
+    level: Option<String>,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Interpreter,
+    /// The CPU, also in builds that cannot compile for it: a bundle runs on it.
+    #[cfg_attr(
+        not(feature = "native"),
+        allow(dead_code, reason = "this build has the interpreter alone")
+    )]
+    Cpu,
+    Other(Arc<dyn DeviceEntry>),
+}
+
+const INTERPRETER: &str = "interpreter";
+const CPU: &str = "cpu";
+
+impl Device {
+    /// The reference interpreter: one op after the other, on one thread. Slow, and the definition of what every op means.
+    pub const fn interpreter() -> Self {
+        Self {
+            kind: Kind::Interpreter,
+            level: None,
+        }
+    }
+
+    /// This machine's CPU: native code, compiled by LLVM when a call first needs it. Part of builds with the feature `llvm`.
+    pub const fn cpu() -> Self {
+        Self {
+            kind: Kind::Cpu,
+            level: None,
+        }
+    }
+
+    /// The devices that this build has or that were [registered](Self::register): the interpreter, the CPU, then the others
+    /// in their order.
+    pub fn all() -> Vec<Self> {
+        let own = [Self::interpreter(), Self::cpu()];
+        let others = registry::all().into_iter().map(Self::of_entry);
+        let all = own.into_iter().chain(others);
+        all.filter(Self::is_available).collect()
+    }
+
+    /// Adds a device for the rest of the process. It is found by its key from then on, by
+    /// [`Options::device`](crate::Options::device) and by whatever reads keys, such as a command line.
+    ///
+    /// # Errors
+    /// `E0974` when the key is taken, or is not made of lower-case letters, digits and `-`.
+    pub fn register(entry: impl DeviceEntry + 'static) -> Result<Self, Error> {
+        let entry: Arc<dyn DeviceEntry> = Arc::new(entry);
+        registry::add(Arc::clone(&entry), &[INTERPRETER, CPU])?;
+        Ok(Self::of_entry(entry))
+    }
+
+    fn of_entry(entry: Arc<dyn DeviceEntry>) -> Self {
+        Self {
+            kind: Kind::Other(entry),
+            level: None,
+        }
+    }
+
+    /// Its key, without a level.
+    pub fn key(&self) -> &str {
+        match &self.kind {
+            Kind::Interpreter => INTERPRETER,
+            Kind::Cpu => CPU,
+            Kind::Other(entry) => entry.key(),
+        }
+    }
+
+    /// The level that it compiles for, where its key says one.
+    pub fn level(&self) -> Option<&str> {
+        self.level.as_deref()
+    }
+
+    /// The levels that it can compile for here, the lowest first; the highest is the one without a word.
+    pub fn levels(&self) -> Vec<String> {
+        self.entry().map_or_else(Vec::new, |entry| entry.levels())
+    }
+
+    /// The same device at a level.
+    ///
+    /// # Errors
+    /// `E0980` when it does not have that level here.
+    pub fn at_level(&self, level: &str) -> Result<Self, Error> {
+        let levels = self.levels();
+        if !levels.iter().any(|known| known == level) {
+            return Err(self.unknown_level(level, &levels));
+        }
+        Ok(Self {
+            kind: self.kind.clone(),
+            level: Some(level.to_owned()),
+        })
+    }
+
+    pub(crate) fn unknown_level(&self, level: &str, levels: &[String]) -> Error {
+        let expected = match levels {
+            [] => "none: this device has no levels here".to_owned(),
+            levels => levels.join(", "),
+        };
+        Failure::UnknownTarget {
+            name: level.escape_debug().to_string(),
+            device: self.key().to_owned(),
+            expected,
+        }
+        .into()
+    }
+
+    /// Whether this build has it.
+    pub fn is_available(&self) -> bool {
+        match self.kind {
+            Kind::Interpreter | Kind::Other(_) => true,
+            Kind::Cpu => cfg!(feature = "native"),
+        }
+    }
+
+    /// Whether this build can compile for it, and not only run what is compiled already.
+    #[cfg(feature = "native")]
+    pub(crate) fn has_compiler(&self) -> bool {
+        match self.kind {
+            Kind::Interpreter => false,
+            Kind::Cpu => cfg!(feature = "llvm"),
+            Kind::Other(_) => true,
+        }
+    }
+
+    /// Whether it interprets.
+    pub fn interprets(&self) -> bool {
+        matches!(self.kind, Kind::Interpreter)
+    }
+
+    /// What fusion may do for it, and the rates by which it decides.
+    pub fn fusion(&self) -> FusionOptions {
+        self.entry()
+            .map_or_else(FusionOptions::new, |entry| entry.fusion())
+    }
+
+    /// How it is made; none for the interpreter.
+    pub(crate) fn entry(&self) -> Option<Arc<dyn DeviceEntry>> {
+        match &self.kind {
+            Kind::Interpreter => None,
+            #[cfg(feature = "native")]
+            Kind::Cpu => Some(Arc::new(cpu::Cpu)),
+            #[cfg(not(feature = "native"))]
+            Kind::Cpu => None,
+            Kind::Other(entry) => Some(Arc::clone(entry)),
+        }
+    }
+
+    /// The error for a device that this build does not have.
+    pub(crate) fn unknown(name: &str) -> Error {
+        let available: Vec<_> = Self::all().iter().map(ToString::to_string).collect();
+        Failure::UnknownName {
+            what: "device",
+            name: name.escape_debug().to_string(),
+            expected: available.join(", "),
+        }
+        .into()
+    }
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        if cfg!(all(feature = "llvm", not(debug_assertions))) {
+            Self::cpu()
+        } else {
+            Self::interpreter()
+        }
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = match (&self.kind, &other.kind) {
+            (Kind::Other(one), Kind::Other(another)) => Arc::ptr_eq(one, another),
+            _ => self.key() == other.key(),
+        };
+        is_same && self.level == other.level
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key())?;
+        match &self.level {
+            Some(level) => write!(f, ":{level}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({self})")
+    }
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (key, level) = match text.split_once(':') {
+            Some((key, level)) => (key, Some(level)),
+            None => (text, None),
+        };
+        let found = Self::all().into_iter().find(|device| device.key() == key);
+        let device = found.ok_or_else(|| Self::unknown(text))?;
+        match level {
+            Some(level) => device.at_level(level),
+            None => Ok(device),
+        }
+    }
+}
+
+/// The instruction-set levels that code can be compiled for and run on this machine's CPU, lowest first: what
+/// [`Options::target`](crate::Options::target) takes there. Empty in builds that run no native code.
+///
+/// ```
+/// for level in kiln::targets() {
+///     let options = kiln::Options::new().target(level);
+/// #   let _ = options;
+/// }
+/// ```
+pub fn targets() -> Vec<String> {
+    let cpu = Device::cpu();
+    match cpu.is_available() {
+        true => cpu.levels(),
+        false => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_device_is_told_which_exist() {
+        for text in ["abacus", "", "CPU", "abacus:fast"] {
+            let error = text.parse::<Device>().unwrap_err();
+            assert_eq!(error.code(), "E0974");
+            let message = error.to_string();
+            let expected = format!("unknown device `{text}`, expected one of: interpreter");
+            assert!(message.starts_with(&expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn every_device_of_this_build_is_found_by_its_key() {
+        for device in Device::all() {
+            assert_eq!(device.to_string().parse::<Device>().unwrap(), device);
+            for level in device.levels() {
+                let text = format!("{device}:{level}");
+                let found: Device = text.parse().unwrap();
+                assert_eq!((found.to_string(), found.level()), (text, Some(&*level)));
+                assert_ne!(found, device);
+            }
+        }
+        assert_eq!(Device::cpu().is_available(), cfg!(feature = "native"));
+    }
+
+    #[test]
+    fn a_level_that_a_device_does_not_have_is_told_which_it_has() {
+        let error = "interpreter:fast".parse::<Device>().unwrap_err();
+        assert_eq!(
+            (error.code(), error.to_string().as_str()),
+            (
+                "E0980",
+                "cannot compile for `fast` on device interpreter, expected one of its levels: none: this device has \
+                 no levels here"
+            )
+        );
+    }
+}

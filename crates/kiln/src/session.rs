@@ -1,0 +1,404 @@
+//! Calls that hand tensors on to the next one: caches that grow, parameters that are trained, hidden states.
+
+use crate::error::{Error, Failure};
+use crate::model::{Model, arrange_beside};
+use crate::outputs::Outputs;
+use kiln_lazy_runtime::{CallOptions, DonationFate, Donations};
+use kiln_tensor::Tensor;
+use std::fmt;
+use std::sync::Arc;
+
+/// A model with *states*: inputs that it keeps between calls, each replaced by an output of the call.
+///
+/// States are given up to the outputs that replace them, so that an output may be computed in the memory of the state. A graph
+/// that changes a part of a state (`update_slice`, a scatter) then writes that part and copies nothing; a call with sizes that
+/// came before allocates nothing. A cache therefore has the size of all that it may hold, and how much of it is filled is an
+/// input: one launch plan serves every length.
+///
+/// A session is called by one thread at a time, which the compiler sees to:
+///
+/// ```compile_fail,E0499
+/// # let model = kiln::Model::from_text("graph @id(%x: f32[N]) -> f32[N] { return %x }").unwrap();
+/// let mut session = model.session().build().unwrap();
+/// std::thread::scope(|threads| {
+///     threads.spawn(|| session.run([("x", &kiln::Tensor::scalar(1.0f32))]));
+///     threads.spawn(|| session.run([("x", &kiln::Tensor::scalar(2.0f32))]));
+/// });
+/// ```
+///
+/// A cache of four rows that one row is written into at a time:
+///
+/// ```
+/// use kiln::{Model, Tensor};
+///
+/// let model = Model::from_text("graph @append(%cache: f32[C, 2], %at: i64[1], %row: f32[1, 2]) -> (f32[C, 2], f32[2]) {
+///   %next = update_slice %cache, %at, %row {axes = [0]}
+///   %sum = reduce %next {function = sum, axes = [0]}
+///   return %next, %sum
+/// }")?;
+/// let empty = Tensor::full(&[4, 2], 0.0f32)?;
+/// let mut session = model.session().state("cache", "next", empty).build()?;
+/// for at in 0..3i64 {
+///     let row = Tensor::full(&[1, 2], 1.5f32)?;
+///     let at = Tensor::from_slice(&[1], &[at])?;
+///     let outputs = session.run([("at", &at), ("row", &row)])?;
+///     assert_eq!(outputs.iter().count(), 1, "the sum alone: the state stays with the session");
+/// }
+/// assert_eq!(session.state("cache")?.to_vec::<f32>()?, [1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 0.0, 0.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Session {
+    model: Model,
+    /// In the model's order, the states among them.
+    inputs: Vec<Tensor>,
+    /// In the model's order; where a state is replaced, what its next value may be written into.
+    outputs: Vec<Tensor>,
+    states: Vec<State>,
+    donations: Donations,
+    /// The names of the outputs that are no states.
+    names: Arc<[Arc<str>]>,
+    /// What stands where there is no tensor.
+    nothing: Tensor,
+}
+
+/// An input that a session keeps.
+struct State {
+    name: String,
+    input: usize,
+    output: usize,
+    /// Whether a failed call has left it without elements to rely on.
+    is_lost: bool,
+}
+
+/// Makes a [`Session`]: which inputs it keeps, and what they are at first.
+#[derive(Clone, Debug)]
+pub struct SessionBuilder {
+    model: Model,
+    /// Input, output, the tensor at first.
+    states: Vec<(String, String, Tensor)>,
+}
+
+impl SessionBuilder {
+    pub(crate) fn new(model: &Model) -> Self {
+        Self {
+            model: model.clone(),
+            states: Vec::new(),
+        }
+    }
+
+    /// Keeps the input of that name, which is `first` at first and afterwards what the last call gave as that output.
+    #[must_use]
+    pub fn state(mut self, input: &str, output: &str, first: Tensor) -> Self {
+        self.states
+            .push((input.to_owned(), output.to_owned(), first));
+        self
+    }
+
+    /// The session.
+    ///
+    /// # Errors
+    /// `E0875` when the model has no such input or output, one of them is in two states, or their dtypes or ranks differ from
+    /// each other or the tensor's.
+    pub fn build(self) -> Result<Session, Error> {
+        let (model, nothing) = (self.model, Tensor::scalar(0u8));
+        let mut inputs = vec![nothing.clone(); model.inputs().len()];
+        let outputs = vec![nothing.clone(); model.outputs().len()];
+        let mut states: Vec<State> = Vec::with_capacity(self.states.len());
+        for (name, output, first) in self.states {
+            let (input, output) = positions(&model, &states, &name, &output)?;
+            check_tensor(&model, input, &first)?;
+            states.push(State {
+                name,
+                input,
+                output,
+                is_lost: false,
+            });
+            inputs[input] = first;
+        }
+        let pairs = states.iter().map(|state| (state.input, state.output));
+        let donations = Donations::new(pairs)?;
+        let names = model.outputs().iter().enumerate();
+        let names =
+            names.filter(|(position, _)| !states.iter().any(|state| state.output == *position));
+        let names: Vec<Arc<str>> = names.map(|(_, output)| Arc::from(output.name())).collect();
+        Ok(Session {
+            model,
+            inputs,
+            outputs,
+            states,
+            donations,
+            names: names.into(),
+            nothing,
+        })
+    }
+}
+
+impl Session {
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Calls the model with the inputs that are no states, by name and in any order. States become what the call gave; the
+    /// other outputs are returned.
+    ///
+    /// # Errors
+    /// As [`Model::run`]; states are then as they were, save those that results were being written into, and the next call
+    /// is `E0876` until these are [set](Self::set_state).
+    pub fn run<'a, N: AsRef<str>>(
+        &mut self,
+        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
+    ) -> Result<Outputs, Error> {
+        self.serve(inputs, None)
+    }
+
+    /// [`run`](Self::run), for a call that may be ended early. It computes beside the states, so that none is lost.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run) and [`Model::run_with`]; states are then as they were.
+    pub fn run_with<'a, N: AsRef<str>>(
+        &mut self,
+        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
+        options: &CallOptions,
+    ) -> Result<Outputs, Error> {
+        self.serve(inputs, Some(options))
+    }
+
+    fn serve<'a, N: AsRef<str>>(
+        &mut self,
+        inputs: impl IntoIterator<Item = (N, &'a Tensor)>,
+        options: Option<&CallOptions>,
+    ) -> Result<Outputs, Error> {
+        let states = &self.states;
+        let is_state = |position| states.iter().any(|state| state.input == position);
+        let given = arrange_beside(self.model.signature(), inputs, &is_state)?;
+        for (place, given) in self.inputs.iter_mut().zip(given) {
+            if let Some(tensor) = given {
+                *place = tensor.clone();
+            }
+        }
+        self.call(options)?;
+        let is_state = |position| self.states.iter().any(|state| state.output == position);
+        let mut given = Vec::with_capacity(self.names.len());
+        for (position, output) in self.outputs.iter_mut().enumerate() {
+            if !is_state(position) {
+                given.push(std::mem::replace(output, self.nothing.clone()));
+            }
+        }
+        Ok(Outputs::new(Arc::clone(&self.names), given))
+    }
+
+    /// As [`run`](Self::run), with the inputs and outputs that are no states in the model's order: outputs are written into
+    /// the tensors given, as [`Model::run_into`] does. A compiled call with sizes that came before then allocates nothing.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); `E0877` for another number of tensors.
+    pub fn run_into(&mut self, inputs: &[Tensor], outputs: &mut [Tensor]) -> Result<(), Error> {
+        let expected = (
+            self.inputs.len() - self.states.len(),
+            self.outputs.len() - self.states.len(),
+        );
+        if (inputs.len(), outputs.len()) != expected {
+            let (expected, found) = (
+                format!("{} inputs and {} outputs", expected.0, expected.1),
+                format!("{} and {}", inputs.len(), outputs.len()),
+            );
+            return Err(Failure::SessionTensors { expected, found }.into());
+        }
+        let states = &self.states;
+        let open = self.inputs.iter_mut().enumerate();
+        let open =
+            open.filter(|(position, _)| !states.iter().any(|state| state.input == *position));
+        for ((_, place), tensor) in open.zip(inputs) {
+            place.clone_from(tensor);
+        }
+        self.swap_outputs(outputs);
+        let called = self.call(None);
+        self.swap_outputs(outputs);
+        called
+    }
+
+    /// A state as it is: what the last call gave, or what was set. A clone shares its memory, so that the next call computes
+    /// the state anew beside it.
+    ///
+    /// # Errors
+    /// `E0875` where there is none of that name; `E0876` where a failed call has left it without elements to rely on.
+    pub fn state(&self, input: &str) -> Result<&Tensor, Error> {
+        let state = &self.states[self.position(input)?];
+        match state.is_lost {
+            true => Err(lost([state])),
+            false => Ok(&self.inputs[state.input]),
+        }
+    }
+
+    /// Sets a state, for the next call.
+    ///
+    /// # Errors
+    /// `E0875` where there is none of that name, or the tensor has another dtype or rank.
+    pub fn set_state(&mut self, input: &str, tensor: Tensor) -> Result<(), Error> {
+        let position = self.position(input)?;
+        let state = &mut self.states[position];
+        check_tensor(&self.model, state.input, &tensor)?;
+        self.inputs[state.input] = tensor;
+        state.is_lost = false;
+        Ok(())
+    }
+
+    /// The states, in the order in which they were named.
+    ///
+    /// # Errors
+    /// `E0876` where a failed call has left one without elements to rely on.
+    pub fn into_states(self) -> Result<Vec<(String, Tensor)>, Error> {
+        self.check_states()?;
+        let Self {
+            states, mut inputs, ..
+        } = self;
+        let take = |state: State| {
+            let nothing = Tensor::scalar(0u8);
+            (
+                state.name,
+                std::mem::replace(&mut inputs[state.input], nothing),
+            )
+        };
+        Ok(states.into_iter().map(take).collect())
+    }
+
+    fn call(&mut self, options: Option<&CallOptions>) -> Result<(), Error> {
+        self.check_states()?;
+        // Unless the call says otherwise, even if it does not return.
+        self.states
+            .iter_mut()
+            .for_each(|state| state.is_lost = true);
+        let (inputs, outputs) = (&mut self.inputs, &mut self.outputs);
+        let called = self
+            .model
+            .serve_donating(inputs, &mut self.donations, outputs, options);
+        for state in &mut self.states {
+            state.is_lost = self.donations.fate(state.input) == DonationFate::Spoiled;
+            if called.is_ok() {
+                // What the state was, if it still is, is what the next one may be written into.
+                std::mem::swap(
+                    &mut self.inputs[state.input],
+                    &mut self.outputs[state.output],
+                );
+            }
+        }
+        for (position, input) in self.inputs.iter_mut().enumerate() {
+            if !self.states.iter().any(|state| state.input == position) {
+                input.clone_from(&self.nothing);
+            }
+        }
+        called
+    }
+
+    fn swap_outputs(&mut self, outputs: &mut [Tensor]) {
+        let states = &self.states;
+        let open = self.outputs.iter_mut().enumerate();
+        let open =
+            open.filter(|(position, _)| !states.iter().any(|state| state.output == *position));
+        for ((_, place), tensor) in open.zip(outputs) {
+            std::mem::swap(place, tensor);
+        }
+    }
+
+    fn check_states(&self) -> Result<(), Error> {
+        let mut are_lost = self.states.iter().filter(|state| state.is_lost).peekable();
+        match are_lost.peek() {
+            Some(_) => Err(lost(are_lost)),
+            None => Ok(()),
+        }
+    }
+
+    fn position(&self, input: &str) -> Result<usize, Error> {
+        let mut states = self.states.iter();
+        let position = states.position(|state| state.name == input);
+        position.ok_or_else(|| unfit(input, "an input that the session keeps", "none"))
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.states.iter().map(|state| &*state.name).collect();
+        write!(f, "Session({:?}, states: {})", self.model, names.join(", "))
+    }
+}
+
+/// The positions of a state's input and output, which no other state has.
+fn positions(
+    model: &Model,
+    states: &[State],
+    input: &str,
+    output: &str,
+) -> Result<(usize, usize), Error> {
+    let mut inputs = model.inputs().iter();
+    let mut outputs = model.outputs().iter();
+    let from = inputs.position(|known| known.name() == input);
+    let to = outputs.position(|known| known.name() == output);
+    let from = from.ok_or_else(|| unfit(input, "an input of the model", "none of that name"))?;
+    let no_output = || {
+        let found = format!("`{}`", output.escape_debug());
+        unfit(input, "an output of the model", found)
+    };
+    let to = to.ok_or_else(no_output)?;
+    if states
+        .iter()
+        .any(|state| state.input == from || state.output == to)
+    {
+        let expected = "an input and an output that are in no other state";
+        return Err(unfit(input, expected, "one that is"));
+    }
+    let (given, taken) = (&model.outputs()[to], &model.inputs()[from]);
+    let are_one = |left: Option<usize>, right: Option<usize>| {
+        left.is_none() || right.is_none() || left == right
+    };
+    let rank = |shape: Option<&kiln_symbolic_shape::SymbolicShape>| shape.map(|shape| shape.rank());
+    let dtypes_fit =
+        given.dtype().is_none() || taken.dtype().is_none() || given.dtype() == taken.dtype();
+    if !dtypes_fit || !are_one(rank(given.shape()), rank(taken.shape())) {
+        return Err(unfit(
+            input,
+            "an output of the input's dtype and rank",
+            given.to_string(),
+        ));
+    }
+    Ok((from, to))
+}
+
+/// Whether a tensor may be an input.
+fn check_tensor(model: &Model, input: usize, tensor: &Tensor) -> Result<(), Error> {
+    let description = &model.inputs()[input];
+    let is_dtype = description
+        .dtype()
+        .is_none_or(|dtype| dtype == tensor.dtype());
+    let is_rank = description
+        .shape()
+        .is_none_or(|shape| shape.rank() == tensor.rank());
+    if is_dtype && is_rank {
+        return Ok(());
+    }
+    let found = format!("{}{:?}", tensor.dtype(), tensor.shape());
+    Err(unfit(
+        description.name(),
+        "a tensor of the input's dtype and rank",
+        found,
+    ))
+}
+
+fn unfit(input: &str, expected: &'static str, found: impl Into<String>) -> Error {
+    let input = input.escape_debug().to_string();
+    let found = found.into();
+    Failure::State {
+        input,
+        expected,
+        found,
+    }
+    .into()
+}
+
+fn lost<'a>(states: impl IntoIterator<Item = &'a State>) -> Error {
+    let names = states
+        .into_iter()
+        .map(|state| format!("`{}`", state.name.escape_debug()));
+    let names = names.collect::<Vec<_>>().join(", ");
+    Failure::StateLost { names }.into()
+}

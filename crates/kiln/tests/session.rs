@@ -1,0 +1,322 @@
+//! Tensors that go from call to call: computed where they lie, never lost, and as the interpreter says.
+
+#![cfg(feature = "llvm")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+use kiln::{
+    Cache, CallOptions, DType, Device, DonationFate, Donations, ErrorKind, Model, Options, Session,
+    Tensor,
+};
+
+fn options(device: Device) -> Options {
+    Options::new()
+        .device(device)
+        .threads(1)
+        .shared_kernels(false)
+        .cache(Cache::off())
+}
+
+fn model(text: &str) -> Model {
+    Model::from_text_with(text, options(Device::cpu()))
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn ramp(shape: &[usize]) -> Tensor {
+    let count: usize = shape.iter().product();
+    let elements = (0..count).map(|k| k as f32 * 0.5 - 3.0).collect();
+    Tensor::from_vec(shape, elements).unwrap()
+}
+
+fn at(position: i64) -> Tensor {
+    Tensor::from_slice(&[1], &[position]).unwrap()
+}
+
+fn start_of(tensor: &Tensor) -> *const u8 {
+    tensor.as_bytes().unwrap().as_ptr()
+}
+
+const APPEND: &str =
+    "graph @append(%cache: f32[C, D], %at: i64[1], %rows: f32[R, D]) -> (f32[C, D], f32[D]) {
+  %new = tanh %rows
+  %next = update_slice %cache, %at, %new {axes = [0]}
+  %sum = reduce %next {function = sum, axes = [0]}
+  return %next, %sum
+}";
+
+/// A session that appends to this cache.
+fn appending(cache: Tensor) -> Session {
+    let session = model(APPEND).session().state("cache", "next", cache);
+    session.build().unwrap()
+}
+
+/// Appends rows by a session, and compares state and output with the interpreter's.
+fn append(session: &mut Session, position: i64, rows: &Tensor) {
+    let reference = Model::from_text_with(APPEND, options(Device::interpreter())).unwrap();
+    let before = session.state("cache").unwrap().copied().unwrap();
+    let at = at(position);
+    let inputs = [("at", &at), ("rows", rows)];
+    let expected = reference
+        .run([("cache", &before), inputs[0], inputs[1]])
+        .unwrap();
+    let found = session.run(inputs).unwrap();
+    let close = |left: &Tensor, right: &Tensor| {
+        let pairs = left
+            .to_vec::<f32>()
+            .unwrap()
+            .into_iter()
+            .zip(right.to_vec::<f32>().unwrap());
+        pairs
+            .into_iter()
+            .all(|(left, right)| (left - right).abs() <= 1e-4 * right.abs().max(1.0))
+    };
+    assert!(close(session.state("cache").unwrap(), &expected[0]));
+    assert!(close(&found[0], &expected[1]));
+    assert_eq!(found.get("next").unwrap_err().code(), "E0874");
+}
+
+#[test]
+fn a_cache_is_appended_to_where_it_lies() {
+    let model = model(APPEND);
+    for (capacity, width) in [(1, 1), (2, 7), (16, 16), (33, 17)] {
+        let mut session = model
+            .session()
+            .state("cache", "next", ramp(&[capacity, width]))
+            .build()
+            .unwrap();
+        let start = start_of(session.state("cache").unwrap());
+        for position in 0..capacity {
+            append(&mut session, position as i64, &ramp(&[1, width]));
+            assert_eq!(start_of(session.state("cache").unwrap()), start);
+        }
+        // Several rows at once, and none.
+        append(&mut session, 0, &ramp(&[capacity, width]));
+        append(&mut session, 0, &ramp(&[0, width]));
+        assert_eq!(start_of(session.state("cache").unwrap()), start);
+    }
+}
+
+#[test]
+fn what_others_hold_of_a_state_stays_as_it_is() {
+    let first = ramp(&[4, 3]);
+    let mut session = appending(first.clone());
+    append(&mut session, 1, &ramp(&[1, 3]));
+    assert!(first.bit_equal(&ramp(&[4, 3])));
+    let kept = session.state("cache").unwrap().clone();
+    let before = kept.copied().unwrap();
+    for position in 0..4 {
+        append(&mut session, position, &ramp(&[1, 3]));
+        assert!(kept.bit_equal(&before));
+    }
+    let states = session.into_states().unwrap();
+    assert_eq!(states[0].0, "cache");
+    assert!(!states[0].1.bit_equal(&before));
+}
+
+#[test]
+fn a_call_that_is_refused_leaves_the_state_as_it_was() {
+    let mut session = appending(ramp(&[4, 3]));
+    append(&mut session, 1, &ramp(&[1, 3]));
+    let before = session.state("cache").unwrap().copied().unwrap();
+    let (position, row) = (at(0), ramp(&[1, 3]));
+    let wrong = [
+        session.run([("at", &position)]).unwrap_err(),
+        session
+            .run([("at", &position), ("rows", &at(0))])
+            .unwrap_err(),
+        session
+            .run([("at", &position), ("rows", &ramp(&[1, 2]))])
+            .unwrap_err(),
+        session
+            .run([("cache", &row), ("at", &position), ("rows", &row)])
+            .unwrap_err(),
+        session.run_into(&[row.clone()], &mut []).unwrap_err(),
+    ];
+    for error in wrong {
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
+    assert!(session.state("cache").unwrap().bit_equal(&before));
+    append(&mut session, 2, &row);
+}
+
+#[test]
+fn a_state_that_a_failed_call_wrote_into_is_to_be_set_anew() {
+    let mut session = appending(ramp(&[4, 3]));
+    append(&mut session, 1, &ramp(&[1, 3]));
+    let row = ramp(&[1, 3]);
+    for position in [4, -1, i64::MAX] {
+        let position = at(position);
+        let error = session
+            .run([("at", &position), ("rows", &row)])
+            .unwrap_err();
+        assert_eq!(error.code(), "E0822", "{error}");
+        for error in [
+            session.state("cache").unwrap_err(),
+            session.run([("at", &at(0)), ("rows", &row)]).unwrap_err(),
+        ] {
+            assert_eq!(error.code(), "E0876", "{error}");
+            assert!(error.to_string().contains("`cache`"), "{error}");
+        }
+        assert_eq!(
+            session.set_state("cache", at(0)).unwrap_err().code(),
+            "E0875"
+        );
+        session.set_state("cache", ramp(&[4, 3])).unwrap();
+        append(&mut session, 3, &row);
+    }
+}
+
+#[test]
+fn states_that_grow_are_replaced() {
+    let text = "graph @grow(%past: f32[P, D], %row: f32[1, D]) -> (f32[P + 1, D], f32[1, D]) {
+      %next = concat %past, %row {axis = 0}
+      %y = neg %row
+      return %next, %y
+    }";
+    for device in [Device::cpu(), Device::interpreter()] {
+        let model = Model::from_text_with(text, options(device)).unwrap();
+        let empty = Tensor::zeros(DType::F32, &[0, 3]).unwrap();
+        let mut session = model
+            .session()
+            .state("past", "next", empty)
+            .build()
+            .unwrap();
+        let mut expected = Vec::new();
+        for step in 0..5 {
+            let row = Tensor::full(&[1, 3], step as f32).unwrap();
+            let outputs = session.run([("row", &row)]).unwrap();
+            assert_eq!(
+                outputs.get("y").unwrap().to_vec::<f32>().unwrap(),
+                [-(step as f32); 3]
+            );
+            expected.extend([step as f32; 3]);
+            assert_eq!(
+                session.state("past").unwrap().to_vec::<f32>().unwrap(),
+                expected
+            );
+        }
+    }
+}
+
+#[test]
+fn parameters_and_their_momentum_are_updated_in_place() {
+    let text = "graph @step(%p: f32[N], %m: f32[N], %g: f32[N], %b: f32[], %r: f32[]) -> (f32[N], f32[N]) {
+      %kept = mul %m, %b
+      %next = add %kept, %g
+      %change = mul %next, %r
+      %q = sub %p, %change
+      return %q, %next
+    }";
+    let (decay, rate) = (Tensor::scalar(0.9f32), Tensor::scalar(0.1f32));
+    for n in [0, 1, 2, 7, 16, 17, 1021] {
+        let mut session = model(text)
+            .session()
+            .state("p", "q", ramp(&[n]))
+            .state("m", "next", Tensor::zeros(DType::F32, &[n]).unwrap())
+            .build()
+            .unwrap();
+        let starts = ["p", "m"].map(|name| start_of(session.state(name).unwrap()));
+        let (mut p, mut m) = (ramp(&[n]).to_vec::<f32>().unwrap(), vec![0.0f32; n]);
+        for _ in 0..4 {
+            let g = ramp(&[n]);
+            assert!(
+                session
+                    .run([("g", &g), ("b", &decay), ("r", &rate)])
+                    .unwrap()
+                    .is_empty()
+            );
+            for ((p, m), g) in p.iter_mut().zip(&mut m).zip(g.to_vec::<f32>().unwrap()) {
+                *m = *m * 0.9 + g;
+                *p -= *m * 0.1;
+            }
+        }
+        for (name, expected) in [("p", &p), ("m", &m)] {
+            let found = session.state(name).unwrap().to_vec::<f32>().unwrap();
+            let close = |(found, expected): (&f32, &f32)| (found - expected).abs() <= 1e-3;
+            assert!(found.iter().zip(expected).all(close), "{name} of {n}");
+        }
+        if n > 0 {
+            assert_eq!(
+                ["p", "m"].map(|name| start_of(session.state(name).unwrap())),
+                starts
+            );
+        }
+    }
+}
+
+#[test]
+fn pairs_that_are_no_states_are_refused() {
+    let model = model(APPEND);
+    let cache = || ramp(&[4, 3]);
+    let wrong = [
+        model.session().state("nothing", "next", cache()),
+        model.session().state("cache", "nothing", cache()),
+        model.session().state("cache", "sum", cache()),
+        model.session().state("at", "next", at(0)),
+        model.session().state("cache", "next", at(0)),
+        model
+            .session()
+            .state("cache", "next", cache())
+            .state("rows", "next", cache()),
+        model
+            .session()
+            .state("cache", "next", cache())
+            .state("cache", "next", cache()),
+    ];
+    for builder in wrong {
+        let error = builder.build().unwrap_err();
+        assert_eq!(error.code(), "E0875", "{error}");
+    }
+}
+
+#[test]
+fn a_donated_tensor_is_gone_and_says_so() {
+    let model = model(APPEND);
+    let mut donations = Donations::new([(0, 0)]).unwrap();
+    let mut inputs = [ramp(&[4, 3]), at(1), ramp(&[1, 3])];
+    let mut outputs = [Tensor::scalar(0u8), Tensor::scalar(0u8)];
+    let start = start_of(&inputs[0]);
+    model
+        .run_donating(&mut inputs, &mut donations, &mut outputs)
+        .unwrap();
+    assert_eq!(donations.fate(0), DonationFate::Taken);
+    assert_eq!(start_of(&outputs[0]), start);
+    assert_eq!(inputs[0].as_bytes().unwrap_err().code(), "E0943");
+    let error = model
+        .run_donating(&mut inputs, &mut donations, &mut outputs)
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    // Given twice, it is not its own alone: nothing is taken.
+    let both = "graph @both(%x: f32[N], %y: f32[N]) -> f32[N] {
+      %z = sub %x, %y
+      return %z
+    }";
+    let x = ramp(&[5]);
+    let mut inputs = [x.clone(), x.clone()];
+    self::model(both)
+        .run_donating(&mut inputs, &mut donations, &mut outputs[..1])
+        .unwrap();
+    assert_eq!(donations.fate(0), DonationFate::Kept);
+    assert_eq!(outputs[0].to_vec::<f32>().unwrap(), [0.0; 5]);
+    assert!(inputs[0].bit_equal(&ramp(&[5])));
+    assert_eq!(
+        Donations::new([(0, 0), (1, 0)]).unwrap_err().code(),
+        "E0898"
+    );
+    let mut donations = Donations::new([(7, 0)]).unwrap();
+    let error = self::model(both).run_donating(&mut inputs, &mut donations, &mut outputs[..1]);
+    assert_eq!(error.unwrap_err().code(), "E0898");
+    assert!(inputs[0].bit_equal(&x));
+}
+
+#[test]
+fn calls_that_may_be_ended_write_over_nothing() {
+    let limit = std::time::Duration::from_secs(600);
+    let options = CallOptions::new().with_time_limit(limit);
+    let mut session = appending(ramp(&[4, 3]));
+    append(&mut session, 1, &ramp(&[1, 3]));
+    let error = session
+        .run_with([("at", &at(9)), ("rows", &ramp(&[1, 3]))], &options)
+        .unwrap_err();
+    assert_eq!(error.code(), "E0822");
+    append(&mut session, 2, &ramp(&[1, 3]));
+}

@@ -1,0 +1,138 @@
+//! The inputs that a call was given: lent, or some of them given up.
+
+use std::ops::Deref;
+
+use kiln_tensor::Tensor;
+
+use super::state::Taken;
+use super::walk::Run;
+use crate::donate::{DonationFate, Donations};
+use crate::error::RuntimeError;
+use crate::plan::{DonationPlan, Frame, MemoryIndex, SegmentPlan};
+
+/// The inputs of a call.
+pub(crate) enum Inputs<'a> {
+    /// To be read.
+    Read(&'a [Tensor]),
+    /// To be read, and some of them to be written over.
+    Donated(&'a mut [Tensor], &'a mut Donations),
+}
+
+impl Inputs<'_> {
+    /// The same for a part of the call.
+    pub(crate) fn reborrow(&mut self) -> Inputs<'_> {
+        match self {
+            Self::Read(inputs) => Inputs::Read(inputs),
+            Self::Donated(inputs, donations) => Inputs::Donated(inputs, donations),
+        }
+    }
+}
+
+impl Deref for Inputs<'_> {
+    type Target = [Tensor];
+
+    fn deref(&self) -> &[Tensor] {
+        match self {
+            Self::Read(inputs) => inputs,
+            Self::Donated(inputs, _) => inputs,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Has a result computed in the memory of a parameter, if the caller gave that up and the plan may do so; says whether
+    /// the parameter now is where launches look for it.
+    ///
+    /// Not where the call may be ended early: its inputs are then to be as they were.
+    pub(super) fn take_donation(
+        &mut self,
+        plan: &SegmentPlan,
+        parameter: usize,
+        index: MemoryIndex,
+        frame: &mut Frame,
+    ) -> Result<bool, Box<RuntimeError>> {
+        let (Inputs::Donated(inputs, donations), None) = (&mut self.inputs, self.control) else {
+            return Ok(false);
+        };
+        let is_asked = |donation: &&DonationPlan| {
+            donation.parameter == parameter && donations.has(parameter, donation.result)
+        };
+        let Some(&donation) = plan.donations.iter().find(is_asked) else {
+            return Ok(false);
+        };
+        let Some(input) = inputs.get_mut(parameter) else {
+            return Ok(false);
+        };
+        if frame.kept(index).is_none() {
+            let memory = self.runtime.alloc(0);
+            frame.keep(index, memory.map_err(RuntimeError::execute("an input"))?);
+        }
+        let Some(memory) = frame.kept(index) else {
+            return Ok(false);
+        };
+        let tensor = std::mem::replace(input, self.state.nothing.clone());
+        if let Some(tensor) = self.runtime.executor().adopt(tensor, memory) {
+            *input = tensor;
+            return Ok(false);
+        }
+        let memory = memory.clone();
+        frame.set(donation.own, memory, 0);
+        self.state.taken.push(Taken { donation, index });
+        Ok(true)
+    }
+
+    /// Whether this memory is a donated input's in this call.
+    pub(super) fn is_taken(&self, own: MemoryIndex) -> bool {
+        let mut taken = self.state.taken.iter();
+        taken.any(|taken| taken.donation.own == own)
+    }
+
+    /// Hands on the tensors whose memory was taken: as outputs of a call that succeeded, or else back as inputs.
+    pub(super) fn hand_on_donations(
+        &mut self,
+        plan: &SegmentPlan,
+        frame: &mut Frame,
+        succeeded: bool,
+    ) -> Result<(), Box<RuntimeError>> {
+        if self.state.taken.is_empty() {
+            return Ok(());
+        }
+        let mut taken = std::mem::take(&mut self.state.taken);
+        let mut handed_on = Ok(());
+        for Taken { donation, index } in taken.drain(..) {
+            frame.drop_memory(donation.own);
+            let Some(place) = plan.results.get(donation.result) else {
+                handed_on = Err(RuntimeError::malformed("a result without a place").into());
+                continue;
+            };
+            let executor = self.runtime.executor();
+            let reclaim = |memory| executor.reclaim(memory, place.dtype, &place.shape);
+            let tensor = frame.kept(index).and_then(reclaim);
+            let Inputs::Donated(inputs, donations) = &mut self.inputs else {
+                continue;
+            };
+            let Some(tensor) = tensor else {
+                handed_on = Err(RuntimeError::malformed("a donated input that others have").into());
+                continue;
+            };
+            let fate = match (succeeded, self.state.began) {
+                (true, _) => DonationFate::Taken,
+                (false, true) => DonationFate::Spoiled,
+                (false, false) => DonationFate::Kept,
+            };
+            donations.set_fate(donation.parameter, fate);
+            let to = match fate {
+                DonationFate::Taken => self
+                    .into
+                    .as_deref_mut()
+                    .and_then(|into| into.get_mut(donation.result)),
+                _ => inputs.get_mut(donation.parameter),
+            };
+            if let Some(to) = to {
+                *to = tensor;
+            }
+        }
+        self.state.taken = taken;
+        handed_on
+    }
+}

@@ -1,0 +1,353 @@
+//! Outputs that stay on a device with a memory of its own: what crosses between it and the host, whose memory is whose, and
+//! what becomes of tensors whose device, runtime or program is gone.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::sync::Arc;
+
+use kiln_backend::{KernelCompiler, KernelExecutor, Resident};
+use kiln_interpreter::{InterpretOptions, interpret};
+use kiln_lazy_runtime::{
+    CallOptions, Cancellation, CompiledProgram, OutputPlacement, Runtime, RuntimeOptions,
+};
+use kiln_tensor::{Tensor, TensorError};
+use kiln_testkit::oracle::{Tolerance, compare_all};
+use support::{Broken, FakeCompiler, FakeDevice, compiled, graph, ramp};
+
+/// Two launches, so that there is an arena beside the result.
+const STEP: &str = "graph @step(%x: f32[N, 3]) -> f32[N, 3] {
+  %a = relu %x
+  %b = exp %a
+  return %b
+}";
+
+const SUM: &str = "graph @sum(%x: f32[N, 3], %y: f32[N, 3]) -> f32[N, 3] {
+  %a = add %x, %y
+  return %a
+}";
+
+fn runtime_on(device: &FakeDevice) -> Arc<Runtime> {
+    Arc::new(Runtime::new(
+        Some(Arc::new(FakeCompiler::default())),
+        Arc::new(device.clone()),
+        RuntimeOptions::new(),
+    ))
+}
+
+fn program_on(device: &FakeDevice, text: &str) -> CompiledProgram {
+    compiled(&runtime_on(device), &graph(text), false)
+}
+
+fn call(program: &CompiledProgram, inputs: &[Tensor]) -> Tensor {
+    program.run(inputs).unwrap().swap_remove(0)
+}
+
+/// What the interpreter gives.
+fn expected(text: &str, inputs: &[Tensor]) -> Tensor {
+    let outputs = interpret(&graph(text), inputs, &InterpretOptions::default());
+    outputs.unwrap().swap_remove(0)
+}
+
+fn is_right(expected: &Tensor, found: &Tensor) -> bool {
+    let both = (std::slice::from_ref(expected), std::slice::from_ref(found));
+    compare_all(both.0, both.1, Tolerance::OfLargest(1e-5)).is_ok()
+}
+
+/// How many uploads and downloads there were.
+fn crossings(device: &FakeDevice) -> (usize, usize) {
+    (device.traffic().uploads, device.traffic().downloads)
+}
+
+#[test]
+fn chained_calls_cross_the_bus_once_each_way() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, STEP);
+    let x = ramp(&[4, 3]);
+    let mut y = call(&program, std::slice::from_ref(&x));
+    let mut reference = expected(STEP, &[x]);
+    assert_eq!((crossings(&device), y.is_loaded()), ((1, 0), false));
+    for _ in 0..3 {
+        y = call(&program, &[y]);
+        reference = expected(STEP, &[reference]);
+    }
+    assert_eq!((crossings(&device), y.is_loaded()), ((1, 0), false));
+    for _ in 0..2 {
+        assert!(is_right(&reference, &y));
+        assert_eq!((crossings(&device), y.is_loaded()), ((1, 1), true));
+    }
+    // What the host has seen is on the device all the same.
+    let z = call(&program, &[y]);
+    assert_eq!((crossings(&device), z.is_loaded()), ((1, 1), false));
+}
+
+#[test]
+fn programs_and_runtimes_on_one_device_share_its_memory() {
+    let device = FakeDevice::default();
+    let (first, second) = (program_on(&device, STEP), program_on(&device, SUM));
+    let x = ramp(&[2, 3]);
+    let y = call(&first, std::slice::from_ref(&x));
+    let z = call(&second, &[y.clone(), y]);
+    assert_eq!(crossings(&device), (1, 0));
+    let half = expected(STEP, &[x]);
+    assert!(is_right(&expected(SUM, &[half.clone(), half]), &z));
+}
+
+#[test]
+fn threads_that_are_given_one_tensor_at_once_all_read_it() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, STEP);
+    let x = ramp(&[5, 3]);
+    let y = call(&program, std::slice::from_ref(&x));
+    let reference = expected(STEP, &[expected(STEP, &[x])]);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    let z = call(&program, std::slice::from_ref(&y));
+                    assert!(is_right(&reference, &z));
+                }
+            });
+        }
+    });
+    assert_eq!(device.traffic().uploads, 1);
+    let before = device.traffic().downloads;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| y.as_bytes().map(<[u8]>::len).unwrap());
+        }
+    });
+    assert_eq!(device.traffic().downloads, before + 1);
+}
+
+#[test]
+fn calls_that_may_be_ended_download_nothing_either() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, STEP);
+    let options = CallOptions::new().with_cancellation(&Cancellation::new());
+    let y = program.run_with(&[ramp(&[4, 3])], &options).unwrap();
+    let z = program.run_with(&y, &options).unwrap();
+    assert_eq!(crossings(&device), (1, 0));
+    let half = expected(STEP, &[ramp(&[4, 3])]);
+    assert!(is_right(&expected(STEP, &[half]), &z[0]));
+}
+
+#[test]
+fn rows_are_taken_on_the_device_and_other_views_are_made_by_the_host() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, STEP);
+    let y = call(&program, &[ramp(&[4, 3])]);
+    let seen = expected(STEP, &[ramp(&[4, 3])]);
+    let rows = y.narrow(0, 1, 2).unwrap();
+    let z = call(&program, std::slice::from_ref(&rows));
+    assert_eq!(crossings(&device), (1, 0));
+    let reference = expected(STEP, &[seen.narrow(0, 1, 2).unwrap()]);
+    assert!(is_right(&reference, &z));
+    let reversed = y.reverse(1).unwrap();
+    let before = crossings(&device);
+    let z = call(&program, std::slice::from_ref(&reversed));
+    assert_eq!(crossings(&device), (before.0 + 1, before.1 + 1));
+    assert!(is_right(&expected(STEP, &[seen.reverse(1).unwrap()]), &z));
+}
+
+#[test]
+fn a_tensor_of_another_device_is_downloaded_there_and_uploaded_here() {
+    let (here, there) = (FakeDevice::default(), FakeDevice::default());
+    let y = call(&program_on(&there, STEP), &[ramp(&[4, 3])]);
+    let z = call(&program_on(&here, STEP), std::slice::from_ref(&y));
+    assert_eq!((crossings(&there), crossings(&here)), ((1, 1), (1, 0)));
+    let half = expected(STEP, &[ramp(&[4, 3])]);
+    assert!(is_right(&expected(STEP, &[half]), &z));
+}
+
+#[test]
+fn memory_goes_back_with_the_last_tensor_and_is_used_again() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, STEP);
+    let x = ramp(&[8, 3]);
+    drop(call(&program, std::slice::from_ref(&x)));
+    let idle = device.traffic().used_bytes;
+    let y = call(&program, std::slice::from_ref(&x));
+    assert_eq!(device.traffic().used_bytes, idle + y.byte_len());
+    let row = y.narrow(0, 0, 1).unwrap();
+    let z = call(&program, std::slice::from_ref(&y));
+    drop(y);
+    // A view keeps all of it.
+    assert_eq!(device.traffic().used_bytes, idle + 2 * z.byte_len());
+    drop(row);
+    assert_eq!(device.traffic().used_bytes, idle + z.byte_len());
+    drop(z);
+    assert_eq!(device.traffic().used_bytes, idle);
+}
+
+#[test]
+fn tensors_outlive_their_program_and_runtime() {
+    let device = FakeDevice::default();
+    let runtime = runtime_on(&device);
+    let program = compiled(&runtime, &graph(STEP), false);
+    let y = call(&program, &[ramp(&[4, 3])]);
+    let kept = y.clone();
+    drop((program, runtime));
+    let again = program_on(&device, STEP);
+    drop(call(&again, &[ramp(&[4, 3])]));
+    drop(again);
+    assert!(is_right(&expected(STEP, &[ramp(&[4, 3])]), &y));
+    drop((y, device));
+    assert!(is_right(&expected(STEP, &[ramp(&[4, 3])]), &kept));
+}
+
+#[test]
+fn outputs_that_are_asked_for_on_the_host_are_there_when_the_call_returns() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, STEP).with_outputs(OutputPlacement::Host);
+    let y = call(&program, &[ramp(&[4, 3])]);
+    assert_eq!((crossings(&device), y.is_loaded()), ((1, 1), true));
+    assert!(Resident::place_of(&y).is_none());
+}
+
+/// Outputs that are in memory that a call did not allocate for them.
+const VIEWS: &str = r#"graph @views(%x: f32[N, 3]) -> (f32[N, 3], f32[3, N], f32[2], f32[N, 3], f32[N, 3]) {
+  %flat = reshape %x {dims = [3, N]}
+  %c: f32[2] = constant [1.5, -2.5]
+  %y = neg %x
+  return "x" = %x, "flat" = %flat, "c" = %c, "y" = %y, "again" = %y
+}"#;
+
+#[test]
+fn outputs_that_are_inputs_views_or_constants_stay_as_they_are() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, VIEWS);
+    let inputs = |factor: f32| [Tensor::full(&[2, 3], factor).unwrap()];
+    let mut kept = Vec::new();
+    for factor in [1.0, 2.0, 3.0] {
+        let outputs = program.run(&inputs(factor)).unwrap();
+        // And those of a call that was given what stays on the device.
+        let derived = program.run(&[outputs[3].clone()]).unwrap();
+        kept.push((factor, outputs));
+        kept.push((-factor, derived));
+    }
+    for (factor, outputs) in &kept {
+        let expected = interpret(
+            program.program().graph(),
+            &inputs(*factor),
+            &InterpretOptions::default(),
+        );
+        compare_all(&expected.unwrap(), outputs, Tolerance::Exact).unwrap();
+    }
+}
+
+#[test]
+fn tensors_of_a_lost_device_are_a_typed_error_and_what_was_seen_is_there() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, STEP);
+    let (seen, unseen) = (
+        call(&program, &[ramp(&[4, 3])]),
+        call(&program, &[ramp(&[4, 3])]),
+    );
+    assert!(is_right(&expected(STEP, &[ramp(&[4, 3])]), &seen));
+    device.lose_after(0);
+    assert!(is_right(&expected(STEP, &[ramp(&[4, 3])]), &seen));
+    for _ in 0..2 {
+        let error = unseen.to_vec::<f32>().unwrap_err();
+        assert!(matches!(error, TensorError::Deferred(_)), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "the elements cannot be loaded: device fake was lost: a test unplugged it"
+        );
+    }
+    let error = program.run(std::slice::from_ref(&unseen)).unwrap_err();
+    assert_eq!(error.code(), "E0896", "{error}");
+    // On another device it is an error of the input.
+    let other = program_on(&FakeDevice::default(), STEP);
+    let error = other.run(&[unseen]).unwrap_err();
+    assert!(error.to_string().contains("was lost"), "{error}");
+    drop(program);
+}
+
+#[test]
+fn wherever_a_device_is_lost_calls_end_with_a_typed_error_and_so_do_later_ones() {
+    let inputs = [ramp(&[4, 3])];
+    let reference = expected(STEP, &inputs);
+    let mut n_lost = 0;
+    for compiler in [Some(Arc::new(FakeCompiler::default())), None] {
+        for things in 0.. {
+            let device = FakeDevice::default();
+            let compiler = compiler.clone();
+            let runtime = Arc::new(Runtime::new(
+                compiler.map(|compiler| compiler as Arc<dyn KernelCompiler>),
+                Arc::new(device.clone()),
+                RuntimeOptions::new(),
+            ));
+            let program = compiled(&runtime, &graph(STEP), false);
+            let kept = call(&program, &inputs);
+            let mut given = [ramp(&[4, 3])];
+            device.lose_after(things);
+            // Both ways of having outputs, and what looking at one asks of the device.
+            let called = program
+                .run(&inputs)
+                .map(|outputs| outputs[0].as_bytes().is_ok());
+            let called_into = program.run_into(&inputs, &mut given);
+            let is_lost = !matches!(called, Ok(true)) || called_into.is_err();
+            assert_eq!(given[0].shape(), [4, 3]);
+            if !is_lost {
+                assert!(is_right(&reference, &given[0]));
+                break;
+            }
+            n_lost += 1;
+            let errors = called.err().into_iter().chain(called_into.err());
+            for error in errors.chain(program.run(&inputs).err()) {
+                assert_eq!(error.code(), "E0896", "after {things}: {error}");
+            }
+            assert!(program.run(&inputs).is_err() && kept.as_bytes().is_err());
+        }
+    }
+    assert!(n_lost > 10, "{n_lost}");
+}
+
+/// Whether a device gives what it should where outputs are kept while calls go on.
+fn keeps_outputs(device: &FakeDevice) -> bool {
+    let program = program_on(device, VIEWS);
+    let inputs = |factor: f32| [Tensor::full(&[2, 3], factor).unwrap()];
+    let calls = [1.0, 2.0, 3.0].map(|factor| (factor, program.run(&inputs(factor)).unwrap()));
+    calls.iter().all(|(factor, outputs)| {
+        let expected = interpret(
+            program.program().graph(),
+            &inputs(*factor),
+            &InterpretOptions::default(),
+        );
+        compare_all(&expected.unwrap(), outputs, Tolerance::Exact).is_ok()
+    })
+}
+
+#[test]
+fn a_device_that_uses_memory_again_while_a_tensor_has_it_is_seen() {
+    assert!(keeps_outputs(&FakeDevice::default()));
+    assert!(!keeps_outputs(&FakeDevice::broken(Broken::Reuse)));
+}
+
+#[test]
+fn a_device_that_writes_inputs_over_memory_that_a_tensor_has_is_seen() {
+    assert!(!keeps_outputs(&FakeDevice::broken(Broken::Sharing)));
+}
+
+#[test]
+fn a_device_that_takes_memory_of_others_for_its_own_is_seen() {
+    let y = call(&program_on(&FakeDevice::default(), STEP), &[ramp(&[4, 3])]);
+    let program = program_on(&FakeDevice::broken(Broken::Ownership), STEP);
+    let error = program.run(&[y]).unwrap_err();
+    assert!(error.to_string().contains("another device"), "{error}");
+}
+
+#[test]
+fn a_tensor_that_does_not_lie_within_its_memory_is_refused() {
+    let executor: Arc<dyn KernelExecutor> = Arc::new(FakeDevice::default());
+    let memory = executor.alloc(16).unwrap();
+    let of = |offset, shape: &[usize]| {
+        Resident::tensor(&executor, &memory, offset, kiln_tensor::DType::F32, shape)
+    };
+    assert_eq!(of(4, &[3]).unwrap().len(), 3);
+    for (offset, shape) in [(4, [4]), (20, [1]), (usize::MAX, [1])] {
+        assert_eq!(of(offset, &shape).unwrap_err().code(), "E0341");
+    }
+}

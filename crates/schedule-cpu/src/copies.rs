@@ -1,0 +1,47 @@
+//! Operands given at the call that are laid out anew by a phase before, and where their copies lie.
+
+use kiln_backend::{PackAxis, PackSpec, Quantity};
+use kiln_kernel::{BufferId, VerifiedKernel};
+
+use crate::strides::packed_strides;
+
+/// Bytes that the start of a copy is a multiple of.
+const LINE: i64 = 64;
+
+/// The copy of an operand.
+#[derive(Clone, Debug)]
+pub struct OperandCopy {
+    /// How it is laid out: blocks of one axis innermost, or whole axes in another order.
+    pub spec: PackSpec,
+    /// Where it is in the scratch that tasks share, in bytes.
+    pub offset: Quantity,
+}
+
+impl OperandCopy {
+    /// The operand.
+    pub fn buffer(&self) -> BufferId {
+        BufferId::from_u32(self.spec.buffer as u32)
+    }
+
+    /// Whether it has blocks, or whole axes alone.
+    pub fn is_blocked(&self) -> bool {
+        matches!(self.spec.axes.last(), Some(PackAxis::Inner { .. }))
+    }
+}
+
+/// Places copies one after another, and says how many bytes they take.
+pub(crate) fn place(kernel: &VerifiedKernel, specs: Vec<PackSpec>) -> (Vec<OperandCopy>, Quantity) {
+    let mut end = Quantity::constant(0);
+    let copies = specs
+        .into_iter()
+        .map(|spec| {
+            let dtype = kernel.buffer(BufferId::from_u32(spec.buffer as u32)).dtype;
+            let (_, elements) = packed_strides(kernel, &spec);
+            let bytes = elements * Quantity::constant(dtype.size_in_bytes() as i64);
+            let offset = end.clone();
+            end = end.clone() + bytes.round_up(Quantity::constant(LINE));
+            OperandCopy { spec, offset }
+        })
+        .collect();
+    (copies, end)
+}

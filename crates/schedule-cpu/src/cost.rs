@@ -1,0 +1,148 @@
+//! How each access of a kernel moves along an axis, and what that costs.
+
+use kiln_backend::Quantity;
+use kiln_kernel::analysis::{self, Dependence};
+use kiln_kernel::{Axes, AxisId, NodeId, VerifiedKernel};
+
+use crate::pack;
+use crate::strides::buffer_strides;
+use crate::tiled::SCATTERED_COPY_ROWS;
+
+/// One load or store of a kernel, as tiles are chosen by it.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// By how many elements it moves from one index to the next, per axis of the kernel; `None` where it jumps.
+    steps: Vec<(AxisId, Option<Quantity>)>,
+    /// How many nests of inner loops it is inside of.
+    pub(crate) depth: u32,
+    /// Whether it belongs to a stage that all rows of a tile do together: one that is no array, or a contraction.
+    pub(crate) is_together: bool,
+    /// Whether it writes.
+    pub(crate) is_store: bool,
+    /// The inner axes of its item.
+    pub(crate) axes: Axes,
+}
+
+impl Access {
+    /// How it moves along an axis: 0 if not at all.
+    pub(crate) fn step(&self, axis: AxisId) -> Option<Quantity> {
+        match self.steps.iter().find(|(other, _)| *other == axis) {
+            Some((_, step)) => step.clone(),
+            None => Some(Quantity::constant(0)),
+        }
+    }
+
+    pub(crate) fn depends(&self, axis: AxisId) -> bool {
+        self.steps.iter().any(|(other, _)| *other == axis)
+    }
+
+    /// Cost per element of reading or writing along an axis in vectors of some lanes.
+    pub(crate) fn cost_along(&self, axis: AxisId, lanes: u32) -> f64 {
+        match self.step(axis).map(|step| step.as_constant()) {
+            Some(Some(0 | 1)) => 1.0 / f64::from(lanes),
+            // Every other element: two vectors and a shuffle.
+            Some(Some(2)) => 4.0 / f64::from(lanes),
+            Some(_) => 1.5,
+            None => 3.0,
+        }
+    }
+
+    /// How much it counts: what stands inside a reduction runs more often.
+    pub(crate) fn weight(&self) -> f64 {
+        f64::from(8_u32.saturating_pow(self.depth.min(3)))
+    }
+}
+
+/// Every access of a kernel.
+pub(crate) fn accesses(kernel: &VerifiedKernel, dependence: &Dependence) -> Vec<Access> {
+    let all = analysis::accesses(kernel).into_iter();
+    all.map(|access| moving(kernel, dependence, access))
+        .collect()
+}
+
+fn moving(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    access: analysis::Access<'_>,
+) -> Access {
+    let strides = buffer_strides(kernel, access.buffer);
+    let mut steps = steps(kernel, dependence, access.indices, &strides);
+    if let Some(load) = access.load {
+        for (axis, step) in &mut steps {
+            // What can be packed is read one by one by vectors along an outer axis.
+            if kernel.outer().contains(axis)
+                && (pack::is_packable(kernel, access.buffer, *axis)
+                    || (pack::is_copyable(kernel, access.buffer, *axis)
+                        && is_read_often(kernel, dependence, load)))
+            {
+                *step = Some(Quantity::constant(1));
+            }
+        }
+    }
+    let is_together = access.stage.is_some_and(|stage| {
+        let mut contractions = kernel.classification().contractions.iter();
+        let is_contraction = contractions.any(|contraction| contraction.stage == stage);
+        kernel.stage(stage).axes.is_empty() || is_contraction
+    });
+    Access {
+        steps,
+        depth: access.depth,
+        is_together,
+        is_store: access.load.is_none(),
+        axes: access.axes,
+    }
+}
+
+/// Whether enough points read the same elements that it may be worth laying them out anew.
+fn is_read_often(kernel: &VerifiedKernel, dependence: &Dependence, load: NodeId) -> bool {
+    let mut readers = 1_i64;
+    for &axis in kernel.outer() {
+        if dependence.depends(load, axis) {
+            continue;
+        }
+        let Some(size) = kernel.dims().as_constant(kernel.axis(axis).extent.bound()) else {
+            return true;
+        };
+        readers = readers.saturating_mul(size);
+    }
+    readers >= i64::from(SCATTERED_COPY_ROWS)
+}
+
+fn steps(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    indices: &[NodeId],
+    strides: &[Quantity],
+) -> Vec<(AxisId, Option<Quantity>)> {
+    let depends = |axis: AxisId| indices.iter().any(|&index| dependence.depends(index, axis));
+    kernel
+        .axes()
+        .keys()
+        .filter(|&axis| depends(axis))
+        .map(|axis| {
+            let step = movement(kernel, dependence, (indices, strides), axis);
+            (axis, step)
+        })
+        .collect()
+}
+
+/// By how many elements an access moves from one index of an axis to the next, where its indices move by constants.
+pub(crate) fn movement(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    (indices, strides): (&[NodeId], &[Quantity]),
+    axis: AxisId,
+) -> Option<Quantity> {
+    let mut sum = Quantity::constant(0);
+    for (&index, stride) in indices.iter().zip(strides) {
+        let step = dependence.step_along(kernel, index, axis)?;
+        sum = sum + stride.clone() * Quantity::constant(step);
+    }
+    Some(sum)
+}
+
+/// A first estimate of a call at the kernel's hints, from the work it does.
+pub(crate) fn nanoseconds(kernel: &VerifiedKernel, scalar: bool) -> f64 {
+    let work = crate::work::of_kernel(kernel);
+    if scalar { work } else { work / 8.0 }
+}

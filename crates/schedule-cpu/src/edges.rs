@@ -1,0 +1,193 @@
+//! What is done with the rows that fill no tile.
+//!
+//! Each number of rows is code to compile, and what it saves hangs on how often so many are left.
+
+use kiln_backend::{PackAxis, PackSpec};
+use kiln_kernel::{Class, Item, VerifiedKernel};
+
+use super::regime::FEW_TOGETHER;
+use super::tile::{Tile, VectorAxis};
+
+/// Rows of a tile of which, with what is left over, two tiles of three or four are made.
+const EVENED_ROWS: u32 = 6;
+
+/// How the rows that fill no tile are done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    /// The fewest rows that the tile itself does: its last one again for those that are missing.
+    pub least: u32,
+    /// Row counts for what is left over then, largest first. Where the next one is too few for what is left, the last row is
+    /// repeated until there are as many as these.
+    pub rows: Vec<u32>,
+    /// Of fewer rows left over than so many, and the last full tile, are made two tiles of about the same size; 0 to leave
+    /// them as they are.
+    pub evened_below: u32,
+}
+
+/// The fewest rows that are done as so many: what the next smaller number does in one tile, or nearly, is better left to it.
+pub fn least_rows(count: u32, next: Option<u32>) -> u32 {
+    next.map_or(1, |next| (next + (count / 4).max(1)).min(count))
+}
+
+/// The edges of a tile, some of whose operands are laid out so; `reads_in_place` if none is copied by each launch.
+pub(crate) fn edges(
+    kernel: &VerifiedKernel,
+    tile: &Tile,
+    packs: &[PackSpec],
+    reads_in_place: bool,
+) -> Edges {
+    let Some((axis, count)) = tile.rows else {
+        return Edges::default();
+    };
+    if let Some(known) = kernel.dims().as_constant(kernel.axis(axis).extent.bound()) {
+        let left = u32::try_from(known % i64::from(count)).unwrap_or(1);
+        return Edges {
+            least: count,
+            rows: vec![left.max(1)],
+            evened_below: 0,
+        };
+    }
+    let mut rows = rows(kernel, tile, count, (packs.is_empty(), reads_in_place));
+    let mut least = count;
+    // A tile for full ones alone beside one that may repeat its last row would be the same code twice.
+    if rows.first() == Some(&count) && may_repeat(kernel, count, packs) {
+        rows.remove(0);
+        least = least_rows(count, rows.first().copied());
+    }
+    Edges {
+        least,
+        rows,
+        evened_below: match count {
+            EVENED_ROWS if reads_in_place => 3,
+            _ => 0,
+        },
+    }
+}
+
+fn rows(
+    kernel: &VerifiedKernel,
+    tile: &Tile,
+    count: u32,
+    (has_no_weights, reads_in_place): (bool, bool),
+) -> Vec<u32> {
+    let class = kernel.classification().class;
+    let is_product = !kernel.classification().contractions.is_empty();
+    let is_contraction = class == Class::Contraction;
+    match count {
+        _ if class == Class::Map => vec![1],
+        // A row must not be added twice.
+        _ if combines(kernel) => vec![1],
+        // Two or three rows are done as four; a dot product is not.
+        ..=4 if is_contraction && tile.vector == VectorAxis::Inner => vec![count, 1],
+        // Few columns of what is given at the call are rare, and a vector of each row is little work.
+        8.. if reads_in_place && has_no_weights && is_contraction && tile.vectors == 1 => {
+            vec![count]
+        }
+        FEW_TOGETHER if reads_in_place => vec![2, 1],
+        // Beside many rows a few single ones are no matter.
+        EVENED_ROWS if reads_in_place => vec![4, 3, 1],
+        // Weights are read again for each tile: six to eight rows, of a batch say, are better done as one.
+        8.. if reads_in_place => vec![8, 4, 1],
+        5.. if reads_in_place => vec![4, 1],
+        // An attention's rows are as few as a text has words.
+        5.. if class == Class::Attention => vec![2, 1],
+        // Four rows take as long as one.
+        5.. if is_product => vec![4],
+        _ => vec![1],
+    }
+}
+
+/// Whether any row of a tile may be another one again: what lies in blocks of rows is not read so.
+fn may_repeat(kernel: &VerifiedKernel, rows: u32, packs: &[PackSpec]) -> bool {
+    let in_blocks = |pack: &PackSpec| {
+        let innermost = pack.axes.last();
+        matches!(innermost, Some(PackAxis::Inner { block, .. }) if *block == rows as usize)
+    };
+    kernel.classification().class == Class::Contraction && !packs.iter().any(in_blocks)
+}
+
+/// Whether results are added to what is there already, or combined with it in another way.
+fn combines(kernel: &VerifiedKernel) -> bool {
+    let mut items = kernel.items().iter().flat_map(Item::parts);
+    items.any(|item| matches!(item, Item::Store(store) if store.combine.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidates::candidates;
+    use crate::plan::Plan;
+    use crate::regime::{Regime, of_plan as regimes};
+    use crate::winograd::Transform;
+    use kiln_backend::IsaLevel;
+
+    /// The edges of each regime of a product, in turn, with how many rows a tile has.
+    fn edges_of(rows: &str, role: &str, level: IsaLevel) -> Vec<(u32, Edges)> {
+        let text = format!(
+            "kernel @mm(%x: in f32[{rows}, K], %y: {role} f32[K, 512], %o: out f32[{rows}, 512]) {{
+               outer m < {rows}, n < 512
+               s = reduce add[k < K] %x[m, k] * %y[k, n]
+               store %o[m, n] = s
+             }}"
+        );
+        let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
+        let first = candidates(&kernel, level, Transform::default()).remove(0);
+        let plan = Plan::from_schedule(&kernel, &first.schedule).unwrap();
+        let edges_of = |regime: Regime| {
+            let count = regime.tile.rows.map_or(1, |(_, count)| count);
+            let reads_in_place = regime.copies.is_empty();
+            let edges = edges(&kernel, &regime.tile, &regime.packs, reads_in_place);
+            (count, edges)
+        };
+        regimes(&plan, &kernel).into_iter().map(edges_of).collect()
+    }
+
+    #[test]
+    fn a_tile_that_may_repeat_rows_needs_no_other_for_as_many() {
+        let edges = edges_of("M", "const", IsaLevel::Avx512);
+        let expected = Edges {
+            least: 6,
+            rows: vec![4, 1],
+            evened_below: 0,
+        };
+        assert_eq!(edges, [(8, expected)]);
+    }
+
+    #[test]
+    fn six_rows_and_one_become_four_and_three() {
+        let edges = edges_of("M", "const", IsaLevel::Avx2Fma);
+        let expected = Edges {
+            least: 6,
+            rows: vec![4, 3, 1],
+            evened_below: 3,
+        };
+        assert_eq!(edges, [(6, expected)]);
+    }
+
+    #[test]
+    fn of_a_known_number_of_rows_what_is_left_is_known() {
+        let edges = edges_of("29", "const", IsaLevel::Avx2Fma);
+        let [(count, edges)] = edges.as_slice() else {
+            panic!("one regime: {edges:?}");
+        };
+        assert_eq!((edges.least, &edges.rows), (*count, &vec![29 % count]));
+    }
+
+    #[test]
+    fn a_row_that_is_added_to_is_added_once() {
+        let text = "kernel @mm(%x: in f32[M, K], %y: const f32[K, 512], %o: inout f32[M, 512]) {
+               outer m < M, n < 512
+               s = reduce add[k < K] %x[m, k] * %y[k, n]
+               store add %o[m, n] = s
+             }";
+        let kernel = kiln_kernel::verify(kiln_kernel::text::read(text).unwrap()).unwrap();
+        let first = candidates(&kernel, IsaLevel::Avx512, Transform::default()).remove(0);
+        let plan = Plan::from_schedule(&kernel, &first.schedule).unwrap();
+        let tile = Tile {
+            rows: Some((kernel.outer()[0], 8)),
+            ..plan.tile
+        };
+        let edges = edges(&kernel, &tile, &[], true);
+        assert_eq!((edges.least, edges.rows), (8, vec![1]));
+    }
+}

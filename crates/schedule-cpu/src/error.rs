@@ -1,0 +1,40 @@
+//! What can go wrong where a schedule or a target is asked for by name.
+
+/// An error of this crate. Each variant names its code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    /// E0506: a schedule that is not offered for the kernel.
+    #[error("expected a schedule that is offered for the kernel, found `{schedule}`")]
+    Schedule {
+        /// The schedule asked for.
+        schedule: String,
+    },
+
+    /// E0507: a target of another backend, or a level that does not exist.
+    #[error(
+        "expected a target of this backend, found `{target}`: levels are portable, avx2+fma, avx512 and neon"
+    )]
+    UnknownTarget {
+        /// The target asked for.
+        target: String,
+    },
+
+    /// E0517: code that no store has, in a build that compiles nothing.
+    #[error("no store has its code, and this build of Kiln has no compiler")]
+    NoCompiler,
+}
+
+impl ScheduleError {
+    /// The codes that there are.
+    pub const CODES: &[&str] = &["E0506", "E0507", "E0517"];
+
+    /// The error's stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ScheduleError::Schedule { .. } => "E0506",
+            ScheduleError::UnknownTarget { .. } => "E0507",
+            ScheduleError::NoCompiler => "E0517",
+        }
+    }
+}

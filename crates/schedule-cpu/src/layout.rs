@@ -1,0 +1,265 @@
+//! Where the elements lie that the loops of a nest read and write, and how accesses move from point to point.
+//!
+//! Buffers are as they are given, packed, or copied by a phase before. What moves by one element from point to point is
+//! read in vectors, so this is also where the axis of an item's vectors is chosen.
+
+use cranelift_entity::SecondaryMap;
+use kiln_backend::{PackAxis, PackSpec, Quantity};
+use kiln_kernel::analysis::{Dependence, ElementwiseReader, GroupedIndex, elementwise_reader};
+use kiln_kernel::{
+    AxisId, BufferId, Extent, Item, Load, Node, NodeId, StageId, StageOperation, Store,
+    VerifiedKernel,
+};
+use kiln_tensor::DType;
+
+use crate::copies::OperandCopy;
+use crate::cost::movement;
+use crate::strides::{buffer_strides, local_strides, packed_strides};
+use crate::tile::{Tile, VectorAxis};
+
+/// Where what a kernel reads and writes lies.
+#[derive(Clone, Debug)]
+pub struct Layout<'a> {
+    kernel: &'a VerifiedKernel,
+    dependence: &'a Dependence,
+    packs: &'a [PackSpec],
+    /// Elements from one index to the next, per buffer axis.
+    strides: SecondaryMap<BufferId, Vec<Quantity>>,
+}
+
+impl<'a> Layout<'a> {
+    /// That of a kernel whose constants, and copies of other operands, are packed in blocks as `packs` says; and whose other
+    /// copies have whole axes in another order.
+    pub fn new(
+        kernel: &'a VerifiedKernel,
+        dependence: &'a Dependence,
+        (packs, copies): (&'a [PackSpec], &'a [OperandCopy]),
+    ) -> Self {
+        let mut strides = SecondaryMap::new();
+        for (id, _) in kernel.buffers() {
+            strides[id] = buffer_strides(kernel, id);
+        }
+        for copy in copies.iter().filter(|copy| !copy.is_blocked()) {
+            let (packed, _) = packed_strides(kernel, &copy.spec);
+            for (axis, stride) in copy.spec.axes.iter().zip(packed) {
+                if let PackAxis::Whole(axis) = *axis
+                    && let Some(place) = strides[copy.buffer()].get_mut(axis)
+                {
+                    *place = stride;
+                }
+            }
+        }
+        Self {
+            kernel,
+            dependence,
+            packs,
+            strides,
+        }
+    }
+
+    /// Elements from one index to the next, per axis of a buffer that is not packed in blocks.
+    pub fn strides(&self, buffer: BufferId) -> &[Quantity] {
+        &self.strides[buffer]
+    }
+
+    /// The same along one axis.
+    pub fn stride(&self, buffer: BufferId, axis: usize) -> Quantity {
+        let stride = self.strides[buffer].get(axis).cloned();
+        stride.unwrap_or_else(|| Quantity::constant(0))
+    }
+
+    /// How a buffer is packed in blocks, if it is.
+    pub fn pack(&self, buffer: BufferId) -> Option<&'a PackSpec> {
+        let position = buffer.as_u32() as usize;
+        self.packs.iter().find(|pack| pack.buffer == position)
+    }
+
+    /// The axis of a buffer whose blocks are innermost where it is packed.
+    pub fn innermost_of_pack(&self, buffer: BufferId) -> Option<usize> {
+        match self.pack(buffer)?.axes.last() {
+            Some(PackAxis::Inner { axis, .. }) => Some(*axis),
+            _ => None,
+        }
+    }
+
+    /// The parts of an index along an axis whose blocks are the groups that the index counts through.
+    pub fn grouped_by(&self, axis: PackAxis, index: NodeId) -> Option<GroupedIndex> {
+        let (PackAxis::Outer { block, .. } | PackAxis::Inner { block, .. }) = axis else {
+            return None;
+        };
+        let grouped = GroupedIndex::of(self.kernel, index)?;
+        (grouped.size == block as i64).then_some(grouped)
+    }
+
+    /// Whether a load of a packed operand may go beyond its block: one of a group need not be whole vectors.
+    pub fn may_leave_block(&self, load: &Load) -> bool {
+        let innermost = self.pack(load.buffer).and_then(|pack| pack.axes.last());
+        innermost.is_some_and(|&innermost| match innermost {
+            PackAxis::Inner { axis, .. } => {
+                let index = load.indices.get(axis);
+                index.is_some_and(|&index| self.grouped_by(innermost, index).is_some())
+            }
+            PackAxis::Whole(_) | PackAxis::Outer { .. } => false,
+        })
+    }
+
+    /// The block in which operands are packed along the vectors of a tile, if any are.
+    pub fn column_block(&self, tile: &Tile) -> Option<u32> {
+        let set = tile.lanes * tile.vectors;
+        let is_set = |pack: &PackSpec| match pack.axes.last() {
+            Some(PackAxis::Inner { block, .. }) => *block == set as usize,
+            _ => false,
+        };
+        self.packs.iter().any(is_set).then_some(set)
+    }
+
+    /// By how many elements a load, or the access of a local, moves from one index of an axis to the next; `None` if it does
+    /// not move evenly, or leaves the block that it is packed in.
+    pub fn movement(&self, access: NodeId, axis: AxisId) -> Option<Quantity> {
+        let (indices, strides) = match self.kernel.node(access) {
+            Node::Load(load) => {
+                if let Some(place) = self.innermost_of_pack(load.buffer) {
+                    return self.movement_in_pack(&load.indices, place, axis);
+                }
+                (&load.indices, self.strides(load.buffer).to_vec())
+            }
+            Node::Local { stage, indices }
+            | Node::Previous { stage, indices }
+            | Node::Last { stage, indices } => (indices, local_strides(self.kernel, *stage)),
+            _ => return None,
+        };
+        movement(self.kernel, self.dependence, (indices, &strides), axis)
+    }
+
+    /// The same of a store.
+    pub fn store_movement(&self, store: &Store, axis: AxisId) -> Option<Quantity> {
+        let access = (store.indices.as_slice(), self.strides(store.buffer));
+        movement(self.kernel, self.dependence, access, axis)
+    }
+
+    fn movement_in_pack(
+        &self,
+        indices: &[NodeId],
+        innermost: usize,
+        axis: AxisId,
+    ) -> Option<Quantity> {
+        let mut step = 0;
+        for (place, &index) in indices.iter().enumerate() {
+            match self.dependence.step_along(self.kernel, index, axis)? {
+                0 => {}
+                1 if place == innermost => step = 1,
+                _ => return None,
+            }
+        }
+        Some(Quantity::constant(step))
+    }
+
+    /// The axis of a stage that vectors suit best: one of its own, or one that is reduced.
+    pub fn stage_vectors(&self, id: StageId) -> Option<AxisId> {
+        let stage = self.kernel.stage(id);
+        let mut axes: Vec<AxisId> = stage.axes.to_vec();
+        if let StageOperation::Reduce {
+            reduction,
+            axes: reduced,
+            ..
+        } = &stage.operation
+            && !reduction.is_arg()
+        {
+            axes.extend(reduced.iter().copied());
+        }
+        self.best_axis(&axes, &[stage.value], None)
+    }
+
+    /// The axis of a store that vectors suit best.
+    pub fn store_vectors(&self, store: &Store) -> Option<AxisId> {
+        let mut nodes = store.indices.to_vec();
+        nodes.push(store.value);
+        self.best_axis(&store.axes, &nodes, Some(store))
+    }
+
+    /// Of some axes the one along which most accesses are consecutive and fewest are scattered.
+    fn best_axis(
+        &self,
+        axes: &[AxisId],
+        nodes: &[NodeId],
+        store: Option<&Store>,
+    ) -> Option<AxisId> {
+        let accesses = self.accesses_below(nodes);
+        let mut best: Option<(i64, AxisId)> = None;
+        for &axis in axes {
+            if !matches!(self.kernel.axis(axis).extent, Extent::Size(_)) && store.is_some() {
+                continue;
+            }
+            if self.bounds_others(axis) {
+                continue;
+            }
+            let mut score = 1;
+            for &node in &accesses {
+                score += match self.movement(node, axis) {
+                    Some(step) => match step.as_constant() {
+                        Some(0) => 0,
+                        Some(1) => 2,
+                        _ => -3,
+                    },
+                    None => -4,
+                };
+            }
+            if let Some(store) = store {
+                let step = self.store_movement(store, axis);
+                score += match step.and_then(|step| step.as_constant()) {
+                    Some(1) => 4,
+                    _ => -4,
+                };
+            }
+            if best.is_none_or(|(so_far, _)| score >= so_far) {
+                best = Some((score, axis));
+            }
+        }
+        best.map(|(_, axis)| axis)
+    }
+
+    /// Whether the extent of another axis depends on the index of this one: lanes would count to ends of their own.
+    fn bounds_others(&self, axis: AxisId) -> bool {
+        self.kernel.axes().values().any(|other| match other.extent {
+            Extent::Size(_) => false,
+            Extent::Clamped { value, .. } => self.dependence.depends(value, axis),
+        })
+    }
+
+    /// The loads and locals that nodes are made of.
+    fn accesses_below(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+        let is_access = |&node: &NodeId| {
+            matches!(
+                self.kernel.node(node),
+                Node::Load(_) | Node::Local { .. } | Node::Previous { .. } | Node::Last { .. }
+            )
+        };
+        let mut nodes = kiln_kernel::analysis::expression_nodes(self.kernel, nodes);
+        nodes.retain(is_access);
+        nodes
+    }
+
+    /// The map that is computed as the array of a stage is filled, if `next` is one, so that elements become what it makes
+    /// of them while they are in registers: loops and lanes of the one are those of the other.
+    pub fn fused_map(
+        &self,
+        filled: StageId,
+        next: &Item,
+        tile: &Tile,
+    ) -> Option<ElementwiseReader> {
+        let in_vectors = tile.vector == VectorAxis::Inner && tile.lanes > 1;
+        let is_kept_as_computed =
+            matches!(self.kernel.stage_dtype(filled), DType::F32 | DType::F64);
+        if !in_vectors || !is_kept_as_computed {
+            return None;
+        }
+        let vectors = |stage: StageId| -> Option<usize> {
+            let axis = self.stage_vectors(stage)?;
+            let axes = &self.kernel.stage(stage).axes;
+            axes.iter().position(|&own| own == axis)
+        };
+        let reader = elementwise_reader(self.kernel, self.dependence, filled, next)?;
+        let place = vectors(filled)?;
+        (vectors(reader.stage) == Some(place)).then_some(reader)
+    }
+}

@@ -1,0 +1,248 @@
+//! Which operands a tile wants laid out anew: those that are indexed by its rows or its vectors' axis.
+//!
+//! Constants once, when the kernel is loaded; what is given at the call by a phase before, where enough is computed with
+//! each of its elements.
+
+use kiln_backend::{PackAxis, PackSpec};
+use kiln_kernel::analysis::{Dependence, GroupedIndex};
+use kiln_kernel::{AxisId, BufferId, Node, Role, StageId, StageOperation, VerifiedKernel};
+use kiln_tensor::DType;
+
+use super::tile::{Tile, VectorAxis};
+
+/// How each constant is packed: blocks of rows, or of vectors, innermost.
+pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
+    // Vectors along inner axes may run along any axis of a constant: blocks of rows would be cut across.
+    let VectorAxis::Outer(vector) = tile.vector else {
+        return Vec::new();
+    };
+    let mut wishes: Vec<(AxisId, u32)> = tile.rows.into_iter().collect();
+    wishes.push((vector, tile.lanes * tile.vectors));
+    let mut specs = Vec::new();
+    for (id, buffer) in kernel.buffers() {
+        if buffer.role != Role::Const || buffer.rank() < 2 {
+            continue;
+        }
+        for &(tiled, block) in &wishes {
+            let avoided = (tiled != vector).then_some(vector);
+            if let Some(place) = indexed_by(kernel, id, tiled, avoided) {
+                // Groups are blocks of their own, whatever the tile.
+                let block = place.group.unwrap_or(block);
+                specs.push(in_blocks(kernel, id, place.axis, block));
+                break;
+            }
+        }
+    }
+    specs
+}
+
+/// How operands given at the call are packed that all rows of a tile share: blocks of vectors innermost.
+pub(super) fn copies(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
+    let Some((rows, _)) = tile.rows else {
+        return Vec::new();
+    };
+    let block = tile.lanes * tile.vectors;
+    let packed = |buffer, vector| {
+        let place = indexed_by(kernel, buffer, vector, Some(rows))?;
+        Some(in_blocks(kernel, buffer, place.whole()?, block))
+    };
+    match tile.vector {
+        VectorAxis::None => Vec::new(),
+        VectorAxis::Outer(vector) => factors(kernel)
+            .into_iter()
+            .filter_map(|(_, buffer)| packed(buffer, vector))
+            .collect(),
+        // An array of products is best computed along itself, if only its factor were laid out so.
+        VectorAxis::Inner => factors(kernel)
+            .into_iter()
+            .filter_map(|(stage, buffer)| packed(buffer, *kernel.stage(stage).axes.last()?))
+            .filter(|spec| !are_dense(kernel, std::slice::from_ref(spec)))
+            .collect(),
+    }
+}
+
+/// Whether what packing puts in blocks lies next to each other anyway.
+pub(super) fn are_dense(kernel: &VerifiedKernel, specs: &[PackSpec]) -> bool {
+    specs.iter().all(|spec| {
+        let buffer = kernel.buffer(BufferId::from_u32(spec.buffer as u32));
+        let innermost = match spec.axes.last() {
+            Some(PackAxis::Inner { axis, .. } | PackAxis::Whole(axis)) => axis + 1 == buffer.rank(),
+            _ => true,
+        };
+        innermost && buffer.strides.is_none()
+    })
+}
+
+/// How operands are laid out for vectors along the axis that is reduced: those that all rows share, where they are not
+/// laid out so already. Nothing if another one is not.
+pub(super) fn along_reduced(kernel: &VerifiedKernel, rows: AxisId) -> Option<Vec<PackSpec>> {
+    let reduced = reduced(kernel)?;
+    let mut copies = Vec::new();
+    for (_, buffer) in factors(kernel) {
+        let axis = indexed_by(kernel, buffer, reduced, None)?.whole()?;
+        let rank = kernel.buffer(buffer).rank();
+        if axis + 1 == rank && kernel.buffer(buffer).strides.is_none() {
+            continue;
+        }
+        indexed_by(kernel, buffer, reduced, Some(rows))?;
+        let others = (0..rank).filter(|&other| other != axis);
+        let axes = others.chain([axis]).map(PackAxis::Whole).collect();
+        copies.push(PackSpec {
+            buffer: buffer.as_u32() as usize,
+            axes,
+        });
+    }
+    Some(copies)
+}
+
+/// The axis that the only products of a kernel are summed along.
+pub(super) fn reduced(kernel: &VerifiedKernel) -> Option<AxisId> {
+    let [contraction] = kernel.classification().contractions.as_slice() else {
+        return None;
+    };
+    match &kernel.stage(contraction.stage).operation {
+        StageOperation::Reduce { axes, .. } => match axes.as_slice() {
+            &[axis] => Some(axis),
+            _ => None,
+        },
+        StageOperation::Map => None,
+    }
+}
+
+/// The operands given at the call that products are made of, and nothing else is, with the stage that sums these.
+fn factors(kernel: &VerifiedKernel) -> Vec<(StageId, BufferId)> {
+    let mut factors = Vec::new();
+    for contraction in &kernel.classification().contractions {
+        for factor in [contraction.left, contraction.right] {
+            if let Node::Load(load) = kernel.node(factor) {
+                let buffer = kernel.buffer(load.buffer);
+                let is_plain = load.guard.is_none()
+                    && buffer.role == Role::In
+                    && buffer.rank() > 1
+                    && matches!(buffer.dtype, DType::F32 | DType::F64)
+                    && kernel.accesses(load.buffer).count() == 1;
+                if is_plain {
+                    factors.push((contraction.stage, load.buffer));
+                }
+            }
+        }
+    }
+    factors
+}
+
+/// Blocks of one axis innermost.
+fn in_blocks(kernel: &VerifiedKernel, buffer: BufferId, axis: usize, block: u32) -> PackSpec {
+    let block = block as usize;
+    let mut axes = vec![PackAxis::Outer { axis, block }];
+    let others = in_loop_order(kernel, buffer).into_iter();
+    axes.extend(others.filter(|&other| other != axis).map(PackAxis::Whole));
+    axes.push(PackAxis::Inner { axis, block });
+    PackSpec {
+        buffer: buffer.as_u32() as usize,
+        axes,
+    }
+}
+
+/// The axes of a buffer in the order in which loops run over them: those that are reduced last, as they are nested.
+fn in_loop_order(kernel: &VerifiedKernel, buffer: BufferId) -> Vec<usize> {
+    let depth = |axis: &usize| {
+        let index = kernel
+            .accesses(buffer)
+            .find_map(|indices| indices.get(*axis));
+        let Some(Node::Axis(index)) = index.map(|&index| kernel.node(index)) else {
+            return None;
+        };
+        kernel
+            .stages()
+            .values()
+            .find_map(|stage| match &stage.operation {
+                StageOperation::Reduce { axes, .. } => axes.iter().position(|axis| axis == index),
+                StageOperation::Map => None,
+            })
+    };
+    let mut order: Vec<usize> = (0..kernel.buffer(buffer).rank()).collect();
+    order.sort_by_key(depth);
+    order
+}
+
+/// Whether a buffer is a constant that can be laid out so that an outer axis runs through consecutive elements.
+pub(super) fn is_packable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> bool {
+    let data = kernel.buffer(buffer);
+    data.role == Role::Const && data.rank() >= 2 && indexed_by(kernel, buffer, axis, None).is_some()
+}
+
+/// Whether a buffer is an operand given at the call that can be laid out so at each launch, and is used again and again.
+pub(super) fn is_copyable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> bool {
+    let is_shared = |&row: &AxisId| {
+        let place = indexed_by(kernel, buffer, axis, Some(row));
+        row != axis && place.and_then(Place::whole).is_some()
+    };
+    let is_factor = factors(kernel).iter().any(|&(_, factor)| factor == buffer);
+    is_factor && kernel.outer().iter().any(is_shared)
+}
+
+/// Where an axis of the kernel indexes a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// The axis of the buffer.
+    axis: usize,
+    /// Points of a group, where the index is the place within one.
+    group: Option<u32>,
+}
+
+impl Place {
+    /// The axis of the buffer, if the kernel's runs along all of it.
+    fn whole(self) -> Option<usize> {
+        self.group.is_none().then_some(self.axis)
+    }
+}
+
+/// The axis of a buffer at which every load has exactly this axis of the kernel as its index, or as the place within a
+/// group, and nowhere else; and which no load indexes by the axis to avoid.
+fn indexed_by(
+    kernel: &VerifiedKernel,
+    buffer: BufferId,
+    axis: AxisId,
+    avoided: Option<AxisId>,
+) -> Option<Place> {
+    let dependence = Dependence::of(kernel);
+    let mut found = None;
+    for data in kernel.nodes().values() {
+        let Node::Load(load) = &data.node else {
+            continue;
+        };
+        if load.buffer != buffer {
+            continue;
+        }
+        let mut here = None;
+        for (position, &index) in load.indices.iter().enumerate() {
+            let is_avoided = |index| avoided.is_some_and(|axis| dependence.depends(index, axis));
+            let split = GroupedIndex::of(kernel, index)
+                .filter(|split| split.axis == axis && !is_avoided(split.group));
+            match kernel.node(index) {
+                Node::Axis(other) if *other == axis && here.is_none() => {
+                    here = Some(Place {
+                        axis: position,
+                        group: None,
+                    });
+                }
+                _ if let Some(split) = split
+                    && here.is_none() =>
+                {
+                    here = Some(Place {
+                        axis: position,
+                        group: Some(u32::try_from(split.size).ok()?),
+                    });
+                }
+                _ if dependence.depends(index, axis) || is_avoided(index) => return None,
+                _ => {}
+            }
+        }
+        let here = here?;
+        if found.is_some_and(|found| found != here) {
+            return None;
+        }
+        found = Some(here);
+    }
+    found
+}

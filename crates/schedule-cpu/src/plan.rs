@@ -1,0 +1,199 @@
+//! A plan: what a schedule's numbers mean for one kernel.
+
+use kiln_backend::{PackSpec, Schedule};
+use kiln_kernel::{AxisId, VerifiedKernel};
+
+use super::pack;
+use super::tile::{Tail, Tile, VectorAxis};
+use super::winograd::Transform;
+use crate::error::ScheduleError;
+
+/// A tile, how points are shared out, and how constants are packed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) tile: Tile,
+    /// Elements of an outer vector axis per unit of work.
+    pub(crate) chunk: u32,
+    /// Whether constants are packed for the tile.
+    pub(crate) pack: bool,
+    /// From so many rows on operands given at the call are packed too, at each launch; 0 for never.
+    pub(crate) copy: u32,
+    /// Below so many columns, if there is much to reduce, vectors run along that; 0 for never.
+    pub(crate) narrow: u32,
+    /// Up to so many columns tiles have one vector, with as many lanes; 0 for never.
+    pub(crate) halved: u32,
+    /// An axis that is as good for rows as the tile's: for where that has too few points.
+    pub(crate) second_rows: Option<AxisId>,
+    /// A single row, or fewer products to a sum than so many, are done in many vectors of one or a few rows; 0 for never.
+    pub(crate) flat: u32,
+    /// Whether rows go one by one where the arrays that are written do not fit the second cache.
+    pub(crate) singly: bool,
+    /// How windows of three by three are summed with fewer products, if they are.
+    pub(crate) winograd: Option<WinogradTile>,
+    /// Vectors side by side where there are several rows and yet too few for the tile; 0 to leave them to it.
+    pub(crate) few: u32,
+}
+
+/// The register tile of Winograd's products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WinogradTile {
+    /// Points that an image has at the least, for tiles of two by two sums.
+    pub(crate) from: u32,
+    /// How many sums a tile has, at the most.
+    pub(crate) transform: Transform,
+    /// Tiles of sums that are multiplied together.
+    pub(crate) rows: u32,
+    /// Vectors of features.
+    pub(crate) vectors: u32,
+}
+
+impl Plan {
+    pub(crate) fn packs(&self, kernel: &VerifiedKernel) -> Vec<PackSpec> {
+        if self.pack {
+            pack::specs(kernel, &self.tile)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The same with a smaller tile; nothing if it has no rows to give up.
+    pub(super) fn smaller(&self) -> Option<Plan> {
+        let (axis, count) = self.tile.rows.filter(|&(_, count)| count > 1)?;
+        let mut plan = self.clone();
+        plan.tile.rows = Some((axis, count * 2 / 3)).filter(|&(_, count)| count > 1);
+        Some(plan)
+    }
+
+    pub(super) fn to_schedule(&self, name: &str) -> Schedule {
+        let tile = &self.tile;
+        let mut schedule = Schedule::new(name);
+        if tile.lanes > 1 {
+            schedule = schedule
+                .with("lanes", i64::from(tile.lanes))
+                .with("vectors", i64::from(tile.vectors))
+                .with("masked", i64::from(tile.tail == Tail::Masked));
+        }
+        if let Some((axis, count)) = tile.rows {
+            schedule = schedule
+                .with("rows", i64::from(count))
+                .with("row_axis", i64::from(axis.as_u32()));
+            if tile.spread {
+                schedule = schedule.with("spread", 1);
+            }
+        }
+        if let VectorAxis::Outer(axis) = tile.vector {
+            schedule = schedule
+                .with("vector_axis", i64::from(axis.as_u32()))
+                .with("chunk", i64::from(self.chunk));
+        }
+        if let Some(axis) = self.second_rows {
+            schedule = schedule.with("second_row_axis", i64::from(axis.as_u32()));
+        }
+        let numbers = [
+            ("pack", u32::from(self.pack)),
+            ("copy", self.copy),
+            ("narrow", self.narrow),
+            ("halved", self.halved),
+            ("flat", self.flat),
+            ("few", self.few),
+            ("singly", u32::from(self.singly)),
+        ];
+        for (name, value) in numbers.into_iter().filter(|&(_, value)| value > 0) {
+            schedule = schedule.with(name, i64::from(value));
+        }
+        if let Some(winograd) = self.winograd {
+            schedule = schedule
+                .with("winograd", i64::from(winograd.from))
+                .with("winograd_sums", i64::from(winograd.transform.sums()))
+                .with("winograd_rows", i64::from(winograd.rows))
+                .with("winograd_vectors", i64::from(winograd.vectors));
+        }
+        schedule
+    }
+
+    pub(super) fn from_schedule(
+        kernel: &VerifiedKernel,
+        schedule: &Schedule,
+    ) -> Result<Plan, ScheduleError> {
+        let refused = || ScheduleError::Schedule {
+            schedule: schedule.to_string(),
+        };
+        let number = |name: &str, default: u32, limit: u32| match schedule.get(name) {
+            None => Ok(default),
+            Some(value) => u32::try_from(value)
+                .ok()
+                .filter(|value| (1..=limit).contains(value))
+                .ok_or_else(refused),
+        };
+        let threshold = |name: &str| match schedule.get(name) {
+            None => Ok(0),
+            Some(_) => number(name, 1, 1 << 24),
+        };
+        let axis = |name: &str| match schedule.get(name) {
+            None => Ok(None),
+            Some(position) => kernel
+                .outer()
+                .iter()
+                .copied()
+                .find(|axis: &AxisId| i64::from(axis.as_u32()) == position)
+                .map(Some)
+                .ok_or_else(refused),
+        };
+        let lanes = number("lanes", 1, 64)?;
+        let vectors = number("vectors", 1, 8)?;
+        let rows = match axis("row_axis")? {
+            Some(axis) => Some((axis, number("rows", 1, 32)?)),
+            None => None,
+        };
+        let vector = match axis("vector_axis")? {
+            Some(axis) => VectorAxis::Outer(axis),
+            None if lanes > 1 => VectorAxis::Inner,
+            None => VectorAxis::None,
+        };
+        let chunk = number("chunk", lanes * vectors, 1 << 24)?;
+        if !lanes.is_power_of_two() || !chunk.is_multiple_of(lanes * vectors) {
+            return Err(refused());
+        }
+        Ok(Plan {
+            tile: Tile {
+                rows,
+                spread: schedule.get("spread") == Some(1),
+                vector,
+                lanes,
+                vectors,
+                tail: if schedule.get("masked") == Some(1) {
+                    Tail::Masked
+                } else {
+                    Tail::Scalar
+                },
+            },
+            chunk,
+            pack: schedule.get("pack") == Some(1),
+            copy: threshold("copy")?,
+            narrow: threshold("narrow")?,
+            second_rows: axis("second_row_axis")?,
+            halved: match schedule.get("halved") {
+                None => 0,
+                Some(_) => Some(number("halved", 1, lanes / 2)?)
+                    .filter(|halved| halved.is_power_of_two())
+                    .ok_or_else(refused)?,
+            },
+            flat: threshold("flat")?,
+            singly: schedule.get("singly") == Some(1),
+            winograd: match threshold("winograd")? {
+                0 => None,
+                from => Some(WinogradTile {
+                    from,
+                    transform: Transform::of_sums(number("winograd_sums", 1, 8)?)
+                        .ok_or_else(refused)?,
+                    rows: number("winograd_rows", 1, 32)?,
+                    vectors: number("winograd_vectors", 1, 8)?,
+                }),
+            },
+            few: match schedule.get("few") {
+                None => 0,
+                Some(_) => number("few", 1, 8)?,
+            },
+        })
+    }
+}

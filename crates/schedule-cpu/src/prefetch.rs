@@ -1,0 +1,160 @@
+//! Which memory is asked for while rows are computed, ahead of its use.
+//!
+//! A row kernel goes through a row in one loop after the other: the first waits for memory, the others find the row in
+//! the cache and leave memory idle. So those ask for the row that the first will want next, and the first for the memory
+//! that the row's results will be written to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kiln_backend::Quantity;
+use kiln_kernel::analysis::{Dependence, expression_nodes};
+use kiln_kernel::{
+    AxisId, BufferId, Extent, Item, Node, NodeId, StageOperation, Store, VerifiedKernel,
+};
+
+use crate::tile::{Tile, VectorAxis};
+
+/// Of more tiles that read the same block, the first does not count.
+const FEW_TILES: i64 = 8;
+
+/// What is asked for ahead of its use, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Prefetch {
+    /// Loads that ask for what they will load in the next rows: those of all items but the first that read a buffer along
+    /// axes of their own.
+    loads: BTreeSet<NodeId>,
+    /// The axis that the first of these items reduces, and the stores over axes just as long, by position in the list
+    /// of items, whose lines it asks for.
+    stores: Option<(AxisId, Vec<(usize, AxisId)>)>,
+    /// How far the rows of the next tile are from those of this one.
+    pub rows_ahead: u32,
+    /// Whether the next tile is of other columns, as a quantity.
+    columns_first: Option<Quantity>,
+}
+
+impl Prefetch {
+    /// What a kernel in tiles asks for that come in an order: the lines of rows only where its items have vectors along axes
+    /// of their own.
+    pub(crate) fn of(
+        kernel: &VerifiedKernel,
+        dependence: &Dependence,
+        tile: &Tile,
+        columns_first: Quantity,
+    ) -> Self {
+        let lines = match tile.vector {
+            VectorAxis::Inner => Self::of_rows(kernel, dependence, tile),
+            VectorAxis::None | VectorAxis::Outer(_) => Self::default(),
+        };
+        Self {
+            columns_first: Some(columns_first),
+            ..lines
+        }
+    }
+
+    fn of_rows(kernel: &VerifiedKernel, dependence: &Dependence, tile: &Tile) -> Self {
+        let rows = tile.rows.map_or(1, |(_, rows)| rows);
+        let mut readers: BTreeMap<BufferId, Vec<(usize, Vec<NodeId>)>> = BTreeMap::new();
+        for (position, item) in kernel.items().iter().enumerate() {
+            let mut loads: BTreeMap<BufferId, Vec<NodeId>> = BTreeMap::new();
+            for node in nodes_of(kernel, item) {
+                if let Node::Load(load) = kernel.node(node) {
+                    let is_inner =
+                        |axis| !kernel.outer().contains(&axis) && dependence.depends(node, axis);
+                    if kernel.axes().keys().any(is_inner) {
+                        loads.entry(load.buffer).or_default().push(node);
+                    }
+                }
+            }
+            for (buffer, loads) in loads {
+                readers.entry(buffer).or_default().push((position, loads));
+            }
+        }
+        let mut prefetch = Self {
+            rows_ahead: if tile.spread { 1 } else { rows },
+            ..Self::default()
+        };
+        for readers in readers.into_values() {
+            // A loop that is all there is keeps memory busy by itself.
+            if let [(first, _), later @ ..] = readers.as_slice()
+                && !later.is_empty()
+            {
+                let later = later.iter().flat_map(|(_, loads)| loads);
+                prefetch.loads.extend(later.copied());
+                // For several rows at once it would take too many registers.
+                if prefetch.stores.is_none() && rows == 1 {
+                    prefetch.stores = stores_after(kernel, *first);
+                }
+            }
+        }
+        prefetch
+    }
+
+    /// Whether a load asks for what it reads in the next rows.
+    pub fn is_ahead(&self, load: NodeId) -> bool {
+        self.loads.contains(&load)
+    }
+
+    /// The stores, each with its axis, whose lines are asked for in a loop over a reduced axis.
+    pub fn stores_along<'k>(
+        &self,
+        kernel: &'k VerifiedKernel,
+        reduced: AxisId,
+    ) -> Vec<(&'k Store, AxisId)> {
+        let stores = self.stores.iter().filter(|(axis, _)| *axis == reduced);
+        let stores = stores.flat_map(|(_, stores)| stores);
+        let store = |&(position, axis): &(usize, AxisId)| match kernel.items().get(position) {
+            Some(Item::Store(store)) => Some((store, axis)),
+            _ => None,
+        };
+        stores.filter_map(store).collect()
+    }
+
+    /// 1 where a few tiles one after the other, of some of all rows each, read the same block, else 0.
+    pub fn shares_blocks(&self, all: &Quantity, mine: &Quantity) -> Quantity {
+        let one = Quantity::constant(1);
+        let others = (all.clone() - mine.clone()).max(Quantity::constant(0));
+        let few = (mine.clone() * Quantity::constant(FEW_TILES)).floor_div(all.clone());
+        let rows_first = match &self.columns_first {
+            Some(columns_first) => one.clone() - columns_first.clone(),
+            None => one.clone(),
+        };
+        others.min(one.clone()) * few.min(one) * rows_first
+    }
+}
+
+/// The axis that an item reduces, and the stores after it over one axis of the same length.
+fn stores_after(kernel: &VerifiedKernel, first: usize) -> Option<(AxisId, Vec<(usize, AxisId)>)> {
+    let Item::Stage(stage) = kernel.items().get(first)? else {
+        return None;
+    };
+    let StageOperation::Reduce { axes, .. } = &kernel.stage(*stage).operation else {
+        return None;
+    };
+    let &[reduced] = axes.as_slice() else {
+        return None;
+    };
+    let Extent::Size(length) = kernel.axis(reduced).extent else {
+        return None;
+    };
+    let mut stores = Vec::new();
+    for (position, item) in kernel.items().iter().enumerate().skip(first) {
+        if let Item::Store(store) = item
+            && let &[axis] = store.axes.as_slice()
+            && kernel.axis(axis).extent == Extent::Size(length)
+            && store.combine.is_none()
+        {
+            stores.push((position, axis));
+        }
+    }
+    Some((reduced, stores))
+}
+
+/// The nodes below an item; none of what a carry block holds, which goes through its rows step by step.
+fn nodes_of(kernel: &VerifiedKernel, item: &Item) -> BTreeSet<NodeId> {
+    let root = match item {
+        Item::Stage(stage) => kernel.stage(*stage).value,
+        Item::Store(store) => store.value,
+        Item::Carry(_) => return BTreeSet::new(),
+    };
+    expression_nodes(kernel, &[root]).into_iter().collect()
+}

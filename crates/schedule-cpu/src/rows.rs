@@ -1,0 +1,147 @@
+//! The shape of a register tile: how many lanes, vectors and rows fit the registers of a level.
+
+use kiln_kernel::{AxisId, Class, Node, VerifiedKernel};
+use kiln_scalar::Function;
+use kiln_tensor::DType;
+
+use super::cost::Access;
+use super::tile::Tail;
+use super::tiles::contraction_tiles;
+use super::tiles::{self, Work};
+use kiln_backend::IsaLevel;
+
+/// The blocks of a group of random bits, whose words are that many elements apart: vectors of so many lanes that stand
+/// beside each other in a tile are words of the same blocks.
+const RANDOM_LANES: u32 = 8;
+
+/// Elements per vector: as many of the widest float (or the widest loaded element) as a register holds. A map with random
+/// bits computes these in 64 bits anyway, and in narrower vectors shares their blocks.
+pub(super) fn lanes(kernel: &VerifiedKernel, level: IsaLevel) -> u32 {
+    let mut widest = 32;
+    for data in kernel.nodes().values() {
+        let is_data = !matches!(data.node, Node::Axis(_) | Node::Size(_) | Node::Literal(_));
+        if is_data && (data.dtype == DType::F64) {
+            widest = 64;
+        }
+    }
+    match kernel.classification().class == Class::Map && has_random_bits(kernel) {
+        true => level.lanes(widest).min(RANDOM_LANES),
+        false => level.lanes(widest),
+    }
+}
+
+fn has_random_bits(kernel: &VerifiedKernel) -> bool {
+    let is_random = |node: &Node| matches!(node, Node::Call { function, .. } if *function == Function::random_bits());
+    kernel.nodes().values().any(|data| is_random(&data.node))
+}
+
+/// How a level treats what fills no vector: masks where loads and stores of the kernel's elements have them.
+pub(super) fn tail(kernel: &VerifiedKernel, level: IsaLevel) -> Tail {
+    let wide = |bits: u32| {
+        kernel
+            .buffers()
+            .values()
+            .all(|buffer| buffer.dtype.bits() >= bits)
+    };
+    match level {
+        IsaLevel::Avx512 => Tail::Masked,
+        IsaLevel::Avx2Fma if wide(32) => Tail::Masked,
+        _ => Tail::Scalar,
+    }
+}
+
+/// Rows and vectors of a contraction's tile: one of the level's.
+///
+/// With vectors along an axis of `size` elements, the one that takes least time for a row of them, as far as it was
+/// measured; where the size is not known, or it makes no difference, the one that suits the work.
+pub(super) fn contraction_shape(
+    level: IsaLevel,
+    work: Work,
+    size: Option<i64>,
+    lanes: u32,
+) -> (u32, u32) {
+    let tiles = contraction_tiles(level);
+    let width = size
+        .and_then(|size| u32::try_from(size).ok())
+        .map(|size| size.div_ceil(lanes.max(1)));
+    tiles::cheapest(level, work, tiles, width.filter(|&width| width > 0))
+}
+
+/// Rows and vectors of the tile of a kernel that joins the sums of several contractions: of the level's tiles the one with most
+/// vectors that divide a row. A tile does more than sum, so that units of work are to be alike, and vectors side by side hide
+/// what each of them waits for.
+pub(super) fn joined_shape(
+    level: IsaLevel,
+    work: Work,
+    size: Option<i64>,
+    lanes: u32,
+) -> (u32, u32) {
+    let divides = |&&(_, vectors): &&(u32, u32)| {
+        let piece = i64::from(vectors) * i64::from(lanes);
+        size.is_some_and(|size| size % piece == 0)
+    };
+    let tiles = contraction_tiles(level).iter();
+    let widest = tiles.filter(divides).max_by_key(|&&(_, vectors)| vectors);
+    match widest {
+        Some(&tile) => tile,
+        None => contraction_shape(level, work, size, lanes),
+    }
+}
+
+/// Vectors side by side for a few rows: what the accumulators of three leave room for.
+pub(super) fn few_vectors(level: IsaLevel) -> u32 {
+    const ROWS: u32 = 3;
+    // An element of each row, and vectors on their way.
+    const OTHERS: u32 = ROWS + 3;
+    (level.n_vector_registers() - OTHERS) / ROWS
+}
+
+/// Of at most `limit` rows the number that wastes least of an axis of `size` points.
+pub(super) fn fitting(limit: u32, size: Option<i64>) -> u32 {
+    let Some(size) = size
+        .and_then(|size| u32::try_from(size).ok())
+        .filter(|&size| size > 0)
+    else {
+        return limit;
+    };
+    let waste = |rows: u32| size.div_ceil(rows) * rows - size;
+    // Fewer rows share less: a row given up must save more than it costs.
+    (limit.div_ceil(2)..=limit)
+        .rev()
+        .min_by_key(|&rows| (waste(rows) * 100 / size, u32::MAX - rows))
+        .map_or(limit, |rows| rows.min(size))
+}
+
+/// The outer axis along which most of the loads in reductions stay the same while the result does not.
+pub(super) fn row_axis(
+    kernel: &VerifiedKernel,
+    accesses: &[Access],
+    vector: Option<AxisId>,
+    allowed: &dyn Fn(AxisId) -> bool,
+) -> Option<AxisId> {
+    let mut best: Option<(i64, AxisId)> = None;
+    for &axis in kernel.outer() {
+        if Some(axis) == vector || !allowed(axis) {
+            continue;
+        }
+        let mut shared = 0;
+        let mut own = 0;
+        for access in accesses.iter().filter(|access| access.depth > 0) {
+            let weight = if vector.is_none_or(|vector| access.depends(vector)) {
+                4
+            } else {
+                1
+            };
+            if access.depends(axis) {
+                own += 1;
+            } else {
+                shared += weight;
+            }
+        }
+        // Where nothing moves along the axis every load is shared, and yet nothing is computed but copies.
+        if shared > 1 && own > 0 && best.is_none_or(|(so_far, _)| shared >= so_far) {
+            best = Some((shared, axis));
+        }
+    }
+    best.map(|(_, axis)| axis)
+}

@@ -1,0 +1,19 @@
+//! Windows whose taps along the rows of a tile are written out, so that each element is loaded once for all of them.
+
+use kiln_kernel::analysis::{Dependence, SlidingWindow};
+use kiln_kernel::{AxisId, NodeId, VerifiedKernel};
+
+/// Taps that are written out: their weights, the sums and an element fit the registers of every level.
+const MOST_TAPS: i64 = 7;
+
+/// How a value that is reduced over `taps` slides along rows, if it has few enough taps.
+pub fn sliding_window(
+    kernel: &VerifiedKernel,
+    dependence: &Dependence,
+    value: NodeId,
+    rows: AxisId,
+    taps: AxisId,
+) -> Option<SlidingWindow> {
+    let window = SlidingWindow::of(kernel, dependence, value, rows, taps)?;
+    (2..=MOST_TAPS).contains(&window.n_taps).then_some(window)
+}

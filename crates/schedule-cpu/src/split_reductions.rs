@@ -1,0 +1,117 @@
+//! Reductions to few results, split: each over parts of a reduced axis, by phases of their own, whose sums the phases after
+//! them join.
+//!
+//! How an axis is cut depends on sizes alone, never on threads, so results are the same whatever the number of threads:
+//! each part is reduced as a whole one would be, and the parts are joined one by one, the first first.
+
+use kiln_backend::Quantity;
+use kiln_kernel::{AxisId, Extent, Item, StageId, StageOperation, VerifiedKernel};
+
+use crate::strides::bound;
+
+/// Points of the axis that is cut in each part are a multiple of so many.
+const POINTS: i64 = 64;
+
+/// Results that are too few to be shared out themselves, at the most.
+const FEW: i64 = 8;
+
+/// The reductions of a kernel that are split.
+#[derive(Clone, Debug)]
+pub struct SplitReductions {
+    reductions: Vec<SplitReduction>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct SplitReduction {
+    /// Its stage.
+    pub stage: StageId,
+    /// The reduced axis that is cut.
+    pub axis: AxisId,
+    /// Points of the axis in each part but the last.
+    pub length: Quantity,
+    /// How many parts there are, [`SplitReductions::MOST_PARTS`] at the most: none for an axis without points.
+    pub n_parts: Quantity,
+    /// Where the parts' results are in the scratch that tasks share, in bytes: those of a result next to each other.
+    pub offset: Quantity,
+}
+
+impl SplitReductions {
+    /// Parts of a reduction, at the most.
+    pub const MOST_PARTS: i64 = 64;
+
+    /// Of a kernel with few results, all of whose stages are single numbers; and the bytes that the parts take.
+    pub(crate) fn of(kernel: &VerifiedKernel) -> Option<(Self, Quantity)> {
+        if n_results(kernel)? > FEW {
+            return None;
+        }
+        let mut reductions = Vec::new();
+        let mut end = Quantity::constant(0);
+        for item in kernel.items() {
+            let id = match item {
+                Item::Stage(id) => *id,
+                Item::Store(_) => continue,
+                Item::Carry(_) => return None,
+            };
+            let stage = kernel.stage(id);
+            if !stage.axes.is_empty() {
+                return None;
+            }
+            let StageOperation::Reduce {
+                reduction, axes, ..
+            } = &stage.operation
+            else {
+                continue;
+            };
+            if reduction.is_arg() {
+                return None;
+            }
+            let is_size = |&&axis: &&AxisId| matches!(kernel.axis(axis).extent, Extent::Size(_));
+            // An axis of unknown size, or else the longest.
+            let length = |&&axis: &&AxisId| bound(kernel, axis).as_constant().unwrap_or(i64::MAX);
+            let axis = *axes.iter().filter(is_size).max_by_key(length)?;
+            let size = bound(kernel, axis);
+            let length = size.clone().ceil_div(Quantity::constant(Self::MOST_PARTS));
+            let length = length.round_up(Quantity::constant(POINTS));
+            let length = length.max(Quantity::constant(POINTS));
+            let n_parts = size.ceil_div(length.clone());
+            let bytes = kernel.stage_dtype(id).size_in_bytes() as i64;
+            reductions.push(SplitReduction {
+                stage: id,
+                axis,
+                length,
+                n_parts,
+                offset: end.clone(),
+            });
+            let bytes = (bytes * Self::MOST_PARTS * FEW + 63) / 64 * 64;
+            end = end + Quantity::constant(bytes);
+        }
+        (!reductions.is_empty()).then_some((Self { reductions }, end))
+    }
+
+    /// The reductions, in the order of the items.
+    pub fn iter(&self) -> impl Iterator<Item = &SplitReduction> {
+        self.reductions.iter()
+    }
+
+    /// That of a stage, if it is split.
+    pub fn of_stage(&self, stage: StageId) -> Option<&SplitReduction> {
+        self.iter().find(|split| split.stage == stage)
+    }
+}
+
+impl SplitReduction {
+    /// Units of work of its phase: one for each part of each result.
+    pub fn n_units(&self, kernel: &VerifiedKernel) -> Quantity {
+        self.n_parts.clone() * Quantity::constant(n_results(kernel).unwrap_or(0))
+    }
+}
+
+/// The number of outer points, where it is known.
+fn n_results(kernel: &VerifiedKernel) -> Option<i64> {
+    let mut points = 1i64;
+    for &axis in kernel.outer() {
+        points = points.checked_mul(bound(kernel, axis).as_constant()?)?;
+    }
+    Some(points)
+}

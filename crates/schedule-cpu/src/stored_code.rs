@@ -1,0 +1,112 @@
+//! What stands for the compiler in a build that has none: schedules, layouts and keys are the compiler's, and nothing is
+//! compiled.
+
+use kiln_backend::{
+    Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,
+};
+use kiln_kernel::VerifiedKernel;
+
+use crate::candidates::candidates;
+use crate::error::ScheduleError;
+use crate::target::{features_of, host_target, level_of};
+use crate::winograd::Transform;
+
+/// Its version where no compiler is known to have made anything.
+const NONE: &str = "none";
+
+/// A [`KernelCompiler`] that speaks for the one that made the code of a store, so that keys find it; it compiles nothing.
+///
+/// ```
+/// use kiln_backend::{KernelCompiler, Unobserved};
+/// use kiln_schedule_cpu::StoredCode;
+///
+/// let source = "kernel @double(%x: in f32[N], %y: out f32[N]) {
+///   outer i < N
+///   store %y[i] = %x[i] + %x[i]
+/// }";
+/// let kernel = kiln_kernel::text::read(source).map_err(|errors| errors.render(source))?;
+/// let kernel = kiln_kernel::verify(kernel)?;
+/// let stored = StoredCode::new(Some("llvm 19.1.7, code 0.1.0".to_owned()));
+/// let target = stored.host();
+/// let best = stored.schedules(&kernel, &target).remove(0);
+/// let error = stored.compile(&kernel, &target, &best.schedule, &mut Unobserved).unwrap_err();
+/// assert_eq!(error.code, "E0517");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct StoredCode {
+    version: String,
+    transform: Transform,
+}
+
+impl StoredCode {
+    /// Speaks for the compiler of a version, or for none.
+    pub fn new(version: Option<String>) -> Self {
+        Self {
+            version: version.unwrap_or_else(|| NONE.to_owned()),
+            transform: Transform::default(),
+        }
+    }
+
+    /// With the schedules of a compiler that sums windows of three by three by a transform.
+    #[must_use]
+    pub fn with_transform(self, transform: Transform) -> Self {
+        Self { transform, ..self }
+    }
+
+    fn absent(kernel: &VerifiedKernel, target: &Target, schedule: &Schedule) -> CompileError {
+        let error = ScheduleError::NoCompiler;
+        CompileError {
+            kernel: kernel.name().to_owned(),
+            target: target.clone(),
+            schedule: schedule.clone(),
+            code: error.code(),
+            source: Box::new(error),
+        }
+    }
+}
+
+impl KernelCompiler for StoredCode {
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn host(&self) -> Target {
+        host_target()
+    }
+
+    fn features(&self, target: &Target) -> Vec<String> {
+        features_of(target)
+    }
+
+    fn supports(&self, target: &Target) -> bool {
+        level_of(target).is_ok()
+    }
+
+    fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
+        match level_of(target) {
+            Ok(level) => candidates(kernel, level, self.transform),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn compile(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        _observer: &mut dyn CompileObserver,
+    ) -> Result<Artifact, CompileError> {
+        Err(Self::absent(kernel, target, schedule))
+    }
+
+    fn listing(
+        &self,
+        kernel: &VerifiedKernel,
+        target: &Target,
+        schedule: &Schedule,
+        _listing: Listing,
+    ) -> Result<String, CompileError> {
+        Err(Self::absent(kernel, target, schedule))
+    }
+}

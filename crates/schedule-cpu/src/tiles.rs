@@ -1,0 +1,183 @@
+//! Which of a level's register tiles a product is made of: the cheapest, as measured.
+//!
+//! What a row takes hangs on how many vectors it has: a set that is not full is done in another way. The table
+//! (`tile_costs.rs`) says it for rows of up to [`TILED_VECTORS`]; `cargo xtask tune` measures it anew. A level that
+//! was never measured goes by what a core's units can do.
+
+use kiln_kernel::{StageOperation, VerifiedKernel};
+
+use super::tile::VectorAxis;
+use super::tile_costs::COSTS;
+use kiln_backend::IsaLevel;
+
+/// Widths of rows, in vectors, that tiles are measured at: from 1 on, so many. The tiles' own divide it.
+pub const TILED_VECTORS: u32 = 12;
+
+/// Rows and vectors of the register tiles that products are made of, most rows first. Their sums, the vectors and one
+/// broadcast fit the registers, and leave some for what becomes of the sums.
+pub const fn contraction_tiles(level: IsaLevel) -> &'static [(u32, u32)] {
+    match level {
+        IsaLevel::Portable => &[(4, 2), (3, 3), (2, 4)],
+        IsaLevel::Avx2Fma => &[(6, 2), (3, 3), (2, 4)],
+        IsaLevel::Avx512 => &[(12, 2), (8, 3), (6, 4)],
+        IsaLevel::Neon => &[(8, 2), (6, 3), (5, 4)],
+    }
+}
+
+/// What the rows of a product's tile are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Rows of an array, with vectors of sums.
+    Product,
+    /// Rows of an array, with vectors of products that are summed up in the end.
+    Dots,
+    /// Places of a window, each with several taps.
+    Window,
+}
+
+impl Work {
+    /// The work of a kernel: of its first contraction.
+    pub(super) fn of(kernel: &VerifiedKernel, vector: VectorAxis) -> Self {
+        let contraction = kernel.classification().contractions.first();
+        let operation = contraction.map(|first| &kernel.stage(first.stage).operation);
+        match operation {
+            Some(StageOperation::Reduce { axes, .. }) if axes.len() > 1 => Work::Window,
+            _ if matches!(vector, VectorAxis::Outer(_)) => Work::Product,
+            _ => Work::Dots,
+        }
+    }
+
+    /// As the table says it.
+    fn name(self) -> &'static str {
+        match self {
+            Work::Product | Work::Dots => "product",
+            Work::Window => "window",
+        }
+    }
+}
+
+/// Differences of so many hundredths are a busy machine's.
+const NOISE: u64 = 3;
+
+/// Places in a set of the nearest cache, on many cores.
+///
+/// Rows of an array whose distance is a multiple of 4 KiB, as those of 1024 floats, share a set. Twelve such rows take a tenth
+/// longer than eight. Places of a window lie closer.
+const WAYS: u32 = 8;
+
+/// The tile that takes least for a row of so many vectors. Of equal ones, and if that is not known, that with most rows,
+/// which reads what they share least often; of the rows of an array no more than fit a set of the nearest cache, unless each
+/// is read a vector at a time.
+pub(super) fn cheapest(
+    level: IsaLevel,
+    work: Work,
+    tiles: &[(u32, u32)],
+    width: Option<u32>,
+) -> (u32, u32) {
+    let cost = |&tile: &(u32, u32)| width.map_or(0, |width| row(level, work, tile, width));
+    let least = tiles.iter().map(cost).min().unwrap_or(0);
+    let is_cheap = |tile: &&(u32, u32)| cost(tile) * 100 <= least * (100 + NOISE);
+    let crowds = |tile: &&(u32, u32)| work == Work::Product && tile.0 > WAYS;
+    let cheap = tiles.iter().filter(is_cheap);
+    cheap.min_by_key(crowds).copied().unwrap_or((1, 1))
+}
+
+/// Hundredths of a multiply-add that a step takes for a row of so many vectors.
+fn row(level: IsaLevel, work: Work, tile: (u32, u32), width: u32) -> u64 {
+    let cost = |width: u32| match width {
+        0 => 0,
+        _ => measured(level, work, tile, width).unwrap_or_else(|| reckoned(tile, width)),
+    };
+    let most = TILED_VECTORS;
+    u64::from(width / most) * cost(most) + cost(width % most)
+}
+
+fn measured(level: IsaLevel, work: Work, (rows, vectors): (u32, u32), width: u32) -> Option<u64> {
+    let key = (level.name(), work.name(), rows, vectors, width);
+    let of = |&(level, work, rows, vectors, width, _)| (level, work, rows, vectors, width);
+    let found = COSTS.iter().find(|row| of(row) == key);
+    found.map(|&(.., cost)| u64::from(cost))
+}
+
+/// The same for a core that does two multiply-adds and two loads in each cycle and waits four for a result.
+fn reckoned((rows, vectors): (u32, u32), width: u32) -> u64 {
+    let (rows, vectors, width) = (u64::from(rows), u64::from(vectors), u64::from(width));
+    // In half cycles, of which a multiply-add takes one.
+    let step = |vectors: u64| (rows * vectors).max(rows + vectors).max(8);
+    100 * (width / vectors * step(vectors) + width % vectors * step(1)) / rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEASURED: [IsaLevel; 3] = [IsaLevel::Portable, IsaLevel::Avx2Fma, IsaLevel::Avx512];
+
+    const WORKS: [Work; 2] = [Work::Product, Work::Window];
+
+    #[test]
+    fn every_tile_of_a_measured_level_is_in_the_table_at_every_width() {
+        for (level, work) in MEASURED
+            .into_iter()
+            .flat_map(|level| WORKS.map(|work| (level, work)))
+        {
+            for &tile in contraction_tiles(level) {
+                for width in 1..=TILED_VECTORS {
+                    let found = measured(level, work, tile, width);
+                    let is_there = found.is_some_and(|cost| cost >= 100);
+                    assert!(is_there, "{level} {work:?} {tile:?} {width}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sets_divide_the_widest_rows_that_are_measured() {
+        for level in IsaLevel::ALL {
+            let tiles = contraction_tiles(level);
+            let mut sets = tiles.iter().map(|&(_, vectors)| vectors);
+            assert!(sets.all(|set| TILED_VECTORS.is_multiple_of(set)));
+            assert!(tiles.is_sorted_by_key(|&(rows, _)| std::cmp::Reverse(rows)));
+        }
+    }
+
+    #[test]
+    fn a_level_that_was_not_measured_goes_by_its_units() {
+        let level = IsaLevel::Neon;
+        let choice = |width| cheapest(level, Work::Product, contraction_tiles(level), width);
+        assert_eq!([choice(None), choice(Some(2))], [(8, 2); 2]);
+        assert_eq!(choice(Some(3)), (6, 3));
+        assert_eq!(row(level, Work::Window, (8, 2), 26), 2 * 1200 + 200);
+    }
+
+    #[test]
+    fn rows_of_unknown_width_take_the_tile_with_most_rows_that_fit_the_cache() {
+        for level in IsaLevel::ALL {
+            let tiles = contraction_tiles(level);
+            let choices = WORKS.map(|work| cheapest(level, work, tiles, None));
+            let fits = tiles.iter().find(|tile| tile.0 <= WAYS).unwrap();
+            assert_eq!(choices, [*fits, tiles[0]], "{level}");
+        }
+    }
+
+    #[test]
+    fn taps_make_a_window() {
+        let work = |reduced: &str, place: &str| {
+            let text = format!(
+                "kernel @w(%x: in f32[W + 2, 8], %y: const f32[3, 8, 24], %o: out f32[W, 24]) {{
+                   outer w < W, n < 24
+                   s = reduce add[{reduced}c < 8] %x[{place}, c] * %y[{}, c, n]
+                   store %o[w, n] = s
+                 }}",
+                if reduced.is_empty() { "0" } else { "t" },
+            );
+            let kernel = kiln_kernel::text::read(&text).unwrap();
+            let kernel = kiln_kernel::verify(kernel).unwrap();
+            let columns = kernel.outer()[1];
+            let along = [VectorAxis::Outer(columns), VectorAxis::Inner];
+            along.map(|vector| Work::of(&kernel, vector))
+        };
+        assert_eq!(work("", "w"), [Work::Product, Work::Dots]);
+        assert_eq!(work("t < 3, ", "w + t"), [Work::Window; 2]);
+    }
+}

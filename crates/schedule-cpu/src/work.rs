@@ -1,0 +1,40 @@
+//! How much a kernel computes: scalar operations per outer point, as a quantity, and a guess of it all.
+
+use kiln_backend::Quantity;
+use kiln_kernel::analysis::item_axes;
+use kiln_kernel::{AxisId, VerifiedKernel};
+
+use crate::strides::bound;
+
+/// Sizes that nothing is known of count as this many.
+const GUESS: f64 = 64.0;
+
+/// Operations per outer point: the points of the inner axes of every item.
+pub(crate) fn per_point(kernel: &VerifiedKernel) -> Quantity {
+    let mut work = Quantity::constant(1);
+    for axes in item_axes(kernel) {
+        let points = axes.iter().fold(Quantity::constant(1), |product, &axis| {
+            product * bound(kernel, axis)
+        });
+        work = work + points;
+    }
+    work
+}
+
+/// Operations of a call, sizes that are symbols counted by their hints or a guess.
+pub(crate) fn of_kernel(kernel: &VerifiedKernel) -> f64 {
+    let size = |axis: AxisId| guess(kernel, axis);
+    let outer: f64 = kernel.outer().iter().map(|&axis| size(axis)).product();
+    let mut inner = 1.0;
+    for axes in item_axes(kernel) {
+        inner += axes.iter().map(|&axis| size(axis)).product::<f64>();
+    }
+    outer * inner
+}
+
+fn guess(kernel: &VerifiedKernel, axis: AxisId) -> f64 {
+    match kernel.dims().as_constant(kernel.axis(axis).extent.bound()) {
+        Some(size) => size as f64,
+        None => GUESS,
+    }
+}
