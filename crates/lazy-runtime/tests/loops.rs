@@ -330,3 +330,26 @@ fn the_number_of_an_iteration_is_right_beyond_those_uploaded_together() {
     assert!(counts.take().uploads < 10);
     support::expect_same(&program, &graph, &[Tensor::scalar(3_i64)]);
 }
+
+/// A value that grows from one iteration to the next, beside one that keeps its size.
+#[test]
+fn values_that_grow_are_right_and_others_keep_their_memories() {
+    let text = "graph @growing(%trips: i64[], %x: f32[N], %y: f32[4]) -> (f32[m], f32[4]) {
+      %on: bool[] = constant [true]
+      %all: f32[m], %last: f32[4] = loop %trips, %on, %x, %y {carried = 2} -> (m)
+        region(%i: i64[], %a: f32[k], %b: f32[4]) -> (k) {
+          %more: bool[] = constant [true]
+          %longer = concat %a, %b {axis = 0}
+          %next = exp %b
+          %half: f32[] = constant [0.5]
+          %scaled = mul %next, %half
+          yield %more, %longer, %scaled
+        }
+      return %all, %last
+    }";
+    let (program, _, graph) = counted(text);
+    for trips in [3_i64, 0, 1, 7] {
+        let inputs = [Tensor::scalar(trips), ramp(&[3]), ramp(&[4])];
+        support::expect_same(&program, &graph, &inputs);
+    }
+}

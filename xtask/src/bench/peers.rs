@@ -13,6 +13,16 @@ use crate::{models, step, workspace};
 /// The models that have cases.
 const MODELS: [&str; 4] = ["ocr-cls", "ocr-rec", "ocr-det", "minilm"];
 
+/// The recurrent layers that have cases; measured where a word names them.
+const RECURRENT: [&str; 6] = [
+    "lstm-256",
+    "lstm-128x2",
+    "gru-256",
+    "rnn-256",
+    "scan-128",
+    "loop-sum",
+];
+
 /// Builds the `kiln` command, writes the cases, measures, prints.
 pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -> Result<()> {
     let models = wanted(words);
@@ -20,7 +30,7 @@ pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -
         println!(
             "bench: no model has {} in its name, so the peers are left out; there are {}",
             words.join(" or "),
-            MODELS.join(", ")
+            [&MODELS[..], &RECURRENT].concat().join(", ")
         );
         return Ok(());
     }
@@ -34,7 +44,15 @@ pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -
     let cases = folder.join("cases");
     let mut make = script(root, python, "make_cases.py");
     make.arg(&cases).arg(models::folder(root));
-    step::run("cases, and what onnxruntime answers", &mut make)?;
+    if models.iter().any(|model| MODELS.contains(model)) {
+        step::run("cases, and what onnxruntime answers", &mut make)?;
+    }
+    let recurrent = models.iter().filter(|model| RECURRENT.contains(model));
+    let mut make = script(root, python, "make_recurrent.py");
+    make.arg(&cases).args(recurrent.clone());
+    if recurrent.count() > 0 {
+        step::run("cases of recurrent layers", &mut make)?;
+    }
 
     let measured = folder.join("measured.jsonl");
     let kiln = target
@@ -52,11 +70,17 @@ pub(crate) fn run(root: &Path, target: &Path, python: &Path, words: &[String]) -
     Ok(())
 }
 
-/// Models whose names hold one of the words; all where there is none.
+/// Models whose names hold one of the words; where there is none all but the recurrent layers.
 fn wanted(words: &[String]) -> Vec<&'static str> {
-    let is_wanted =
-        |model: &&str| words.is_empty() || words.iter().any(|word| model.contains(word.as_str()));
-    MODELS.into_iter().filter(is_wanted).collect()
+    let has_word = |model: &&str| words.iter().any(|word| model.contains(word.as_str()));
+    match words {
+        [] => MODELS.to_vec(),
+        _ => MODELS
+            .into_iter()
+            .chain(RECURRENT)
+            .filter(has_word)
+            .collect(),
+    }
 }
 
 fn script(root: &Path, python: &Path, name: &str) -> Command {
@@ -86,6 +110,7 @@ mod tests {
         let words =
             |words: &[&str]| wanted(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(words(&["rec", "mini"]), ["ocr-rec", "minilm"]);
+        assert_eq!(words(&["lstm"]), ["lstm-256", "lstm-128x2"]);
         assert!(words(&["softmax"]).is_empty());
     }
 

@@ -1,6 +1,9 @@
 //! Carry blocks: stages that run step by step and read what they held a step before.
 //!
-//! Each stage of a block has its local in memory twice: a step reads one copy and writes the other.
+//! A stage with one value per point of the tile passes it from step to step in registers. One with axes of its own has its
+//! local in memory twice: a step reads one copy and writes the other.
+
+use std::collections::HashMap;
 
 use kiln_backend::Quantity;
 use kiln_kernel::seeded::{Fault, is_on};
@@ -8,12 +11,30 @@ use kiln_kernel::{Carry, Item, StageId};
 use kiln_schedule_cpu::{Tile, VectorAxis};
 
 use super::context::Lowering;
-use super::scope::{Array, Form, Moment, Place, Scope};
+use super::scope::{Array, Coordinate, Form, Moment, Place, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
+/// What a stage of a block passes from one step to the next: so many of the values that the loop carries.
+struct Held {
+    stage: StageId,
+    /// Whether they are its values, one for each point of the tile, or else the addresses of its two copies.
+    in_registers: bool,
+    first: usize,
+    count: usize,
+}
+
+impl Held {
+    fn of<'v, 'ctx>(&self, carried: &'v [Value<'ctx>]) -> &'v [Value<'ctx>] {
+        match carried.get(self.first..self.first + self.count) {
+            Some(own) => own,
+            None => unreachable!("the loop carries what every stage holds"),
+        }
+    }
+}
+
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// A block. Schedules give it a tile without rows and without outer vectors.
+    /// A block. Schedules give it a tile without rows; outer vectors only where no stage has axes of its own.
     pub(super) fn carry(
         &self,
         scope: &mut Scope<'ctx>,
@@ -21,29 +42,29 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         carry: &Carry,
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
-        let stages: Vec<StageId> = carry
-            .items
-            .iter()
-            .filter_map(|item| match item {
-                Item::Stage(stage) => Some(*stage),
-                _ => None,
-            })
-            .collect();
-        let copies: Vec<[Value<'ctx>; 2]> = stages
-            .iter()
-            .map(|&stage| {
-                [
-                    self.local_array(stage, 1).base,
-                    self.local_array(stage, 1).base,
-                ]
-            })
-            .collect();
-        for (&stage, &[first, _]) in stages.iter().zip(&copies) {
-            self.initialise(scope, tile, stage, first)?;
+        let points = scope.coordinates();
+        let mut all: Vec<Held> = Vec::new();
+        let mut initial: Vec<Value<'ctx>> = Vec::new();
+        for item in &carry.items {
+            let Item::Stage(stage) = *item else { continue };
+            let first = initial.len();
+            let in_registers = self.kernel.stage(stage).axes.is_empty();
+            if in_registers {
+                initial.extend(self.initial_values(scope, stage, &points)?);
+            } else {
+                let copies = [0, 1].map(|_| self.local_array(stage, 1).base);
+                self.initialise(scope, tile, stage, copies[0])?;
+                initial.extend(copies);
+            }
+            let count = initial.len() - first;
+            all.push(Held {
+                stage,
+                in_registers,
+                first,
+                count,
+            });
         }
         let extent = self.extent(scope, carry.axis)?;
-        // The copies change roles at each step: what is carried is where each stage's last value is, and where not.
-        let initial: Vec<Value<'ctx>> = copies.iter().flatten().copied().collect();
         let ended = self.counted(
             emit.i64(0),
             extent,
@@ -56,54 +77,93 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     step
                 };
                 let mut inner = scope.with_axis(carry.axis, index);
-                let mut swapped = Vec::with_capacity(carried.len());
-                for (&stage, pair) in stages.iter().zip(carried.chunks_exact(2)) {
-                    let &[previous, next] = pair else {
-                        unreachable!("every stage has two copies")
-                    };
-                    inner.place(
-                        stage,
-                        Moment::Previous,
-                        Place::Memory(self.array_at(stage, previous)),
-                    );
-                    swapped.extend(if is_on(Fault::UnswappedCopies) {
-                        [previous, next]
-                    } else {
-                        [next, previous]
-                    });
+                for held in &all {
+                    let previous = self.held(held, held.of(carried), &points);
+                    inner.place(held.stage, Moment::Previous, previous);
                 }
+                let mut next = Vec::with_capacity(carried.len());
+                let mut stages = all.iter();
                 for item in &carry.items {
                     match item {
-                        Item::Stage(stage) => {
-                            let position = stages.iter().position(|other| other == stage);
-                            let Some(&next) =
-                                position.and_then(|position| carried.get(2 * position + 1))
-                            else {
+                        Item::Stage(_) => {
+                            let Some(held) = stages.next() else {
                                 unreachable!("the block's stages were listed")
                             };
-                            self.fill(&inner, tile, (*stage, None), &self.array_at(*stage, next))?;
-                            inner.place(
-                                *stage,
-                                Moment::Now,
-                                Place::Memory(self.array_at(*stage, next)),
+                            let before = held.of(carried);
+                            next.extend(
+                                self.carried_stage(&mut inner, tile, held, before, &points)?,
                             );
                         }
                         other => self.items(&mut inner, tile, std::slice::from_ref(other))?,
                     }
                 }
-                Ok(swapped)
+                Ok(match is_on(Fault::UnswappedCopies) {
+                    true => carried.to_vec(),
+                    false => next,
+                })
             },
         )?;
-        for (&stage, pair) in stages.iter().zip(ended.chunks_exact(2)) {
-            if let &[last, _] = pair {
-                scope.place(
-                    stage,
-                    Moment::Last,
-                    Place::Memory(self.array_at(stage, last)),
-                );
-            }
+        for held in &all {
+            let last = self.held(held, held.of(&ended), &points);
+            scope.place(held.stage, Moment::Last, last);
         }
         Ok(())
+    }
+
+    /// Where a stage's value is that a step before left. Copies change roles at each step: the first is what is there.
+    fn held(&self, held: &Held, carried: &[Value<'ctx>], points: &[Coordinate]) -> Place<'ctx> {
+        if held.in_registers {
+            let values = points.iter().copied().zip(carried.iter().copied());
+            return Place::Registers(values.collect::<HashMap<_, _>>());
+        }
+        match carried {
+            &[there, _] => Place::Memory(self.array_at(held.stage, there)),
+            _ => unreachable!("a local in memory has two copies"),
+        }
+    }
+
+    /// Computes a stage in a step; answers with what it passes on.
+    fn carried_stage(
+        &self,
+        inner: &mut Scope<'ctx>,
+        tile: &Tile,
+        held: &Held,
+        before: &[Value<'ctx>],
+        points: &[Coordinate],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let stage = held.stage;
+        if held.in_registers {
+            let values = self.at_points(inner, tile, stage, points)?;
+            let values: Vec<Value<'ctx>> = values
+                .into_iter()
+                .map(|value| self.widened(inner, value))
+                .collect();
+            inner.place(stage, Moment::Now, self.held(held, &values, points));
+            return Ok(values);
+        }
+        let &[there, other] = before else {
+            unreachable!("a local in memory has two copies")
+        };
+        self.fill(inner, tile, (stage, None), &self.array_at(stage, other))?;
+        let now = Place::Memory(self.array_at(stage, other));
+        inner.place(stage, Moment::Now, now);
+        Ok(vec![other, there])
+    }
+
+    /// The values before the first step, at each point of the tile.
+    fn initial_values(
+        &self,
+        scope: &Scope<'ctx>,
+        stage: StageId,
+        points: &[Coordinate],
+    ) -> Result<Vec<Value<'ctx>>, LlvmError> {
+        let Some(init) = self.kernel.stage(stage).init else {
+            unreachable!("the verifier wants an initial value of stages in a block")
+        };
+        points
+            .iter()
+            .map(|&at| Ok(self.widened(scope, self.value(scope, init, at, Form::Lanes)?)))
+            .collect()
     }
 
     fn array_at(&self, stage: StageId, base: Value<'ctx>) -> Array<'ctx> {

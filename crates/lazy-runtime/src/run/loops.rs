@@ -33,7 +33,14 @@ struct Loop<'a> {
     /// How many layers the stacks will have, where that is known.
     layers: Option<usize>,
     /// Memories for what is carried.
-    spare: Vec<Memory>,
+    spare: Vec<Spare>,
+}
+
+/// A memory for what is carried.
+struct Spare {
+    memory: Memory,
+    /// Whether the iteration under way writes it.
+    is_taken: bool,
 }
 
 /// How iterations run while sizes stay.
@@ -264,6 +271,10 @@ impl Run<'_> {
                     pairs.all(|(old, new)| old.dtype == new.dtype && old.shape == new.shape);
                 running.carried = given;
                 now.is_settled = true;
+                if !keeps_sizes {
+                    // The device lets go of the memories that are too small now.
+                    self.finish()?;
+                }
                 planned = keeps_sizes.then_some(now);
             }
             if !goes_on {
@@ -282,7 +293,9 @@ impl Run<'_> {
     ) -> Result<(), Stop> {
         let n_carried = running.carried.len();
         let plan = &planned.plan;
-        let mut taken = SmallVec::<[usize; 8]>::new();
+        for spare in &mut running.spare {
+            spare.is_taken = false;
+        }
         for (own, &stack) in plan.own.iter().zip(&planned.stack_of_own) {
             if let Some(number) = stack
                 && let Some(stack) = running.stacks.get_mut(number)
@@ -295,30 +308,33 @@ impl Run<'_> {
                     continue;
                 }
             }
+            let (carried, spare) = (&running.carried, &mut running.spare);
             let is_free = |memory: &Memory| {
-                let is_carried = |value: &Value| is_same(&value.memory, memory);
-                !running.carried.iter().any(is_carried)
+                let mut values = carried.iter();
+                !values.any(|value| is_same(&value.memory, memory))
             };
-            let found = running
-                .spare
-                .iter()
-                .enumerate()
-                .position(|(number, memory)| {
-                    memory.bytes() >= own.bytes && !taken.contains(&number) && is_free(memory)
-                });
-            let number = match found {
-                Some(number) => number,
+            let fits = |spare: &Spare| spare.memory.bytes() >= own.bytes;
+            let found = spare
+                .iter_mut()
+                .find(|spare| !spare.is_taken && fits(spare) && is_free(&spare.memory));
+            let memory = match found {
+                Some(spare) => {
+                    spare.is_taken = true;
+                    spare.memory.clone()
+                }
                 None => {
+                    // Of values that grow no more stays than is carried.
+                    spare.retain(|spare| spare.is_taken || fits(spare));
                     let memory = self.runtime.alloc(own.bytes);
                     let memory = memory.map_err(RuntimeError::execute("a result"))?;
-                    running.spare.push(memory);
-                    running.spare.len() - 1
+                    spare.push(Spare {
+                        memory: memory.clone(),
+                        is_taken: true,
+                    });
+                    memory
                 }
             };
-            taken.push(number);
-            if let Some(memory) = running.spare.get(number) {
-                frame.set(own.index, memory.clone(), 0);
-            }
+            frame.set(own.index, memory, 0);
         }
         Ok(())
     }

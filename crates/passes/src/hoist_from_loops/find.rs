@@ -198,7 +198,7 @@ impl Finder<'_> {
                     length,
                     is_product,
                 } => {
-                    let before = all.map_or(false, |(_, _, before)| before);
+                    let before = all.is_some_and(|(_, _, before)| before);
                     if all.is_some_and(|(other, ..)| other != index) {
                         return None;
                     }
