@@ -146,7 +146,7 @@ pub enum FaultCause {
 /// A fault of a launch: the first one is kept until the execution ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The launch, counted from the execution's start.
+    /// The launch, counted from the execution's start or the last [`finish`](Execution::finish); builtins do not count.
     pub launch: usize,
     /// What happened.
     pub cause: FaultCause,

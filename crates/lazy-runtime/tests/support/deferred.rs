@@ -123,12 +123,14 @@ impl Deferred {
     }
 
     fn add(&mut self, task: Task, operands: Vec<Operand>) {
+        let number = self.n_launches;
+        // Builtins are no launches.
+        self.n_launches += usize::from(matches!(task, Task::Kernel(..)));
         self.queue.push(Work {
-            number: self.n_launches,
+            number,
             task,
             operands,
         });
-        self.n_launches += 1;
         let n_now = match self.below(4) {
             0 => self.below(self.queue.len() + 1),
             _ => 0,
