@@ -242,8 +242,9 @@ pub(crate) fn check_seed(
             let records = runtime.compile_records();
             let error = records.iter().find_map(|record| record.error.clone());
             return Err(format!(
-                "a kernel that does not compile, by seed {seed}: {}",
-                error.unwrap_or_default()
+                "a kernel that does not compile, by seed {seed}: {}\n{}",
+                error.unwrap_or_default(),
+                kiln_ir::text::print(&graph)
             ));
         }
     }
