@@ -5,7 +5,7 @@ mod support;
 
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{Checked, Elements};
-use support::{SMOOTH, check_at, compiled, kernel, symbols};
+use support::{SMOOTH, check_at, check_sizes, compiled, kernel, symbols};
 
 /// A part has a multiple of 64 points, and there are 64 parts at the most.
 const SIZES: [i64; 26] = [
@@ -104,4 +104,22 @@ fn results_of_several_reductions_and_of_few_points() {
        store %o[] = s
      }";
     check(variance, SMOOTH, &SIZES[1..]);
+}
+
+#[test]
+fn few_sums_of_packed_weights_are_split() {
+    // Weights in blocks of results, for vectors across these, and parts whose vectors run along what is summed.
+    let text = |k: &str| {
+        format!(
+            "kernel @few(%x: in f32[{k}, 3], %w: const f32[5, {k}, 3], %b: const f32[5, 1], %o: out f32[5, 1]) {{
+               outer n < 5
+               s = reduce add[k < {k}, t < 3] %x[k, t] * %w[n, k, t]
+               store %o[n, 0] = s * %b[n, 0]
+             }}"
+        )
+    };
+    check_sizes(&text("7"), [], &[[]]);
+    check_sizes(&text("2000"), [], &[[]]);
+    let sizes = [0, 1, 2, 17, 1021, 5000].map(|size| [size]);
+    check_sizes(&text("K"), ["K"], &sizes);
 }

@@ -3,9 +3,9 @@
 use kiln_backend::{PackSpec, Schedule};
 use kiln_kernel::{AxisId, VerifiedKernel};
 
-use super::pack;
 use super::tile::{Tail, Tile, VectorAxis};
 use super::winograd::Transform;
+use super::{pack, regime};
 use crate::error::ScheduleError;
 
 /// A tile, how points are shared out, and how constants are packed.
@@ -48,8 +48,10 @@ pub(crate) struct WinogradTile {
 }
 
 impl Plan {
+    /// How constants are packed, for all regimes alike: not where one of them splits a reduction, whose vectors run along the
+    /// reduced axis and would cut across blocks.
     pub(crate) fn packs(&self, kernel: &VerifiedKernel) -> Vec<PackSpec> {
-        if self.pack {
+        if self.pack && regime::split_of(kernel).is_none() {
             pack::specs(kernel, &self.tile)
         } else {
             Vec::new()

@@ -51,13 +51,18 @@ pub(crate) struct Regime {
     pub(crate) when: Quantity,
 }
 
+/// The reductions of a kernel that a regime of its own splits, and the bytes that their parts take.
+pub(super) fn split_of(kernel: &VerifiedKernel) -> Option<(SplitReductions, Quantity)> {
+    SplitReductions::of(kernel).filter(|_| !is_serial(kernel))
+}
+
 /// The regimes of a plan: for any sizes exactly one is meant.
 pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     let size = |axis: AxisId| Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound());
     let packs = plan.packs(kernel);
     let mut rest = Quantity::constant(1);
     let mut regimes = Vec::new();
-    if let Some(split) = SplitReductions::of(kernel).filter(|_| !is_serial(kernel)) {
+    if let Some(split) = split_of(kernel) {
         let when = at_least(work::per_point(kernel), SHARED_WORK);
         regimes.push(Regime {
             tile: Tile {
