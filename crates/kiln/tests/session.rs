@@ -129,7 +129,9 @@ fn a_call_that_is_refused_leaves_the_state_as_it_was() {
         session
             .run([("cache", &row), ("at", &position), ("rows", &row)])
             .unwrap_err(),
-        session.run_into(&[row.clone()], &mut []).unwrap_err(),
+        session
+            .run_into(std::slice::from_ref(&row), &mut [])
+            .unwrap_err(),
     ];
     for error in wrong {
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");

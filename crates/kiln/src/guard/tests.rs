@@ -148,7 +148,9 @@ fn walk_all() -> Vec<Walked> {
         walk("Session::run", || session().run(given).err()),
         walk("Session::run_into", || {
             let mut outputs = [x.clone()];
-            session().run_into(&[x.clone()], &mut outputs).err()
+            session()
+                .run_into(std::slice::from_ref(&x), &mut outputs)
+                .err()
         }),
         walk("Session::run_with", || {
             session().run_with(given, &call).err()
