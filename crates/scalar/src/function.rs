@@ -14,6 +14,7 @@ use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::differentiate::derivative_nodes;
+use crate::expr::Node;
 use crate::{Expr, ExprBuilder, NodeId, ScalarError, ScalarOp};
 
 /// A named scalar function.
@@ -100,6 +101,19 @@ impl Function {
     /// What it computes, in a line, with its value at kinks.
     pub fn doc(self) -> &'static str {
         self.row().doc
+    }
+
+    /// Whether it may fault on integers, such as by a divisor of zero: whether one of the primitives does that it is defined
+    /// by. On floats no function faults.
+    pub fn may_fault_on_integers(self) -> bool {
+        if let Definition::Primitive(op) = self.row().definition {
+            return faults_on_integers(op);
+        }
+        // Without its parameters, what it is made of is not known.
+        self.expression(&[]).map_or(true, |expression| {
+            let mut nodes = expression.nodes().iter();
+            nodes.any(|node| matches!(node, Node::Apply { op, .. } if faults_on_integers(*op)))
+        })
     }
 
     /// The number of operands.
@@ -272,6 +286,14 @@ impl TryFrom<String> for Function {
         Function::by_name(&name)
             .ok_or_else(|| format!("no scalar function is named `{}`", name.escape_default()))
     }
+}
+
+/// Whether a primitive faults on some integers.
+fn faults_on_integers(op: ScalarOp) -> bool {
+    matches!(
+        op,
+        ScalarOp::Div | ScalarOp::FloorDiv | ScalarOp::Rem | ScalarOp::FloorMod | ScalarOp::Pow
+    )
 }
 
 /// All functions, sorted by name.

@@ -14,7 +14,7 @@ pub(super) fn may_move(graph: &Graph, scratch: &mut Graph, id: OpId, inside: &[S
                 .results
                 .first()
                 .and_then(|&value| graph.tensor_ty(value));
-            result.is_some_and(|ty| ty.dtype.is_float()) || !faults_on_integers(function.name())
+            result.is_some_and(|ty| ty.dtype.is_float()) || !function.may_fault_on_integers()
         }
         Op::Cast { .. }
         | Op::Reshape { .. }
@@ -79,9 +79,4 @@ pub(super) fn is_at_most(
     };
     let predicate = Predicate::LessEqual(small, large);
     dims.prove(&predicate).is_proved()
-}
-
-/// Whether a function faults on some integers.
-fn faults_on_integers(name: &str) -> bool {
-    matches!(name, "div" | "floor_div" | "rem" | "floor_mod" | "pow")
 }

@@ -43,7 +43,7 @@ pub(super) fn map_before_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     let (op, operands) = (site.op(), site.operands());
     let maps = match op {
         // Where the result is empty nothing would have faulted, but `y` need not be.
-        Op::Map { function, .. } => !may_fault(function.name()) || site.ty().dtype.is_float(),
+        Op::Map { function, .. } => !function.may_fault_on_integers() || site.ty().dtype.is_float(),
         Op::Cast { .. } => true,
         _ => false,
     };
@@ -67,9 +67,4 @@ pub(super) fn map_before_broadcast(site: &mut Site<'_>) -> Option<Rewrite> {
     let mapped = site.emit(op.clone(), narrow, ty);
     let dims = site.ty().dims.clone();
     Some(Rewrite::op(Op::Broadcast { dims }, [mapped]))
-}
-
-/// Whether a function faults on some integers.
-fn may_fault(name: &str) -> bool {
-    matches!(name, "div" | "floor_div" | "rem" | "floor_mod" | "pow")
 }

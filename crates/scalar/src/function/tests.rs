@@ -336,3 +336,27 @@ fn every_derivative_is_typed_like_its_function() {
     assert!(function("lt").derivative(&[], 0).unwrap().is_none());
     assert!(function("select").derivative(&[], 0).unwrap().is_none());
 }
+
+#[test]
+fn functions_that_fault_on_integers_are_known() {
+    let ends = [0i64, -1, 1, i64::MIN].map(ScalarValue::from);
+    for function in Function::all() {
+        let arity = function.arity();
+        if function.result_type(&vec![DType::I64; arity]).is_err() {
+            continue;
+        }
+        let expression = function.expression(&[]).unwrap();
+        let faults = (0..ends.len().pow(arity as u32)).any(|choice| {
+            let operand = |place: usize| ends[choice / ends.len().pow(place as u32) % ends.len()];
+            let operands: Vec<ScalarValue> = (0..arity).map(operand).collect();
+            evaluate(&expression, &operands, Mode::Declared).is_err()
+        });
+        let may_fault = function.may_fault_on_integers();
+        assert!(!faults || may_fault, "{}", function.name());
+        assert!(
+            faults || function.primitive().is_none() || !may_fault,
+            "{}",
+            function.name()
+        );
+    }
+}
