@@ -58,11 +58,18 @@ fn each_step(
     let last_uses = LastUses::of(program, block);
     let mut written: HashSet<BufferId> = HashSet::new();
     let mut shared = Vec::new();
+    let mut views: HashMap<BufferId, Vec<BufferId>> = HashMap::new();
+    for (id, buffer) in &block.buffers {
+        if let Place::View { of, .. } = buffer.place {
+            views.entry(of).or_default().push(id);
+        }
+    }
     let mut shares = Shares {
         program,
         block,
         shapes,
         last_uses,
+        views,
     };
     for segment in 0..shares.block.segments.len() {
         for step in 0..shares.block.segments[segment].steps.len() {
@@ -113,6 +120,8 @@ struct Shares<'s, 'b, 'a> {
     block: &'b mut Block,
     shapes: &'s Shapes,
     last_uses: LastUses,
+    /// By the buffer whose memory they lie in.
+    views: HashMap<BufferId, Vec<BufferId>>,
 }
 
 impl Shares<'_, '_, '_> {
@@ -173,14 +182,16 @@ impl Shares<'_, '_, '_> {
         };
         let zero = self.program.graph.dims_mut().constant(0);
         let offset = self.program.sizes.intern(zero);
-        for buffer in self.block.buffers.values_mut() {
-            if let Place::View { of, .. } = &mut buffer.place
-                && *of == view
-            {
+        let moved = self.views.remove(&view).unwrap_or_default();
+        for &buffer in &moved {
+            if let Place::View { of, .. } = &mut self.block.buffers[buffer].place {
                 *of = root;
             }
         }
         self.block.buffers[view].place = Place::View { of: root, offset };
+        let of_root = self.views.entry(root).or_default();
+        of_root.extend(moved);
+        of_root.push(view);
         self.last_uses.join(root, view);
         true
     }
