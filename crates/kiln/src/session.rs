@@ -1,5 +1,10 @@
 //! Calls that hand tensors on to the next one: caches that grow, parameters that are trained, hidden states.
 
+mod builder;
+
+pub use builder::SessionBuilder;
+use builder::{check_tensor, unfit};
+
 use crate::error::{Error, Failure};
 use crate::model::{Model, arrange_beside};
 use crate::outputs::Outputs;
@@ -68,69 +73,6 @@ struct State {
     output: usize,
     /// Whether a failed call has left it without elements to rely on.
     is_lost: bool,
-}
-
-/// Makes a [`Session`]: which inputs it keeps, and what they are at first.
-#[derive(Clone, Debug)]
-pub struct SessionBuilder {
-    model: Model,
-    /// Input, output, the tensor at first.
-    states: Vec<(String, String, Tensor)>,
-}
-
-impl SessionBuilder {
-    pub(crate) fn new(model: &Model) -> Self {
-        Self {
-            model: model.clone(),
-            states: Vec::new(),
-        }
-    }
-
-    /// Keeps the input of that name, which is `first` at first and afterwards what the last call gave as that output.
-    #[must_use]
-    pub fn state(mut self, input: &str, output: &str, first: Tensor) -> Self {
-        self.states
-            .push((input.to_owned(), output.to_owned(), first));
-        self
-    }
-
-    /// The session.
-    ///
-    /// # Errors
-    /// `E0875` when the model has no such input or output, one of them is in two states, or their dtypes or ranks differ from
-    /// each other or the tensor's.
-    pub fn build(self) -> Result<Session, Error> {
-        let (model, nothing) = (self.model, Tensor::scalar(0u8));
-        let mut inputs = vec![nothing.clone(); model.inputs().len()];
-        let outputs = vec![nothing.clone(); model.outputs().len()];
-        let mut states: Vec<State> = Vec::with_capacity(self.states.len());
-        for (name, output, first) in self.states {
-            let (input, output) = positions(&model, &states, &name, &output)?;
-            check_tensor(&model, input, &first)?;
-            states.push(State {
-                name,
-                input,
-                output,
-                is_lost: false,
-            });
-            inputs[input] = first;
-        }
-        let pairs = states.iter().map(|state| (state.input, state.output));
-        let donations = Donations::new(pairs)?;
-        let names = model.outputs().iter().enumerate();
-        let names =
-            names.filter(|(position, _)| !states.iter().any(|state| state.output == *position));
-        let names: Vec<Arc<str>> = names.map(|(_, output)| Arc::from(output.name())).collect();
-        Ok(Session {
-            model,
-            inputs,
-            outputs,
-            states,
-            donations,
-            names: names.into(),
-            nothing,
-        })
-    }
 }
 
 impl Session {
@@ -321,78 +263,6 @@ impl fmt::Debug for Session {
         let names: Vec<&str> = self.states.iter().map(|state| &*state.name).collect();
         write!(f, "Session({:?}, states: {})", self.model, names.join(", "))
     }
-}
-
-/// The positions of a state's input and output, which no other state has.
-fn positions(
-    model: &Model,
-    states: &[State],
-    input: &str,
-    output: &str,
-) -> Result<(usize, usize), Error> {
-    let mut inputs = model.inputs().iter();
-    let mut outputs = model.outputs().iter();
-    let from = inputs.position(|known| known.name() == input);
-    let to = outputs.position(|known| known.name() == output);
-    let from = from.ok_or_else(|| unfit(input, "an input of the model", "none of that name"))?;
-    let no_output = || {
-        let found = format!("`{}`", output.escape_debug());
-        unfit(input, "an output of the model", found)
-    };
-    let to = to.ok_or_else(no_output)?;
-    if states
-        .iter()
-        .any(|state| state.input == from || state.output == to)
-    {
-        let expected = "an input and an output that are in no other state";
-        return Err(unfit(input, expected, "one that is"));
-    }
-    let (given, taken) = (&model.outputs()[to], &model.inputs()[from]);
-    let are_one = |left: Option<usize>, right: Option<usize>| {
-        left.is_none() || right.is_none() || left == right
-    };
-    let rank = |shape: Option<&kiln_symbolic_shape::SymbolicShape>| shape.map(|shape| shape.rank());
-    let dtypes_fit =
-        given.dtype().is_none() || taken.dtype().is_none() || given.dtype() == taken.dtype();
-    if !dtypes_fit || !are_one(rank(given.shape()), rank(taken.shape())) {
-        return Err(unfit(
-            input,
-            "an output of the input's dtype and rank",
-            given.to_string(),
-        ));
-    }
-    Ok((from, to))
-}
-
-/// Whether a tensor may be an input.
-fn check_tensor(model: &Model, input: usize, tensor: &Tensor) -> Result<(), Error> {
-    let description = &model.inputs()[input];
-    let is_dtype = description
-        .dtype()
-        .is_none_or(|dtype| dtype == tensor.dtype());
-    let is_rank = description
-        .shape()
-        .is_none_or(|shape| shape.rank() == tensor.rank());
-    if is_dtype && is_rank {
-        return Ok(());
-    }
-    let found = format!("{}{:?}", tensor.dtype(), tensor.shape());
-    Err(unfit(
-        description.name(),
-        "a tensor of the input's dtype and rank",
-        found,
-    ))
-}
-
-fn unfit(input: &str, expected: &'static str, found: impl Into<String>) -> Error {
-    let input = input.escape_debug().to_string();
-    let found = found.into();
-    Failure::State {
-        input,
-        expected,
-        found,
-    }
-    .into()
 }
 
 fn lost<'a>(states: impl IntoIterator<Item = &'a State>) -> Error {
