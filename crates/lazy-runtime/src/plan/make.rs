@@ -138,11 +138,7 @@ fn result_in(own: &OwnMemory, results: &[TensorPlace]) -> Option<usize> {
     let (Some((number, place)), None) = (inside.next(), inside.next()) else {
         return None;
     };
-    let fills = place.operand.offset == 0
-        && place.operand.bytes == own.bytes
-        && place.order.is_none()
-        && place.apart.is_none();
-    fills.then_some(number)
+    place.fills(own).then_some(number)
 }
 
 struct Maker<'a> {
@@ -325,12 +321,16 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// The parameters whose memory a result may have.
+    /// The parameters whose memory a result may have: of the program's body, where each result that the program lists is alone
+    /// in a memory of its own.
     fn donations(
         &self,
         own: &[OwnMemory],
         results: &[TensorPlace],
     ) -> Result<Vec<DonationPlan>, RuntimeError> {
+        if self.block != self.program.body() {
+            return Ok(Vec::new());
+        }
         let block = self.program.block(self.block);
         let mut donations = Vec::with_capacity(block.donations.len());
         for donation in &block.donations {
@@ -340,10 +340,9 @@ impl<'a> Maker<'a> {
             ) else {
                 continue;
             };
-            let has_result = |own: &&OwnMemory| result_in(own, results) == Some(donation.result);
-            let own = own.iter().find(has_result);
+            let own = own.iter().find(|own| place.fills(own));
             if let Some(own) = own
-                && place.operand.bytes == self.bytes(parameter)?
+                && own.bytes == self.bytes(parameter)?
             {
                 donations.push(DonationPlan {
                     parameter: donation.parameter,

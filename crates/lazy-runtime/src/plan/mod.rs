@@ -13,7 +13,8 @@ mod placed;
 mod prepared;
 mod usage;
 
-pub(crate) use frame::{Frame, MemoryIndex, Operand, OperandMemory, PlacedTensor};
+use frame::OperandMemory;
+pub(crate) use frame::{Frame, MemoryIndex, Operand, PlacedTensor};
 pub(crate) use make::{make_plan, place_all_constants};
 pub(crate) use memo::{Key, Memo};
 pub(crate) use placed::PlacedConstants;
@@ -201,6 +202,17 @@ pub(crate) struct TensorPlace {
     pub(crate) order: Option<AxisOrder>,
     /// Elements from one index to the next, where they lie apart: in a part of something larger.
     pub(crate) apart: Option<SmallVec<[isize; 6]>>,
+}
+
+impl TensorPlace {
+    /// Whether it is all of a memory of its own, row-major.
+    pub(crate) fn fills(&self, own: &OwnMemory) -> bool {
+        matches!(self.operand.memory, OperandMemory::Run(index) if index == own.index)
+            && self.operand.offset == 0
+            && self.operand.bytes == own.bytes
+            && self.order.is_none()
+            && self.apart.is_none()
+    }
 }
 
 /// Why there is no launch plan.

@@ -18,7 +18,7 @@ use super::state::Counters;
 use super::walk::Run;
 use super::{Entry, Stop, Value};
 use crate::error::RuntimeError;
-use crate::plan::{Frame, MemoryIndex, OperandMemory, OwnMemory, SegmentPlan, TensorPlace};
+use crate::plan::{Frame, MemoryIndex, OwnMemory, SegmentPlan, TensorPlace};
 
 /// More launches than this of code that may fault are not remembered before the device is waited for.
 const MOST_LAUNCHED: usize = 1 << 10;
@@ -57,13 +57,7 @@ impl Planned {
     fn new(plan: Arc<SegmentPlan>, n_carried: usize) -> Self {
         let stack_of = |own: &OwnMemory| {
             let mut stacked = plan.results.iter().skip(1 + n_carried);
-            stacked.position(|place| {
-                matches!(place.operand.memory, OperandMemory::Run(index) if index == own.index)
-                    && place.operand.offset == 0
-                    && place.operand.bytes == own.bytes
-                    && place.order.is_none()
-                    && place.apart.is_none()
-            })
+            stacked.position(|place| place.fills(own))
         };
         Self {
             stack_of_own: plan.own.iter().map(stack_of).collect(),

@@ -19,9 +19,6 @@ use crate::plan::Until;
 use crate::plan::memo::SizesHasher;
 use crate::runtime::those_that_hold;
 
-/// Nanoseconds that code saves per point over the interpreter, about.
-const SAVED_PER_POINT: f64 = 10.0;
-
 /// The launches of a segment, in the order of its kernel steps.
 #[derive(Default)]
 pub(super) struct Launches<'a> {
@@ -166,9 +163,10 @@ impl<'a> Maker<'a> {
             if let Some((_, wanted)) = wanted.get_mut(request)
                 && patience.permission.is_background()
             {
+                // An interpreted point counts as a nanosecond: the order of kernels is what matters.
                 let points = points(identity.kernel.kernel(), &group.symbols);
-                let saved = points * group.uses as f64 * SAVED_PER_POINT;
-                wanted.worth = wanted.worth.saturating_add(saved as u64);
+                let interpreted = points * group.uses as f64;
+                wanted.worth = wanted.worth.saturating_add(interpreted as u64);
             }
         }
         let (kernels, wanted): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
