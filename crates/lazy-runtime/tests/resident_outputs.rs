@@ -337,7 +337,7 @@ fn a_donated_tensor_keeps_the_elements_that_a_call_leaves_alone() {
         cache = next;
     }
     assert!(n_taken > 0);
-    // One that stays on the device is its owner's, whoever else has it.
+    // One that stays on the device is its owner's, even while others have it.
     let step = program_on(&device, STEP);
     let resident = call(&step, std::slice::from_ref(&cache));
     let before = expected(STEP, &[cache]);

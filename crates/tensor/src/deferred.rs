@@ -1,7 +1,7 @@
 //! Elements that are loaded when somebody first looks at them: weights in a file of which a program may need few.
 //!
-//! Dtype and shape are known from the start; copies and views share what is loaded. A load that fails is an error of
-//! whoever looked, and is tried again by the next one. What has the elements meanwhile, such as the memory of a device, can
+//! Dtype and shape are known from the start; copies and views share what is loaded. A load that fails is an error of that
+//! look, and is tried again by the next one. What has the elements meanwhile, such as the memory of a device, can
 //! be asked for: see `resident`.
 
 use std::any::Any;

@@ -122,7 +122,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Computes a stage in a step; answers with what it passes on.
+    /// Computes a stage in a step, and returns what it passes on.
     fn carried_stage(
         &self,
         inner: &mut Scope<'ctx>,

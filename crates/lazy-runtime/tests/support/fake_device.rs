@@ -23,7 +23,7 @@ pub struct FakeDevice(Arc<State>);
 pub struct Traffic {
     pub uploads: usize,
     pub downloads: usize,
-    /// Bytes that somebody has.
+    /// Bytes in use.
     pub used_bytes: usize,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct State {
     until_lost: Mutex<Option<usize>>,
     /// Memory that was given back.
     free: Mutex<Vec<Vec<u8>>>,
-    /// What somebody has, for a device that hands it out all the same.
+    /// What is in use, for a device that hands it out all the same.
     used: Mutex<Vec<Bytes>>,
     uploads: AtomicUsize,
     downloads: AtomicUsize,
