@@ -126,6 +126,11 @@ impl Function {
         &self.row().parameters
     }
 
+    /// Whether it is a primitive whose two operands can be exchanged: [`ScalarOp::is_commutative`].
+    pub fn is_commutative(self) -> bool {
+        self.primitive().is_some_and(ScalarOp::is_commutative)
+    }
+
     /// The operation that this function is, if it is a primitive.
     pub fn primitive(self) -> Option<ScalarOp> {
         match self.row().definition {

@@ -232,4 +232,23 @@ impl ScalarOp {
     pub const fn arity(self) -> usize {
         self.signature().arity()
     }
+
+    /// Whether exchanging its two operands changes no bit of a result that is not NaN.
+    pub const fn is_commutative(self) -> bool {
+        matches!(
+            self,
+            ScalarOp::Add
+                | ScalarOp::Mul
+                | ScalarOp::Min
+                | ScalarOp::Max
+                | ScalarOp::Eq
+                | ScalarOp::Ne
+                | ScalarOp::And
+                | ScalarOp::Or
+                | ScalarOp::Xor
+                | ScalarOp::BitAnd
+                | ScalarOp::BitOr
+                | ScalarOp::BitXor
+        )
+    }
 }

@@ -12,11 +12,12 @@ use kiln_symbolic_shape::{DimError, DimId, Predicate, Proof};
 use kiln_tensor::DType;
 use smallvec::SmallVec;
 
+use super::LowerError;
 use super::guard::{GuardId, Guards};
 use super::index::Indices;
 use super::prepare::Sizes;
+use super::producers::Producers;
 use super::stage::StageKey;
-use super::{LowerError, Region};
 
 /// More nodes than this in a kernel are refused.
 const NODE_LIMIT: usize = 1 << 14;
@@ -110,22 +111,10 @@ pub(super) struct Lowering<'a> {
     pub(super) wholes: HashMap<StageId, NodeId>,
     /// The demands that fill arrays.
     pub(super) fills: HashSet<Demand>,
-    producers: &'a HashMap<ValueId, OpId>,
+    producers: &'a Producers,
     pub(super) memo: HashMap<Demand, NodeId>,
     wanted: Option<Demand>,
     steps: usize,
-}
-
-/// Which op of a region gives a value. Constants are sources wherever they stand.
-pub(super) fn producers(graph: &Graph, region: &Region<'_>) -> HashMap<ValueId, OpId> {
-    let mut producers = HashMap::new();
-    for &op in region.ops {
-        let data = graph.op(op);
-        if !matches!(data.op, Op::Constant(_)) {
-            producers.extend(data.results.iter().map(|&value| (value, op)));
-        }
-    }
-    producers
 }
 
 /// The dtype that values of a dtype are computed in.
@@ -140,7 +129,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn new(
         graph: &'a Graph,
         name: &str,
-        producers: &'a HashMap<ValueId, OpId>,
+        producers: &'a Producers,
         sizes: Sizes,
         revision: &'a Revision,
     ) -> Self {
@@ -224,7 +213,12 @@ impl<'a> Lowering<'a> {
     /// The op of the region that gives a value.
     pub(super) fn producer(&self, value: ValueId) -> Option<(OpId, &'a OpData)> {
         let graph = self.graph;
-        self.producers.get(&value).map(|&op| (op, graph.op(op)))
+        self.producers.get(value).map(|op| (op, graph.op(op)))
+    }
+
+    /// How many ops of the region lie one after the other up to a value.
+    pub(super) fn depth(&self, value: ValueId) -> usize {
+        self.producers.depth(value)
     }
 
     /// The constant that a value is.

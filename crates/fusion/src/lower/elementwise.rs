@@ -1,9 +1,12 @@
 //! Scalar functions and casts: nodes over the operands' elements.
 
-use kiln_ir::OpData;
+use std::cmp::Reverse;
+
+use kiln_ir::{OpData, ValueId};
 use kiln_kernel::{NodeId, Nodes};
 use kiln_scalar::{Function, ScalarOp};
 use kiln_tensor::DType;
+use smallvec::SmallVec;
 
 use super::context::{Demand, Lowering, Step, compute_dtype};
 use super::guard::GuardId;
@@ -18,7 +21,7 @@ impl Lowering<'_> {
     ) -> Step<NodeId> {
         let result = self.shape(demand.value)?;
         let mut operands = Nodes::new();
-        for &operand in &data.operands {
+        for operand in self.in_order(function, &data.operands) {
             let indices = self.broadcast_indices(operand, &result, &demand.indices)?;
             operands.push(self.get(operand, indices, demand.guard)?);
         }
@@ -26,6 +29,16 @@ impl Lowering<'_> {
             self.keep_from_faulting(function, &mut operands, demand.guard);
         }
         Ok(self.b.call(function, parameters, operands))
+    }
+
+    /// The operands of a function, those of a commutative one in an order that follows from what the kernel computes: what
+    /// more ops of the region led to comes first.
+    fn in_order(&self, function: Function, operands: &[ValueId]) -> SmallVec<[ValueId; 4]> {
+        let mut operands = SmallVec::from_slice(operands);
+        if function.is_commutative() {
+            operands.sort_by_key(|&operand| Reverse(self.depth(operand)));
+        }
+        operands
     }
 
     pub(super) fn cast(&mut self, data: &OpData, to: DType, demand: &Demand) -> Step<NodeId> {

@@ -12,6 +12,7 @@
 
 mod error;
 mod prepare;
+mod producers;
 mod schedule;
 
 mod context;

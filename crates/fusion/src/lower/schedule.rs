@@ -1,15 +1,16 @@
 //! Which axes are outer: each output is lowered once with all its axes outer, to learn which of them every stage
 //! depends on and which should be several; then all outputs are lowered together.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use kiln_ir::{Graph, OpId, ValueId};
+use kiln_ir::{Graph, ValueId};
 use kiln_kernel::{AxisId, NodeId, Nodes, Role};
 use kiln_symbolic_shape::DimId;
 
-use super::context::{Dims, Findings, Lowering, Revision, producers};
+use super::context::{Dims, Findings, Lowering, Revision};
 use super::index::Parts;
 use super::prepare::Sizes;
+use super::producers::Producers;
 use super::{LowerError, LoweredKernel, Region};
 use crate::op_kind::OpKind;
 
@@ -45,7 +46,7 @@ pub(super) fn lower_region(
     graph: &Graph,
     region: &Region<'_>,
 ) -> Result<LoweredKernel, LowerError> {
-    let producers = producers(graph, region);
+    let producers = Producers::of_region(graph, region);
     let mut run = Runs {
         graph,
         region,
@@ -54,7 +55,7 @@ pub(super) fn lower_region(
         revision: Revision::default(),
     };
     if let &[value] = region.outputs
-        && let Some(&id) = producers.get(&value)
+        && let Some(id) = producers.get(value)
         && let data = graph.op(id)
         && OpKind::of(&data.op) == OpKind::Scatter
     {
@@ -62,7 +63,7 @@ pub(super) fn lower_region(
     }
     let (mut outputs, mut empty) = (Vec::new(), Vec::new());
     for &value in region.outputs {
-        if !producers.contains_key(&value) {
+        if producers.get(value).is_none() {
             return Err(LowerError::Output { value });
         }
         // What never has an element needs no store.
@@ -78,7 +79,7 @@ pub(super) fn lower_region(
 struct Runs<'a> {
     graph: &'a Graph,
     region: &'a Region<'a>,
-    producers: &'a HashMap<ValueId, OpId>,
+    producers: &'a Producers,
     sizes: Sizes,
     revision: Revision,
 }
