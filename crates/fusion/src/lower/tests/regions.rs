@@ -12,6 +12,24 @@ const ROWS: &[Case<'_>] = &[
 ];
 
 #[test]
+fn equal_layers_are_equal_kernels_whatever_the_order_of_commutative_operands() {
+    let kernel_of = |sum: &str| {
+        let text = format!(
+            "graph @g(%q: f32[B, N], %k: f32[N, N], %m: f32[N]) -> f32[B, N] {{
+                %s = matmul %q, %k
+                %t = add {sum}
+                %h = reduce %t {{function = max, axes = [1], keep_dims}}
+                %y = sub %t, %h
+                return %y
+            }}"
+        );
+        let kernel = check(&text, ROWS);
+        kiln_kernel::canonicalize(&kernel).text()
+    };
+    assert_eq!(kernel_of("%s, %m"), kernel_of("%m, %s"));
+}
+
+#[test]
 fn softmax_is_a_row() {
     let text = "graph @g(%x: f32[B, N]) -> f32[B, N] {
             %m = reduce %x {function = max, axes = [1], keep_dims}
