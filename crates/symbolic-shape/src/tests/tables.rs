@@ -333,20 +333,3 @@ fn imports_copy_symbols_facts_and_definitions() {
         Ok("n".to_string())
     );
 }
-
-#[test]
-fn shapes_are_compared_axis_by_axis() {
-    let mut table = DimTable::new();
-    parse_where(&mut Cursor::new("B == C"), &mut table).unwrap();
-    let mut shape = |text: &str| parse_shape(&mut Cursor::new(text), &mut table).unwrap();
-    let (a, b, c, d) = (
-        shape("[B, 4]"),
-        shape("[C, 4]"),
-        shape("[D, 4]"),
-        shape("[B, 5]"),
-    );
-    assert_eq!(table.shapes_equal(&a, &b), Proof::Proved);
-    assert_eq!(table.shapes_equal(&a, &c), Proof::Unknown);
-    assert_eq!(table.shapes_equal(&c, &d), Proof::Disproved);
-    assert_eq!(table.shapes_equal(&a, &a[..1]), Proof::Disproved);
-}
