@@ -333,3 +333,17 @@ fn imports_copy_symbols_facts_and_definitions() {
         Ok("n".to_string())
     );
 }
+
+#[test]
+fn huge_sizes_are_an_error_not_a_wrap() {
+    let mut table = DimTable::new();
+    parse_where(
+        &mut Cursor::new("product(A, A, A) == product(A)"),
+        &mut table,
+    )
+    .unwrap();
+    let check = |size| table.check(&bind(&table, &[("A", size)]));
+    assert_eq!(check(i64::MAX).unwrap_err().code(), "E0323");
+    assert_eq!(check(0), Ok(()));
+    assert_eq!(check(2).unwrap_err().code(), "E0324");
+}
