@@ -1,25 +1,23 @@
-//! Looking for what could be fused, without making kernels.
+//! What in a graph could be one kernel, and what that would be worth: what planning and explanations ask.
 
 use std::collections::BTreeSet;
 
-use kiln_ir::{Graph, Op, OpId};
-use kiln_symbolic_shape::PlanFact;
+use kiln_ir::{Graph, OpId, RegionId, ValueId};
 
 use crate::benefit::FusionBenefit;
-use crate::candidate::{Refusal, examine};
-use crate::cost::{self, Effort};
-use crate::grow::{Blocked, grow};
-use crate::op_kind::OpKind;
+use crate::candidate::{Profile, Refusal, examine};
+use crate::cost::{self, Cost, Effort};
+use crate::grow::{Blocked, Grown, grow, is_view};
 use crate::options::FusionOptions;
 use crate::sizes::Sizes;
 use crate::subgraph;
 
-/// Answers about what in a graph could be one kernel, and what that would be worth.
+/// Says what in a graph could be one kernel, and what that would be worth.
 #[derive(Debug)]
 pub struct FusionCandidateAnalyzer<'a> {
-    graph: &'a Graph,
-    options: FusionOptions,
-    sizes: Sizes<'a>,
+    pub(crate) graph: &'a Graph,
+    pub(crate) options: FusionOptions,
+    pub(crate) sizes: Sizes<'a>,
 }
 
 impl<'a> FusionCandidateAnalyzer<'a> {
@@ -32,42 +30,57 @@ impl<'a> FusionCandidateAnalyzer<'a> {
         }
     }
 
-    /// The sets of two ops and more that would become one kernel each, in program order of their first ops,
-    /// those of regions included.
-    pub fn find_fusible_operations(&self) -> Vec<Vec<OpId>> {
-        let mut found = Vec::new();
-        let mut pending = vec![self.graph.body()];
-        let blocked = Blocked::default();
-        while let Some(region) = pending.pop() {
-            let grown = grow(self.graph, region, &self.sizes, &self.options, &blocked);
-            let groups = grown.groups.ids().filter_map(|id| grown.groups.get(id));
-            for group in groups.filter(|group| group.ops.len() > 1) {
-                found.push(group.ops.iter().copied().collect());
-            }
-            let ops = self.graph.region(region).ops.iter();
-            pending.extend(ops.flat_map(|&op| self.graph.op(op).regions.iter().copied()));
-        }
-        found.sort_unstable();
-        found
+    /// The ops of a region in groups, each of which becomes one node, and what nearly joined.
+    pub(crate) fn find_fusible_operations<'b>(
+        &'b self,
+        region: RegionId,
+        blocked: &'b Blocked,
+    ) -> Grown<'b> {
+        grow(self, region, blocked)
     }
 
-    /// What doing these ops in one kernel would be worth.
+    /// Whether these ops, giving these results to others, can be one kernel.
+    pub(crate) fn examine(
+        &self,
+        ops: &BTreeSet<OpId>,
+        outputs: &[ValueId],
+    ) -> Result<Profile, Refusal> {
+        examine(self.graph, &self.sizes, ops, outputs)
+    }
+
+    /// What doing these ops in one kernel would be worth, against one kernel for each of them.
     ///
     /// # Errors
     /// The rule that is against one kernel.
     pub fn analyze_benefit(&self, ops: &[OpId]) -> Result<FusionBenefit, Refusal> {
         let ops: BTreeSet<OpId> = ops.iter().copied().collect();
         let outputs = subgraph::outputs(self.graph, &ops);
-        let profile = examine(self.graph, &self.sizes, &ops, &outputs)?;
-        let apart: Vec<cost::Cost> = ops
-            .iter()
-            .map(|&op| {
-                let results = self.graph.op(op).results.to_vec();
-                cost::of_kernel(self.graph, &self.sizes, &BTreeSet::from([op]), &results)
-            })
-            .collect();
-        let together = cost::of_kernel(self.graph, &self.sizes, &ops, &outputs);
-        Ok(cost::benefit(&apart, together, profile.complexity))
+        let profile = self.examine(&ops, &outputs)?;
+        let alone = ops.iter().map(|&op| {
+            let results = self.graph.op(op).results.to_vec();
+            self.cost(&BTreeSet::from([op]), &results)
+        });
+        let alone: Vec<Cost> = alone.collect();
+        Ok(self.benefit(&alone, &ops, &outputs, profile.complexity))
+    }
+
+    /// What doing these ops in one kernel is worth, against parts that cost so much.
+    pub(crate) fn benefit(
+        &self,
+        parts: &[Cost],
+        ops: &BTreeSet<OpId>,
+        outputs: &[ValueId],
+        complexity: u64,
+    ) -> FusionBenefit {
+        cost::benefit(parts, self.cost(ops, outputs), complexity)
+    }
+
+    /// What these ops cost as one node: nothing where they are a view.
+    pub(crate) fn cost(&self, ops: &BTreeSet<OpId>, outputs: &[ValueId]) -> Cost {
+        if is_view(self.graph, &self.sizes, ops) {
+            return Cost::default();
+        }
+        cost::of_kernel(self.graph, &self.sizes, ops, outputs)
     }
 
     /// What would limit these ops as one kernel, and for how long: what the cost model's figures are fitted with.
@@ -76,57 +89,5 @@ impl<'a> FusionCandidateAnalyzer<'a> {
         let ops: BTreeSet<OpId> = ops.iter().copied().collect();
         let outputs = subgraph::outputs(self.graph, &ops);
         cost::effort(self.graph, &self.sizes, &ops, &outputs)
-    }
-
-    /// Whether the op computes each element of its result from the element of an operand at the same
-    /// place, and the shapes are equal by proof: element-wise, and broadcasting at most its other operands.
-    pub fn is_shape_preserving(&self, op: OpId) -> bool {
-        let data = self.graph.op(op);
-        if OpKind::of(&data.op) != OpKind::Pointwise && !matches!(data.op, Op::Cumulate { .. }) {
-            return false;
-        }
-        let result = data
-            .results
-            .first()
-            .and_then(|&value| self.graph.tensor_ty(value));
-        let Some(result) = result else {
-            return false;
-        };
-        let operands = data
-            .operands
-            .iter()
-            .filter_map(|&value| self.graph.tensor_ty(value));
-        operands.into_iter().any(|ty| {
-            let dims = self.graph.dims();
-            dims.shapes_equal(&ty.dims, &result.dims).is_proved()
-        })
-    }
-
-    /// The plan facts that would have to be checked at run time for these ops to be one kernel: none when
-    /// everything is proved.
-    ///
-    /// # Errors
-    /// The rule that is against one kernel, whatever is checked.
-    pub fn required_facts(&self, ops: &[OpId]) -> Result<Vec<PlanFact>, Refusal> {
-        let ops: BTreeSet<OpId> = ops.iter().copied().collect();
-        let outputs = subgraph::outputs(self.graph, &ops);
-        match examine(self.graph, &self.sizes, &ops, &outputs) {
-            Ok(profile) => {
-                let facts = profile.facts.iter();
-                Ok(facts
-                    .filter_map(|&number| self.sizes.fact(number).cloned())
-                    .collect())
-            }
-            Err(refusal) => match refusal.fact() {
-                Some(fact) => Ok(vec![fact]),
-                None => Err(refusal),
-            },
-        }
-    }
-
-    /// Whether these ops can be one kernel only where sizes have been compared at run time.
-    pub fn requires_runtime_shape_check(&self, ops: &[OpId]) -> bool {
-        self.required_facts(ops)
-            .is_ok_and(|facts| !facts.is_empty())
     }
 }

@@ -6,14 +6,12 @@ use std::fmt;
 use kiln_ir::{Graph, OpId, ValueId};
 use kiln_symbolic_shape::PlanFact;
 
+use crate::analyzer::FusionCandidateAnalyzer;
 use crate::benefit::FusionBenefit;
-use crate::candidate::{Refusal, describe_op, examine, with_article};
-use crate::cost;
+use crate::candidate::{Refusal, describe_op, with_article};
 use crate::error::FusionError;
 use crate::grow::defining;
-use crate::plan::{FusionNode, FusionNodeId, FusionPlan};
-use crate::sizes::Sizes;
-use crate::subgraph;
+use crate::plan::{FusionNode, FusionNodeId, FusionPlan, NodeKind};
 
 /// What an explanation is asked about: an op, or the op that gives a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,40 +248,14 @@ impl Explainer<'_> {
 
     /// What keeps the ops of two nodes from being one kernel.
     fn judge(&mut self, first: &FusionNode, last: &FusionNode) {
-        use crate::plan::NodeKind;
-        for node in [first, last] {
-            if !matches!(node.kind, NodeKind::Kernel | NodeKind::View) {
-                if let Some(&op) = node.ops.first() {
-                    self.refuse(Refusal::Apart { op });
-                }
-                return;
-            }
-        }
-        let options = self.plan.options();
-        let sizes = Sizes::of_options(self.graph, options);
-        let ops: BTreeSet<OpId> = first.all_ops().into_iter().chain(last.all_ops()).collect();
-        let outputs = subgraph::outputs(self.graph, &ops);
-        let list: Vec<OpId> = ops.iter().copied().collect();
-        let rejected = self.plan.rejected().iter().find(|(ops, _)| *ops == list);
-        let verdict = match rejected {
-            Some((_, reason)) => Err(Refusal::Lowering {
-                reason: reason.clone(),
-            }),
-            None if self.returns(first, last) => Err(Refusal::Cycle),
-            None if self.plan.is_budget_spent() => Err(Refusal::Budget {
-                limit: options.limits.plan_work,
-            }),
-            None => examine(self.graph, &sizes, &ops, &outputs),
+        let analyzer = FusionCandidateAnalyzer::new(self.graph, self.plan.options().clone());
+        let verdict = match first.can_fuse_with(last, &analyzer) {
+            Err(Refusal::Apart { op }) => Err(Refusal::Apart { op }),
+            verdict => self.plan_refuses(first, last).map_or(verdict, Err),
         };
         match verdict {
             Err(refusal) => self.refuse(refusal),
-            Ok(profile) => {
-                let of = |node: &FusionNode| {
-                    let ops = node.all_ops().into_iter().collect();
-                    cost::of_kernel(self.graph, &sizes, &ops, &node.outputs)
-                };
-                let together = cost::of_kernel(self.graph, &sizes, &ops, &outputs);
-                let benefit = cost::benefit(&[of(first), of(last)], together, profile.complexity);
+            Ok(benefit) => {
                 self.explanation.benefit = Some(benefit);
                 let view = [first, last].iter().any(|node| node.kind == NodeKind::View);
                 if view {
@@ -296,6 +268,24 @@ impl Explainer<'_> {
                 self.explanation.refusal.get_or_insert(Refusal::NoBenefit);
             }
         }
+    }
+
+    /// What kept them apart when the plan was made, whatever their ops are.
+    fn plan_refuses(&self, first: &FusionNode, last: &FusionNode) -> Option<Refusal> {
+        let ops: BTreeSet<OpId> = first.all_ops().into_iter().chain(last.all_ops()).collect();
+        let ops: Vec<OpId> = ops.into_iter().collect();
+        let rejected = self.plan.rejected().iter().find(|(other, _)| *other == ops);
+        if let Some((_, reason)) = rejected {
+            return Some(Refusal::Lowering {
+                reason: reason.clone(),
+            });
+        }
+        if self.returns(first, last) {
+            return Some(Refusal::Cycle);
+        }
+        self.plan.is_budget_spent().then(|| Refusal::Budget {
+            limit: self.plan.options().limits.plan_work,
+        })
     }
 
     /// Whether something else stands between them: a way from the first to the last through a third.

@@ -12,11 +12,10 @@
 //! | plan a graph | [`plan`] |
 //! | see what became one kernel | the plan's `Display` |
 //! | know why two ops did, or did not | [`FusionPlan::explain`] |
-//! | look for candidates, and what they are worth | [`FusionCandidateAnalyzer`], [`FusionBenefit`] |
+//! | know what ops in one kernel are worth | [`FusionCandidateAnalyzer`], [`FusionBenefit`] |
 //! | hold the cost model against measurements | [`Effort`], [`WorkKind`] |
 //! | plan for another device than a CPU | [`FusionOptions::with_rates`], [`Rates`] |
-//! | guard a fusion by a check of sizes | [`RuntimeShapeInjector`] |
-//! | make kernels for a node, generic or for known sizes | [`FusionKernelGenerator`] |
+//! | check the shapes inside a node | [`FusionNode::validate_fusion`] |
 //! | turn ops into a kernel yourself | [`lower::lower`] |
 //!
 //! Not here: what a kernel is (`kernel`), and where buffers lie (`program`).
@@ -57,7 +56,6 @@ mod subgraph;
 mod analyzer;
 mod explain;
 mod generator;
-mod injector;
 
 mod benefit;
 mod budget;
@@ -76,8 +74,6 @@ pub use candidate::Refusal;
 pub use cost::{Effort, Rates, WorkKind};
 pub use error::FusionError;
 pub use explain::{Explanation, Subject};
-pub use generator::FusionKernelGenerator;
-pub use injector::{PlanOperation, RuntimeShapeInjector};
 pub use limits::FusionLimits;
 pub use lower::{LowerError, LoweredKernel, Region};
 pub use options::FusionOptions;

@@ -7,7 +7,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
 use kiln_ir::{Graph, TensorType};
-use kiln_symbolic_shape::{Binding, DimId, DimTable, FactSelection, PlanFact, Predicate, Proof};
+use kiln_symbolic_shape::{Binding, DimId, DimTable, PlanFact, Predicate, Proof};
 
 use crate::budget::Budget;
 use crate::cost::Rates;
@@ -45,37 +45,18 @@ pub(crate) struct Sizes<'a> {
 }
 
 impl<'a> Sizes<'a> {
-    /// Answers for a graph; a symbol without a hint is taken to be `likely_size`.
-    pub(crate) fn new(graph: &'a Graph, facts: &FactSelection, likely_size: i64) -> Self {
-        Self::with_limits(graph, facts, likely_size, FusionLimits::default())
-    }
-
     /// Answers for a plan that is made with these options.
     pub(crate) fn of_options(graph: &'a Graph, options: &FusionOptions) -> Self {
-        let limits = options.limits.clone();
-        let sizes = Self::with_limits(graph, &options.facts, options.likely_size, limits);
-        Self {
-            rates: options.rates,
-            ..sizes
-        }
-    }
-
-    fn with_limits(
-        graph: &'a Graph,
-        facts: &FactSelection,
-        likely_size: i64,
-        limits: FusionLimits,
-    ) -> Self {
         let table = graph.dims();
-        let budget = Budget::new(limits.plan_work);
+        let budget = Budget::new(options.limits.plan_work);
         Self {
             table,
-            facts: FactClosure::of(graph, facts, &budget),
+            facts: FactClosure::of(graph, &options.facts, &budget),
             budget,
-            limits,
-            rates: Rates::CPU,
-            likely: likely_binding(table, likely_size),
-            likely_size,
+            limits: options.limits.clone(),
+            rates: options.rates,
+            likely: likely_binding(table, options.likely_size),
+            likely_size: options.likely_size,
             equalities: RefCell::new(BTreeMap::new()),
             values: RefCell::new(BTreeMap::new()),
             occupied: OnceCell::new(),
@@ -223,6 +204,7 @@ fn likely_binding(table: &DimTable, likely_size: i64) -> Binding {
 mod tests {
     use super::*;
     use kiln_shape_inference::read_graph;
+    use kiln_symbolic_shape::FactSelection;
 
     fn graph(source: &str) -> Graph {
         read_graph(source, &kiln_ir::BlobMap::new()).unwrap()
@@ -238,11 +220,12 @@ mod tests {
              }",
         );
         let dim = |name: &str| graph.dims().dim(graph.dims().symbol_named(name).unwrap());
-        let sizes = Sizes::new(&graph, &FactSelection::All, 64);
+        let sizes = Sizes::of_options(&graph, &FusionOptions::new());
         assert_eq!(sizes.equal(dim("A"), dim("A")), Answer::Proved);
         assert_eq!(sizes.equal(dim("A"), dim("B")), Answer::Under(vec![0]));
         assert_eq!(sizes.equal(dim("C"), dim("A")), Answer::Under(vec![0, 1]));
-        let without = Sizes::new(&graph, &FactSelection::None, 64);
+        let without = FusionOptions::new().with_facts(FactSelection::None);
+        let without = Sizes::of_options(&graph, &without);
         assert_eq!(without.equal(dim("A"), dim("B")), Answer::Unknown);
     }
 
@@ -253,7 +236,7 @@ mod tests {
                return
              }",
         );
-        let sizes = Sizes::new(&graph, &FactSelection::All, 64);
+        let sizes = Sizes::of_options(&graph, &FusionOptions::new());
         let dim = |input: usize| graph.tensor_ty(graph.inputs()[input]).unwrap().dims[0];
         assert_eq!(sizes.equal(dim(1), dim(2)), Answer::Unknown);
         assert!(!sizes.may_be_equal(dim(1), dim(2)));
@@ -263,7 +246,7 @@ mod tests {
     #[test]
     fn likely_sizes_respect_hints_and_ranges() {
         let graph = graph("graph @main(%x: f32[A, B]) -> () where A <= 8, B >= 100 {\n  return\n}");
-        let sizes = Sizes::new(&graph, &FactSelection::All, 64);
+        let sizes = Sizes::of_options(&graph, &FusionOptions::new());
         let ty = graph.tensor_ty(graph.inputs()[0]).unwrap();
         assert_eq!(sizes.likely_elements(ty), 800);
         assert_eq!(sizes.likely_bytes(ty), 3200);

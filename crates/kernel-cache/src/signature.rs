@@ -133,7 +133,7 @@ impl DimPattern {
         if let Some(size) = dimension.value() {
             return Some(Self::Exact(size));
         }
-        if dimension.min() > 0 || dimension.max().is_some() {
+        if dimension.min() > 0 || dimension.is_bounded() {
             return None;
         }
         Some(match dimension.multiple() {

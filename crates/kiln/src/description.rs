@@ -1,7 +1,7 @@
 //! What a model takes and gives, as a user sees it.
 
 use kiln_ir::{Graph, Type, ValueId};
-use kiln_symbolic_shape::{SymbolicDimension, SymbolicShape};
+use kiln_symbolic_shape::SymbolicShape;
 use kiln_tensor::DType;
 use std::fmt;
 use std::sync::Arc;
@@ -36,17 +36,7 @@ impl ValueDescription {
         let Type::Tensor(ty) = graph.ty(value) else {
             return Self::new(name, None, None);
         };
-        let dims = graph.dims();
-        let dimensions =
-            ty.dims
-                .iter()
-                .map(|&dim| match (dims.as_constant(dim), dims.as_symbol(dim)) {
-                    (Some(size), _) => SymbolicDimension::known(size),
-                    (None, Some(symbol)) => dims.symbol_info(symbol).clone(),
-                    // A computed size goes by its expression.
-                    (None, None) => SymbolicDimension::named(dims.display(dim).to_string()),
-                });
-        Self::new(name, Some(ty.dtype), Some(dimensions.collect()))
+        Self::new(name, Some(ty.dtype), Some(graph.dims().describe(&ty.dims)))
     }
 
     /// The name.

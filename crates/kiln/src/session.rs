@@ -176,7 +176,7 @@ impl Session {
     /// Sets a state, for the next call.
     ///
     /// # Errors
-    /// `E0875` where there is none of that name, or the tensor has another dtype or rank.
+    /// `E0875` where there is none of that name, or the tensor has another dtype or shape.
     pub fn set_state(&mut self, input: &str, tensor: Tensor) -> Result<(), Error> {
         let position = self.position(input)?;
         let state = &mut self.states[position];

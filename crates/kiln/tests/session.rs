@@ -247,6 +247,13 @@ fn parameters_and_their_momentum_are_updated_in_place() {
 
 #[test]
 fn pairs_that_are_no_states_are_refused() {
+    let sized = model(
+        "graph @sized(%cache: f32[C, 3]) -> (f32[C, 3], f32[C, 6]) {
+          %next = neg %cache
+          %longer = concat %cache, %cache {axis = 1}
+          return %next, %longer
+        }",
+    );
     let model = model(APPEND);
     let cache = || ramp(&[4, 3]);
     let wrong = [
@@ -255,6 +262,8 @@ fn pairs_that_are_no_states_are_refused() {
         model.session().state("cache", "sum", cache()),
         model.session().state("at", "next", at(0)),
         model.session().state("cache", "next", at(0)),
+        sized.session().state("cache", "next", ramp(&[4, 2])),
+        sized.session().state("cache", "longer", cache()),
         model
             .session()
             .state("cache", "next", cache())

@@ -299,9 +299,8 @@ mod tests {
 
     #[test]
     fn a_plan_that_fails_has_the_code_of_its_cause() {
-        let fusion = FusionError::NoKernel {
-            node: "node".to_owned(),
-            reason: "none".to_owned(),
+        let fusion = FusionError::Cycle {
+            region: "body".to_owned(),
         };
         let code = fusion.code();
         assert_ne!(code, "E0870");

@@ -1,6 +1,5 @@
 //! The runtime: a compiler, a device, threads, and what they made so far, shared by programs.
 
-use std::cell::OnceCell;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -10,6 +9,7 @@ use kiln_backend::{ExecuteError, KernelCompiler, KernelExecutor, Memory, MemoryS
 use kiln_fork_lock::ForkLock;
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{KeyDigest, Tier};
+use kiln_program::PlanOperation;
 use kiln_symbolic_shape::Binding;
 use kiln_timing::Timing;
 use smallvec::SmallVec;
@@ -261,16 +261,24 @@ impl Runtime {
     }
 
     /// When a kernel of which none of these choices compiled may be tried again; none where there is no way at all.
-    pub(crate) fn retry_at(&self, choices: &[Choice]) -> Option<Duration> {
+    pub(crate) fn retry_at(&self, choices: &PlanOperation<Choice>) -> Option<Duration> {
         let left = |choice: &Choice| self.kernels.retry_in(&choice.key);
-        let least = choices.iter().filter_map(left).min();
+        let least = choices.launches().filter_map(left).min();
         // What panicked is not remembered, and tried at once by whoever else needs it.
         let delay = least.unwrap_or(self.options.cache.retry_most);
-        (!choices.is_empty()).then(|| self.clock().now().saturating_add(delay))
+        let mut choices = choices.launches();
+        choices
+            .next()
+            .map(|_| self.clock().now().saturating_add(delay))
     }
 
-    /// The ways to compile a kernel, best first.
-    pub(crate) fn choices(&self, identity: &KernelIdentity) -> Vec<Choice> {
+    /// The ways to launch a kernel; none without a compiler.
+    pub fn dispatch(&self, kernel: &VerifiedKernel) -> PlanOperation {
+        self.kernels.dispatch(kernel)
+    }
+
+    /// The ways to launch a kernel, with the keys of their code.
+    pub(crate) fn choices(&self, identity: &KernelIdentity) -> PlanOperation<Choice> {
         self.kernels.choices(identity)
     }
 
@@ -425,22 +433,17 @@ impl Runtime {
     }
 }
 
-/// The choices whose predicates hold for these values of a kernel's symbols.
+/// What a kernel's dispatch launches for these values of the kernel's symbols.
 pub(crate) fn those_that_hold<'a>(
     identity: &KernelIdentity,
-    choices: &'a [Choice],
+    choices: &'a PlanOperation<Choice>,
     symbols: &[i64],
 ) -> SmallVec<[&'a Choice; 2]> {
-    let dims = identity.kernel.kernel().dims();
-    let binding = OnceCell::new();
-    let holds = |choice: &&Choice| {
-        let predicates = &mut choice.candidate.predicate.iter();
-        predicates.all(|predicate| {
-            let binding = binding.get_or_init(|| binding_of(&identity.kernel, symbols));
-            dims.holds(predicate, binding) == Ok(true)
-        })
-    };
-    choices.iter().filter(holds).collect()
+    let kernel = &identity.kernel;
+    let binding = || binding_of(kernel, symbols);
+    choices
+        .launches_for(kernel.kernel().dims(), binding)
+        .collect()
 }
 
 /// Values of a kernel's symbols, in the order of its table.

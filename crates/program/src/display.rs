@@ -72,9 +72,8 @@ impl Printer<'_> {
     fn segment(&self, f: &mut fmt::Formatter<'_>, index: usize, segment: &Segment) -> fmt::Result {
         let dims = self.program.graph.dims();
         writeln!(f, "  segment {index}: {} slots", segment.slots.len())?;
-        for fact in &segment.facts {
-            let (left, right) = (dims.display(fact.left), dims.display(fact.right));
-            writeln!(f, "    expects {left} == {right} ({})", fact.origin)?;
+        for line in segment.check.iter().flat_map(|check| check.lines(dims)) {
+            writeln!(f, "    {line}")?;
         }
         for asked in &segment.contract {
             let (kind, sizes) = (asked.kind.parts().0, dims.display_shape(&asked.left));

@@ -13,7 +13,8 @@
 //! | make one | [`build`] |
 //! | see one | its `Display` |
 //! | keep one | [`Program::store`], [`Program::load`] |
-//! | know what it asks of a call | [`Segment::facts`], [`Segment::requirements`] |
+//! | know what it asks of a call | [`Segment::check`], [`Segment::requirements`] |
+//! | know what sizes decide | [`PlanOperation`] |
 //!
 //! ```
 //! use kiln_fusion::{FusionOptions, plan};
@@ -40,6 +41,7 @@ mod display;
 mod entity;
 mod error;
 mod ids;
+mod plan_operation;
 mod program;
 mod sizes;
 mod step;
@@ -49,6 +51,7 @@ pub use buffer::{Buffer, Place, Slot};
 pub use build::{BuildOptions, LayoutPreferences, RowMajor, build};
 pub use error::ProgramError;
 pub use ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
+pub use plan_operation::{DispatchCase, PlanOperation, RuntimeShapeInjector, UnknownFact};
 pub use program::{Block, Donation, Program, ProgramKernel, Requirement, Segment};
 pub use sizes::{SizeList, Sizes};
 pub use step::{Action, Course, KernelLaunch, Step};

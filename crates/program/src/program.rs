@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::buffer::{Buffer, Place, Slot};
 use crate::ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
+use crate::plan_operation::PlanOperation;
 use crate::sizes::Sizes;
 use crate::step::{Action, Step};
 
@@ -85,8 +86,8 @@ pub struct Segment {
     pub own: Vec<BufferId>,
     /// The sizes that its steps need.
     pub sizes: Vec<SizeId>,
-    /// Facts that it was planned under: where one does not hold, another plan must run.
-    pub facts: Vec<PlanFact>,
+    /// The check of the facts that it was planned under, if there are any.
+    pub check: Option<PlanOperation>,
     /// What ops ask of sizes, in the order of the graph before it was optimised: checked in order, before all else, whenever
     /// the block is entered, with the interpreter's codes. Holds what unused results ask for, too.
     pub contract: Vec<SizeRequirement>,
@@ -165,7 +166,8 @@ impl Program {
     /// Every fact that a step was planned under.
     pub fn facts(&self) -> impl Iterator<Item = &PlanFact> {
         let segments = self.blocks.values().flat_map(|block| &block.segments);
-        segments.flat_map(|segment| &segment.facts)
+        let checks = segments.filter_map(|segment| segment.check.as_ref());
+        checks.flat_map(PlanOperation::facts)
     }
 
     /// Whether a kernel writes the buffer at a position of its operands.

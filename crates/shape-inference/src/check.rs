@@ -9,6 +9,7 @@ use crate::error::{InferError, InferErrorKind, InferErrors};
 use crate::node::Node;
 use crate::rule::Inferred;
 use crate::state::InferenceState;
+use cranelift_entity::SecondaryMap;
 use kiln_ir::{Graph, Op, OpData, OpId, REGION_DEPTH_LIMIT, RegionId, Type, ValueId};
 use kiln_symbolic_shape::Predicate;
 
@@ -28,28 +29,71 @@ pub fn check_types(graph: &Graph) -> Result<(), InferErrors> {
 /// # Errors
 /// As [`check_types`].
 pub fn check_types_with(graph: &Graph, engine: &ShapeInferenceEngine) -> Result<(), InferErrors> {
-    // Rules may add sizes and facts; those are not for the graph that is only checked.
-    let mut graph = graph.clone();
-    let mut state = InferenceState::default();
+    let mut checker = TypeChecker::new(graph, engine);
     let mut errors = Vec::new();
-    for visit in visits(&graph) {
-        let Visit::Infer { op, depth } = visit else {
-            capture(&graph, &mut state, visit);
-            continue;
-        };
-        let data = graph.op(op).clone();
-        let stated = stated_types(&graph, &data);
-        state.depth = depth;
-        let mut ctx = InferenceContext::new(&mut graph, &mut state);
-        match engine.validate(&mut ctx, &Node::of_op(&data), &stated) {
-            Ok(inferred) => state.remember(op, inferred),
-            Err(error) => errors.push(error),
+    for visit in visits(graph) {
+        match visit {
+            Visit::Enter { .. } => capture(graph, &mut checker.state, visit),
+            Visit::Infer { op, .. } => errors.extend(checker.check(op).err()),
         }
         if errors.len() == ERROR_LIMIT {
             break;
         }
     }
     InferErrors::check(errors)
+}
+
+/// Checks the types of a verified graph op by op, by proof.
+///
+/// Rules may add sizes and facts. Those are not for the graph that is only checked, so they go into a copy that all checks
+/// share: an op costs what its rule does.
+#[derive(Debug)]
+pub struct TypeChecker {
+    engine: ShapeInferenceEngine,
+    graph: Graph,
+    state: InferenceState,
+    /// How many regions are around each op, the body not counted.
+    depths: SecondaryMap<OpId, usize>,
+}
+
+impl TypeChecker {
+    /// A checker of a graph as it is now.
+    pub fn new(graph: &Graph, engine: &ShapeInferenceEngine) -> Self {
+        let mut depths = SecondaryMap::new();
+        for visit in visits(graph) {
+            if let Visit::Infer { op, depth } = visit {
+                depths[op] = depth;
+            }
+        }
+        Self {
+            engine: engine.clone(),
+            graph: graph.clone(),
+            state: InferenceState::default(),
+            depths,
+        }
+    }
+
+    /// Infers the types of an op's results again and compares them with the graph's.
+    ///
+    /// # Errors
+    /// An op whose operands do not fit, or whose types are not proved.
+    pub fn check(&mut self, op: OpId) -> Result<(), InferError> {
+        let data = self.graph.op(op).clone();
+        let stated = stated_types(&self.graph, &data);
+        self.state.depth = self.depths[op];
+        let mut ctx = InferenceContext::new(&mut self.graph, &mut self.state);
+        let inferred = self
+            .engine
+            .validate(&mut ctx, &Node::of_op(&data), &stated)?;
+        self.state.remember(op, inferred);
+        Ok(())
+    }
+
+    /// Whether the proofs of the checks have taken all the steps that they may take together. Types may then be right that
+    /// are not proved.
+    pub fn is_prover_spent(&self) -> bool {
+        self.graph.dims().is_prover_spent()
+    }
 }
 
 /// Computes every type of a verified graph anew, for instance after facts were added. What the types

@@ -47,7 +47,7 @@ mod read;
 mod requirements;
 
 pub use builder::{Disagreement, GraphBuilder, LoopBody};
-pub use check::{check_types, check_types_with, infer_types, infer_types_with};
+pub use check::{TypeChecker, check_types, check_types_with, infer_types, infer_types_with};
 pub use context::{Agreement, InferenceContext, Mode};
 pub use engine::ShapeInferenceEngine;
 pub use error::{InferError, InferErrorKind, InferErrors};

@@ -10,7 +10,7 @@
 //!   between plans, a [`Hint`] changes speed alone.
 //! - [`DimTable::prove`] answers [`Proof::Proved`], [`Proof::Disproved`] or [`Proof::Unknown`] within a limit of steps.
 //! - A [`SizeRequirement`] is what an operator asks of the sizes of each call, kept without being simplified.
-//! - [`DimTable::evaluate`] computes concrete sizes with checks.
+//! - [`DimTable::evaluate`] computes concrete sizes with checks; [`DimTable::check`] holds them against the contract.
 //! - [`SymbolicDimension`] and [`SymbolicShape`] describe sizes at the API's edge, where there is no table.
 //! - [`text`] has the lexer and the diagnostics that all of Kiln's text forms share.
 //!
@@ -39,11 +39,9 @@ pub mod text;
 
 mod binding;
 mod congruence;
-mod constraint;
 mod dimension;
 mod error;
 mod fact;
-mod guard;
 mod ids;
 mod limits;
 mod polynomial;
@@ -58,17 +56,15 @@ mod work;
 mod tests;
 
 pub use binding::Binding;
-pub use constraint::{Constraint, ConstraintSet, Extent};
 pub use dimension::SymbolicDimension;
 pub use error::{DimError, EvaluateError};
 pub use fact::{ContractFact, FactOrigin, FactSelection, Hint, PlanFact, Predicate};
-pub use guard::{Guard, GuardSet};
 pub use ids::{DimId, SymbolId};
 pub use limits::DimLimits;
 pub use prove::{Fuel, Proof};
 pub use range::DimRange;
 pub use requirement::{RequirementKind, SizeRequirement, Unmet, Verdict};
-pub use shape::{SymbolicShape, Unification};
+pub use shape::SymbolicShape;
 pub use table::{
     DimDisplay, DimExpression, DimFactor, DimImport, DimTable, DimTerm, PredicateDisplay,
     ShapeDisplay,

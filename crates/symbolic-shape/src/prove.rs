@@ -101,22 +101,6 @@ impl DimTable {
         }
     }
 
-    /// Whether two shapes have the same rank and equal dimensions for all allowed sizes.
-    pub fn shapes_equal(&self, a: &[DimId], b: &[DimId]) -> Proof {
-        if a.len() != b.len() {
-            return Proof::Disproved;
-        }
-        let mut all = Proof::Proved;
-        for (&a, &b) in a.iter().zip(b) {
-            match self.equal(a, b) {
-                Proof::Disproved => return Proof::Disproved,
-                Proof::Unknown => all = Proof::Unknown,
-                Proof::Proved => {}
-            }
-        }
-        all
-    }
-
     fn attempt(&self, predicate: &Predicate, fuel: &mut Fuel) -> Option<Proof> {
         match predicate {
             Predicate::Equal(a, b) => {

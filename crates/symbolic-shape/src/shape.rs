@@ -5,14 +5,11 @@
 mod convert;
 mod relate;
 
-pub use relate::Unification;
-
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::dimension::SymbolicDimension;
-use crate::error::{DimError, EvaluateError};
+use crate::error::DimError;
 
 /// The dimensions of a tensor, some known, some symbols.
 ///
@@ -109,50 +106,6 @@ impl SymbolicShape {
             .ok_or(DimError::AxisOutOfRange { axis, rank })? = dimension;
         Ok(Self::new(dimensions))
     }
-
-    /// Gives each name the size at its axis, checking rank, known sizes, bounds, multiples, and names that occur twice.
-    ///
-    /// `sizes_by_name` may hold sizes from other shapes of the same call.
-    pub fn bind(
-        &self,
-        sizes: &[i64],
-        sizes_by_name: &mut BTreeMap<Arc<str>, i64>,
-    ) -> Result<(), EvaluateError> {
-        let failed = |symbol: String, expected: String, given: String| {
-            Err(EvaluateError::GuardFailed {
-                symbol,
-                expected,
-                given,
-                origin: format!("shape {self}"),
-            })
-        };
-        if sizes.len() != self.rank() {
-            return failed(
-                "the rank".to_string(),
-                self.rank().to_string(),
-                sizes.len().to_string(),
-            );
-        }
-        for (axis, (dimension, &size)) in self.dimensions.iter().zip(sizes).enumerate() {
-            let name = if dimension.name().is_empty() {
-                format!("axis {axis}")
-            } else {
-                dimension.name().escape_debug().to_string()
-            };
-            if !dimension.allows(size) {
-                return failed(name, dimension.requirement(), size.to_string());
-            }
-            if !dimension.name().is_empty() {
-                let first = *sizes_by_name
-                    .entry(dimension.shared_name().clone())
-                    .or_insert(size);
-                if first != size {
-                    return failed(name, first.to_string(), size.to_string());
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Display for SymbolicShape {
@@ -208,25 +161,6 @@ mod tests {
             shape.with_dimension(3, 4.into()).unwrap_err().code(),
             "E0311"
         );
-    }
-
-    #[test]
-    fn binding_checks_every_size() {
-        let seq = SymbolicDimension::bounded("S", 8)
-            .unwrap()
-            .multiple_of(2)
-            .unwrap();
-        let shape = SymbolicShape::new([named("B"), seq, named("B"), SymbolicDimension::known(3)]);
-        let bind = |sizes: &[i64]| {
-            shape
-                .bind(sizes, &mut BTreeMap::new())
-                .map_err(|error| error.to_string())
-        };
-        assert_eq!(bind(&[5, 8, 5, 3]), Ok(()));
-        insta::assert_snapshot!(bind(&[5, 8, 5]).unwrap_err(), @"expected 4 for the rank, found 3 (shape [B, S, B, 3])");
-        insta::assert_snapshot!(bind(&[5, 7, 5, 3]).unwrap_err(), @"expected 0..=8 in multiples of 2 for S, found 7 (shape [B, S, B, 3])");
-        insta::assert_snapshot!(bind(&[5, 8, 6, 3]).unwrap_err(), @"expected 5 for B, found 6 (shape [B, S, B, 3])");
-        insta::assert_snapshot!(bind(&[5, 8, 5, 4]).unwrap_err(), @"expected 3 for axis 3, found 4 (shape [B, S, B, 3])");
     }
 
     #[test]

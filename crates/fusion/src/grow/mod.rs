@@ -22,8 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use kiln_ir::{Graph, OpId, RegionId, ValueId};
 use kiln_symbolic_shape::{DimId, PlanFact};
 
+use crate::analyzer::FusionCandidateAnalyzer;
 use crate::benefit::FusionBenefit;
-use crate::candidate::{Profile, Refusal, describe_op, examine};
+use crate::candidate::{Profile, Refusal, describe_op};
 use crate::cost::{self, Cost};
 use crate::op_kind::apart;
 use crate::options::FusionOptions;
@@ -49,23 +50,22 @@ pub(crate) struct Grown<'a> {
 
 /// Grows the groups of a region.
 pub(crate) fn grow<'a>(
-    graph: &'a Graph,
+    analyzer: &'a FusionCandidateAnalyzer<'a>,
     region: RegionId,
-    sizes: &'a Sizes<'a>,
-    options: &'a FusionOptions,
     blocked: &'a Blocked,
 ) -> Grown<'a> {
     let mut growth = Growth {
-        graph,
-        sizes,
-        options,
+        analyzer,
+        graph: analyzer.graph,
+        sizes: &analyzer.sizes,
+        options: &analyzer.options,
         blocked,
-        groups: Groups::new(graph, region),
+        groups: Groups::new(analyzer.graph, region),
         refused: BTreeSet::new(),
         near: BTreeMap::new(),
     };
     growth.describe_singles();
-    if options.fuse {
+    if growth.options.fuse {
         while growth.round() {}
     }
     Grown {
@@ -75,6 +75,7 @@ pub(crate) fn grow<'a>(
 }
 
 struct Growth<'a> {
+    analyzer: &'a FusionCandidateAnalyzer<'a>,
     graph: &'a Graph,
     sizes: &'a Sizes<'a>,
     options: &'a FusionOptions,
@@ -105,8 +106,8 @@ impl Growth<'_> {
                 continue;
             }
             let outputs = self.groups.outputs(&group.own, &[id]);
-            let profile = examine(self.graph, self.sizes, &group.ops, &outputs).ok();
-            let cost = self.cost(&group.ops, &outputs);
+            let profile = self.analyzer.examine(&group.ops, &outputs).ok();
+            let cost = self.analyzer.cost(&group.ops, &outputs);
             if let Some(group) = self.groups.get_mut(id) {
                 group.profile = profile;
                 group.apart = vec![cost];
@@ -203,15 +204,16 @@ impl Growth<'_> {
         let outputs = self.groups.outputs(&own, members);
         let buffers = cost::inputs(self.graph, &ops).len() + outputs.len();
         limit("buffers", buffers, self.options.max_buffers)?;
-        let profile = examine(self.graph, self.sizes, &ops, &outputs)?;
+        let profile = self.analyzer.examine(&ops, &outputs)?;
         for &id in members {
             if let Some(group) = self.groups.get(id) {
                 let outputs = self.groups.outputs(&group.own, &[id]);
-                parts.push(self.cost(&group.ops, &outputs));
+                parts.push(self.analyzer.cost(&group.ops, &outputs));
             }
         }
-        let together = self.cost(&ops, &outputs);
-        let benefit = cost::benefit(&parts, together, profile.complexity);
+        let benefit = self
+            .analyzer
+            .benefit(&parts, &ops, &outputs, profile.complexity);
         let free = rule == Rule::IndexMap && !self.is_regrouping(members);
         if !free && !benefit.should_fuse(self.options.threshold) {
             return Err(Refusal::NoBenefit);
@@ -268,13 +270,6 @@ impl Growth<'_> {
         let group = self.groups.get(first)?;
         let needed = !self.groups.outputs(&group.own, members).is_empty();
         (rule == Rule::IndexMap && needed).then_some(first)
-    }
-
-    fn cost(&self, ops: &BTreeSet<OpId>, outputs: &[ValueId]) -> Cost {
-        if is_view(self.graph, self.sizes, ops) {
-            return Cost::default();
-        }
-        cost::of_kernel(self.graph, self.sizes, ops, outputs)
     }
 
     fn note(&self, rule: Rule, members: &[GroupId], union: &Union) -> String {

@@ -5,23 +5,26 @@
 //! alone is left to the interpreter, with the reason among the node's notes. Attempts end: from the
 //! limit on, each leaves at least one more op alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cranelift_entity::packed_option::PackedOption;
 use kiln_ir::{Graph, OpId, RegionId, ValueId};
-use kiln_kernel::{Class, verify};
+use kiln_kernel::Class;
+use kiln_shape_inference::{ShapeInferenceEngine, TypeChecker};
 use kiln_symbolic_shape::PlanFact;
 
 use super::node::{FusionNode, FusionNodeId, NodeKind};
 use super::{FusionPlan, NearMiss};
+use crate::analyzer::FusionCandidateAnalyzer;
 use crate::benefit::FusionBenefit;
 use crate::candidate::{Refusal, describe_op};
 use crate::cost;
 use crate::error::FusionError;
-use crate::grow::{Blocked, GroupId, Grown, grow, is_view};
-use crate::lower::{LoweredKernel, Region, lower};
+use crate::generator::FusionKernelGenerator;
+use crate::grow::{Blocked, GroupId, Grown, is_view};
+use crate::lower::{LoweredKernel, Region};
 use crate::name::name_of_ops;
-use crate::op_kind::{OpKind, apart, unit_cost};
+use crate::op_kind::{apart, unit_cost};
 use crate::options::FusionOptions;
 use crate::sizes::Sizes;
 
@@ -35,16 +38,18 @@ const ATTEMPT_LIMIT: usize = 8;
 /// tried and what they are estimated to save.
 ///
 /// # Errors
-/// When the graph's ops wait for each other.
+/// When the graph's ops wait for each other; in debug builds also where a node's shapes are not the graph's.
 pub fn plan(graph: &Graph, options: &FusionOptions) -> Result<FusionPlan, FusionError> {
     let span = tracing::debug_span!("fusion.plan", graph = graph.name());
     let _entered = span.enter();
-    let sizes = Sizes::of_options(graph, options);
+    // Before any proof is asked for: of a copy of the graph's table, so that what it takes is no part of the plan's.
+    let checker =
+        cfg!(debug_assertions).then(|| TypeChecker::new(graph, &ShapeInferenceEngine::new()));
+    let analyzer = FusionCandidateAnalyzer::new(graph, options.clone());
     let mut builder = Builder {
         graph,
-        sizes: &sizes,
-        options,
-        lowered: BTreeMap::new(),
+        analyzer: &analyzer,
+        generator: FusionKernelGenerator::new(graph),
         plan: FusionPlan {
             graph_name: graph.name().to_owned(),
             options: options.clone(),
@@ -57,31 +62,22 @@ pub fn plan(graph: &Graph, options: &FusionOptions) -> Result<FusionPlan, Fusion
         let ops = graph.region(region).ops.iter();
         pending.extend(ops.flat_map(|&op| graph.op(op).regions.iter().copied()));
     }
-    builder.plan.work = sizes.budget().spent();
+    let mut plan = builder.plan;
+    plan.work = analyzer.sizes.budget().spent();
     let table = graph.dims();
     let spent = table.is_prover_spent();
-    builder.plan.spent_proofs = spent.then_some(table.limits().prover_total);
-    Ok(builder.plan)
-}
-
-/// The class of a kernel, which has to be well formed.
-fn class_of(lowered: &LoweredKernel) -> Result<Class, Refusal> {
-    match verify(lowered.kernel.clone()) {
-        Ok(verified) => Ok(verified.classification().class),
-        Err(errors) => Err(Refusal::Lowering {
-            reason: errors.to_string(),
-        }),
+    plan.spent_proofs = spent.then_some(table.limits().prover_total);
+    if let Some(mut checker) = checker {
+        let mut nodes = plan.nodes();
+        nodes.try_for_each(|node| node.validate_fusion(graph, &mut checker))?;
     }
+    Ok(plan)
 }
-
-/// Some ops and what they give: what a kernel is made from.
-type Parts = (Vec<OpId>, Vec<ValueId>);
 
 struct Builder<'a> {
     graph: &'a Graph,
-    sizes: &'a Sizes<'a>,
-    options: &'a FusionOptions,
-    lowered: BTreeMap<Parts, Result<(LoweredKernel, Class), Refusal>>,
+    analyzer: &'a FusionCandidateAnalyzer<'a>,
+    generator: FusionKernelGenerator<'a>,
     plan: FusionPlan,
 }
 
@@ -98,11 +94,16 @@ struct Draft {
     name: String,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn sizes(&self) -> &'a Sizes<'a> {
+        &self.analyzer.sizes
+    }
+
     fn plan_region(&mut self, region: RegionId) -> Result<(), FusionError> {
         let mut blocked = Blocked::default();
         for attempt in 0.. {
-            let grown = grow(self.graph, region, self.sizes, self.options, &blocked);
+            let analyzer = self.analyzer;
+            let grown = analyzer.find_fusible_operations(region, &blocked);
             let drafts = self.drafts(region, &grown)?;
             let failed = self.failures(&drafts);
             if failed.is_empty() {
@@ -116,7 +117,7 @@ impl Builder<'_> {
                 self.plan
                     .rejected
                     .push((ops.iter().copied().collect(), reason));
-                if attempt < ATTEMPT_LIMIT && !self.sizes.budget().is_spent() {
+                if attempt < ATTEMPT_LIMIT && !self.sizes().budget().is_spent() {
                     more.unions.push((ops, refusal));
                 } else {
                     more.alone.extend(ops);
@@ -143,7 +144,7 @@ impl Builder<'_> {
         let first = group.ops.first().copied()?;
         let kind = match apart(self.graph, first) {
             Some(kind) => kind,
-            None if is_view(self.graph, self.sizes, &group.ops) => NodeKind::View,
+            None if is_view(self.graph, self.sizes(), &group.ops) => NodeKind::View,
             None if self.is_dims(&group.ops) => NodeKind::Dims,
             None => NodeKind::Kernel,
         };
@@ -151,12 +152,12 @@ impl Builder<'_> {
         // A view of the same elements is one whatever the sizes are.
         let profile = group.profile.iter().filter(|_| kind != NodeKind::View);
         let facts = profile.flat_map(|profile| &profile.facts);
-        let facts = facts.filter_map(|&number| self.sizes.fact(number).cloned());
+        let facts = facts.filter_map(|&number| self.sizes().fact(number).cloned());
         let benefit = if kind == NodeKind::Kernel {
-            let together = cost::of_kernel(self.graph, self.sizes, &group.ops, &outputs);
             let complexity = group.profile.as_ref().map(|profile| profile.complexity);
             let complexity = complexity.unwrap_or_else(|| unit_cost(&self.graph.op(first).op));
-            cost::benefit(&group.apart, together, complexity)
+            self.analyzer
+                .benefit(&group.apart, &group.ops, &outputs, complexity)
         } else {
             FusionBenefit::default()
         };
@@ -190,59 +191,16 @@ impl Builder<'_> {
         failed
     }
 
-    /// The kernel of a draft, made once.
+    /// The kernel of a draft.
     fn lower(&mut self, draft: &Draft) -> Result<(LoweredKernel, Class), Refusal> {
         let ops: Vec<OpId> = draft.ops.iter().copied().collect();
-        let key = (ops, draft.outputs.clone());
-        if let Some(known) = self.lowered.get(&key) {
-            return known.clone();
-        }
         let region = Region {
-            ops: &key.0,
+            ops: &ops,
             outputs: &draft.outputs,
             facts: &draft.facts,
             name: &draft.name,
         };
-        let lowered = lower(self.graph, &region)
-            .map_err(|error| Refusal::Lowering {
-                reason: error.to_string(),
-            })
-            .and_then(|lowered| {
-                let found = class_of(&lowered)?;
-                self.check_class(draft, found)?;
-                Ok((lowered, found))
-            });
-        self.lowered.insert(key, lowered.clone());
-        lowered
-    }
-
-    /// What the main op has a schedule for must not be lost by joining others to it. Alone it is what it is:
-    /// a product over a single element is a map.
-    fn check_class(&self, draft: &Draft, found: Class) -> Result<(), Refusal> {
-        let Some(expected) = draft.class.filter(|&class| class != found) else {
-            return Ok(());
-        };
-        if (expected, found) == (Class::Window, Class::Contraction) {
-            // A convolution of single elements.
-            return Ok(());
-        }
-        let heavy = |op: &&OpId| OpKind::of(&self.graph.op(**op).op).is_heavy();
-        let Some(&op) = draft.ops.iter().find(heavy).filter(|_| draft.ops.len() > 1) else {
-            return Ok(());
-        };
-        let outputs = self.graph.op(op).results.to_vec();
-        let region = Region {
-            ops: &[op],
-            outputs: &outputs,
-            facts: &draft.facts,
-            name: &draft.name,
-        };
-        let alone = lower(self.graph, &region).ok();
-        let alone = alone.and_then(|lowered| class_of(&lowered).ok());
-        if alone == Some(found) && expected != Class::Attention {
-            return Ok(());
-        }
-        Err(Refusal::Class { expected, found })
+        self.generator.generate_generic_kernel(&region, draft.class)
     }
 
     fn add_near_misses(&mut self, grown: &Grown<'_>) {

@@ -17,9 +17,8 @@ use std::collections::BTreeMap;
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use kiln_ir::{OpId, RegionId};
-use kiln_symbolic_shape::{Binding, DimTable, PlanFact};
+use kiln_symbolic_shape::PlanFact;
 
-use crate::error::FusionError;
 use crate::options::FusionOptions;
 
 /// Two ops that would be in one kernel, were a fact known: a candidate for a guarded plan.
@@ -127,15 +126,6 @@ impl FusionPlan {
     /// The options it was made with.
     pub fn options(&self) -> &FusionOptions {
         &self.options
-    }
-
-    /// Checks every plan fact that the plan rests on against actual sizes; debug builds do before they run it.
-    ///
-    /// # Errors
-    /// The first fact that is false, with the node that rests on it, or a size without a value.
-    pub fn check_facts(&self, dims: &DimTable, binding: &Binding) -> Result<(), FusionError> {
-        self.nodes()
-            .try_for_each(|node| node.check_facts(dims, binding))
     }
 
     /// Every plan fact that some node rests on, once.

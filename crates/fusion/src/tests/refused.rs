@@ -3,7 +3,7 @@
 use super::{nodes, planned};
 use crate::{FusionOptions, plan};
 use insta::assert_snapshot;
-use kiln_symbolic_shape::{Binding, FactSelection};
+use kiln_symbolic_shape::FactSelection;
 
 #[test]
 fn expensive_work_is_not_repeated_by_broadcasting() {
@@ -42,14 +42,7 @@ fn unequal_symbols_fuse_under_a_recorded_fact_alone() {
     assert_eq!(with.count("kernel"), 1);
     let node = with.nodes().next().unwrap();
     assert_eq!(node.facts.len(), 1);
-    let dims = graph.dims();
-    let bind = |a: i64, b: i64| -> Binding {
-        let symbol = |name| dims.symbol_named(name).unwrap();
-        [(symbol("A"), a), (symbol("B"), b)].into_iter().collect()
-    };
-    assert!(with.check_facts(dims, &bind(3, 3)).is_ok());
-    let error = with.check_facts(dims, &bind(3, 1)).unwrap_err();
-    assert_snapshot!(error, @"expected A == B for neg_add_exp, found 3 and 1; take another plan");
+    assert_eq!(node.facts[0].name(graph.dims()), "A == B");
 
     // Without the fact the sum stands alone, whatever the sizes will be: 1 is like any other.
     let without = plan(

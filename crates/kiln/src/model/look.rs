@@ -80,8 +80,9 @@ impl Model {
 
     /// What the model is at a stage, as text: one of [`stages`](Self::stages), where it is a graph,
     /// or beyond them `fusion` (which ops become one kernel), `kernels` (their text), `program`
-    /// (steps and where buffers lie), `llvm` and `asm` (each kernel as the compiler's own form and as
-    /// machine code, as a call with unremarkable sizes would have it).
+    /// (steps, where buffers lie, and by which schedules kernels are launched), `llvm` and `asm` (each
+    /// kernel as the compiler's own form and as machine code, as a call with unremarkable sizes would
+    /// have it).
     ///
     /// # Errors
     /// When there is no stage of that name, the rank of an input is open, or code is asked of a
@@ -113,9 +114,10 @@ impl Model {
         let (instance, options) = (self.only_instance()?, &self.0.options);
         match stage {
             FUSION => Ok(instance.planner(options).fusion()?.to_string()),
-            PROGRAM => Ok(instance
-                .program(&instance.planner(options).fusion()?, options)?
-                .to_string()),
+            PROGRAM => {
+                let program = instance.program(&instance.planner(options).fusion()?, options)?;
+                Ok(format!("{program}{}", instance.dispatches(&program)))
+            }
             KERNELS | LLVM | ASSEMBLY => {
                 let program = instance.program(&instance.planner(options).fusion()?, options)?;
                 let mut text = String::new();
@@ -237,13 +239,38 @@ impl Instance {
         Ok(self.planner(options).program(fusion)?)
     }
 
+    /// The ways in which each kernel of a program is launched, where something compiles kernels.
+    #[cfg(feature = "native")]
+    fn dispatches(&self, program: &Program) -> String {
+        let mut text = String::new();
+        let Some(runtime) = self.executable().runtime() else {
+            return text;
+        };
+        for (id, kernel) in program.kernels() {
+            let (name, kernel) = (&kernel.name, &kernel.kernel);
+            for line in runtime.dispatch(kernel).lines(kernel.kernel().dims()) {
+                // Writing to a string does not fail.
+                let _written = writeln!(text, "{id} @{name} {line}");
+            }
+        }
+        text
+    }
+
+    #[cfg(not(feature = "native"))]
+    fn dispatches(&self, _program: &Program) -> String {
+        String::new()
+    }
+
     /// A kernel as the compiler's own form, or as machine code.
     #[cfg(feature = "llvm")]
     fn listing(&self, kernel: &VerifiedKernel, stage: &str) -> Result<String, Error> {
-        use kiln_backend::{FALLBACK_SCHEDULE, Listing, Schedule};
-        let runtime = self.executable().runtime();
-        let target = runtime.and_then(|runtime| Some((runtime.compiler()?, runtime.target()?)));
-        let Some((compiler, target)) = target else {
+        use kiln_backend::Listing;
+        let compiled = self.executable().runtime().and_then(|runtime| {
+            // The schedule that takes every call: specialised ones come before it.
+            let schedule = runtime.dispatch(kernel).launches_for_all().next().cloned();
+            Some((runtime.compiler()?, runtime.target()?, schedule?))
+        });
+        let Some((compiler, target, schedule)) = compiled else {
             return Err(not_compiled("machine code"));
         };
         let form = if stage == LLVM {
@@ -251,15 +278,6 @@ impl Instance {
         } else {
             Listing::Assembly
         };
-        // The schedule that takes every call: specialised ones come before it.
-        let schedule = compiler
-            .schedules(kernel, target)
-            .into_iter()
-            .find(|candidate| candidate.predicate.is_empty())
-            .map_or_else(
-                || Schedule::new(FALLBACK_SCHEDULE),
-                |candidate| candidate.schedule,
-            );
         let name = kernel.name();
         let text = compiler.listing(kernel, target, &schedule, form)?;
         let comment = if stage == LLVM { ';' } else { '#' };

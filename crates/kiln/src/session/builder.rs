@@ -35,7 +35,7 @@ impl SessionBuilder {
     /// The session.
     ///
     /// # Errors
-    /// `E0875` when the model has no such input or output, one of them is in two states, or their dtypes or ranks differ from
+    /// `E0875` when the model has no such input or output, one of them is in two states, or their dtypes or shapes differ from
     /// each other or the tensor's.
     pub fn build(self) -> Result<Session, Error> {
         let (model, nothing) = (self.model, Tensor::scalar(0u8));
@@ -96,16 +96,14 @@ fn positions(
         return Err(unfit(input, expected, "one that is"));
     }
     let (given, taken) = (&model.outputs()[to], &model.inputs()[from]);
-    let are_one = |left: Option<usize>, right: Option<usize>| {
-        left.is_none() || right.is_none() || left == right
-    };
-    let rank = |shape: Option<&SymbolicShape>| shape.map(|shape| shape.rank());
     let dtypes_fit =
         given.dtype().is_none() || taken.dtype().is_none() || given.dtype() == taken.dtype();
-    if !dtypes_fit || !are_one(rank(given.shape()), rank(taken.shape())) {
+    let shapes = given.shape().zip(taken.shape());
+    let shapes_fit = shapes.is_none_or(|(given, taken)| taken.is_compatible_with(given));
+    if !dtypes_fit || !shapes_fit {
         return Err(unfit(
             input,
-            "an output of the input's dtype and rank",
+            "an output of the input's dtype and shape",
             given.to_string(),
         ));
     }
@@ -118,16 +116,19 @@ pub(super) fn check_tensor(model: &Model, input: usize, tensor: &Tensor) -> Resu
     let is_dtype = description
         .dtype()
         .is_none_or(|dtype| dtype == tensor.dtype());
-    let is_rank = description
+    let sizes = tensor.shape().iter();
+    let sizes = sizes.map(|&size| i64::try_from(size).unwrap_or(i64::MAX));
+    let given = SymbolicShape::from_concrete(&sizes.collect::<Vec<i64>>());
+    let is_shape = description
         .shape()
-        .is_none_or(|shape| shape.rank() == tensor.rank());
-    if is_dtype && is_rank {
+        .is_none_or(|shape| shape.is_compatible_with(&given));
+    if is_dtype && is_shape {
         return Ok(());
     }
     let found = format!("{}{:?}", tensor.dtype(), tensor.shape());
     Err(unfit(
         description.name(),
-        "a tensor of the input's dtype and rank",
+        "a tensor of the input's dtype and shape",
         found,
     ))
 }

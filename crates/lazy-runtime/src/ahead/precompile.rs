@@ -31,15 +31,13 @@ impl CompiledProgram {
     fn compile_plan(&self, prepared: &Prepared) -> Result<(), RuntimeError> {
         let runtime = self.runtime();
         let kernels = prepared.program.kernels().keys();
-        let wanted = kernels.map(|kernel| {
-            let choices = prepared.choices(kernel, runtime).iter();
-            Wanted {
-                identity: prepared.identity(kernel),
-                choices: choices
-                    .filter(|choice| choice.candidate.predicate.is_empty())
-                    .collect(),
-                worth: 0,
-            }
+        let wanted = kernels.map(|kernel| Wanted {
+            identity: prepared.identity(kernel),
+            choices: prepared
+                .choices(kernel, runtime)
+                .launches_for_all()
+                .collect(),
+            worth: 0,
         });
         let wanted: Vec<Wanted<'_>> = wanted.collect();
         for chosen in runtime.obtain(&wanted, &Patience::ENDLESS, &prepared.recorder) {

@@ -145,7 +145,7 @@ impl Obtaining<'_> {
                 request.progress = Progress::Done(Err(NoCode::Error(error)));
                 return;
             };
-            let schedule = &choice.candidate.schedule;
+            let schedule = &choice.schedule;
             match self.kernels.ask(identity, &choice.key) {
                 Asked::Ready(compiled) => {
                     self.recorder.count(Counter::Hit);
@@ -248,7 +248,7 @@ impl Obtaining<'_> {
             match waiter.wait(patience.limit(self.clock.now())) {
                 Ok(found) => {
                     let compiled = self.kernels.found(request.wanted.identity, found);
-                    let schedule = choice.candidate.schedule.clone();
+                    let schedule = choice.schedule.clone();
                     request.progress = Progress::Done(Ok((compiled, schedule)));
                 }
                 Err(Failure::Cache(CacheError::Timeout { .. })) => {
@@ -341,7 +341,7 @@ impl Request<'_, '_> {
     /// The choice that was tried does not compile; the next one is to be.
     fn failed(&mut self, choice: &Choice, failure: Failure<KernelFailure>) {
         let error = error_of(self.wanted.identity.name(), failure);
-        let schedule = &choice.candidate.schedule;
+        let schedule = &choice.schedule;
         tracing::warn!(%error, %schedule, "a schedule that does not compile");
         self.first_error.get_or_insert(error);
         self.at += 1;

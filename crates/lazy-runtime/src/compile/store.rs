@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kiln_backend::{
-    Artifact, Candidate, FALLBACK_SCHEDULE, KernelCompiler, KernelExecutor, LaunchContext,
-    LaunchNumbers, LoadedKernel, Schedule, Target,
+    Artifact, KernelCompiler, KernelExecutor, LaunchContext, LaunchNumbers, LoadedKernel, Schedule,
+    Target,
 };
 use kiln_fork_lock::{ForkCell, ForkLock};
 use kiln_ir::Digest;
+use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{
     Begin, CacheKey, CacheStats, Failure, Found, KeyDigest, MissReport, Source, StoredHeads,
     Ticket, TierMiss, TieredCache, Waiter,
 };
-
+use kiln_program::{PlanOperation, RuntimeShapeInjector};
 use kiln_timing::Counter;
 
 use super::budget::CompileBudget;
@@ -60,10 +61,10 @@ impl CompiledKernel {
     }
 }
 
-/// A way to compile a kernel, and the key of what comes of it.
+/// A way to compile a kernel, and the key of what comes of it: what a kernel's dispatch launches.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    pub(crate) candidate: Candidate,
+    pub(crate) schedule: Schedule,
     pub(crate) key: CacheKey,
 }
 
@@ -146,28 +147,25 @@ impl Kernels {
         Some((&**compiler, target))
     }
 
-    /// What the compiler offers for a kernel, best first; the last takes every call. Nothing without a compiler.
-    pub(crate) fn choices(&self, identity: &KernelIdentity) -> Vec<Choice> {
+    /// The ways to launch a kernel: what the compiler offers for it. Nothing without a compiler.
+    pub(crate) fn dispatch(&self, kernel: &VerifiedKernel) -> PlanOperation {
         let Some((compiler, target)) = self.compiler() else {
-            return Vec::new();
+            return PlanOperation::Dispatch { cases: Vec::new() };
         };
-        let mut candidates = compiler.schedules(&identity.kernel, target);
-        let is_total = candidates
-            .iter()
-            .any(|candidate| candidate.schedule.is_fallback() && candidate.predicate.is_empty());
-        if !is_total {
-            candidates.push(Candidate {
-                schedule: Schedule::new(FALLBACK_SCHEDULE),
-                predicate: Vec::new(),
-                layouts: Vec::new(),
-                cost: f64::INFINITY,
-            });
-        }
-        let choice = |candidate: Candidate| Choice {
-            key: identity.key(compiler, target, &candidate.schedule, &self.version),
-            candidate,
+        let injector = RuntimeShapeInjector::new(kernel.kernel().dims());
+        injector.generate_shape_dispatch(compiler.schedules(kernel, target))
+    }
+
+    /// A kernel's dispatch, with the key of the code in each case.
+    pub(crate) fn choices(&self, identity: &KernelIdentity) -> PlanOperation<Choice> {
+        let Some((compiler, target)) = self.compiler() else {
+            return PlanOperation::Dispatch { cases: Vec::new() };
         };
-        candidates.into_iter().map(choice).collect()
+        let dispatch = self.dispatch(&identity.kernel);
+        dispatch.map(|schedule| Choice {
+            key: identity.key(compiler, target, &schedule, &self.version),
+            schedule,
+        })
     }
 
     /// The key of a kernel's code; none without a compiler.

@@ -1,13 +1,13 @@
-//! What a segment asks of sizes: what its ops ask, which refuses the call first; plan facts, which pick the plan, and requirements, which refuse the call.
+//! What a segment asks of sizes: what its ops ask, which refuses the call first; its check, which picks the plan; and requirements, which refuse the call.
 
 use kiln_interpreter::check_requirements;
-use kiln_program::{Program, Segment};
-use kiln_symbolic_shape::{Binding, EvaluateError, PlanFact};
+use kiln_program::{Program, Segment, UnknownFact};
+use kiln_symbolic_shape::Binding;
 
 use super::Refusal;
 use crate::error::RuntimeError;
 
-/// Checks a segment's facts and requirements.
+/// Executes a segment's check, and checks its requirements.
 pub(super) fn check(
     program: &Program,
     segment: &Segment,
@@ -15,22 +15,13 @@ pub(super) fn check(
 ) -> Result<(), Refusal> {
     let dims = program.graph().dims();
     check_requirements(dims, &segment.contract, binding).map_err(RuntimeError::from)?;
-    let mut failed: Vec<PlanFact> = Vec::new();
-    for fact in &segment.facts {
-        let value = |dim| dims.evaluate(dim, binding);
-        match (value(fact.left), value(fact.right)) {
-            (Ok(left), Ok(right)) if left == right => {}
-            (Err(error @ EvaluateError::Unbound { .. }), _)
-            | (_, Err(error @ EvaluateError::Unbound { .. })) => {
-                let what = fact.name(dims);
-                return Err(RuntimeError::Size { what, error }.into());
-            }
-            // What has no value is not equal either; the plan that serves all sizes says what is wrong with them.
-            _ => failed.push(fact.clone()),
+    if let Some(check) = &segment.check {
+        let failed = check.failed_facts(dims, binding);
+        let failed = failed
+            .map_err(|UnknownFact { name: what, error }| RuntimeError::Size { what, error })?;
+        if !failed.is_empty() {
+            return Err(Refusal::Facts(failed));
         }
-    }
-    if !failed.is_empty() {
-        return Err(Refusal::Facts(failed));
     }
     for requirement in &segment.requirements {
         let predicate = || dims.display_predicate(&requirement.predicate).to_string();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_fork_lock::ForkCell;
-use kiln_program::{Block, BlockId, BufferId, KernelId, Place, Program, Step};
+use kiln_program::{Block, BlockId, BufferId, KernelId, Place, PlanOperation, Program, Step};
 use kiln_timing::{Category, EventId, Span, Verbosity};
 
 use super::arena::{Lifetime, lifetimes_of};
@@ -34,7 +34,7 @@ type StepEvents = Vec<Vec<Vec<EventId>>>;
 #[derive(Debug)]
 struct PreparedKernel {
     identity: Arc<KernelIdentity>,
-    choices: ForkCell<Vec<Choice>>,
+    choices: ForkCell<PlanOperation<Choice>>,
 }
 
 #[derive(Debug)]
@@ -130,8 +130,8 @@ impl Prepared {
         &self.kernels[kernel.index()].identity
     }
 
-    /// The ways to compile a kernel; asked for once.
-    pub(crate) fn choices(&self, kernel: KernelId, runtime: &Runtime) -> &[Choice] {
+    /// The ways to launch a kernel; asked for once.
+    pub(crate) fn choices(&self, kernel: KernelId, runtime: &Runtime) -> &PlanOperation<Choice> {
         let kernel = &self.kernels[kernel.index()];
         kernel
             .choices

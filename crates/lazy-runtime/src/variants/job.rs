@@ -37,8 +37,12 @@ impl Making {
         };
         let known = Arc::new(known);
         if self.variant.is_new() {
-            let best = self.kernels.choices(&known).into_iter().next();
-            let best = best.map(|choice| choice.candidate.schedule);
+            let best = self
+                .kernels
+                .dispatch(&known.kernel)
+                .launches_for_all()
+                .next()
+                .cloned();
             let same = self.generic.artifact.schedule.clone();
             let other = best.filter(|best| *best != same);
             self.variant.offer(other.into_iter().chain([same]));

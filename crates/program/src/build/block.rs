@@ -7,7 +7,7 @@ use kiln_backend::Builtin;
 use kiln_fusion::lower::{Region, lower};
 use kiln_ir::{Definition, Extremum, Op, OpId, RegionId, ValueId};
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_symbolic_shape::{DimId, Predicate};
+use kiln_symbolic_shape::{DimId, PlanFact, Predicate};
 use smallvec::{SmallVec, smallvec};
 
 use super::node::{KernelNode, Node, NodeKind};
@@ -15,6 +15,7 @@ use super::{Builder, course, layout};
 use crate::buffer::{Buffer, Place};
 use crate::error::ProgramError;
 use crate::ids::{BufferId, KernelId};
+use crate::plan_operation::RuntimeShapeInjector;
 use crate::program::{Block, Requirement, Segment};
 use crate::step::{Action, KernelLaunch, Step};
 
@@ -30,6 +31,8 @@ pub(super) struct BlockBuilder<'b, 'a> {
     /// The kernels of the steps so far, which name them by position.
     kernels: Vec<KernelNode>,
     pub(super) current: Segment,
+    /// What the steps of the current segment rest on.
+    facts: Vec<PlanFact>,
 }
 
 impl<'b, 'a> BlockBuilder<'b, 'a> {
@@ -43,6 +46,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             segments: Vec::new(),
             kernels: Vec::new(),
             current: Segment::default(),
+            facts: Vec::new(),
         }
     }
 
@@ -58,8 +62,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         let results = region.results.iter().map(|&value| self.buffer(value));
         let results = results.collect::<Result<Vec<_>, _>>()?;
         // Also when there is nothing in it: the sizes of results are known here at the latest.
-        let last = std::mem::take(&mut self.current);
-        self.segments.push(last);
+        self.end_segment();
         let mut block = Block {
             region: self.region,
             buffers: self.buffers,
@@ -81,8 +84,8 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
 
     fn node(&mut self, node: &Node) -> Result<(), ProgramError> {
         for fact in &node.facts {
-            if !self.current.facts.contains(fact) && !is_on(Fault::ForgottenFact) {
-                self.current.facts.push(fact.clone());
+            if !self.facts.contains(fact) && !is_on(Fault::ForgottenFact) {
+                self.facts.push(fact.clone());
             }
         }
         match &node.kind {
@@ -193,8 +196,15 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
             action,
         });
         if ends {
-            self.segments.push(std::mem::take(&mut self.current));
+            self.end_segment();
         }
+    }
+
+    fn end_segment(&mut self) {
+        let injector = RuntimeShapeInjector::new(self.program.graph.dims());
+        let check = injector.inject_shape_check(std::mem::take(&mut self.facts));
+        let segment = std::mem::take(&mut self.current);
+        self.segments.push(Segment { check, ..segment });
     }
 
     pub(super) fn require(&mut self, predicate: Predicate, message: impl Into<String>) {

@@ -14,6 +14,7 @@ use super::{
     check,
 };
 use crate::error::ProgramError;
+use crate::plan_operation::{PlanOperation, RuntimeShapeInjector};
 use crate::program::{Block, Program, ProgramKernel, Requirement, Segment};
 use crate::sizes::Sizes;
 use crate::step::{Action, Step};
@@ -61,8 +62,9 @@ impl Program {
                     own: segment.own.clone(),
                     sizes: segment.sizes.clone(),
                     facts: segment
-                        .facts
+                        .check
                         .iter()
+                        .flat_map(PlanOperation::facts)
                         .map(|fact| (text(fact.left), text(fact.right), fact.origin.clone()))
                         .collect(),
                     contract: segment
@@ -270,7 +272,7 @@ fn load_block(stored: &StoredBlock, graph: &mut Graph, walk: &Walk) -> Result<Bl
             slots: segment.slots.clone(),
             own: segment.own.clone(),
             sizes: segment.sizes.clone(),
-            facts,
+            check: RuntimeShapeInjector::new(graph.dims()).inject_shape_check(facts),
             contract,
             requirements,
         });

@@ -1,32 +1,11 @@
-//! Between shapes at the API's edge and expressions of a table.
+//! From expressions of a table to shapes at the API's edge.
 
 use super::SymbolicShape;
 use crate::dimension::SymbolicDimension;
-use crate::error::DimError;
 use crate::ids::DimId;
 use crate::table::DimTable;
 
 impl DimTable {
-    /// The expressions of a shape. A name the table has is that symbol, narrowed by the dimension; others are declared.
-    pub fn shape(&mut self, shape: &SymbolicShape) -> Result<Vec<DimId>, DimError> {
-        let mut dims = Vec::with_capacity(shape.rank());
-        for dimension in shape.dimensions() {
-            let dim = match (dimension.value(), self.symbol_named(dimension.name())) {
-                (Some(value), None) => self.constant(value),
-                (_, Some(symbol)) => {
-                    self.constrain(symbol, dimension.clone())?;
-                    self.dim(symbol)
-                }
-                (None, None) => {
-                    let symbol = self.declare(dimension.clone())?;
-                    self.dim(symbol)
-                }
-            };
-            dims.push(dim);
-        }
-        Ok(dims)
-    }
-
     /// The description of expressions; one that is no symbol is named by its text.
     pub fn describe(&self, dims: &[DimId]) -> SymbolicShape {
         dims.iter().map(|&dim| self.describe_dim(dim)).collect()
@@ -53,27 +32,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_go_in_and_come_out() {
+    fn sizes_are_described_with_what_is_known_of_them() {
         let mut table = DimTable::new();
         let batch = SymbolicDimension::range("B", 1..=8).unwrap();
-        let shape = SymbolicShape::new([batch.clone(), SymbolicDimension::named("S"), 384.into()]);
-        let dims = table.shape(&shape).unwrap();
-        assert_eq!(table.display_shape(&dims).to_string(), "[B, S, 384]");
-        assert_eq!(table.describe(&dims).dimensions()[0], batch);
-        let tokens = table.product(&dims[..2]).unwrap();
-        assert_eq!(table.describe(&[tokens]).to_string(), "[B*S]");
-        // The same name is the same symbol, narrowed.
-        let narrower = SymbolicShape::vector(SymbolicDimension::range("B", 4..).unwrap());
-        assert_eq!(table.shape(&narrower).unwrap(), dims[..1]);
-        assert_eq!(table.range(dims[0]), crate::DimRange::new(4, 8));
+        let symbol = table.declare(batch.clone()).unwrap();
+        let dims = [
+            table.dim(symbol),
+            table.symbol("S").unwrap(),
+            table.constant(384),
+        ];
+        let shape = table.describe(&dims);
+        assert_eq!(shape.to_string(), "[B, S, 384]");
+        assert_eq!(shape.dimensions()[0], batch);
+        // What is no symbol goes by its text, and has its range.
+        let doubled = table.add(dims[0], dims[0]).unwrap();
+        let doubled = table.describe(&[doubled]);
+        assert_eq!(doubled.to_string(), "[2*B]");
         assert_eq!(
-            table
-                .shape(&SymbolicShape::vector(SymbolicDimension::named("a b")))
-                .unwrap_err()
-                .code(),
-            "E0305"
+            doubled.dimensions()[0].bounds(),
+            crate::DimRange::new(2, 16)
         );
-        let impossible = SymbolicShape::vector(SymbolicDimension::range("B", 9..).unwrap());
-        assert_eq!(table.shape(&impossible).unwrap_err().code(), "E0307");
     }
 }

@@ -1,20 +1,8 @@
-//! Relations of two shapes: compatible, broadcast, unified.
-//!
-//! Symbols are identified by name. What two shapes need to agree is returned as constraints, never assumed silently.
+//! Whether two shapes can be one.
 
 use super::SymbolicShape;
-use crate::constraint::{Constraint, ConstraintSet, Extent};
 use crate::dimension::SymbolicDimension;
 use crate::error::DimError;
-
-/// The result of [`SymbolicShape::unify`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unification {
-    /// The shape that both are.
-    pub shape: SymbolicShape,
-    /// What the sizes must satisfy for that.
-    pub constraints: ConstraintSet,
-}
 
 impl SymbolicShape {
     /// Whether there are sizes for which both shapes are the same, as far as each axis alone tells.
@@ -22,98 +10,30 @@ impl SymbolicShape {
         self.unify(other).is_ok()
     }
 
-    /// The shape that both are, with the constraints this needs. An error when they never are the same.
-    pub fn unify(&self, other: &SymbolicShape) -> Result<Unification, DimError> {
-        if self.rank() != other.rank() {
-            return Err(self.mismatch(
-                other,
-                format!("ranks {} and {} differ", self.rank(), other.rank()),
-            ));
-        }
-        let mut constraints = ConstraintSet::new();
-        let mut dimensions = Vec::with_capacity(self.rank());
-        for (axis, (left, right)) in self.dimensions().iter().zip(other.dimensions()).enumerate() {
-            let both = left.clone().narrowed_by(right).map_err(|_| {
-                self.mismatch(
-                    other,
-                    format!(
-                        "axis {axis} is {} on the left, {} on the right",
-                        described(left),
-                        described(right)
-                    ),
-                )
-            })?;
-            if Extent::of(left) != Extent::of(right) {
-                constraints.insert(Constraint::Equal(Extent::of(left), Extent::of(right)));
-            }
-            constraints.extend(ConstraintSet::of_dimension(&both));
-            dimensions.push(both);
-        }
-        Ok(Unification {
-            shape: SymbolicShape::new(dimensions),
-            constraints,
-        })
-    }
-
-    /// The shape that both broadcast to, aligned at the last axis. An error when they never do.
+    /// The shape that both are: each axis narrowed to the sizes that both allow. Sizes of different names may be equal.
     ///
-    /// Where neither side decides, the dimension is named `bcast(a, b)`; inside a graph the table's broadcast is exact.
-    pub fn broadcast(&self, other: &SymbolicShape) -> Result<SymbolicShape, DimError> {
-        let rank = self.rank().max(other.rank());
-        let one = SymbolicDimension::known(1);
-        let padded = |shape: &SymbolicShape| {
-            let missing = std::iter::repeat_n(one.clone(), rank - shape.rank());
-            missing
-                .chain(shape.dimensions().iter().cloned())
-                .collect::<Vec<_>>()
-        };
-        let pairs = padded(self).into_iter().zip(padded(other)).enumerate();
-        pairs
-            .map(|(axis, (left, right))| {
-                broadcast_dimensions(&left, &right).ok_or_else(|| {
-                    let reason = format!(
-                        "axis {axis} is {} on the left, {} on the right, and neither is 1",
-                        described(&left),
-                        described(&right)
-                    );
-                    self.mismatch(other, reason)
-                })
-            })
-            .collect()
-    }
-
-    fn mismatch(&self, other: &SymbolicShape, reason: String) -> DimError {
-        DimError::ShapeMismatch {
+    /// # Errors
+    /// An axis of which no size is allowed by both.
+    pub fn unify(&self, other: &SymbolicShape) -> Result<SymbolicShape, DimError> {
+        let mismatch = |reason: String| DimError::ShapeMismatch {
             left: self.to_string(),
             right: other.to_string(),
             reason,
+        };
+        if self.rank() != other.rank() {
+            let (left, right) = (self.rank(), other.rank());
+            return Err(mismatch(format!("ranks {left} and {right} differ")));
         }
-    }
-}
-
-fn broadcast_dimensions(
-    left: &SymbolicDimension,
-    right: &SymbolicDimension,
-) -> Option<SymbolicDimension> {
-    let same = Extent::of(left) == Extent::of(right);
-    if same || right.value() == Some(1) {
-        return Some(left.clone());
-    }
-    if left.value() == Some(1) {
-        return Some(right.clone());
-    }
-    match (left.allows(1), right.allows(1)) {
-        (false, false) => left.clone().narrowed_by(right).ok(),
-        // One side may be 1, so the other one decides.
-        (false, true) => Some(left.clone()),
-        (true, false) => Some(right.clone()),
-        (true, true) => {
-            let name = format!("bcast({left}, {right})");
-            let bounds = left.bounds().hull(&right.bounds());
-            SymbolicDimension::named(name)
-                .with_constraints(bounds.min.unwrap_or(i64::MIN), bounds.max)
-                .ok()
-        }
+        let axes = self.dimensions().iter().zip(other.dimensions());
+        let axes = axes.enumerate().map(|(axis, (left, right))| {
+            left.clone().narrowed_by(right).map_err(|_| {
+                let (left, right) = (described(left), described(right));
+                mismatch(format!(
+                    "axis {axis} is {left} on the left, {right} on the right"
+                ))
+            })
+        });
+        axes.collect()
     }
 }
 
@@ -137,29 +57,14 @@ mod tests {
     }
 
     #[test]
-    fn unification_says_what_it_needs() {
-        let both = shape(&["B", "S", "8"])
-            .unify(&shape(&["B", "4", "N"]))
-            .unwrap();
-        assert_eq!(both.shape.to_string(), "[B, 4, 8]");
-        assert_eq!(both.constraints.to_string(), "S == 4, 8 == N");
+    fn what_both_allow_is_unified_axis_by_axis() {
+        let both = shape(&["B", "S", "8"]).unify(&shape(&["B", "4", "N"]));
+        assert_eq!(both.unwrap().to_string(), "[B, 4, 8]");
         let error = shape(&["B", "3"]).unify(&shape(&["B", "4"])).unwrap_err();
         insta::assert_snapshot!(error, @"expected compatible shapes, found [B, 3] and [B, 4]: axis 1 is 3 on the left, 4 on the right");
         assert!(!shape(&["B"]).is_compatible_with(&shape(&["B", "1"])));
         assert!(shape(&["B"]).is_compatible_with(&shape(&["7"])));
         let even = SymbolicShape::vector(SymbolicDimension::named("E").multiple_of(2).unwrap());
         assert!(!even.is_compatible_with(&shape(&["7"])));
-    }
-
-    #[test]
-    fn broadcasting_aligns_at_the_end() {
-        let result =
-            |a: &[&str], b: &[&str]| shape(a).broadcast(&shape(b)).map(|shape| shape.to_string());
-        assert_eq!(result(&["B", "1", "4"], &["S", "1"]).unwrap(), "[B, S, 4]");
-        assert_eq!(result(&["B"], &["B"]).unwrap(), "[B]");
-        assert_eq!(result(&["B"], &["5"]).unwrap(), "[5]");
-        assert_eq!(result(&["B"], &["S"]).unwrap(), "[bcast(B, S)]");
-        assert_eq!(result(&[], &["S", "2"]).unwrap(), "[S, 2]");
-        insta::assert_snapshot!(result(&["B", "3"], &["4"]).unwrap_err(), @"expected compatible shapes, found [B, 3] and [4]: axis 1 is 3 on the left, 4 on the right, and neither is 1");
     }
 }

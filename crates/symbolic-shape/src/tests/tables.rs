@@ -335,18 +335,15 @@ fn imports_copy_symbols_facts_and_definitions() {
 }
 
 #[test]
-fn shapes_are_compared_axis_by_axis() {
+fn huge_sizes_are_an_error_not_a_wrap() {
     let mut table = DimTable::new();
-    parse_where(&mut Cursor::new("B == C"), &mut table).unwrap();
-    let mut shape = |text: &str| parse_shape(&mut Cursor::new(text), &mut table).unwrap();
-    let (a, b, c, d) = (
-        shape("[B, 4]"),
-        shape("[C, 4]"),
-        shape("[D, 4]"),
-        shape("[B, 5]"),
-    );
-    assert_eq!(table.shapes_equal(&a, &b), Proof::Proved);
-    assert_eq!(table.shapes_equal(&a, &c), Proof::Unknown);
-    assert_eq!(table.shapes_equal(&c, &d), Proof::Disproved);
-    assert_eq!(table.shapes_equal(&a, &a[..1]), Proof::Disproved);
+    parse_where(
+        &mut Cursor::new("product(A, A, A) == product(A)"),
+        &mut table,
+    )
+    .unwrap();
+    let check = |size| table.check(&bind(&table, &[("A", size)]));
+    assert_eq!(check(i64::MAX).unwrap_err().code(), "E0323");
+    assert_eq!(check(0), Ok(()));
+    assert_eq!(check(2).unwrap_err().code(), "E0324");
 }

@@ -135,8 +135,7 @@ pub(crate) fn place_all_constants(runtime: &Runtime, prepared: &Prepared, patien
                 identity: prepared.identity(launch.kernel),
                 choices: prepared
                     .choices(launch.kernel, runtime)
-                    .iter()
-                    .filter(|choice| choice.candidate.predicate.is_empty())
+                    .launches_for_all()
                     .collect(),
                 worth: 0,
             });
