@@ -64,11 +64,11 @@ impl<K: Hash + Eq, V> BoundedLru<K, V> {
     }
 
     /// The value under a key, which is then the one used last.
-    pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&V>
+    pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
     {
-        self.entries.get(key).map(|entry| &entry.value)
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
     /// The value under a key; the order stays.
@@ -129,16 +129,6 @@ impl<K: Hash + Eq, V> BoundedLru<K, V> {
         std::iter::from_fn(|| self.pop()).collect()
     }
 
-    /// The entries, the one used last first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
-        self.entries.iter().map(|(key, entry)| (key, &entry.value))
-    }
-
-    /// What would go next, first the one used longest ago.
-    pub fn eviction_candidates(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.iter().rev()
-    }
-
     /// The limits.
     pub fn limits(&self) -> LruLimits {
         self.limits
@@ -194,8 +184,6 @@ mod tests {
             assert!(lru.insert(key, (), bytes).evicted.is_empty());
         }
         lru.get("a");
-        let candidates: Vec<_> = lru.eviction_candidates().map(|(key, ())| *key).collect();
-        assert_eq!(candidates, ["b", "c", "a"]);
         assert_eq!(lru.insert("d", (), 60).evicted, [("b", ()), ("c", ())]);
         assert_eq!((lru.len(), lru.bytes()), (2, 90));
         assert_eq!(lru.insert("d", (), 10).evicted, [("d", ())]);
@@ -250,7 +238,8 @@ mod tests {
                     }
                 }
                 prop_assert!(lru.len() <= entries && lru.bytes() <= bytes);
-                prop_assert_eq!(lru.bytes(), lru.iter().map(|(_, weight)| weight).sum::<usize>());
+                let weights = lru.entries.iter().map(|(_, entry)| entry.value);
+                prop_assert_eq!(lru.bytes(), weights.sum::<usize>());
                 prop_assert_eq!(lru.len(), n_in - n_out);
             }
         }

@@ -5,6 +5,7 @@
 //! compiles work.
 
 mod inner;
+mod memory;
 mod nesting;
 mod options;
 mod ticket;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use rustix::process::getpid;
 
-use crate::bounded::{BoundedLru, LruLimits};
+use crate::bounded::LruLimits;
 use crate::clock::Clock;
 use crate::codec::Codec;
 use crate::error::{CacheError, Failure};
@@ -29,6 +30,7 @@ use crate::stats::{CacheStats, Counters};
 use crate::tier::Tier;
 
 use inner::Inner;
+use memory::LruKernelCache;
 use nesting::is_nested;
 
 pub use options::CacheOptions;
@@ -116,7 +118,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
             clock,
             options,
             tiers,
-            memory: Mutex::new(BoundedLru::new(options.memory)),
+            memory: LruKernelCache::new(options.memory),
             failures: Mutex::new(failures),
             flights: Arc::new(Flights::new()),
             counters: Counters::default(),
@@ -218,27 +220,21 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
     /// Puts a value into memory and every tier.
     pub fn set(&self, key: &CacheKey, value: V, compile_time: Duration) -> Arc<V> {
         let value = Arc::new(value);
-        self.inner.keep(key, &value);
+        self.inner.keep(key, &value, compile_time);
         self.inner.persist(key, &value, compile_time);
         value
     }
 
     /// Whether memory has a key, or a tier something under it.
     pub fn contains(&self, key: &CacheKey) -> bool {
-        let in_memory = || {
-            let memory = self.inner.memory()?;
-            memory.peek(&key.digest()).map(|_| ())
-        };
-        in_memory().is_some() || self.inner.tiers.iter().any(|tier| tier.contains(key))
+        self.inner.has_in_memory(key) || self.inner.tiers.iter().any(|tier| tier.contains(key))
     }
 
     /// Removes a key from memory, every tier, and the failures.
     pub fn remove(&self, key: &CacheKey) {
-        let value = self
-            .inner
-            .memory()
-            .and_then(|mut memory| memory.remove(&key.digest()));
-        drop(value);
+        if let Some(memory) = self.inner.memory() {
+            memory.remove(key.digest());
+        }
         if let Some(mut failures) = self.inner.failures() {
             failures.forget(key.digest());
         }
@@ -247,8 +243,9 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
 
     /// Empties memory and forgets failures. Values in use live on until nothing uses them; tiers keep what they have.
     pub fn clear_memory(&self) {
-        let values = self.inner.memory().map(|mut memory| memory.clear());
-        drop(values);
+        if let Some(memory) = self.inner.memory() {
+            memory.clear();
+        }
         self.forget_failures();
     }
 
@@ -269,12 +266,10 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
 
     /// Other limits on memory.
     pub fn set_memory_limits(&self, limits: LruLimits) {
-        let evicted = self
-            .inner
-            .memory()
-            .map(|mut memory| memory.set_limits(limits));
-        let n_evicted = evicted.map_or(0, |evicted| evicted.len());
-        self.inner.count_evicted(n_evicted);
+        if let Some(memory) = self.inner.memory() {
+            let now = self.inner.clock.now();
+            self.inner.count_evicted(memory.set_limits(limits, now));
+        }
     }
 
     /// What the tiers hold now, to explain misses with. Reads the heads of stored entries.
@@ -296,10 +291,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
 
     /// What happened so far.
     pub fn stats(&self) -> CacheStats {
-        let size = self
-            .inner
-            .memory()
-            .map(|memory| (memory.len(), memory.bytes()));
+        let size = self.inner.memory().map(LruKernelCache::size);
         let (kernels, bytes) = size.unwrap_or_default();
         self.inner.counters.snapshot(kernels, bytes)
     }
@@ -315,9 +307,7 @@ impl<V: Send + Sync + 'static, E: fmt::Display + Send + Sync + 'static> TieredCa
     /// After a compile it would find the new entry: ask before.
     pub fn explain(&self, key: &CacheKey) -> MissReport {
         let inner = &self.inner;
-        let is_in_memory = inner
-            .memory()
-            .is_some_and(|memory| memory.peek(&key.digest()).is_some());
+        let is_in_memory = inner.has_in_memory(key);
         let mut report = MissReport {
             key: key.clone(),
             is_in_memory,

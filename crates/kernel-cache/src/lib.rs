@@ -14,7 +14,6 @@
 //! | attach another store | [`Tier`] |
 //! | know why something was compiled | [`TieredCache::explain`] |
 //! | bound anything by count and bytes | [`BoundedLru`] |
-//! | look kernels up by operation and shapes | [`KernelCache`], [`ShapeSignature`] |
 //!
 //! ```
 //! use std::{convert::Infallible, sync::Arc, time::{Duration, Instant}};
@@ -46,12 +45,10 @@ mod explain;
 mod failures;
 mod flight;
 mod fs;
-mod kernels;
 mod key;
 mod miss;
 mod payload;
 mod seal;
-mod signature;
 mod stats;
 mod sync;
 mod tier;
@@ -67,11 +64,9 @@ pub use entry::{EntryHead, StoredEntry};
 pub use error::{CacheError, Failure, FolderProblem};
 pub use explain::{MissReport, Nearest, StoredHeads};
 pub use fs::{FileInfo, FileKind, Folder, FolderFile, Fs, SystemFs, open_regular};
-pub use kernels::{KernelCache, KernelCacheEntry, LruKernelCache};
 pub use key::{CacheKey, EntryKind, FieldDifference, FieldValue, KeyDigest, KeyField};
 pub use miss::{Miss, MissCategory, NotStored, Rejection, TierMiss};
 pub use payload::{Content, Payload};
 pub use seal::SealKey;
-pub use signature::{DimPattern, ShapeSignature};
 pub use stats::CacheStats;
 pub use tier::{Claim, Stored, Tier};

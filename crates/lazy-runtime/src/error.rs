@@ -236,19 +236,6 @@ impl RuntimeError {
         )
     }
 
-    /// A fault in a kernel that is part of no program.
-    pub(crate) fn kernel_fault(kernel: &str, cause: FaultCause, site: String) -> Self {
-        Self::Fault {
-            at: OpSite {
-                op: "kernel",
-                origin: kernel.to_owned(),
-            },
-            problem: problem_of(cause),
-            cause,
-            site,
-        }
-    }
-
     pub(crate) fn malformed(problem: impl Into<String>) -> Self {
         Self::Malformed {
             problem: problem.into(),

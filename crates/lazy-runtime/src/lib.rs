@@ -15,7 +15,6 @@
 //! | end a call early | [`CompiledProgram::run_with`], [`Cancellation`] |
 //! | know what a step costs | [`CompiledProgram::run_profiled`] |
 //! | know what was compiled, and why | [`Runtime::compile_records`], [`Runtime::stats`] |
-//! | compile and run one kernel | [`LazyCompilationContext`], [`LazyCompilationManager`] |
 //! | threads for launches | [`SpinPool`] |
 
 #![deny(unsafe_code)]
@@ -50,14 +49,10 @@ mod watch;
 pub use ahead::{CallMemory, ProfileError, ProfiledShapes, ShapeProfile, ShapeVariantGenerator};
 pub use call::{CallControl, CallOptions, Cancellation};
 pub use clock::{Clock, SystemClock};
-pub use compile::{
-    CompilationStats, CompileBudget, CompileReason, CompileRecord, CompiledKernel, maker_of,
-};
-pub use context::LazyCompilationContext;
+pub use compile::{CompilationStats, CompileBudget, CompileReason, CompileRecord, maker_of};
 pub use donate::{DonationFate, Donations};
 pub use error::RuntimeError;
 pub use layouts::PreferredLayouts;
-pub use manager::LazyCompilationManager;
 pub use options::{CompilePolicy, OutputPlacement, RuntimeOptions};
 pub use planner::Planner;
 pub use pool::SpinPool;

@@ -1,75 +1,107 @@
-//! Kernels by themselves, compiled on demand or ahead: [`LazyCompilationManager`].
+//! The kernels of a runtime and the threads that compile them: [`LazyCompilationManager`].
+//!
+//! What a program launches is asked for here, all kernels of a plan at once. Not here: which kernels a call needs, and how
+//! long it waits for them. A job on a compile thread holds the [`Kernels`] and never the manager, which ends with its threads.
 
 use std::sync::Arc;
+use std::thread;
 
-use kiln_kernel::VerifiedKernel;
-
-use crate::compile::{CompilationStats, CompiledKernel, KernelIdentity};
+use crate::clock::Clock;
+use crate::compile::{
+    Chosen, CompilationStats, Kernels, NoCode, Obtaining, Patience, Wanted, Workers,
+};
+use crate::context::LazyCompilationContext;
 use crate::error::RuntimeError;
-use crate::runtime::Runtime;
+use crate::options::RuntimeOptions;
+use crate::parts::Parts;
+use crate::recorder::Recorder;
 
-/// Compiles kernels that are part of no program, through the runtime's store.
-#[derive(Clone, Debug)]
-pub struct LazyCompilationManager {
-    runtime: Arc<Runtime>,
+/// A cache of kernels, the compiler behind it, and its threads.
+pub(crate) struct LazyCompilationManager {
+    kernels: Arc<Kernels>,
+    workers: Workers,
+    clock: Arc<dyn Clock>,
 }
 
 impl LazyCompilationManager {
-    /// A manager of a runtime's kernels.
-    pub fn new(runtime: Arc<Runtime>) -> Self {
-        Self { runtime }
-    }
-
-    /// The runtime.
-    pub fn runtime(&self) -> &Arc<Runtime> {
-        &self.runtime
-    }
-
-    /// The code of a kernel for these values of its symbols; compiled if no code that serves them is there. Of threads
-    /// that ask at one time one compiles.
-    ///
-    /// # Errors
-    /// A kernel that does not compile.
-    pub fn get_or_compile(
-        &self,
-        kernel: &VerifiedKernel,
-        symbols: &[i64],
-    ) -> Result<Arc<CompiledKernel>, RuntimeError> {
-        let identity = Arc::new(KernelIdentity::of(kernel, kernel.name()));
-        let mut code = self.runtime.obtain_alone(&identity, &[symbols]).into_iter();
-        match code.next() {
-            Some(code) => code,
-            None => unreachable!("one was asked for"),
+    /// Without a compiler it has no kernels.
+    pub(crate) fn new(parts: &Parts, options: &RuntimeOptions) -> Self {
+        let machine = || thread::available_parallelism().map_or(1, usize::from);
+        let workers = Workers::new(
+            options.compile_threads.map_or_else(machine, usize::from),
+            usize::from(options.background_threads),
+            options.compile_timeout.unwrap_or(options.cache.trusted),
+            Arc::clone(&parts.clock),
+        );
+        Self {
+            kernels: Arc::new(Kernels::new(parts, options)),
+            workers,
+            clock: Arc::clone(&parts.clock),
         }
     }
 
-    /// Compiles what these values of a kernel's symbols need, on all compile threads; answers with how many pieces of
-    /// code serve them.
+    /// What a job may hold for as long as it takes.
+    pub(crate) fn kernels(&self) -> &Arc<Kernels> {
+        &self.kernels
+    }
+
+    /// The threads.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// Code for kernels, compiled where there is none and the patience lasts; of threads that ask for one at one time, one
+    /// compiles it.
+    pub(crate) fn get_or_compile(
+        &self,
+        wanted: &[Wanted<'_>],
+        patience: &Patience<'_>,
+        recorder: &Recorder,
+    ) -> Vec<Chosen> {
+        let obtaining = Obtaining {
+            kernels: &self.kernels,
+            workers: &self.workers,
+            clock: &*self.clock,
+            recorder,
+        };
+        obtaining.obtain(wanted, patience)
+    }
+
+    /// Compiles the code that serves all sizes of each of these kernels, and waits for it.
     ///
     /// # Errors
-    /// The first of the variants that does not compile.
-    pub fn precompile(
+    /// The first that does not compile.
+    pub(crate) fn precompile(
         &self,
-        kernel: &VerifiedKernel,
-        variants: &[Vec<i64>],
-    ) -> Result<usize, RuntimeError> {
-        let identity = Arc::new(KernelIdentity::of(kernel, kernel.name()));
-        let variants: Vec<&[i64]> = variants.iter().map(Vec::as_slice).collect();
-        let code = self.runtime.obtain_alone(&identity, &variants).into_iter();
-        let keys = code.map(|code| Ok(code?.key.clone()));
-        let mut keys = keys.collect::<Result<Vec<String>, RuntimeError>>()?;
-        keys.sort_unstable();
-        keys.dedup();
-        Ok(keys.len())
+        contexts: &[LazyCompilationContext],
+        recorder: &Recorder,
+    ) -> Result<(), RuntimeError> {
+        let wanted = contexts
+            .iter()
+            .map(|context| context.wanted_at_all_sizes(&self.kernels));
+        let wanted: Vec<Wanted<'_>> = wanted.collect();
+        let chosen = self.get_or_compile(&wanted, &Patience::ENDLESS, recorder);
+        chosen.into_iter().try_for_each(|chosen| match chosen {
+            Ok(_) | Err(NoCode::Later) => Ok(()),
+            Err(NoCode::Error(error)) => Err(error),
+        })
     }
 
-    /// Forgets every kernel; those in use live on until nothing uses them.
-    pub fn clear_cache(&self) {
-        self.runtime.clear_cache();
+    /// Forgets every kernel and every failure. Kernels in use live on until nothing uses them.
+    pub(crate) fn clear_cache(&self) {
+        if let Some((compiler, _)) = self.kernels.compiler() {
+            compiler.forget_failures();
+        }
+        self.kernels.clear();
     }
 
-    /// What was compiled so far.
-    pub fn compilation_stats(&self) -> CompilationStats {
-        self.runtime.stats()
+    /// What was compiled so far, and what that took.
+    pub(crate) fn compilation_stats(&self) -> CompilationStats {
+        let kernels = &self.kernels;
+        let mut stats = kernels
+            .counters
+            .read(kernels.n_kernels(), kernels.cache_stats());
+        stats.add_budget(kernels.budget());
+        stats
     }
 }

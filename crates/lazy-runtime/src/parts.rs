@@ -17,7 +17,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     /// Stores behind memory, the fastest first.
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
-    /// Times what no program asks for.
+    /// Times what is done for programs that have no recorder of their own.
     pub(crate) recorder: Recorder,
 }
 

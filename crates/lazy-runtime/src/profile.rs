@@ -5,9 +5,9 @@ use std::time::Duration;
 use kiln_kernel::{Kernel, Node, StageOperation, VerifiedKernel};
 use kiln_program::{Action, Step};
 
+use crate::compile::binding_of;
 use crate::plan::{StepPlan, TensorPlace};
 use crate::run::{Run, Stop};
-use crate::runtime::binding_of;
 
 /// One step of one run.
 #[derive(Clone, Debug)]

@@ -290,14 +290,6 @@ impl CompiledProgram {
         Ok((outputs, profile))
     }
 
-    /// Makes the launch plan for inputs of these sizes, and compiles what it needs, by running once.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn warm_up(&self, inputs: &[Tensor]) -> Result<(), RuntimeError> {
-        self.run(inputs).map(drop)
-    }
-
     /// Forgets launch plans and memory that no run uses. Kernels stay with the runtime.
     pub fn clear(&self) {
         for plan in self.plans() {

@@ -1,8 +1,12 @@
 //! A recorder of `timing`, and the events of this crate in it.
 //!
-//! Each program has one; the runtime has another for kernels that are part of no program. What is counted here is
-//! what the recorder's owner had done, whoever else shares the runtime.
+//! A program has one of its own, or else the runtime's. What is counted here is what the recorder's owner had done, whatever
+//! else shares the runtime.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kiln_fork_lock::ForkLock;
 use kiln_kernel_cache::{MissCategory, Source, TierMiss};
 use kiln_timing::{Category, Counter, EventId, FunctionEvents, Span, Timing};
 
@@ -19,6 +23,15 @@ pub(crate) struct Recorder {
     store_constants: EventId,
     wait: EventId,
     stores: EventId,
+    timed: Arc<ForkLock<Timed>>,
+}
+
+/// The functions whose compiles were timed since all code was last forgotten.
+#[derive(Debug, Default)]
+struct Timed {
+    /// How often it was.
+    generation: u64,
+    functions: HashSet<FunctionEvents>,
 }
 
 impl Recorder {
@@ -61,6 +74,7 @@ impl Recorder {
                 "kernel_stores",
                 "Kernels looked up in stores, loaded from them, and stored",
             ),
+            timed: Arc::default(),
             timing,
         }
     }
@@ -104,6 +118,25 @@ impl Recorder {
     pub(crate) fn function(&self, identity: &KernelIdentity) -> FunctionEvents {
         self.timing
             .function_of(identity.function(), identity.digest_text())
+    }
+
+    /// The events of a kernel that is to be compiled now. What was timed before all code was forgotten, which the runtime did
+    /// `generation` times, is timed again.
+    pub(crate) fn function_to_compile(
+        &self,
+        identity: &KernelIdentity,
+        generation: u64,
+    ) -> FunctionEvents {
+        let function = self.function(identity);
+        let mut timed = self.timed.lock();
+        if timed.generation < generation {
+            timed.generation = generation;
+            for forgotten in timed.functions.drain() {
+                self.timing.invalidate(&forgotten);
+            }
+        }
+        timed.functions.insert(function);
+        function
     }
 
     pub(crate) fn count(&self, counter: Counter) {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
 
 use kiln_backend::{ExecuteError, KernelCompiler, KernelExecutor, Memory, MemoryStats, Target};
@@ -10,18 +9,15 @@ use kiln_fork_lock::ForkLock;
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel_cache::{KeyDigest, Tier};
 use kiln_program::PlanOperation;
-use kiln_symbolic_shape::Binding;
 use kiln_timing::Timing;
-use smallvec::SmallVec;
 
 use crate::call::CallControl;
 use crate::clock::{Clock, SystemClock};
 use crate::compile::{
-    Choice, Chosen, CompilationStats, CompileRecord, CompiledKernel, ConstantStore, Counters,
-    KernelIdentity, Kernels, NoCode, Obtaining, PackedStore, Patience, Permission, Urgency, Wanted,
-    Workers,
+    Choice, CompilationStats, CompileRecord, CompiledKernel, ConstantStore, Counters,
+    KernelIdentity, PackedStore, Patience, Permission, Urgency,
 };
-use crate::error::RuntimeError;
+use crate::manager::LazyCompilationManager;
 use crate::options::{CompilePolicy, RuntimeOptions};
 use crate::parts::Parts;
 use crate::recorder::Recorder;
@@ -42,8 +38,7 @@ const WAKING: Duration = Duration::from_millis(3);
 pub struct Runtime {
     parts: Parts,
     options: RuntimeOptions,
-    kernels: Arc<Kernels>,
-    workers: Workers,
+    manager: LazyCompilationManager,
     constants: Arc<ConstantStore>,
     variants: Arc<Variants>,
     /// What programs hold for later runs.
@@ -79,22 +74,12 @@ impl Runtime {
     }
 
     fn of_parts(parts: Parts, options: RuntimeOptions) -> Self {
-        let machine = || thread::available_parallelism().map_or(1, usize::from);
-        let threads = options.compile_threads.map_or_else(machine, usize::from);
-        let hung_after = options.compile_timeout.unwrap_or(options.cache.trusted);
-        let workers = Workers::new(
-            threads,
-            usize::from(options.background_threads),
-            hung_after,
-            Arc::clone(&parts.clock),
-        );
         let device = parts.executor.device();
         let packed = PackedStore::new(parts.tiers.clone(), device, options.version.clone());
         let variants = options.variants.filter(|_| !options.deterministic);
         Self {
-            kernels: Arc::new(Kernels::new(&parts, &options)),
+            manager: LazyCompilationManager::new(&parts, &options),
             variants: Arc::new(Variants::new(variants)),
-            workers,
             constants: Arc::new(ConstantStore::new(packed)),
             states: ForkLock::default(),
             watch: Watch::default(),
@@ -123,8 +108,7 @@ impl Runtime {
         Self::of_parts(parts, self.options.clone())
     }
 
-    /// With a recorder for what is compiled for no program, and for programs that have none of their own. To be said
-    /// before anything is compiled.
+    /// With a recorder for programs that have none of their own. To be said before anything is compiled.
     #[must_use]
     pub fn with_timing(self, timing: Timing) -> Self {
         let parts = Parts {
@@ -134,7 +118,7 @@ impl Runtime {
         Self::of_parts(parts, self.options.clone())
     }
 
-    /// The recorder of what is compiled for no program.
+    /// The recorder of programs that have none of their own.
     pub fn timing(&self) -> &Timing {
         &self.parts.recorder.timing
     }
@@ -143,14 +127,22 @@ impl Runtime {
         &self.parts.recorder
     }
 
+    /// The kernels, and what compiles them.
+    pub(crate) fn manager(&self) -> &LazyCompilationManager {
+        &self.manager
+    }
+
     /// What it compiles for.
     pub fn target(&self) -> Option<&Target> {
-        self.kernels.compiler().map(|(_, target)| target)
+        self.manager.kernels().compiler().map(|(_, target)| target)
     }
 
     /// The compiler.
     pub fn compiler(&self) -> Option<&dyn KernelCompiler> {
-        self.kernels.compiler().map(|(compiler, _)| compiler)
+        self.manager
+            .kernels()
+            .compiler()
+            .map(|(compiler, _)| compiler)
     }
 
     /// The device.
@@ -183,7 +175,7 @@ impl Runtime {
 
     /// What was compiled so far, in order, the first thousand.
     pub fn compile_records(&self) -> Vec<CompileRecord> {
-        self.kernels.records()
+        self.manager.kernels().records()
     }
 
     /// Which variants there are, why, and what each gained; in the order in which they were asked for.
@@ -208,7 +200,7 @@ impl Runtime {
             return;
         };
         let making = Making {
-            kernels: Arc::clone(&self.kernels),
+            kernels: Arc::clone(self.manager.kernels()),
             variant: Arc::clone(variant),
             identity: Arc::clone(identity),
             generic: Arc::clone(generic),
@@ -219,50 +211,36 @@ impl Runtime {
         };
         let id =
             KeyDigest::of(format!("{} {:?}", identity.digest_text(), variant.symbols).as_bytes());
-        self.run_in_background(id, worth, Box::new(move || making.run()));
-    }
-
-    /// Has something done on a thread that compiles, when there is nothing more urgent.
-    pub(crate) fn run_in_background(
-        &self,
-        id: KeyDigest,
-        worth: Duration,
-        job: Box<dyn FnOnce() + Send>,
-    ) {
         let worth = u64::try_from(worth.as_nanos()).unwrap_or(u64::MAX);
-        self.workers
-            .run(id, Urgency::Background { worth }, Box::new(job));
+        let job = Box::new(move || making.run());
+        let workers = self.manager.workers();
+        workers.run(id, Urgency::Background { worth }, job);
     }
 
     /// Counters.
     pub fn stats(&self) -> CompilationStats {
-        let mut stats = self
-            .counters()
-            .read(self.kernels.n_kernels(), self.kernels.cache_stats());
+        let mut stats = self.manager.compilation_stats();
         stats.add_constants(&self.constants.packed.counters);
         stats.add_variants(self.variants.counts());
-        stats.add_budget(self.kernels.budget());
         stats
     }
 
-    /// Forgets kernels and constants; programs that run keep theirs until they are planned anew.
+    /// Forgets kernels and constants in memory; programs keep theirs until they are [cleared](crate::CompiledProgram::clear) or
+    /// planned anew.
     pub fn clear_cache(&self) {
-        if let Some(compiler) = self.compiler() {
-            compiler.forget_failures();
-        }
-        self.kernels.clear();
+        self.manager.clear_cache();
         self.constants.clear();
         self.variants.clear();
     }
 
     /// Changes when code becomes ready behind the back of calls.
     pub(crate) fn published(&self) -> u64 {
-        self.kernels.published()
+        self.manager.kernels().published()
     }
 
     /// When a kernel of which none of these choices compiled may be tried again; none where there is no way at all.
     pub(crate) fn retry_at(&self, choices: &PlanOperation<Choice>) -> Option<Duration> {
-        let left = |choice: &Choice| self.kernels.retry_in(&choice.key);
+        let left = |choice: &Choice| self.manager.kernels().retry_in(&choice.key);
         let least = choices.launches().filter_map(left).min();
         // What panicked is not remembered, and tried at once by whoever else needs it.
         let delay = least.unwrap_or(self.options.cache.retry_most);
@@ -274,12 +252,7 @@ impl Runtime {
 
     /// The ways to launch a kernel; none without a compiler.
     pub fn dispatch(&self, kernel: &VerifiedKernel) -> PlanOperation {
-        self.kernels.dispatch(kernel)
-    }
-
-    /// The ways to launch a kernel, with the keys of their code.
-    pub(crate) fn choices(&self, identity: &KernelIdentity) -> PlanOperation<Choice> {
-        self.kernels.choices(identity)
+        self.manager.kernels().dispatch(kernel)
     }
 
     /// What memory its device's pool holds and did, where that has one.
@@ -335,12 +308,12 @@ impl Runtime {
 
     /// How many compiles wait for a thread, and how many run.
     pub fn compiling(&self) -> (usize, usize) {
-        self.workers.counts()
+        self.manager.workers().counts()
     }
 
     /// Waits until nothing is compiled or stored any more, at most so long; says whether that is so.
     pub fn wait_idle(&self, limit: Duration) -> bool {
-        self.workers.wait_idle(limit)
+        self.manager.workers().wait_idle(limit)
     }
 
     pub(crate) fn constants(&self) -> &Arc<ConstantStore> {
@@ -348,7 +321,7 @@ impl Runtime {
     }
 
     pub(crate) fn counters(&self) -> &Counters {
-        &self.kernels.counters
+        &self.manager.kernels().counters
     }
 
     /// Has constants that were packed stored, behind the back of calls.
@@ -356,50 +329,8 @@ impl Runtime {
         let store = &self.constants.packed;
         if let Some(work) = store.storing(&self.parts.executor, recorder) {
             let id = KeyDigest::of(b"packed constants");
-            self.workers.run(id, Urgency::Urgent, work);
+            self.manager.workers().run(id, Urgency::Urgent, work);
         }
-    }
-
-    /// Code for kernels, compiled where there is none and the patience lasts.
-    pub(crate) fn obtain(
-        &self,
-        wanted: &[Wanted<'_>],
-        patience: &Patience,
-        recorder: &Recorder,
-    ) -> Vec<Chosen> {
-        let obtaining = Obtaining {
-            kernels: &self.kernels,
-            workers: &self.workers,
-            clock: &*self.parts.clock,
-            recorder,
-        };
-        obtaining.obtain(wanted, patience)
-    }
-
-    /// Code for kernels that are part of no program, each for values of its symbols.
-    pub(crate) fn obtain_alone(
-        &self,
-        identity: &Arc<KernelIdentity>,
-        symbols: &[&[i64]],
-    ) -> Vec<Result<Arc<CompiledKernel>, RuntimeError>> {
-        let choices = self.kernels.choices(identity);
-        let wanted = symbols.iter().map(|symbols| Wanted {
-            identity,
-            choices: those_that_hold(identity, &choices, symbols),
-            worth: 0,
-        });
-        let wanted: Vec<Wanted<'_>> = wanted.collect();
-        let chosen = self.obtain(&wanted, &Patience::ENDLESS, self.recorder());
-        let chosen = chosen.into_iter();
-        let code = chosen.map(|chosen| match chosen {
-            Ok((compiled, _)) => Ok(compiled),
-            Err(NoCode::Error(error)) => Err(error),
-            Err(NoCode::Later) => Err(RuntimeError::NotCompiled {
-                step: format!("kernel @{}", identity.name()),
-                reason: "no more time may go into compiling".to_owned(),
-            }),
-        });
-        code.collect()
     }
 
     /// What a call may wait, from now on. `calls` is how many calls the program had, this one included.
@@ -431,27 +362,4 @@ impl Runtime {
         }
         patience
     }
-}
-
-/// What a kernel's dispatch launches for these values of the kernel's symbols.
-pub(crate) fn those_that_hold<'a>(
-    identity: &KernelIdentity,
-    choices: &'a PlanOperation<Choice>,
-    symbols: &[i64],
-) -> SmallVec<[&'a Choice; 2]> {
-    let kernel = &identity.kernel;
-    let binding = || binding_of(kernel, symbols);
-    choices
-        .launches_for(kernel.kernel().dims(), binding)
-        .collect()
-}
-
-/// Values of a kernel's symbols, in the order of its table.
-pub(crate) fn binding_of(kernel: &VerifiedKernel, symbols: &[i64]) -> Binding {
-    kernel
-        .kernel()
-        .dims()
-        .symbols()
-        .zip(symbols.iter().copied())
-        .collect()
 }

@@ -88,7 +88,10 @@ fn milliseconds(time: Option<f64>) -> String {
 
 fn ratio(case: &Case) -> String {
     let ratio = case.kiln.zip(case.faster_peer());
-    ratio.map_or_else(|| "-".to_owned(), |(kiln, peer)| format!("{:.2}", kiln / peer))
+    ratio.map_or_else(
+        || "-".to_owned(),
+        |(kiln, peer)| format!("{:.2}", kiln / peer),
+    )
 }
 
 fn closing(cases: &[Case]) -> String {

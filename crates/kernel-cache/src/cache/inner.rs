@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, getpid};
 
+use super::memory::LruKernelCache;
 use super::{CacheOptions, Found, Source};
-use crate::bounded::BoundedLru;
 use crate::clock::Clock;
 use crate::codec::Codec;
 use crate::error::{CacheError, Failure};
@@ -25,7 +25,7 @@ pub(super) struct Inner<V, E> {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) options: CacheOptions,
     pub(super) tiers: Vec<Arc<dyn Tier>>,
-    pub(super) memory: Mutex<BoundedLru<KeyDigest, Arc<V>>>,
+    pub(super) memory: LruKernelCache<V>,
     pub(super) failures: Mutex<Failures<E>>,
     pub(super) flights: Arc<Flights<KeyDigest, Shared<V, E>>>,
     pub(super) counters: Counters,
@@ -76,8 +76,8 @@ impl<V, E> Inner<V, E> {
         getpid() != self.process
     }
 
-    pub(super) fn memory(&self) -> Option<MutexGuard<'_, BoundedLru<KeyDigest, Arc<V>>>> {
-        (!self.is_forked()).then(|| lock(&self.memory))
+    pub(super) fn memory(&self) -> Option<&LruKernelCache<V>> {
+        (!self.is_forked()).then_some(&self.memory)
     }
 
     pub(super) fn failures(&self) -> Option<MutexGuard<'_, Failures<E>>> {
@@ -86,10 +86,16 @@ impl<V, E> Inner<V, E> {
 
     /// The value in memory, counted.
     pub(super) fn in_memory(&self, key: &CacheKey) -> Option<Arc<V>> {
-        let value = self.memory()?.get(&key.digest()).map(Arc::clone)?;
+        let value = self.memory()?.get(key.digest(), self.clock.now())?;
         Counters::count(&self.counters.memory_hits);
         tracing::trace!(%key, "cache hit in memory");
         Some(value)
+    }
+
+    /// Whether memory has a key; that is no use of it.
+    pub(super) fn has_in_memory(&self, key: &CacheKey) -> bool {
+        self.memory()
+            .is_some_and(|memory| memory.contains(key.digest()))
     }
 
     /// The failure of a key that is not to be tried again yet.
@@ -102,18 +108,11 @@ impl<V, E> Inner<V, E> {
     }
 
     /// Keeps a value in memory.
-    pub(super) fn keep(&self, key: &CacheKey, value: &Arc<V>) {
-        let bytes = self.codec.bytes(value);
-        let inserted = self
-            .memory()
-            .map(|mut memory| memory.insert(key.digest(), Arc::clone(value), bytes));
-        let evicted = inserted
-            .map(|inserted| inserted.evicted)
-            .unwrap_or_default();
-        // Another value of the same key was replaced, not evicted.
-        let others = evicted.iter().filter(|(digest, _)| *digest != key.digest());
-        self.count_evicted(others.count());
-        drop(evicted);
+    pub(super) fn keep(&self, key: &CacheKey, value: &Arc<V>, compile_time: Duration) {
+        if let Some(memory) = self.memory() {
+            let (bytes, now) = (self.codec.bytes(value), self.clock.now());
+            self.count_evicted(memory.set(key.digest(), value, bytes, compile_time, now));
+        }
     }
 
     pub(super) fn count_evicted(&self, n_evicted: usize) {
@@ -164,7 +163,7 @@ impl<V, E> Inner<V, E> {
         match self.codec.decode(entry.payload.content()) {
             Ok(value) => {
                 let value = Arc::new(value);
-                self.keep(key, &value);
+                self.keep(key, &value, entry.compile_time);
                 Counters::count(&self.counters.tier_hits);
                 Counters::add_time(&self.counters.saved_nanoseconds, entry.compile_time);
                 Ok((value, entry.compile_time, entry.payload))

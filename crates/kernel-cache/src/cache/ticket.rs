@@ -185,7 +185,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
             Ok(Ok(value)) => {
                 Counters::count(&counters.compile_ok);
                 let value = Arc::new(value);
-                inner.keep(&self.key, &value);
+                inner.keep(&self.key, &value, time);
                 if let Some(mut failures) = inner.failures() {
                     failures.forget(self.key.digest());
                 }

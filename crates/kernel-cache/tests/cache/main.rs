@@ -14,7 +14,6 @@ mod damage;
 mod disk;
 mod faults;
 mod fork;
-mod kernels;
 mod killed;
 mod mounts;
 mod nesting;

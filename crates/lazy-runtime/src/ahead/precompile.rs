@@ -5,9 +5,9 @@ use std::time::Duration;
 use kiln_interpreter::bind_symbols;
 
 use super::{ProfiledShapes, ShapeProfile};
-use crate::compile::{NoCode, Patience, Permission, Urgency, Wanted};
+use crate::compile::{Patience, Permission, Urgency};
 use crate::error::RuntimeError;
-use crate::plan::{Key, Prepared, Refusal, SegmentPlan, make_plan, place_all_constants};
+use crate::plan::{Key, Refusal, SegmentPlan, make_plan, place_all_constants};
 use crate::program::CompiledProgram;
 
 impl CompiledProgram {
@@ -20,33 +20,12 @@ impl CompiledProgram {
         self.make_general_plan()?;
         let plans = self.plans();
         for plan in &plans {
-            self.compile_plan(&plan.prepared)?;
+            let prepared = &plan.prepared;
+            let manager = self.runtime().manager();
+            manager.precompile(prepared.kernels(), &prepared.recorder)?;
         }
-        let kernels = plans
-            .iter()
-            .map(|plan| plan.prepared.program.kernels().len());
+        let kernels = plans.iter().map(|plan| plan.prepared.kernels().len());
         Ok(kernels.sum())
-    }
-
-    fn compile_plan(&self, prepared: &Prepared) -> Result<(), RuntimeError> {
-        let runtime = self.runtime();
-        let kernels = prepared.program.kernels().keys();
-        let wanted = kernels.map(|kernel| Wanted {
-            identity: prepared.identity(kernel),
-            choices: prepared
-                .choices(kernel, runtime)
-                .launches_for_all()
-                .collect(),
-            worth: 0,
-        });
-        let wanted: Vec<Wanted<'_>> = wanted.collect();
-        for chosen in runtime.obtain(&wanted, &Patience::ENDLESS, &prepared.recorder) {
-            match chosen {
-                Ok(_) | Err(NoCode::Later) => {}
-                Err(NoCode::Error(error)) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     /// Brings every constant into the form in which the code that serves all sizes wants it, and has that stored: what

@@ -6,8 +6,7 @@ use kiln_backend::{KernelCompiler, KeyFields, Schedule, Target, stable_key};
 use kiln_ir::Digest;
 use kiln_kernel::{VerifiedKernel, specialize};
 use kiln_kernel_cache::{CacheKey, EntryHead, EntryKind, FieldValue};
-
-use crate::runtime::binding_of;
+use kiln_symbolic_shape::Binding;
 
 /// A kernel and its text: made once per program.
 #[derive(Clone, Debug)]
@@ -111,6 +110,12 @@ impl KernelIdentity {
         let parts = fields.parts().map(|(name, parts)| (name, parts.join(" ")));
         CacheKey::new(EntryKind::KERNEL, digest.into(), parts)
     }
+}
+
+/// Values of a kernel's symbols, in the order of its table.
+pub(crate) fn binding_of(kernel: &VerifiedKernel, symbols: &[i64]) -> Binding {
+    let known = kernel.kernel().dims().symbols();
+    known.zip(symbols.iter().copied()).collect()
 }
 
 /// The version of the compiler that made a stored entry, if the entry is code for a target that a `version` of Kiln stored.

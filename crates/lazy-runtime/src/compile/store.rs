@@ -38,13 +38,13 @@ const RECORDS: usize = 1_000;
 
 /// A kernel that can be launched.
 #[derive(Debug)]
-pub struct CompiledKernel {
+pub(crate) struct CompiledKernel {
     /// The code and its metadata.
-    pub artifact: Artifact,
+    pub(crate) artifact: Artifact,
     /// The same, callable.
-    pub loaded: LoadedKernel,
+    pub(crate) loaded: LoadedKernel,
     /// The key it was compiled under.
-    pub key: String,
+    pub(crate) key: String,
 }
 
 impl CompiledKernel {
@@ -285,7 +285,8 @@ impl Kernels {
         let _entered = span.enter();
         let reason = self.reason(identity, key);
         let timing = &recorder.timing;
-        let function = recorder.function(identity);
+        let generation = self.generation.load(Ordering::Relaxed);
+        let function = recorder.function_to_compile(identity, generation);
         let begin = self.clock.now();
         let mut observer = PhaseTimes::new(&*self.clock, timing, function.codegen, is_cancelled);
         let (compiler, target) = match &self.compiler {
@@ -293,10 +294,8 @@ impl Kernels {
             None => unreachable!("without a compiler there are no schedules to ask for"),
         };
         let key = key.digest().to_string();
-        // Code that was forgotten is compiled anew, and timed again.
-        let generation = self.generation.load(Ordering::Relaxed);
         let facts = identity.facts();
-        let specialization = format!("{schedule} at {facts} for {target}, {generation}");
+        let specialization = format!("{schedule} at {facts} for {target}");
         let mut compiled = begin;
         let result = timing.specialize_and_compile(&function, &specialization, || {
             let artifact = compiler.compile(kernel, target, schedule, &mut observer);

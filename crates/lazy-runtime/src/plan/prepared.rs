@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_fork_lock::ForkCell;
-use kiln_program::{Block, BlockId, BufferId, KernelId, Place, PlanOperation, Program, Step};
+use kiln_program::{Block, BlockId, BufferId, KernelId, Place, Program, Step};
 use kiln_timing::{Category, EventId, Span, Verbosity};
 
 use super::arena::{Lifetime, lifetimes_of};
 use super::frame::MemoryIndex;
 use super::memo::Memo;
 use super::{Key, PlacedConstants, SegmentPlan};
-use crate::compile::{Choice, KernelIdentity};
+use crate::compile::KernelIdentity;
+use crate::context::LazyCompilationContext;
 use crate::recorder::Recorder;
-use crate::runtime::Runtime;
 
 /// A program ready to be planned for sizes.
 #[derive(Debug)]
@@ -24,18 +24,12 @@ pub(crate) struct Prepared {
     pub(crate) recorder: Recorder,
     /// The events of steps, by block and segment; registered once they are timed.
     steps: ForkCell<StepEvents>,
-    kernels: Vec<PreparedKernel>,
+    kernels: Vec<LazyCompilationContext>,
     blocks: Vec<PreparedBlock>,
 }
 
 /// By block, segment and step.
 type StepEvents = Vec<Vec<Vec<EventId>>>;
-
-#[derive(Debug)]
-struct PreparedKernel {
-    identity: Arc<KernelIdentity>,
-    choices: ForkCell<PlanOperation<Choice>>,
-}
 
 #[derive(Debug)]
 struct PreparedBlock {
@@ -60,10 +54,7 @@ impl Prepared {
                 true => identity.with_function(program.graph().name()),
                 false => identity,
             };
-            PreparedKernel {
-                identity: Arc::new(identity),
-                choices: ForkCell::new(),
-            }
+            LazyCompilationContext::new(identity)
         });
         let kernels = kernels.collect();
         let blocks = program.blocks().values().map(|block| {
@@ -126,16 +117,17 @@ impl Prepared {
         lifetimes.get_or_init(|| lifetimes_of(&self.program, self.program.block(block), segment))
     }
 
-    pub(crate) fn identity(&self, kernel: KernelId) -> &Arc<KernelIdentity> {
-        &self.kernels[kernel.index()].identity
+    /// Its kernels, by their ids.
+    pub(crate) fn kernels(&self) -> &[LazyCompilationContext] {
+        &self.kernels
     }
 
-    /// The ways to launch a kernel; asked for once.
-    pub(crate) fn choices(&self, kernel: KernelId, runtime: &Runtime) -> &PlanOperation<Choice> {
-        let kernel = &self.kernels[kernel.index()];
-        kernel
-            .choices
-            .get_or_init(|| runtime.choices(&kernel.identity))
+    pub(crate) fn kernel(&self, kernel: KernelId) -> &LazyCompilationContext {
+        &self.kernels[kernel.index()]
+    }
+
+    pub(crate) fn identity(&self, kernel: KernelId) -> &Arc<KernelIdentity> {
+        self.kernel(kernel).identity()
     }
 
     /// Times a step, where steps are timed.

@@ -1,8 +1,11 @@
 //! The inputs that a call was given: lent, or some of them given up.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
-use kiln_tensor::Tensor;
+use kiln_backend::Resident;
+use kiln_tensor::{DType, Tensor};
+use smallvec::SmallVec;
 
 use super::state::Taken;
 use super::walk::Run;
@@ -63,6 +66,9 @@ impl Run<'_> {
         let Some(input) = inputs.get_mut(parameter) else {
             return Ok(false);
         };
+        if self.outputs_stay {
+            return self.take_resident(donation, index, frame);
+        }
         if frame.kept(index).is_none() {
             let memory = self.runtime.alloc(0);
             frame.keep(index, memory.map_err(RuntimeError::execute("an input"))?);
@@ -81,6 +87,55 @@ impl Run<'_> {
         Ok(true)
     }
 
+    /// The same where results stay on the device: if the input is there too, and neither the tensor nor its memory is anything
+    /// else's. What the host has is uploaded as any other input.
+    fn take_resident(
+        &mut self,
+        donation: DonationPlan,
+        index: MemoryIndex,
+        frame: &mut Frame,
+    ) -> Result<bool, Box<RuntimeError>> {
+        let Inputs::Donated(inputs, _) = &mut self.inputs else {
+            return Ok(false);
+        };
+        let Some(input) = inputs.get_mut(donation.parameter) else {
+            return Ok(false);
+        };
+        let Some(place) = Resident::place_of(input).filter(|place| place.offset == 0) else {
+            return Ok(false);
+        };
+        // Which memory is its own the device says, by sharing it.
+        let uploaded = self.runtime.executor().upload(input);
+        let mut memory = uploaded.map_err(RuntimeError::execute("an input"))?;
+        if Arc::ptr_eq(memory.handle(), place.memory.handle()) {
+            let (dtype, shape) = (input.dtype(), SmallVec::<[usize; 6]>::from(input.shape()));
+            drop(std::mem::replace(input, self.state.nothing.clone()));
+            if memory.is_sole() {
+                frame.set(donation.own, memory.clone(), 0);
+                self.state.taken.push(Taken { donation, index });
+            } else {
+                let executor = self.runtime.shared_executor();
+                let tensor = Resident::tensor(&executor, &memory, 0, dtype, &shape);
+                *input = tensor.map_err(RuntimeError::tensor("an input"))?;
+            }
+        }
+        frame.keep(index, memory);
+        Ok(true)
+    }
+
+    /// Whether what a call was given is replaced by results that stay on the device.
+    pub(super) fn keeps_states(&self) -> bool {
+        self.outputs_stay && matches!(self.inputs, Inputs::Donated(..))
+    }
+
+    /// Whether a result stays on the device, although the caller gave a tensor for it: it replaces a donated input.
+    pub(super) fn stays(&self, result: usize) -> bool {
+        match &self.inputs {
+            Inputs::Read(_) => false,
+            Inputs::Donated(_, donations) => self.outputs_stay && donations.has_output(result),
+        }
+    }
+
     /// Whether this memory is a donated input's in this call.
     pub(super) fn is_taken(&self, own: MemoryIndex) -> bool {
         let mut taken = self.state.taken.iter();
@@ -97,28 +152,43 @@ impl Run<'_> {
         if self.state.taken.is_empty() {
             return Ok(());
         }
+        let fate = match (succeeded, self.state.began) {
+            (true, _) => DonationFate::Taken,
+            (false, true) => DonationFate::Spoiled,
+            (false, false) => DonationFate::Kept,
+        };
         let mut taken = std::mem::take(&mut self.state.taken);
         let mut handed_on = Ok(());
         for Taken { donation, index } in taken.drain(..) {
             frame.drop_memory(donation.own);
-            let Some(place) = plan.results.get(donation.result) else {
+            let input = match fate {
+                DonationFate::Taken => None,
+                _ => self.type_of_input(plan, donation.parameter),
+            };
+            let result = plan.results.get(donation.result);
+            let result = result.map(|place| (place.dtype, place.shape.as_slice()));
+            let ty = input
+                .as_ref()
+                .map(|(dtype, shape)| (*dtype, shape.as_slice()));
+            let Some((dtype, shape)) = ty.or(result) else {
                 handed_on = Err(RuntimeError::malformed("a result without a place").into());
                 continue;
             };
-            let executor = self.runtime.executor();
-            let reclaim = |memory| executor.reclaim(memory, place.dtype, &place.shape);
-            let tensor = frame.kept(index).and_then(reclaim);
+            let (runtime, stays) = (self.runtime, self.outputs_stay);
+            let tensor = frame.kept(index).and_then(|memory| match stays {
+                // Its last other handle goes with the inputs.
+                true => {
+                    let executor = runtime.shared_executor();
+                    Resident::tensor(&executor, memory, 0, dtype, shape).ok()
+                }
+                false => runtime.executor().reclaim(memory, dtype, shape),
+            });
             let Inputs::Donated(inputs, donations) = &mut self.inputs else {
                 continue;
             };
             let Some(tensor) = tensor else {
                 handed_on = Err(RuntimeError::malformed("a donated input that others have").into());
                 continue;
-            };
-            let fate = match (succeeded, self.state.began) {
-                (true, _) => DonationFate::Taken,
-                (false, true) => DonationFate::Spoiled,
-                (false, false) => DonationFate::Kept,
             };
             donations.set_fate(donation.parameter, fate);
             let to = match fate {
@@ -134,5 +204,21 @@ impl Run<'_> {
         }
         self.state.taken = taken;
         handed_on
+    }
+
+    /// What an input is of, in a call with these sizes.
+    fn type_of_input(
+        &self,
+        plan: &SegmentPlan,
+        parameter: usize,
+    ) -> Option<(DType, SmallVec<[usize; 6]>)> {
+        let graph = self.program.graph();
+        let ty = graph.tensor_ty(*graph.inputs().get(parameter)?)?;
+        let size = |&dim| {
+            let size = graph.dims().evaluate(dim, &plan.binding);
+            usize::try_from(size.ok()?).ok()
+        };
+        let shape = ty.dims.iter().map(size).collect::<Option<_>>()?;
+        Some((ty.dtype, shape))
     }
 }

@@ -131,16 +131,13 @@ pub(crate) fn place_all_constants(runtime: &Runtime, prepared: &Prepared, patien
                     _ => None,
                 });
             let launches: Vec<&KernelLaunch> = launches.collect();
-            let wanted = launches.iter().map(|launch| Wanted {
-                identity: prepared.identity(launch.kernel),
-                choices: prepared
-                    .choices(launch.kernel, runtime)
-                    .launches_for_all()
-                    .collect(),
-                worth: 0,
+            let (manager, recorder) = (runtime.manager(), &prepared.recorder);
+            let wanted = launches.iter().map(|launch| {
+                let context = prepared.kernel(launch.kernel);
+                context.wanted_at_all_sizes(manager.kernels())
             });
             let wanted: Vec<Wanted<'_>> = wanted.collect();
-            let chosen = runtime.obtain(&wanted, patience, &prepared.recorder);
+            let chosen = manager.get_or_compile(&wanted, patience, recorder);
             let code = chosen.iter().map(|chosen| Some(&chosen.as_ref().ok()?.0));
             // Nothing ends it early.
             let _ = maker.bring(launches.into_iter().zip(code));

@@ -17,7 +17,6 @@ use crate::compile::{Choice, Chosen, CompiledKernel, NoCode, Patience, Wanted};
 use crate::error::RuntimeError;
 use crate::plan::Until;
 use crate::plan::memo::SizesHasher;
-use crate::runtime::those_that_hold;
 
 /// The launches of a segment, in the order of its kernel steps.
 #[derive(Default)]
@@ -135,27 +134,22 @@ impl<'a> Maker<'a> {
         groups: &mut [LaunchGroup],
         patience: &Patience<'_>,
     ) -> Result<(), RuntimeError> {
+        let manager = self.runtime.manager();
         // One request for all groups of a kernel for which the same choices hold.
         let mut wanted: Vec<(KernelId, Wanted<'_>)> = Vec::new();
         let mut of_kernel: SecondaryMap<KernelId, SmallVec<[usize; 1]>> = SecondaryMap::new();
         let mut requests = Vec::with_capacity(groups.len());
         for group in groups.iter() {
-            let identity = self.prepared.identity(group.kernel);
+            let context = self.prepared.kernel(group.kernel);
             patience.control.map_or(Ok(()), CallControl::check)?;
-            let choices = self.prepared.choices(group.kernel, self.runtime);
-            let choices = those_that_hold(identity, choices, &group.symbols);
+            let wants = context.wanted_at(manager.kernels(), &group.symbols);
             let before = &mut of_kernel[group.kernel];
             let is_same = |&request: &usize| {
                 let other = wanted.get(request).map(|(_, wanted)| &wanted.choices);
-                other.is_some_and(|other| are_same(other, &choices))
+                other.is_some_and(|other| are_same(other, &wants.choices))
             };
             let request = before.iter().copied().find(is_same).unwrap_or_else(|| {
                 before.push(wanted.len());
-                let wants = Wanted {
-                    identity,
-                    choices,
-                    worth: 0,
-                };
                 wanted.push((group.kernel, wants));
                 wanted.len() - 1
             });
@@ -164,14 +158,15 @@ impl<'a> Maker<'a> {
                 && patience.permission.is_background()
             {
                 // An interpreted point counts as a nanosecond: the order of kernels is what matters.
-                let points = points(identity.kernel.kernel(), &group.symbols);
+                let kernel = context.identity().kernel.kernel();
+                let points = points(kernel, &group.symbols);
                 let interpreted = points * group.uses as f64;
                 wanted.worth = wanted.worth.saturating_add(interpreted as u64);
             }
         }
         let (kernels, wanted): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
         let recorder = &self.prepared.recorder;
-        let chosen = self.runtime.obtain(&wanted, patience, recorder);
+        let chosen = manager.get_or_compile(&wanted, patience, recorder);
         patience.control.map_or(Ok(()), CallControl::check)?;
         let chosen = wanted.iter().zip(kernels).zip(chosen);
         let chosen = chosen
@@ -203,7 +198,8 @@ impl<'a> Maker<'a> {
             Err(NoCode::Error(error)) if error.ends_the_call() => Err(error),
             Err(NoCode::Error(error)) => {
                 tracing::warn!(kernel = name, %error, "left to the interpreter");
-                let choices = self.prepared.choices(kernel, self.runtime);
+                let kernels = self.runtime.manager().kernels();
+                let choices = self.prepared.kernel(kernel).choices(kernels);
                 let retry = self.runtime.retry_at(choices);
                 Ok(GroupCode::Interpreter(
                     retry.map_or(Until::Ever, Until::Retry),
