@@ -135,7 +135,7 @@ impl Explainer<'_> {
         let (name_a, name_b) = (describe_op(self.graph, a), describe_op(self.graph, b));
         let both = [of_a, of_b].into_iter().find(|node| {
             let ops = node.all_ops();
-            ops.contains(&a) && ops.contains(&b)
+            of_a.id == of_b.id || (ops.contains(&a) && ops.contains(&b))
         });
         if let Some(node) = both {
             self.together(&name_a, &name_b, node);
@@ -255,6 +255,9 @@ impl Explainer<'_> {
             if !matches!(node.kind, NodeKind::Kernel | NodeKind::View) {
                 if let Some(&op) = node.ops.first() {
                     self.refuse(Refusal::Apart { op });
+                }
+                for note in &node.notes {
+                    self.say(format!("  {note}"));
                 }
                 return;
             }

@@ -1,13 +1,16 @@
 //! A node's ops as a graph of their own, over the same sizes.
 //!
-//! What the node reads becomes an input, constants included; what it gives becomes an output.
+//! What the node reads becomes an input, constants included but those that say how often a loop runs; what it gives becomes
+//! an output.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
-use kiln_ir::{Graph, NewOp, OpId, Type, ValueId};
+use kiln_ir::{Graph, NewOp, Op, OpId, RegionId, Type, ValueId};
 use kiln_symbolic_shape::{DimId, DimTable};
 
 use crate::cost;
+use crate::grow::defining;
 
 /// A graph made from some ops of another, and where its values come from.
 #[derive(Clone, Debug)]
@@ -48,68 +51,108 @@ pub(crate) fn extract(
     dims: DimTable,
     map: &mut dyn FnMut(&mut DimTable, DimId) -> DimId,
 ) -> Subgraph {
-    let mut dims = dims;
-    let mut retype = |dims: &mut DimTable, ty: &Type| {
-        let mapped = ty.try_map_dims::<std::convert::Infallible>(&mut |dim| Ok(map(dims, dim)));
-        match mapped {
-            Ok(ty) => ty,
-        }
+    let mut copy = Extraction {
+        from: graph,
+        graph: Graph::with_dims(name, dims),
+        values: BTreeMap::new(),
+        map,
     };
-    let inputs = cost::inputs(graph, ops);
-    let input_types: Vec<Type> = inputs
-        .iter()
-        .map(|&value| retype(&mut dims, graph.ty(value)))
+    let body = copy.graph.body();
+    for &op in ops {
+        copy.course_of(op, body);
+    }
+    let inputs = cost::inputs(graph, ops).into_iter();
+    let inputs: Vec<ValueId> = inputs
+        .filter(|value| !copy.values.contains_key(value))
         .collect();
-    let mut pieces = Vec::new();
-    for &op in ops {
-        let data = graph.op(op);
-        let types: Vec<Type> = data
-            .results
-            .iter()
-            .map(|&value| retype(&mut dims, graph.ty(value)))
-            .collect();
-        pieces.push((op, types));
-    }
-    let mut new_ops = BTreeMap::new();
-    for &op in ops {
-        let mut copy = graph.op(op).op.clone();
-        let mapped =
-            copy.try_map_dims::<std::convert::Infallible>(&mut |dim| Ok(map(&mut dims, dim)));
-        match mapped {
-            Ok(()) => new_ops.insert(op, copy),
-        };
-    }
-    let mut result = Graph::with_dims(name, dims);
-    let mut values: BTreeMap<ValueId, ValueId> = BTreeMap::new();
-    for (position, (&value, ty)) in inputs.iter().zip(input_types).enumerate() {
+    for (position, value) in inputs.into_iter().enumerate() {
         let label = format!("x{position}");
-        values.insert(value, result.add_input(&label, ty));
+        let ty = copy.ty(value);
+        copy.values.insert(value, copy.graph.add_input(&label, ty));
     }
-    let body = result.body();
-    for (op, types) in pieces {
-        let data = graph.op(op);
-        let operands = data
-            .operands
-            .iter()
-            .filter_map(|value| values.get(value).copied());
-        let Some(copy) = new_ops.remove(&op) else {
-            continue;
-        };
-        let mut new = NewOp::new(copy, operands.collect::<Vec<_>>(), types);
-        new.origin = data.origin.clone();
-        let added = result.append(body, new);
-        let results = result.op(added).results.clone();
-        values.extend(data.results.iter().copied().zip(results));
+    for &op in ops {
+        copy.op(op, body);
     }
+    let Extraction {
+        mut graph, values, ..
+    } = copy;
     let named = outputs.iter().enumerate().filter_map(|(position, value)| {
         values
             .get(value)
             .map(|&value| (format!("y{position}"), value))
     });
     let named: Vec<(String, ValueId)> = named.collect();
-    result.set_outputs(named);
+    graph.set_outputs(named);
     Subgraph {
-        graph: result,
+        graph,
         origin: values.into_iter().map(|(old, new)| (new, old)).collect(),
+    }
+}
+
+/// A graph on its way to being a copy of a part of another.
+struct Extraction<'a> {
+    from: &'a Graph,
+    graph: Graph,
+    values: BTreeMap<ValueId, ValueId>,
+    map: &'a mut dyn FnMut(&mut DimTable, DimId) -> DimId,
+}
+
+impl Extraction<'_> {
+    fn ty(&mut self, value: ValueId) -> Type {
+        let (dims, map) = (self.graph.dims_mut(), &mut self.map);
+        let ty = self.from.ty(value);
+        let Ok(ty) = ty.try_map_dims::<Infallible>(&mut |dim| Ok(map(dims, dim)));
+        ty
+    }
+
+    /// Copies the constants by which a loop's iterations are known.
+    fn course_of(&mut self, op: OpId, into: RegionId) {
+        let data = self.from.op(op);
+        if !matches!(data.op, Op::Loop { .. }) {
+            return;
+        }
+        for &value in data.operands.iter().take(2) {
+            if let Some(by) = defining(self.from, value)
+                && matches!(self.from.op(by).op, Op::Constant(_))
+                && !self.values.contains_key(&value)
+            {
+                self.op(by, into);
+            }
+        }
+    }
+
+    /// Copies an op, the regions of a loop with it: their nesting has a limit.
+    fn op(&mut self, op: OpId, into: RegionId) {
+        let data = self.from.op(op);
+        let types: Vec<Type> = data.results.iter().map(|&value| self.ty(value)).collect();
+        let mut copy = data.op.clone();
+        let (dims, map) = (self.graph.dims_mut(), &mut self.map);
+        let Ok(()) = copy.try_map_dims::<Infallible>(&mut |dim| Ok(map(dims, dim)));
+        let operands = self.values_of(&data.operands);
+        let mut new = NewOp::new(copy, operands, types);
+        new.origin = data.origin.clone();
+        for &region in &data.regions {
+            let of = self.graph.add_region();
+            for &parameter in &self.from.region(region).parameters {
+                let ty = self.ty(parameter);
+                let copied = self.graph.add_parameter(of, ty);
+                self.values.insert(parameter, copied);
+            }
+            for &op in &self.from.region(region).ops {
+                self.op(op, of);
+            }
+            let results = self.values_of(&self.from.region(region).results);
+            self.graph.set_results(of, results);
+            new.regions.push(of);
+        }
+        let added = self.graph.append(into, new);
+        let results = self.graph.op(added).results.clone();
+        self.values
+            .extend(data.results.iter().copied().zip(results));
+    }
+
+    fn values_of(&self, values: &[ValueId]) -> Vec<ValueId> {
+        let copied = values.iter().map(|value| self.values.get(value).copied());
+        copied.flatten().collect()
     }
 }

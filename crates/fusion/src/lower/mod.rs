@@ -37,6 +37,7 @@ mod scatter;
 
 mod contraction;
 mod cumulate;
+mod recurrence;
 mod reduction;
 
 mod conv_transpose;
@@ -46,6 +47,7 @@ mod resize_taps;
 mod window;
 
 pub use error::LowerError;
+pub(crate) use recurrence::size_ops;
 
 use kiln_ir::{Graph, OpId, ValueId};
 use kiln_kernel::{BufferId, Kernel};

@@ -10,7 +10,7 @@ use kiln_symbolic_shape::DimId;
 use super::context::{Dims, Findings, Lowering, Revision, producers};
 use super::index::Parts;
 use super::prepare::Sizes;
-use super::{LowerError, LoweredKernel, Region};
+use super::{LowerError, LoweredKernel, Region, recurrence};
 use crate::op_kind::OpKind;
 
 /// More attempts than this to find the axes of an output end the search: what it has is used.
@@ -45,6 +45,9 @@ pub(super) fn lower_region(
     graph: &Graph,
     region: &Region<'_>,
 ) -> Result<LoweredKernel, LowerError> {
+    if let Some(id) = recurrence::loop_of(graph, region) {
+        return recurrence::lower_loop(graph, region, id);
+    }
     let producers = producers(graph, region);
     let mut run = Runs {
         graph,

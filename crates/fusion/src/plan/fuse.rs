@@ -170,7 +170,10 @@ impl FusionNode {
     /// # Errors
     /// The first value whose shape differs, or is not proved to be the same.
     pub fn validate_fusion(&self, graph: &Graph) -> Result<(), FusionError> {
-        if !matches!(self.kind, NodeKind::Kernel | NodeKind::View) {
+        let is_control = |&op: &OpId| !graph.op(op).regions.is_empty();
+        if !matches!(self.kind, NodeKind::Kernel | NodeKind::View)
+            || self.ops.iter().any(is_control)
+        {
             // One op, whose type the graph's own check compares.
             return Ok(());
         }
