@@ -457,6 +457,65 @@ fn blocks_carry_forwards_and_backwards() {
 }
 
 #[test]
+fn neighbouring_points_carry_several_values_in_vectors() {
+    for dtype in ["f32", "f64", "i32"] {
+        check(&format!(
+            "kernel @cells(%x: in {dtype}[T, B, E], %a: in {dtype}[E], %h: in {dtype}[B, E], %y: out {dtype}[T, B, E], %u: out {dtype}[B, E], %v: out {dtype}[B, E]) {{
+              outer b < B, e < E
+              carry t < T {{
+                s init %h[b, e] = prev(s) * %a[e] + %x[t, b, e]
+                m init %a[e] = max(prev(m), s) - prev(s)
+                store %y[t, b, e] = s - prev(m)
+              }}
+              store %u[b, e] = last(m)
+              store %v[b, e] = last(s)
+            }}"
+        ));
+        // No value is carried that the last axis changes, but for what it begins with.
+        check(&format!(
+            "kernel @halves(%h: in {dtype}[E], %y: out {dtype}[T, E], %z: out {dtype}[E]) {{
+              outer e < E
+              carry t < T {{
+                s init %h[e] = max(prev(s), {dtype}(t))
+                store %y[t, e] = prev(s)
+              }}
+              store %z[e] = last(s)
+            }}"
+        ));
+    }
+}
+
+/// Vectors of updates: rows and columns from a position on that is data, in bounds and out of them.
+#[test]
+fn stores_that_join_along_outer_axes() {
+    for combine in ["add", "max", "set"] {
+        for dtype in ["f32", "u8", "i64"] {
+            for (place, shape) in [
+                ("%n[0] + k, d", "[N + K, D]"),
+                ("k, %n[0] + d", "[K, N + D]"),
+                ("%n[0] + k, %n[1] + d", "[N + K, N + D]"),
+                ("%n[0], d", "[N, D]"),
+            ] {
+                let (agreed, _) = check_text(
+                    &format!(
+                        "kernel @update(%n: in i64[2], %x: in {dtype}[K, D], %z: inout {dtype}{shape}) {{
+                          outer k < K, d < D
+                          store {combine} %z[{place}] = %x[k, d]
+                        }}"
+                    ),
+                    Elements {
+                        indices: (-1, 2),
+                        ..SMOOTH
+                    },
+                    20_000.0,
+                );
+                assert!(agreed > 0, "{combine} {dtype} at {place}");
+            }
+        }
+    }
+}
+
+#[test]
 fn stores_that_join() {
     for combine in ["add", "mul", "min", "max", "set"] {
         for dtype in ["f32", "i32", "u8", "f64"] {

@@ -133,7 +133,7 @@ impl Explainer<'_> {
         let (name_a, name_b) = (describe_op(self.graph, a), describe_op(self.graph, b));
         let both = [of_a, of_b].into_iter().find(|node| {
             let ops = node.all_ops();
-            ops.contains(&a) && ops.contains(&b)
+            of_a.id == of_b.id || (ops.contains(&a) && ops.contains(&b))
         });
         if let Some(node) = both {
             self.together(&name_a, &name_b, node);
@@ -248,6 +248,17 @@ impl Explainer<'_> {
 
     /// What keeps the ops of two nodes from being one kernel.
     fn judge(&mut self, first: &FusionNode, last: &FusionNode) {
+        for node in [first, last] {
+            if !matches!(node.kind, NodeKind::Kernel | NodeKind::View) {
+                if let Some(&op) = node.ops.first() {
+                    self.refuse(Refusal::Apart { op });
+                }
+                for note in &node.notes {
+                    self.say(format!("  {note}"));
+                }
+                return;
+            }
+        }
         let analyzer = FusionCandidateAnalyzer::new(self.graph, self.plan.options().clone());
         let verdict = match first.can_fuse_with(last, &analyzer) {
             Err(Refusal::Apart { op }) => Err(Refusal::Apart { op }),

@@ -7,8 +7,6 @@
 mod control;
 mod inputs;
 
-pub use control::runs_all_trips;
-
 use crate::bind::Contract;
 use crate::error::{InterpretError, OpSite};
 use crate::evaluate::{EvaluateContext, convert, evaluate_op, promote};
@@ -36,15 +34,7 @@ pub fn interpret(
     inputs: &[Tensor],
     options: &InterpretOptions<'_>,
 ) -> Result<Vec<Tensor>, InterpretError> {
-    let mut machine = Machine {
-        graph,
-        options,
-        contract: Contract::of(graph),
-        liveness: Liveness::of(graph),
-        live_bytes: 0,
-        iterations: 0,
-        depth: 0,
-    };
+    let mut machine = Machine::new(graph, options);
     let mut binding = Binding::new();
     let arguments = inputs::accept(graph, inputs, options)?;
     machine.contract.bind_inputs(
@@ -53,6 +43,25 @@ pub fn interpret(
     )?;
     let outputs = machine.run_region(graph.body(), arguments, &mut binding)?;
     inputs::deliver(graph, outputs, options)
+}
+
+/// The results of a `loop` of a graph for these operands, under these values of the sizes around it: for a caller that
+/// computes other ops one by one with [`evaluate_op`].
+///
+/// # Errors
+/// As [`interpret`], and when the op is no loop.
+pub fn interpret_loop(
+    graph: &Graph,
+    id: OpId,
+    operands: &[Tensor],
+    binding: &Binding,
+    options: &InterpretOptions<'_>,
+) -> Result<Vec<Tensor>, InterpretError> {
+    let mut machine = Machine::new(graph, options);
+    match graph.op(id).op {
+        Op::Loop { carried } => machine.run_loop(id, carried, operands, binding),
+        _ => Err(machine.fault(id, OpFault::malformed("expected a loop"))),
+    }
 }
 
 /// The state of one run.
@@ -70,7 +79,19 @@ struct Machine<'g, 'o> {
 /// The values of a region that are still needed, with the bytes counted for each.
 type Values = HashMap<ValueId, (Tensor, u64)>;
 
-impl<'g> Machine<'g, '_> {
+impl<'g, 'o> Machine<'g, 'o> {
+    fn new(graph: &'g Graph, options: &'o InterpretOptions<'o>) -> Self {
+        Self {
+            graph,
+            options,
+            contract: Contract::of(graph),
+            liveness: Liveness::of(graph),
+            live_bytes: 0,
+            iterations: 0,
+            depth: 0,
+        }
+    }
+
     /// Runs the ops of a region whose symbols are bound; answers with what it yields.
     fn run_region(
         &mut self,

@@ -51,7 +51,7 @@ pub use bind::{PlanFactValue, bind_symbols, plan_facts_hold};
 pub use error::{InputAxis, InterpretError, OpSite};
 pub use evaluate::{EvaluateContext, evaluate_op};
 pub use fault::{OpFault, Operand};
-pub use interpret::{interpret, runs_all_trips};
+pub use interpret::{interpret, interpret_loop};
 pub use options::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, TraceEvent};
 pub use requirements::check_requirements;
 pub use windows::check_window_elements;

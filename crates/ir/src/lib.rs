@@ -40,6 +40,7 @@ mod constant;
 mod graph;
 mod hash;
 mod ids;
+mod loops;
 mod op;
 mod rebuild;
 mod ty;
@@ -49,6 +50,7 @@ pub use constant::{BlobMap, Constant, Digest, INLINE_LIMIT, ParseDigestError};
 pub use graph::{Definition, Graph, NewOp, OpData, REGION_DEPTH_LIMIT, Region, ValueData};
 pub use hash::structural_hash;
 pub use ids::{OpId, RegionId, ValueId};
+pub use loops::{LoopCourse, LoopTrips};
 pub use op::{
     Combine, Coordinates, CumulateFunction, Extremum, FieldVisitor, Indices, Integers,
     NearestRounding, Op, PadMode, PoolFunction, ReduceFunction, Resize, ResizeMode, Window, Word,

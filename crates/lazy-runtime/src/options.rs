@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use kiln_backend::Target;
-use kiln_interpreter::CustomOps;
+use kiln_interpreter::{CustomOps, InterpretLimits};
 use kiln_kernel_cache::CacheOptions;
 
 use crate::compile::CompileBudget;
@@ -113,6 +113,15 @@ impl RuntimeOptions {
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The limits of what is interpreted.
+    pub(crate) fn interpret_limits(&self) -> InterpretLimits {
+        InterpretLimits {
+            live_bytes: self.live_bytes,
+            iterations: self.loop_iterations,
+            window_elements: self.window_elements,
+        }
     }
 
     /// Compiling for another target than the host.

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use kiln_backend::StopSignal;
-use kiln_interpreter::{
-    InterpretError, InterpretLimits, InterpretOptions, bind_symbols, interpret,
-};
+use kiln_interpreter::{InterpretError, InterpretOptions, bind_symbols, interpret};
 use kiln_program::Program;
 use kiln_symbolic_shape::{Binding, EvaluateError, FactSelection, PlanFact};
 use kiln_tensor::Tensor;
@@ -462,11 +460,7 @@ impl CompiledProgram {
             program.graph(),
             inputs,
             &InterpretOptions {
-                limits: InterpretLimits {
-                    live_bytes: options.live_bytes,
-                    iterations: options.loop_iterations,
-                    window_elements: options.window_elements,
-                },
+                limits: options.interpret_limits(),
                 cancelled: Some(&is_stopped),
                 custom_ops: Some(&options.custom_ops),
                 ..InterpretOptions::default()

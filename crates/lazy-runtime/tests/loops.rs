@@ -220,6 +220,66 @@ fn each_number_of_iterations_is_right() {
     }
 }
 
+/// Sums of what comes before, in a loop whose iterations are element-wise.
+const SUMS: &str = "graph @sums(%x: f32[T, N], %h: f32[N], %w: f32[N]) -> (f32[N], f32[T, N]) {
+  %sizes = dims {sizes = [T]}
+  %trips = reshape %sizes {dims = []}
+  %on: bool[] = constant [true]
+  %last: f32[N], %all: f32[T, N] = loop %trips, %on, %h, %x, %w, %trips {carried = 1}
+    region(%i: i64[], %sum: f32[N], %xs: f32[T, N], %factor: f32[N], %steps: i64[]) {
+      %more: bool[] = constant [true]
+      %one: i64[] = constant [1]
+      %end = sub %steps, %one
+      %at = sub %end, %i
+      %now = gather %xs, %at {axis = 0}
+      %scaled = mul %sum, %factor
+      %next = add %scaled, %now
+      yield %more, %next, %sum
+    }
+  return %last, %all
+}";
+
+fn sums(steps: usize, width: usize) -> [Tensor; 3] {
+    [ramp(&[steps, width]), ramp(&[width]), ramp(&[width])]
+}
+
+#[test]
+fn an_element_wise_loop_is_one_launch() {
+    for steps in [1, 40] {
+        let counted = second_call(SUMS, &sums(steps, 5));
+        assert_eq!((counted.launches, counted.uploads), (1, 0), "{counted:?}");
+    }
+}
+
+/// A kernel without code is interpreted: the loop, and what makes its trips.
+#[test]
+fn a_loop_that_is_a_kernel_is_right_at_all_sizes_with_code_and_without() {
+    let graph = graph(SUMS);
+    let with = Arc::new(FakeCompiler::default()) as Arc<_>;
+    for compiler in [Some(with), None] {
+        let device = Arc::new(FakeDevice::default());
+        let runtime = Runtime::new(compiler, device, RuntimeOptions::new());
+        let program = compiled(&Arc::new(runtime), &graph, true);
+        for (steps, width) in [(1, 3), (0, 2), (2, 0), (0, 0), (3, 1), (17, 9)] {
+            support::expect_same(&program, &graph, &sums(steps, width));
+        }
+    }
+}
+
+#[test]
+fn a_loop_that_is_a_kernel_runs_no_more_iterations_than_the_limit() {
+    let graph = graph(SUMS);
+    let mut options = RuntimeOptions::new();
+    options.loop_iterations = 3;
+    let compiler = Some(Arc::new(FakeCompiler::default()) as Arc<_>);
+    let runtime = Runtime::new(compiler, Arc::new(FakeDevice::default()), options);
+    let program = compiled(&Arc::new(runtime), &graph, true);
+    support::expect_same(&program, &graph, &sums(3, 2));
+    let error = program.run(&sums(4, 2)).unwrap_err();
+    assert_eq!(error.code(), "E0833", "{error}");
+    support::expect_same(&program, &graph, &sums(2, 2));
+}
+
 #[test]
 fn trips_that_are_an_input_are_not_read_from_the_device() {
     let text = "graph @powers(%trips: i64[], %x: f32[4]) -> (f32[4], f32[t, 4]) {

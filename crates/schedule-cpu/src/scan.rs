@@ -1,8 +1,8 @@
 //! Kernels whose points depend on each other: carry blocks, and stores that join what is there. One point at a time,
 //! with vectors inside; or, where steps do the same for neighbouring points, a vector of points at a time.
 
-use kiln_kernel::analysis::Dependence;
-use kiln_kernel::{AxisId, Extent, Stage, StageOperation, VerifiedKernel};
+use kiln_kernel::analysis::{Dependence, must_run_in_order};
+use kiln_kernel::{AxisId, Extent, Role, Stage, StageOperation, VerifiedKernel};
 
 use super::cost::{Access, accesses};
 use super::plan::Plan;
@@ -10,12 +10,15 @@ use super::rows::{lanes, tail};
 use super::tile::{Tile, VectorAxis};
 use kiln_backend::IsaLevel;
 
+/// Elements of the vectors' axis that one unit of a kernel without steps covers, where no axis runs in order.
+const JOINED_CHUNK: u32 = 1024;
+
 /// Whether a kernel has a store that joins what is there.
 pub(super) fn is_serial(kernel: &VerifiedKernel) -> bool {
     kernel
         .buffers()
         .values()
-        .any(|buffer| buffer.role == kiln_kernel::Role::InOut)
+        .any(|buffer| buffer.role == Role::InOut)
 }
 
 /// The outer axis along which vectors run: each point goes its own way, and neighbours are read and written together.
@@ -26,16 +29,23 @@ fn vector_axis(kernel: &VerifiedKernel) -> Option<AxisId> {
         .axes()
         .values()
         .all(|axis| matches!(axis.extent, Extent::Size(_)));
-    if is_serial(kernel) || !has_even_steps || !kernel.stages().values().all(is_map) {
+    if !has_even_steps || !kernel.stages().values().all(is_map) {
         return None;
     }
     let accesses = accesses(kernel, &Dependence::of(kernel));
     let &axis = kernel.outer().last()?;
+    let joins = is_serial(kernel);
     let is_near = |access: &Access| {
         let step = access.step(axis).and_then(|step| step.as_constant());
-        matches!(step, Some(0 | 1))
+        match step {
+            Some(1) => true,
+            // Lanes that join what is there join different elements.
+            Some(0) => !(joins && access.is_store),
+            _ => false,
+        }
     };
-    accesses.iter().all(is_near).then_some(axis)
+    let is_free = !joins || !must_run_in_order(kernel, axis);
+    (is_free && accesses.iter().all(is_near)).then_some(axis)
 }
 
 pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Plan {
@@ -44,6 +54,9 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Plan {
         Some(axis) => VectorAxis::Outer(axis),
         None => VectorAxis::Inner,
     };
+    let mut others = kernel.outer().iter();
+    let runs_free = is_serial(kernel) && !others.any(|&axis| must_run_in_order(kernel, axis));
+    let set = 2 * lanes;
     Plan {
         tile: Tile {
             rows: None,
@@ -53,7 +66,10 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Plan {
             vectors: 2,
             tail: tail(kernel, level),
         },
-        chunk: 2 * lanes,
+        chunk: match runs_free {
+            true => JOINED_CHUNK.next_multiple_of(set),
+            false => set,
+        },
         ..Plan::default()
     }
 }

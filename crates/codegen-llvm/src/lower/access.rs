@@ -11,12 +11,14 @@ use kiln_tensor::DType;
 use inkwell::IntPredicate;
 
 use super::context::Lowering;
+use super::load::Condition;
 use super::scope::{Array, Coordinate, Form, Moment, Place, Scope};
 use crate::abi::FaultCause;
 use crate::emit::{Elem, Value, lanes};
 use crate::error::LlvmError;
 
 /// Where the elements of an access are.
+#[derive(Clone, Copy)]
 pub(super) enum Address<'ctx> {
     /// The same element in all lanes.
     Same(Value<'ctx>),
@@ -52,7 +54,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<(), LlvmError> {
         let dtype = self.kernel.buffer(buffer).dtype;
         let address = self.buffer_address(scope, buffer, indices, at, Form::Lanes)?;
-        self.write(scope, at, dtype, address, value);
+        self.write(scope, at, dtype, (address, None), value);
         Ok(())
     }
 
@@ -161,26 +163,26 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Address::Each(emit.element(pointer, array.dtype, emit.imul(numbers, step)))
             }
         };
-        self.write(scope, at, array.dtype, address, value);
+        self.write(scope, at, array.dtype, (address, None), value);
         Ok(())
     }
 
-    /// Replaces one element by what `update` makes of it; scalar code alone. An index outside is a fault, and nothing
-    /// is written.
+    /// Replaces elements by what `update` makes of them: one, or those of a vector, which are all different. An index
+    /// outside is a fault, and nothing is written there.
     pub(super) fn update_at(
         &self,
         scope: &Scope<'ctx>,
         store: &Store,
         classes: &[IndexClass],
         at: Coordinate,
-        update: impl FnOnce(Value<'ctx>) -> Result<Value<'ctx>, LlvmError>,
+        update: impl Fn(Value<'ctx>) -> Result<Value<'ctx>, LlvmError>,
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
         let buffer = self.kernel.buffer(store.buffer);
-        let mut condition = None;
+        let mut condition = Condition::default();
         for (axis, &index) in store.indices.iter().enumerate() {
             if classes.get(axis) != Some(&IndexClass::Proved) {
-                let inside = self.in_range(scope, store.buffer, axis, index, at, Form::First)?;
+                let inside = self.in_range(scope, store.buffer, axis, index, at, Form::Lanes)?;
                 let site = || format!("index {axis} of %{}", buffer.name);
                 self.report(
                     scope,
@@ -189,18 +191,55 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     FaultCause::IndexOutOfRange,
                     site,
                 );
-                condition = Some(self.both(condition, inside));
+                condition.require(self, inside);
             }
         }
-        let address = self.buffer_address(scope, store.buffer, &store.indices, at, Form::First)?;
-        let pointer = address.pointer();
-        let pointer = match condition {
-            Some(condition) => emit.select(condition, pointer, self.dummy()),
-            None => pointer,
+        let address = self.buffer_address(scope, store.buffer, &store.indices, at, Form::Lanes)?;
+        let Some(vectors) = scope.vectors else {
+            let pointer = address.pointer();
+            let pointer = match condition.all(self) {
+                Some(condition) => emit.select(condition, pointer, self.dummy()),
+                None => pointer,
+            };
+            let value = update(emit.load_dtype(buffer.dtype, 1, pointer))?;
+            emit.store_dtype(buffer.dtype, pointer, value);
+            return Ok(());
         };
-        let value = update(emit.load_dtype(buffer.dtype, 1, pointer))?;
-        emit.store_dtype(buffer.dtype, pointer, value);
-        Ok(())
+        let dtype = buffer.dtype;
+        let lanes_of = || self.masked(scope, at, condition.lanes);
+        let replace = || -> Result<(), LlvmError> {
+            let mask = lanes_of();
+            let zero = emit.splat(self.zero(dtype), vectors.lanes);
+            let all = || mask.unwrap_or_else(|| emit.bool_of(vectors.lanes, true));
+            let there = match (address, mask) {
+                (Address::Consecutive(pointer), None) => {
+                    emit.load_dtype(dtype, vectors.lanes, pointer)
+                }
+                (Address::Consecutive(pointer), Some(mask)) => {
+                    emit.masked_load_dtype(dtype, pointer, mask, zero)
+                }
+                (Address::EveryOther(pointer), _) => {
+                    let pointers = self.every_other(dtype, vectors.lanes, pointer);
+                    emit.gather_dtype(dtype, pointers, all(), zero)
+                }
+                (Address::Each(pointers), _) => emit.gather_dtype(dtype, pointers, all(), zero),
+                (Address::Same(_), _) => {
+                    return Err(LlvmError::Unsupported {
+                        what: "a vector of updates of one element".to_owned(),
+                    });
+                }
+            };
+            let value = update(there)?;
+            self.write(scope, at, dtype, (address, condition.lanes), value);
+            Ok(())
+        };
+        match condition.uniform {
+            None => replace(),
+            Some(inside) => self.either(inside, &mut |holds| match holds {
+                true => replace(),
+                false => Ok(()),
+            }),
+        }
     }
 
     /// The part of an array that belongs to a row.
@@ -271,12 +310,26 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.literal(kiln_scalar::ScalarValue::zero(dtype))
     }
 
+    /// The lanes in range in which a condition holds, if that may be less than all.
+    fn masked(
+        &self,
+        scope: &Scope<'ctx>,
+        at: Coordinate,
+        condition: Option<Value<'ctx>>,
+    ) -> Option<Value<'ctx>> {
+        match (self.mask(scope, at), condition) {
+            (Some(mask), Some(condition)) => Some(self.both(Some(mask), condition)),
+            (mask, condition) => mask.or(condition),
+        }
+    }
+
+    /// Writes a value in the lanes in range in which a condition holds.
     fn write(
         &self,
         scope: &Scope<'ctx>,
         at: Coordinate,
         dtype: DType,
-        address: Address<'ctx>,
+        (address, condition): (Address<'ctx>, Option<Value<'ctx>>),
         value: Value<'ctx>,
     ) {
         let emit = &self.emit;
@@ -284,7 +337,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let pointer = address.pointer();
             return emit.store_dtype(dtype, pointer, value);
         };
-        match (address, self.mask(scope, at)) {
+        match (address, self.masked(scope, at, condition)) {
             // All lanes mean one element and one value.
             (Address::Same(pointer), _) => {
                 let value = if lanes(value) > 1 {
@@ -309,6 +362,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
             (Address::Consecutive(pointer), Some(_))
                 if self.level().has_slow_masked_stores()
+                    && condition.is_none()
                     && scope.rows.is_none_or(|rows| rows.count == 1)
                     && let Some(left) = self.lanes_left(scope, at) =>
             {

@@ -335,7 +335,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Joins a value with what is in memory; scalars alone.
+    /// Joins a value with what is in memory.
     fn combine(
         &self,
         scope: &Scope<'ctx>,
@@ -345,6 +345,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         at: Coordinate,
     ) -> Result<(), LlvmError> {
         let dtype = self.kernel.buffer(store.buffer).dtype;
+        let value = self.widened(scope, value);
         self.update_at(scope, store, &self.store_classes(store), at, |there| {
             let op = match combine {
                 Combine::Set => return Ok(value),

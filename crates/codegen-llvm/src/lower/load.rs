@@ -16,15 +16,15 @@ use crate::error::LlvmError;
 
 /// When an access is performed.
 #[derive(Clone, Copy, Default)]
-struct Condition<'ctx> {
+pub(super) struct Condition<'ctx> {
     /// What is the same for all lanes.
-    uniform: Option<Value<'ctx>>,
+    pub(super) uniform: Option<Value<'ctx>>,
     /// What differs between them.
-    lanes: Option<Value<'ctx>>,
+    pub(super) lanes: Option<Value<'ctx>>,
 }
 
 impl<'ctx> Condition<'ctx> {
-    fn require(&mut self, lowering: &Lowering<'_, '_, 'ctx>, value: Value<'ctx>) {
+    pub(super) fn require(&mut self, lowering: &Lowering<'_, '_, 'ctx>, value: Value<'ctx>) {
         let part = if lanes(value) > 1 {
             &mut self.lanes
         } else {
@@ -33,7 +33,7 @@ impl<'ctx> Condition<'ctx> {
         *part = Some(lowering.both(*part, value));
     }
 
-    fn all(&self, lowering: &Lowering<'_, '_, 'ctx>) -> Option<Value<'ctx>> {
+    pub(super) fn all(&self, lowering: &Lowering<'_, '_, 'ctx>) -> Option<Value<'ctx>> {
         match (self.uniform, self.lanes) {
             (Some(uniform), Some(lanes)) => Some(lowering.both(Some(uniform), lanes)),
             (uniform, lanes) => uniform.or(lanes),

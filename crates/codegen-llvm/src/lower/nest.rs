@@ -174,7 +174,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         for item in items {
             match item {
                 Item::Store(store)
-                    if store.axes.is_empty() && is_plain(self.kernel, store.value) =>
+                    if store.axes.is_empty()
+                        && store.combine.is_none()
+                        && is_plain(self.kernel, store.value) =>
                 {
                     stores.push(store);
                 }

@@ -17,6 +17,7 @@ use super::guard::{GuardId, Guards};
 use super::index::Indices;
 use super::prepare::Sizes;
 use super::producers::Producers;
+use super::recurrence::Body;
 use super::stage::StageKey;
 
 /// More nodes than this in a kernel are refused.
@@ -98,6 +99,8 @@ pub(super) struct Lowering<'a> {
     pub(super) ambient: BTreeSet<AxisId>,
     /// The axis of the open carry block, and whether it runs backwards.
     pub(super) clock: Option<(AxisId, bool)>,
+    /// The loop that the kernel is of.
+    pub(super) body: Option<Body>,
     pub(super) stages: HashMap<StageKey, StageId>,
     /// Stages of the carry block that are not defined yet.
     pub(super) declared: HashMap<StageKey, StageId>,
@@ -142,6 +145,7 @@ impl<'a> Lowering<'a> {
             findings: Findings::default(),
             ambient: BTreeSet::new(),
             clock: None,
+            body: None,
             stages: HashMap::new(),
             declared: HashMap::new(),
             wholes: HashMap::new(),

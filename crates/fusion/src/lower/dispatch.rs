@@ -11,7 +11,9 @@ impl Lowering<'_> {
     /// The element that a demand asks for, as an expression over the operands of the op that gives the value.
     pub(super) fn answer(&mut self, demand: &Demand) -> Step<NodeId> {
         let Some((id, data)) = self.producer(demand.value) else {
-            return self.load(demand.value, &demand.indices, demand.guard);
+            let parameter = self.parameter(demand);
+            return parameter
+                .unwrap_or_else(|| self.load(demand.value, &demand.indices, demand.guard));
         };
         if let Some(read) = self.read_array(demand) {
             return read;

@@ -97,7 +97,8 @@ impl Lowering<'_> {
         let given = self.get(positions, at, guard)?;
         let signed = self.b.kernel().dtype(given).is_signed();
         let given = self.b.cast(given, DType::I64);
-        if !signed || self.literal(given).is_some_and(|given| given >= 0) {
+        let counts = self.as_axis(given).is_some();
+        if counts || !signed || self.literal(given).is_some_and(|given| given >= 0) {
             return Ok(given);
         }
         let zero = self.integer(0);
@@ -135,6 +136,9 @@ impl Lowering<'_> {
             source = data.operands[0];
         }
         if source == x {
+            let x = self
+                .in_memory(x)
+                .ok_or(LowerError::CheckedPosition { value: x })?;
             // Not a literal, even if all elements are the same: the position is checked all the same.
             let zero = ScalarValue::zero(self.ty(x)?.dtype);
             return self.load_or(x, &indices, guard, Some(zero));

@@ -38,6 +38,7 @@ mod scatter;
 
 mod contraction;
 mod cumulate;
+mod recurrence;
 mod reduction;
 
 mod conv_transpose;
@@ -47,6 +48,7 @@ mod resize_taps;
 mod window;
 
 pub use error::LowerError;
+pub(crate) use recurrence::size_ops;
 
 use kiln_ir::{Graph, OpId, ValueId};
 use kiln_kernel::{BufferId, Kernel};

@@ -63,10 +63,10 @@ impl Lowering<'_> {
         let tests: Vec<_> = tests.into_iter().collect();
         let conditions: Vec<_> = conditions.into_iter().collect();
         let inner = self.guard_and(guard, tests.iter().copied(), conditions.iter().copied());
-        if self.producer(value).is_none()
+        if let Some(source) = self.in_memory(value)
             && let Some(fill) = self.fill_for(value, otherwise)
         {
-            return self.load_or(value, &indices, inner, Some(fill));
+            return self.load_or(source, &indices, inner, Some(fill));
         }
         let element = self.get(value, indices, inner)?;
         let (tests, conditions) = (

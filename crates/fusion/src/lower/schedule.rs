@@ -11,7 +11,7 @@ use super::context::{Dims, Findings, Lowering, Revision};
 use super::index::Parts;
 use super::prepare::Sizes;
 use super::producers::Producers;
-use super::{LowerError, LoweredKernel, Region};
+use super::{LowerError, LoweredKernel, Region, recurrence};
 use crate::op_kind::OpKind;
 
 /// More attempts than this to find the axes of an output end the search: what it has is used.
@@ -46,6 +46,9 @@ pub(super) fn lower_region(
     graph: &Graph,
     region: &Region<'_>,
 ) -> Result<LoweredKernel, LowerError> {
+    if let Some(id) = recurrence::loop_of(graph, region) {
+        return recurrence::lower_loop(graph, region, id);
+    }
     let producers = Producers::of_region(graph, region);
     let mut run = Runs {
         graph,

@@ -5,6 +5,8 @@
 //! alone is left to the interpreter, with the reason among the node's notes. Attempts end: from the
 //! limit on, each leaves at least one more op alone.
 
+mod loops;
+
 use std::collections::BTreeSet;
 
 use cranelift_entity::packed_option::PackedOption;
@@ -60,7 +62,8 @@ pub fn plan(graph: &Graph, options: &FusionOptions) -> Result<FusionPlan, Fusion
     while let Some(region) = pending.pop() {
         builder.plan_region(region)?;
         let ops = graph.region(region).ops.iter();
-        pending.extend(ops.flat_map(|&op| graph.op(op).regions.iter().copied()));
+        let walked = ops.filter(|&&op| builder.plan.kind_of(op) == Some(&NodeKind::Control));
+        pending.extend(walked.flat_map(|&op| graph.op(op).regions.iter().copied()));
     }
     let mut plan = builder.plan;
     plan.work = analyzer.sizes.budget().spent();
@@ -82,6 +85,7 @@ struct Builder<'a> {
 }
 
 /// A group on its way to becoming a node.
+#[derive(Clone)]
 struct Draft {
     kind: NodeKind,
     ops: BTreeSet<OpId>,
@@ -128,14 +132,14 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn drafts(&self, region: RegionId, grown: &Grown<'_>) -> Result<Vec<Draft>, FusionError> {
+    fn drafts(&mut self, region: RegionId, grown: &Grown<'_>) -> Result<Vec<Draft>, FusionError> {
         let order = grown.groups.in_order().ok_or_else(|| FusionError::Cycle {
             region: region.to_string(),
         })?;
-        Ok(order
-            .into_iter()
-            .filter_map(|id| self.draft(grown, id))
-            .collect())
+        let drafts = order.into_iter().filter_map(|id| self.draft(grown, id));
+        let mut drafts: Vec<Draft> = drafts.collect();
+        self.make_loops_kernels(region, &mut drafts);
+        Ok(drafts)
     }
 
     fn draft(&self, grown: &Grown<'_>, id: GroupId) -> Option<Draft> {
@@ -272,6 +276,12 @@ impl<'a> Builder<'a> {
         }
         for &op in &node.ops {
             self.plan.node_of[op] = PackedOption::from(id);
+            if node.kind == NodeKind::Kernel {
+                let bodies = self.graph.op(op).regions.iter();
+                for &op in bodies.flat_map(|&body| &self.graph.region(body).ops) {
+                    self.plan.node_of[op] = PackedOption::from(id);
+                }
+            }
         }
         self.plan.nodes.push(node)
     }

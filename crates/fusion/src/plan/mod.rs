@@ -1,6 +1,7 @@
 //! A plan: which ops of a graph are done together, how, and in which order.
 //!
-//! Invariants: every op that a region of the graph holds is in exactly one node; the nodes of a
+//! Invariants: every op that a region of the graph holds is in exactly one node, ops in the body of a loop that is one
+//! kernel in none but that loop's; the nodes of a
 //! region are listed in an order in which each comes after what it reads and after what gives its
 //! sizes their values.
 
@@ -74,9 +75,15 @@ impl FusionPlan {
         self.regions.get(&region).map_or(&[], Vec::as_slice)
     }
 
-    /// The node that an op belongs to.
+    /// The node that an op belongs to: in the body of a loop that is one kernel, the loop's.
     pub fn node_of(&self, op: OpId) -> Option<FusionNodeId> {
         self.node_of.get(op).and_then(|node| node.expand())
+    }
+
+    /// How an op is done.
+    pub(crate) fn kind_of(&self, op: OpId) -> Option<&NodeKind> {
+        let node = self.node_of(op).and_then(|id| self.nodes.get(id));
+        node.map(|node| &node.kind)
     }
 
     /// The number of nodes of a kind, by its word: `kernel`, `view`, `interpret`.

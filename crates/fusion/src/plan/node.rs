@@ -28,7 +28,7 @@ pub enum NodeKind {
     Constant,
     /// Something an executor implements itself.
     Builtin(Builtin),
-    /// An `if` or a `loop`; its regions have nodes of their own.
+    /// An `if`, or a `loop` that is no kernel; its regions have nodes of their own.
     Control,
     /// Data become sizes.
     Bind,
@@ -71,7 +71,7 @@ pub struct FusionNode {
     pub name: String,
     /// The region of the graph that its ops stand in.
     pub region: RegionId,
-    /// Its ops, in program order. Every op of a graph is among those of exactly one node.
+    /// Its ops, in program order. Every op of a graph is among those of exactly one node, or in the body of a loop that is.
     pub ops: Vec<OpId>,
     /// Ops of other nodes that this one does again because that is cheaper than reading their results: index maps.
     pub recomputed: Vec<OpId>,

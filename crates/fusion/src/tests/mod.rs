@@ -2,6 +2,7 @@
 
 mod budgets;
 mod explained;
+mod loops;
 mod nodes;
 mod refused;
 mod rules;

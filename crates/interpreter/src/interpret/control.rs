@@ -9,7 +9,7 @@ use crate::fault::OpFault;
 use crate::interrupt::Interrupt;
 use crate::ops::gather::integers;
 use crate::ops::movement::join;
-use kiln_ir::{Definition, Graph, Op, OpId, RegionId};
+use kiln_ir::{LoopCourse, OpId, RegionId};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{DType, Tensor, TensorError};
 use std::cell::Cell;
@@ -72,7 +72,7 @@ impl Machine<'_, '_> {
         let (carried, captures) = rest.split_at(n_carried);
         let mut carried = carried.to_vec();
         let mut carried_bytes = 0;
-        let remaining = match goes_on && runs_all_trips(self.graph, id) {
+        let remaining = match goes_on && LoopCourse::of(self.graph, id).goes_on {
             true => self.check_iterations(id, trips)?,
             false => 0,
         };
@@ -238,20 +238,6 @@ impl Machine<'_, '_> {
         let shape: Vec<usize> = [0].into_iter().chain(inner).collect();
         Tensor::zeros(self.options.mode.stored(ty.dtype), &shape)
     }
-}
-
-/// Whether a loop that has begun runs as often as its trips say: whether each iteration yields a constant true.
-pub fn runs_all_trips(graph: &Graph, id: OpId) -> bool {
-    let body = graph.op(id).regions.first();
-    let goes_on = body.and_then(|&body| graph.region(body).results.first());
-    let Some(Definition::Result { op, .. }) = goes_on.map(|&value| graph.value(value).definition)
-    else {
-        return false;
-    };
-    let Op::Constant(constant) = &graph.op(op).op else {
-        return false;
-    };
-    matches!(constant.tensor().item::<bool>(), Ok(true))
 }
 
 /// Tensors of one shape under a new outermost axis.

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use kiln_backend::Memory;
 use kiln_interpreter::{InterpretError, OpSite, check_window_elements};
+use kiln_ir::{LoopCourse, LoopTrips, Op};
 use kiln_program::{Action, BlockId, BufferId, KernelLaunch, Place, Program, SizeId, Step};
 use kiln_symbolic_shape::Binding;
 use kiln_tensor::{TensorError, element_count};
@@ -25,7 +26,7 @@ use super::{
 use crate::call::CallControl;
 use crate::compile::Patience;
 use crate::error::RuntimeError;
-use crate::run::fault_of;
+use crate::run::{fault_of, site_of};
 use crate::runtime::Runtime;
 use crate::variants::Stale;
 
@@ -47,6 +48,7 @@ pub(crate) fn make_plan(
     let of_segment = &data.segments[segment];
     facts::check(program, of_segment, &binding)?;
     check_windows(runtime, program, &of_segment.steps, &binding)?;
+    check_iterations(runtime, program, &of_segment.steps, &binding)?;
     let control = patience.control;
     let mut maker = Maker::new(runtime, prepared, block, segment, earlier, control);
     maker.evaluate(&of_segment.sizes, &binding)?;
@@ -128,6 +130,32 @@ fn check_windows(
         let checked = check_window_elements(graph, op, binding, limit);
         checked.map_err(|fault| fault_of(graph, op, fault))
     })
+}
+
+/// Refuses loops that are kernels and have more iterations than the limit. Loops that the host walks count theirs.
+fn check_iterations(
+    runtime: &Runtime,
+    program: &Program,
+    steps: &[Step],
+    binding: &Binding,
+) -> Result<(), RuntimeError> {
+    let (graph, limit) = (program.graph(), runtime.options().loop_iterations);
+    let is_kernel = |step: &&Step| matches!(step.action, Action::Kernel(_));
+    for &op in steps.iter().filter(is_kernel).flat_map(|step| &step.ops) {
+        if !matches!(graph.op(op).op, Op::Loop { .. }) {
+            continue;
+        }
+        let trips = match LoopCourse::of(graph, op).trips {
+            Some(LoopTrips::Count(count)) => count,
+            Some(LoopTrips::Size(size)) => graph.dims().evaluate(size, binding).unwrap_or(0),
+            None => 0,
+        };
+        if u64::try_from(trips).is_ok_and(|trips| trips > limit) {
+            let at = site_of(graph, op);
+            return Err(InterpretError::Iterations { at, limit }.into());
+        }
+    }
+    Ok(())
 }
 
 /// The only result in a memory, if it fills that.

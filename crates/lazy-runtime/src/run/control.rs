@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use kiln_backend::Memory;
-use kiln_interpreter::{InterpretError, OpSite, runs_all_trips};
+use kiln_interpreter::{InterpretError, OpSite};
+use kiln_ir::LoopCourse;
 use kiln_program::{Action, BlockId, BufferId, Step};
 use kiln_symbolic_shape::{Binding, SymbolId};
 use kiln_tensor::Tensor;
@@ -166,7 +167,11 @@ impl Run<'_> {
         trips: i64,
     ) -> Result<Option<usize>, RuntimeError> {
         let graph = self.program.graph();
-        if !step.ops.last().is_some_and(|&op| runs_all_trips(graph, op)) {
+        if !step
+            .ops
+            .last()
+            .is_some_and(|&op| LoopCourse::of(graph, op).goes_on)
+        {
             return Ok(None);
         }
         let limit = self.runtime.options().loop_iterations;

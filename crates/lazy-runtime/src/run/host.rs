@@ -2,7 +2,9 @@
 
 use kiln_backend::StopSignal as _;
 use kiln_backend::{Builtin, BuiltinOperand};
-use kiln_interpreter::{EvaluateContext, InterpretError, OpFault, evaluate_op};
+use kiln_interpreter::{
+    EvaluateContext, InterpretError, InterpretOptions, OpFault, evaluate_op, interpret_loop,
+};
 use kiln_ir::{Definition, Graph, Op, OpId, ValueId};
 use kiln_kernel::Role;
 use kiln_program::{Action, BlockId, BufferId, Place, Step};
@@ -184,6 +186,13 @@ impl<'a> Run<'a> {
         let ctx = EvaluateContext::new(graph.dims(), binding)
             .with_custom_ops(Some(&self.runtime.options().custom_ops))
             .with_cancelled(is_stopped);
+        let options = self.runtime.options();
+        let whole = InterpretOptions {
+            limits: options.interpret_limits(),
+            cancelled: is_stopped,
+            custom_ops: Some(&options.custom_ops),
+            ..InterpretOptions::default()
+        };
         for &id in &step.ops {
             self.check_control()?;
             let op = graph.op(id);
@@ -202,12 +211,18 @@ impl<'a> Run<'a> {
                 .iter()
                 .map(operand)
                 .collect::<Result<Vec<_>, _>>()?;
-            let results = evaluate_op(&ctx, &op.op, &operands);
+            let results = match op.op {
+                Op::Loop { .. } => interpret_loop(graph, id, &operands, binding, &whole)
+                    .map_err(RuntimeError::from),
+                _ => {
+                    evaluate_op(&ctx, &op.op, &operands).map_err(|fault| fault_of(graph, id, fault))
+                }
+            };
             // What ended the call says why.
-            if matches!(results, Err(OpFault::Stopped)) {
+            if results.is_err() {
                 self.check_control()?;
             }
-            let results = results.map_err(|fault| fault_of(graph, id, fault))?;
+            let results = results?;
             values.extend(op.results.iter().copied().zip(results));
         }
         Ok(values)

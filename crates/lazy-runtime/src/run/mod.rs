@@ -20,6 +20,7 @@ mod strided;
 mod turns;
 mod walk;
 
+pub(crate) use bind::site_of;
 pub(crate) use body::{Call, run_program};
 pub(crate) use donation::Inputs;
 pub(crate) use host::fault_of;

@@ -424,7 +424,10 @@ impl Run<'_> {
                 _ => false,
             }
         };
-        let op = step.ops.iter().find(may_cause).or(step.ops.last());
+        let inside = step.ops.iter().flat_map(|&op| &graph.op(op).regions);
+        let inside = inside.flat_map(|&region| &graph.region(region).ops);
+        let op = step.ops.iter().chain(inside).find(may_cause);
+        let op = op.or(step.ops.last());
         let at = match op {
             Some(&op) => site_of(graph, op),
             None => kiln_interpreter::OpSite {

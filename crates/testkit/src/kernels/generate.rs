@@ -274,8 +274,11 @@ impl Generator {
         };
         scope.extend(inner.clone());
         let (fresh, other) = (self.value(ty, &scope, 1), self.value(ty, &scope, 1));
+        let around: Vec<Axis> = self.outer.iter().cloned().chain(inner.clone()).collect();
+        let start = self.one_in(2).then(|| self.load(ty, &around));
         let (zero, half) = (literal(ty, "0"), if ty.is_float() { "0.5" } else { "3" });
         let half = literal(ty, half);
+        let start = start.unwrap_or_else(|| half.clone());
         let _ = writeln!(
             self.items,
             "  carry {} < {}{reverse} {{",
@@ -289,7 +292,7 @@ impl Generator {
         if two {
             let _ = writeln!(
                 self.items,
-                "    {second}{head} init {half} = max(prev({second}){index}, {first}{index}) - prev({first}){index} + ({other})"
+                "    {second}{head} init {start} = max(prev({second}){index}, {first}{index}) - prev({first}){index} + ({other})"
             );
         }
         let shown = if two { &second } else { &first };
@@ -327,7 +330,7 @@ impl Generator {
         );
     }
 
-    /// A store that joins what is there, at an index that is data.
+    /// A store that joins what is there, at an index that is data, or from one on.
     fn scatter(&mut self) {
         self.outer_axes(1, 2);
         let ty = self.pick(&[Type::F32, Type::I32]);
@@ -337,11 +340,19 @@ impl Generator {
         let value = self.load(ty, &scope);
         let target = self.pick(&EXTENTS).to_owned();
         let first = self.outer[0].clone();
-        let indices = self.buffer("n", "in", "i64", std::slice::from_ref(&first.extent));
+        let from_one_on = self.one_in(3);
+        let extent = match from_one_on {
+            true => "1".to_owned(),
+            false => first.extent.clone(),
+        };
+        let indices = self.buffer("n", "in", "i64", &[extent]);
         let mut shape = vec![target];
         shape.extend(scope.iter().skip(1).map(|axis| axis.extent.clone()));
         let buffer = self.buffer("z", "inout", ty.word(), &shape);
-        let mut at = vec![format!("%{indices}[{}]", first.name)];
+        let mut at = vec![match from_one_on {
+            true => format!("%{indices}[0] + {}", first.name),
+            false => format!("%{indices}[{}]", first.name),
+        }];
         at.extend(scope.iter().skip(1).map(|axis| axis.name.clone()));
         let combine = self.pick(&["add", "min", "max", "set", "mul"]);
         let axes = inner.map_or(String::new(), |axis| {

@@ -5,6 +5,7 @@ mod harness;
 mod elementwise;
 mod indexing;
 mod movement;
+mod recurrence;
 mod reduction;
 mod regions;
 mod windows;
