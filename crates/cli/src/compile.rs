@@ -8,10 +8,14 @@ use crate::timing::TimingArguments;
 use anyhow::{Context, Error, bail};
 use clap::Args;
 use kiln::kernel_cache::open_regular;
-use kiln::{Model, ShapeProfile};
+use kiln::{Model, ShapeProfile, ShapeVariantGenerator};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
+
+/// The same samples each time.
+const SEED: u64 = 0;
 
 /// How long to wait for the last entries to be stored.
 const STORING: Duration = Duration::from_secs(60);
@@ -26,6 +30,13 @@ pub(crate) struct Compile {
     /// Also for the shapes of a profile, those first that took most time
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// Also for N combinations of sizes within their bounds: the likely one, the smallest, the largest, then random ones
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    samples: usize,
+    /// Also for every combination of N sizes of a dimension, from its smallest to its largest: batch=4. Of dimensions that
+    /// are not named, the likely size
+    #[arg(long, value_name = "NAME=N")]
+    grid: Vec<Samples>,
     /// Write all that calls may need into one file (.kiln-bundle), to be run where there is no compiler
     #[cfg(feature = "llvm")]
     #[arg(short, long, value_name = "FILE")]
@@ -45,10 +56,7 @@ impl Compile {
         let (model, load) = self.model.load(&bar, &self.timing)?;
         let begin = Instant::now();
         let kernels = model.compile()?;
-        let shapes = match &self.profile {
-            None => 0,
-            Some(path) => precompile(&model, path)?,
-        };
+        let shapes = precompile(&model, &self.shapes(&model)?);
         bar.finish();
         if !model.wait_for_compiles(STORING) {
             bail!("what was compiled could not be stored within {STORING:?}");
@@ -77,6 +85,9 @@ impl Compile {
                 stats.cache.tier_hits,
                 time.as_secs_f64() * 1e3
             ))?;
+            if shapes > 0 {
+                report::line(format!("{shapes} combinations of sizes were planned for"))?;
+            }
             report::line(format!(
                 "{constants} constants: {} packed and {} loaded; {} stored",
                 stats.constants_packed, stats.constants_loaded, stats.constants_stored
@@ -91,6 +102,41 @@ impl Compile {
             );
         }
         Ok(Failures::default())
+    }
+
+    /// The shapes of the inputs of calls to compile for.
+    fn shapes(&self, model: &Model) -> Result<Vec<Vec<Vec<usize>>>, Error> {
+        let mut shapes = match &self.profile {
+            None => Vec::new(),
+            Some(path) => of_profile(path)?,
+        };
+        if self.samples == 0 && self.grid.is_empty() {
+            return Ok(shapes);
+        }
+        let inputs = model.inputs().iter().map(|input| {
+            let shape = input.shape().cloned();
+            shape.with_context(|| format!("the rank of input `{}` is open", input.name()))
+        });
+        let inputs = inputs.collect::<Result<Vec<_>, Error>>()?;
+        for Samples { name, .. } in &self.grid {
+            let mut dimensions = inputs.iter().flat_map(|shape| shape.dimensions());
+            if !dimensions.any(|dimension| dimension.name() == name) {
+                bail!("no input has a dimension `{name}`");
+            }
+        }
+        let generator = ShapeVariantGenerator::new(SEED);
+        let mut made = generator.generate_variants(&inputs, self.samples);
+        if !self.grid.is_empty() {
+            made.extend(generator.generate_grid(&inputs, |dimension| {
+                let named = self.grid.iter().find(|grid| grid.name == dimension.name());
+                named.map_or(1, |grid| grid.samples)
+            }));
+        }
+        let sizes = |sizes: Vec<i64>| sizes.into_iter().map(usize::try_from).collect();
+        for point in made {
+            shapes.push(point.into_iter().map(sizes).collect::<Result<_, _>>()?);
+        }
+        Ok(shapes)
     }
 
     /// Writes the bundle, if one is asked for; returns its size.
@@ -112,20 +158,46 @@ impl Compile {
     }
 }
 
-/// Compiles for each of a profile's shapes that fits the model; answers with how many do.
-fn precompile(model: &Model, path: &Path) -> Result<usize, Error> {
+/// The shapes of a profile, those first that took most time.
+fn of_profile(path: &Path) -> Result<Vec<Vec<Vec<usize>>>, Error> {
     // One byte more than may be read is an error that says so.
     let limit = ShapeProfile::TEXT_BYTES as u64 + 1;
     let text = open_regular(path)
         .and_then(|file| std::io::read_to_string(file.take(limit)))
         .with_context(|| format!("cannot read the profile {}", path.display()))?;
     let profile = ShapeProfile::from_json(&text)?;
-    let mut fitting = 0;
-    for entry in profile.entries() {
-        match model.precompile(&entry.shapes) {
-            Ok(()) => fitting += 1,
-            Err(error) => report::note(format!("note: shapes {:?}: {error}", entry.shapes)),
+    let entries = profile.entries().iter();
+    Ok(entries.map(|entry| entry.shapes.clone()).collect())
+}
+
+/// Compiles for each of these shapes that fits the model; returns how many do.
+fn precompile(model: &Model, shapes: &[Vec<Vec<usize>>]) -> usize {
+    let fits = |shapes: &&Vec<Vec<usize>>| match model.precompile(shapes) {
+        Ok(()) => true,
+        Err(error) => {
+            report::note(format!("note: shapes {shapes:?}: {error}"));
+            false
         }
+    };
+    shapes.iter().filter(fits).count()
+}
+
+/// How many sizes of a dimension a grid has.
+#[derive(Clone, Debug)]
+struct Samples {
+    name: String,
+    samples: usize,
+}
+
+impl FromStr for Samples {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (name, samples) = text.split_once('=').context("expected NAME=N")?;
+        let samples = samples.trim().parse();
+        Ok(Self {
+            name: name.trim().to_owned(),
+            samples: samples.context("expected a number of sizes")?,
+        })
     }
-    Ok(fitting)
 }

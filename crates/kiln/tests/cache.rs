@@ -112,3 +112,25 @@ fn a_damaged_folder_is_never_why_a_call_fails() {
     assert!(model.wait_for_compiles(Duration::from_secs(10)));
     assert!(model.compilation_stats().cache.not_stored > 0);
 }
+
+#[test]
+fn what_was_forgotten_is_compiled_again_or_loaded_where_a_folder_has_it() {
+    let (_folder, path) = cache_folder();
+    for cache in [Cache::off(), Cache::folder(&path)] {
+        let is_kept = cache.path().is_some();
+        let model = Model::from_text_with(MLP, own(&path).cache(cache)).unwrap();
+        let expected = run(&model);
+        assert!(model.wait_for_compiles(Duration::from_secs(10)));
+        let first = model.compilation_stats();
+        model.clear_cache();
+        assert_eq!(model.compilation_stats().cache.kernels, 0);
+        assert_eq!(run(&model), expected);
+        let second = model.compilation_stats();
+        let (compiled, loaded) = match is_kept {
+            true => (0, first.compilations),
+            false => (first.compilations, 0),
+        };
+        assert_eq!(second.compilations - first.compilations, compiled);
+        assert_eq!(second.cache.tier_hits, loaded);
+    }
+}

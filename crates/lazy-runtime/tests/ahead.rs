@@ -34,8 +34,8 @@ fn what_was_compiled_ahead_is_not_compiled_again() {
     let program = compiled(&runtime, &graph, false);
     let dimension = |name| SymbolicDimension::range(name, 1..=9).unwrap();
     let shape = SymbolicShape::new([dimension("A"), dimension("B")]);
-    for sizes in ShapeVariantGenerator::new(3).generate_variants(&shape, 5) {
-        let sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
+    for sizes in ShapeVariantGenerator::new(3).generate_variants(&[shape], 5) {
+        let sizes: Vec<usize> = sizes[0].iter().map(|&size| size as usize).collect();
         program.precompile(std::slice::from_ref(&sizes)).unwrap();
         let (before, plans) = (
             compiles.load(Ordering::SeqCst),

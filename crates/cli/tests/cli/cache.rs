@@ -93,6 +93,25 @@ fn a_model_compiled_ahead_compiles_nothing_when_it_runs() {
         (&0.into(), &2.into())
     );
     assert!(kiln(&["compile"]).contains("0 compiled"));
+    let sampled = kiln(&["compile", "--samples", "3", "--grid", "N=2"]);
+    assert!(sampled.contains("5 combinations of sizes"), "{sampled}");
+}
+
+#[test]
+fn a_grid_without_a_number_or_of_another_dimension_is_refused() {
+    let workshop = Workshop::new();
+    for (grid, expected) in [
+        ("N", "expected NAME=N"),
+        ("N=x", "expected a number of sizes"),
+        ("M=2", "no input has a dimension `M`"),
+    ] {
+        let output = workshop.kiln(&["compile", "model.kiln", "--grid", grid]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && error.contains(expected),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -37,10 +37,10 @@ impl Model {
     ///   %y = add %x, %x
     ///   return %y
     /// }")?;
-    /// let shape = model.inputs()[0].shape().cloned().unwrap_or_else(|| unreachable!("its rank is known"));
-    /// for sizes in ShapeVariantGenerator::new(1).generate_variants(&shape, 3) {
-    ///     let sizes = sizes.into_iter().map(|size| size as usize).collect();
-    ///     model.precompile(&[sizes])?;
+    /// let shapes: Vec<_> = model.inputs().iter().filter_map(|input| input.shape().cloned()).collect();
+    /// for shapes in ShapeVariantGenerator::new(1).generate_variants(&shapes, 3) {
+    ///     let usizes = |sizes: Vec<i64>| sizes.into_iter().map(|size| size as usize).collect();
+    ///     model.precompile(&shapes.into_iter().map(usizes).collect::<Vec<_>>())?;
     /// }
     /// # Ok::<(), kiln::Error>(())
     /// ```

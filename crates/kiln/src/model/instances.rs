@@ -96,17 +96,28 @@ impl Instances {
     pub(super) fn any(&self) -> Option<Chosen<'_>> {
         match self {
             Self::Only(instance) => Some(Chosen::Only(instance)),
-            Self::Tree(tree) => {
-                let nodes = tree.nodes.lock();
-                let mut places = nodes.places.values();
-                let any = places.find_map(|(_, place)| place.get().cloned());
-                any.map(Chosen::OfTree)
-            }
+            Self::Tree(tree) => tree.built().into_iter().next().map(Chosen::OfTree),
+        }
+    }
+
+    /// The only one, or all those that were built.
+    pub(super) fn all(&self) -> Vec<Chosen<'_>> {
+        match self {
+            Self::Only(instance) => vec![Chosen::Only(instance)],
+            Self::Tree(tree) => tree.built().into_iter().map(Chosen::OfTree).collect(),
         }
     }
 }
 
 impl Tree {
+    fn built(&self) -> Vec<Arc<Built>> {
+        let nodes = self.nodes.lock();
+        let places = nodes.places.values();
+        places
+            .filter_map(|(_, place)| place.get().cloned())
+            .collect()
+    }
+
     /// The instance for a call with these ranks of open inputs: asks the questions on the way there, and builds what no call
     /// came by before.
     ///

@@ -32,6 +32,32 @@ impl Model {
         })
     }
 
+    /// Forgets what was compiled and planned, and weights as kernels want them: of this model, and kernels and weights of those
+    /// that share them. What the cache's folder has stays there; the next calls load it, or compile anew, and are timed again.
+    ///
+    /// ```
+    /// use kiln::{Cache, Device, Model, Options, Tensor};
+    ///
+    /// let options = Options::new().device(Device::interpreter()).cache(Cache::off());
+    /// let model = Model::from_text_with("graph @id(%x: f32[N]) -> f32[N] { return %x }", options)?;
+    /// let x = Tensor::full(&[3], 1.5f32)?;
+    /// model.run([("x", &x)])?;
+    /// model.clear_cache();
+    /// assert_eq!(model.run([("x", &x)])?[0].to_vec::<f32>()?, [1.5; 3]);
+    /// # Ok::<(), kiln::Error>(())
+    /// ```
+    pub fn clear_cache(&self) {
+        for instance in self.0.instances.all() {
+            if let Some(program) = instance.executable().compiled() {
+                program.clear();
+            }
+        }
+        #[cfg(feature = "native")]
+        if let Some(runtime) = self.runtime() {
+            runtime.clear_cache();
+        }
+    }
+
     /// Frees memory that no call needs now, all but so many bytes; answers with how many bytes that gave. Of this model and
     /// those that share kernels with it. Kernels and weights stay; the next calls take longer.
     pub fn trim_memory(&self, keep: usize) -> usize {

@@ -21,9 +21,9 @@ const MOST: usize = 1 << 16;
 /// let seq = SymbolicDimension::range("seq", 8..=512)?.multiple_of(8)?;
 /// let shape = SymbolicShape::new([SymbolicDimension::bounded("batch", 4)?, seq]);
 /// let generator = ShapeVariantGenerator::new(7);
-/// let variants = generator.generate_variants(&shape, 10);
+/// let variants = generator.generate_variants(std::slice::from_ref(&shape), 10);
 /// assert_eq!(variants.len(), 10);
-/// assert!(variants.iter().all(|sizes| sizes[0] <= 4 && sizes[1] % 8 == 0));
+/// assert!(variants.iter().all(|shapes| shapes[0][0] <= 4 && shapes[0][1] % 8 == 0));
 /// let grid = generator.generate_grid(&[shape], |dimension| match dimension.name() {
 ///     "seq" => 5,
 ///     _ => 2,
@@ -51,10 +51,11 @@ impl ShapeVariantGenerator {
         Self { seed }
     }
 
-    /// So many different shapes, or as many as there are: the likely one, the smallest and the largest first, then
-    /// random ones. A dimension without an upper bound goes up to 1024.
-    pub fn generate_variants(&self, shape: &SymbolicShape, count: usize) -> Vec<Vec<i64>> {
-        let symbols = choices_of(std::slice::from_ref(shape));
+    /// So many different combinations of sizes, or as many as there are: the likely one, the smallest and the largest
+    /// first, then random ones; at most 65,536. A dimension without an upper bound goes up to 1024. Each element has the
+    /// sizes of all shapes, which share dimensions by their names.
+    pub fn generate_variants(&self, shapes: &[SymbolicShape], count: usize) -> Vec<Vec<Vec<i64>>> {
+        let symbols = choices_of(shapes);
         let all = symbols
             .values()
             .try_fold(1_usize, |product, choices| {
@@ -98,9 +99,8 @@ impl ShapeVariantGenerator {
                 found.push(next);
             }
         }
-        let sizes = found
-            .iter()
-            .map(|values| sizes_of(0, shape, &symbols, values));
+        let sizes = found.iter();
+        let sizes = sizes.map(|values| all_sizes_of(shapes, &symbols, values));
         sizes.collect()
     }
 
@@ -124,11 +124,7 @@ impl ShapeVariantGenerator {
         let per_symbol = symbols.values().zip(counts.values());
         let per_symbol = per_symbol.map(|(choices, &samples)| choices.spread(samples));
         let grid = combinations(per_symbol.collect()).take(MOST);
-        let points = grid.map(|values| {
-            let sizes = shapes.iter().enumerate();
-            let sizes = sizes.map(|(number, shape)| sizes_of(number, shape, &symbols, &values));
-            sizes.collect()
-        });
+        let points = grid.map(|values| all_sizes_of(shapes, &symbols, &values));
         points.collect()
     }
 }
@@ -256,6 +252,16 @@ fn name_of(shape: usize, axis: usize, dimension: &SymbolicDimension) -> String {
     }
 }
 
+fn all_sizes_of(
+    shapes: &[SymbolicShape],
+    symbols: &BTreeMap<String, Choices>,
+    values: &[i64],
+) -> Vec<Vec<i64>> {
+    let shapes = shapes.iter().enumerate();
+    let sizes = shapes.map(|(number, shape)| sizes_of(number, shape, symbols, values));
+    sizes.collect()
+}
+
 fn sizes_of(
     number: usize,
     shape: &SymbolicShape,
@@ -338,12 +344,27 @@ mod tests {
             SymbolicDimension::known(3),
             dimension("n", 1, Some(9), 1).likely(4),
         ]);
-        let variants = ShapeVariantGenerator::new(1).generate_variants(&shape, 3);
-        assert_eq!(variants, [[3, 4], [3, 1], [3, 9]]);
-        let all = ShapeVariantGenerator::new(1).generate_variants(&shape, 100);
+        let shapes = [shape];
+        let variants = ShapeVariantGenerator::new(1).generate_variants(&shapes, 3);
+        assert_eq!(variants, [[[3, 4]], [[3, 1]], [[3, 9]]]);
+        let all = ShapeVariantGenerator::new(1).generate_variants(&shapes, 100);
         assert_eq!(all.len(), 9);
-        let scalar = ShapeVariantGenerator::new(1).generate_variants(&SymbolicShape::scalar(), 5);
-        assert_eq!(scalar, [Vec::<i64>::new()]);
+        let scalar = ShapeVariantGenerator::new(1).generate_variants(&[SymbolicShape::scalar()], 5);
+        assert_eq!(scalar, [[Vec::<i64>::new()]]);
+    }
+
+    #[test]
+    fn variants_of_several_shapes_have_one_size_per_name() {
+        let shapes = [
+            SymbolicShape::new([dimension("n", 1, Some(9), 1), dimension("k", 2, Some(3), 1)]),
+            SymbolicShape::new([dimension("n", 4, Some(20), 1)]),
+        ];
+        let variants = ShapeVariantGenerator::new(1).generate_variants(&shapes, 100);
+        assert_eq!(variants.len(), 6 * 2);
+        for sizes in &variants {
+            assert_eq!(sizes[0][0], sizes[1][0]);
+            assert!((4..=9).contains(&sizes[0][0]), "{sizes:?}");
+        }
     }
 
     #[test]
@@ -406,11 +427,14 @@ mod tests {
                 dimension("a", min, Some(low + extra), multiple),
             ]);
             let generator = ShapeVariantGenerator::new(seed);
-            let variants = generator.generate_variants(&shape, count);
+            let shapes = [shape];
+            let variants = generator.generate_variants(&shapes, count);
             prop_assert_eq!(variants.len(), count);
-            prop_assert_eq!(&variants, &generator.generate_variants(&shape, count));
-            for (number, sizes) in variants.iter().enumerate() {
-                prop_assert!(!variants[..number].contains(sizes));
+            prop_assert_eq!(&variants, &generator.generate_variants(&shapes, count));
+            let [shape] = shapes;
+            for (number, of_all) in variants.iter().enumerate() {
+                prop_assert!(!variants[..number].contains(of_all));
+                let sizes = &of_all[0];
                 prop_assert_eq!(sizes[0], sizes[2]);
                 for (dimension, &size) in shape.dimensions().iter().zip(sizes) {
                     prop_assert!(dimension.allows(size), "{} of {:?}", size, dimension);
