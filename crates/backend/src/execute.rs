@@ -11,7 +11,8 @@
 //!   that is given it afterwards. [`download`](KernelExecutor::download) sees what finished executions wrote: a
 //!   caller that downloads what a launch writes finishes its execution first.
 //! - **Residence.** An output may stay where it was computed, as a tensor that is [`Resident`]. So what `upload` returns may be
-//!   a tensor's memory, and is only read; and a device uses memory again once the last handle to it is gone, and no sooner.
+//!   a tensor's memory, and is only read, unless that tensor was given up and no other handle to the memory is left; and a
+//!   device uses memory again once the last handle to it is gone, and no sooner.
 //! - **Sizes.** Nothing that runs on a device returns a size: what a program needs to know it downloads.
 //! - **Loss.** All that a lost device is asked fails with [`ExecuteError::device_lost`], at the latest when it is waited for.
 //!   Giving memory up, which cannot fail, still works, and so does [`reclaim`](KernelExecutor::reclaim).
@@ -86,6 +87,11 @@ impl Memory {
     pub fn parts_mut<T: Any>(&mut self) -> Option<(&mut T, &mut usize)> {
         let kept = Arc::get_mut(&mut self.handle)?.downcast_mut()?;
         Some((kept, &mut self.bytes))
+    }
+
+    /// Whether this is the only handle.
+    pub fn is_sole(&mut self) -> bool {
+        Arc::get_mut(&mut self.handle).is_some()
     }
 
     /// The handle, shared.

@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// States are given up to the outputs that replace them, so that an output may be computed in the memory of the state. A graph
 /// that changes a part of a state (`update_slice`, a scatter) then writes that part and copies nothing; a call with sizes that
 /// came before allocates nothing. A cache therefore has the size of all that it may hold, and how much of it is filled is an
-/// input: one launch plan serves every length.
+/// input: one launch plan serves every length. On a device with a memory of its own states stay there from call to call, unless
+/// [outputs](crate::Options::outputs) are asked for in the host's memory; looking at one downloads it.
 ///
 /// A session is called by one thread at a time, which the compiler sees to:
 ///

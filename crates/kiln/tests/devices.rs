@@ -207,6 +207,35 @@ fn a_registered_device_is_found_by_its_key_and_runs_models() {
 }
 
 #[test]
+fn the_state_of_a_session_stays_on_its_device() {
+    const CALLS: usize = 100;
+    let entry = TestDevice::new("apart-4");
+    let traffic = Arc::clone(&entry.traffic);
+    let device = Device::register(entry).unwrap();
+    let text = "graph @append(%cache: f32[C, 2], %at: i64[1], %row: f32[1, 2]) -> f32[C, 2] {
+      %next = update_slice %cache, %at, %row {axes = [0]}
+      return %next
+    }";
+    let model = Model::from_text_with(text, options(device)).unwrap();
+    let empty = Tensor::full(&[5, 2], -1.0f32).unwrap();
+    let session = model.session().state("cache", "next", empty);
+    let mut session = session.build().unwrap();
+    for call in 0..CALLS {
+        let at = Tensor::full(&[1], call as i64 % 4).unwrap();
+        let row = Tensor::full(&[1, 2], call as f32).unwrap();
+        session.run([("at", &at), ("row", &row)]).unwrap();
+        // The cache once, then what is new.
+        assert_eq!(traffic.counts(), (1 + 2 * (call + 1), 0));
+    }
+    let rows = session.state("cache").unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(
+        rows,
+        [96.0, 96.0, 97.0, 97.0, 98.0, 98.0, 99.0, 99.0, -1.0, -1.0]
+    );
+    assert_eq!(traffic.counts(), (1 + 2 * CALLS, 1));
+}
+
+#[test]
 fn what_fusion_may_do_is_the_devices_to_say() {
     let narrow = TestDevice {
         fusion: FusionOptions::new().with_max_ops(1),

@@ -11,6 +11,9 @@ use crate::error::RuntimeError;
 /// nothing needs any more, of the same bytes. The memory must be the tensor's own, row-major, and not of `bool`. Otherwise the
 /// output is computed beside the input, with the same elements.
 ///
+/// On a device with a memory of its own the output of a pair stays there, unless the program has its [outputs in the host's
+/// memory](crate::OutputPlacement::Host); given up by the next call, it is neither downloaded nor uploaded nor copied.
+///
 /// To be used again for calls that give up the same inputs: that allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Donations {
@@ -76,6 +79,11 @@ impl Donations {
     /// Whether this pair is among them.
     pub(crate) fn has(&self, input: usize, output: usize) -> bool {
         self.pairs().any(|pair| pair == (input, output))
+    }
+
+    /// Whether an output is of a pair.
+    pub(crate) fn has_output(&self, output: usize) -> bool {
+        self.pairs().any(|pair| pair.1 == output)
     }
 
     pub(crate) fn set_fate(&mut self, input: usize, fate: DonationFate) {

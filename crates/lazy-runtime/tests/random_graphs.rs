@@ -1,15 +1,22 @@
 //! Random graphs at odd sizes: the runtime and the interpreter agree, on outputs and on what cannot be computed.
 
+#![allow(clippy::expect_used, reason = "a test that cannot go on panics")]
+
 mod support;
 
+use std::sync::Arc;
+
 use arbitrary::Unstructured;
+use kiln_backend::{KernelExecutor, Resident};
 use kiln_interpreter::{InterpretError, InterpretLimits, InterpretOptions, interpret};
-use kiln_lazy_runtime::{CompiledProgram, DonationFate, Donations};
+use kiln_lazy_runtime::{
+    CompiledProgram, DonationFate, Donations, OutputPlacement, Runtime, RuntimeOptions,
+};
 use kiln_tensor::Tensor;
 use kiln_testkit::generate::{Flavor, GraphOptions, input_shapes, input_tensors, random_graph};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 use kiln_testkit::random::seeded_bytes;
-use support::{compiled, runtime};
+use support::{FakeCompiler, FakeDevice, compiled};
 
 /// How many graphs: `KILN_RANDOM_GRAPHS` sets another number.
 fn n_graphs() -> u64 {
@@ -40,6 +47,13 @@ fn donations(program: &CompiledProgram, inputs: usize, outputs: usize) -> [Vec<(
     [pairs, any.collect()]
 }
 
+/// The same elements in a device's memory.
+fn resident(device: &Arc<dyn KernelExecutor>, tensor: &Tensor) -> Tensor {
+    let memory = device.upload(tensor).expect("small");
+    let (dtype, shape) = (tensor.dtype(), tensor.shape());
+    Resident::tensor(device, &memory, 0, dtype, shape).expect("all of it")
+}
+
 #[test]
 fn random_graphs_give_what_the_interpreter_gives() {
     let limits = InterpretLimits {
@@ -51,7 +65,7 @@ fn random_graphs_give_what_the_interpreter_gives() {
         limits,
         ..InterpretOptions::default()
     };
-    let (mut calls, mut agreed, mut taken) = (0, 0, 0);
+    let (mut calls, mut agreed, mut taken) = (0, 0, [0, 0]);
     for seed in first_graph()..first_graph() + n_graphs() {
         let bytes = seeded_bytes(seed, 4096);
         let mut choices = Unstructured::new(&bytes);
@@ -60,8 +74,20 @@ fn random_graphs_give_what_the_interpreter_gives() {
             smooth: true,
         };
         let graph = random_graph(&mut choices, &smooth).expect("bytes enough");
-        let runtime = runtime();
-        let program = compiled(&runtime, &graph, seed % 3 != 0);
+        let device: Arc<dyn KernelExecutor> = Arc::new(FakeDevice::default());
+        let compiler = Arc::new(FakeCompiler::default());
+        let runtime = Runtime::new(Some(compiler), Arc::clone(&device), RuntimeOptions::new());
+        let program = compiled(&Arc::new(runtime), &graph, seed % 3 != 0);
+        // What is given up is in the device's memory, or in the host's.
+        let stays = seed % 2 == 0;
+        let program = match stays {
+            true => program,
+            false => program.with_outputs(OutputPlacement::Host),
+        };
+        let to_give_up = |tensor: &Tensor| match stays {
+            true => resident(&device, tensor),
+            false => tensor.copied().expect("small"),
+        };
         for _ in 0..3 {
             let Some(shapes) = input_shapes(&mut choices, &graph).expect("bytes enough") else {
                 break;
@@ -101,8 +127,7 @@ fn random_graphs_give_what_the_interpreter_gives() {
                     }
                     // Every input given up to some result that may take its memory, or to any.
                     for pairs in donations(&program, inputs.len(), found.len()) {
-                        let copies = inputs.iter().map(Tensor::copied);
-                        let mut copies = copies.collect::<Result<Vec<_>, _>>().expect("small");
+                        let mut copies: Vec<_> = inputs.iter().map(to_give_up).collect();
                         let mut donations = Donations::new(pairs).expect("each once");
                         let ran =
                             program.run_donating(&mut copies, &mut donations, &mut given, None);
@@ -115,7 +140,7 @@ fn random_graphs_give_what_the_interpreter_gives() {
                                 DonationFate::Kept => assert!(copy.bit_equal(input), "{}", text()),
                                 fate => {
                                     assert_eq!(fate, DonationFate::Taken);
-                                    taken += 1;
+                                    taken[usize::from(stays)] += 1;
                                 }
                             }
                         }
@@ -132,5 +157,8 @@ fn random_graphs_give_what_the_interpreter_gives() {
         agreed * 3 > calls,
         "of {calls} calls only {agreed} have outputs"
     );
-    assert!(taken > 0, "no input's memory was taken");
+    assert!(
+        taken.iter().all(|&taken| taken > 0),
+        "no input's memory was taken: {taken:?}"
+    );
 }

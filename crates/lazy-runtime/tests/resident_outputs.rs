@@ -354,6 +354,125 @@ fn a_donated_tensor_keeps_the_elements_that_a_call_leaves_alone() {
     assert_eq!(outputs[0].as_slice::<f32>().unwrap()[..3], [0.0; 3]);
 }
 
+/// Gives up a cache to a call that writes a row into it; returns the cache after the call.
+fn append(program: &CompiledProgram, donations: &mut Donations, cache: Tensor, at: i64) -> Tensor {
+    let row = Tensor::full(&[1, 3], at as f32 * 0.5).unwrap();
+    let mut inputs = [cache, row, Tensor::full(&[1], at).unwrap()];
+    let mut outputs = [Tensor::scalar(0.0f32)];
+    program
+        .run_donating(&mut inputs, donations, &mut outputs, None)
+        .unwrap();
+    let [next] = outputs;
+    next
+}
+
+#[test]
+fn a_donated_tensor_that_stayed_is_written_where_it_is_and_only_what_is_new_crosses() {
+    const CALLS: usize = 100;
+    let device = FakeDevice::default();
+    let program = program_on(&device, APPEND);
+    let mut donations = Donations::new([(0, 0)]).unwrap();
+    // The first call uploads the cache, and leaves its next value on the device.
+    let mut cache = append(&program, &mut donations, ramp(&[8, 3]), 0);
+    assert_eq!(donations.fate(0), DonationFate::Kept);
+    let before = device.traffic();
+    for call in 1..=CALLS {
+        cache = append(&program, &mut donations, cache, call as i64 % 8);
+        assert_eq!(donations.fate(0), DonationFate::Taken);
+        assert_eq!(device.traffic().used_bytes, before.used_bytes);
+    }
+    let after = device.traffic();
+    let (row, place) = (3 * size_of::<f32>(), size_of::<i64>());
+    let uploaded = after.uploaded_bytes - before.uploaded_bytes;
+    assert_eq!(uploaded, CALLS * (row + place));
+    assert_eq!((after.downloads, after.downloaded_bytes), (0, 0));
+    let rows = (0..8).flat_map(|row| [row as f32 * 0.5; 3]);
+    assert_eq!(cache.to_vec::<f32>().unwrap(), rows.collect::<Vec<_>>());
+    assert_eq!(device.traffic().downloaded_bytes, 8 * row);
+}
+
+#[test]
+fn a_donated_tensor_whose_memory_others_have_is_left_alone() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, APPEND);
+    let mut donations = Donations::new([(0, 0)]).unwrap();
+    let first = append(&program, &mut donations, ramp(&[8, 3]), 0);
+    // A clone, and a view that keeps the memory.
+    let kept = first.clone();
+    let second = append(&program, &mut donations, first, 1);
+    assert_eq!(donations.fate(0), DonationFate::Kept);
+    let row = second.narrow(0, 1, 1).unwrap();
+    let third = append(&program, &mut donations, second, 1);
+    assert_eq!(donations.fate(0), DonationFate::Kept);
+    let fourth = append(&program, &mut donations, third, 2);
+    assert_eq!(donations.fate(0), DonationFate::Taken);
+    let start = |tensor: &Tensor| tensor.to_vec::<f32>().unwrap()[..9].to_vec();
+    let ramp = ramp(&[8, 3]).to_vec::<f32>().unwrap();
+    assert_eq!(start(&kept)[3..], ramp[3..9]);
+    assert_eq!(row.to_vec::<f32>().unwrap(), [0.5; 3]);
+    assert_eq!(
+        start(&fourth),
+        [0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
+    );
+}
+
+#[test]
+fn a_donated_tensor_of_another_device_is_uploaded_and_left_alone() {
+    let (here, there) = (FakeDevice::default(), FakeDevice::default());
+    let mut donations = Donations::new([(0, 0)]).unwrap();
+    let away = append(
+        &program_on(&there, APPEND),
+        &mut donations,
+        ramp(&[8, 3]),
+        0,
+    );
+    let program = program_on(&here, APPEND);
+    let next = append(&program, &mut donations, away.clone(), 1);
+    assert_eq!(donations.fate(0), DonationFate::Kept);
+    assert_eq!(there.traffic().downloads, 1);
+    assert_eq!(
+        next.to_vec::<f32>().unwrap()[..6],
+        [0.0, 0.0, 0.0, 0.5, 0.5, 0.5]
+    );
+    assert!(!is_right(&away, &next));
+}
+
+#[test]
+fn a_call_that_fails_gives_back_what_it_took() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, APPEND);
+    let mut donations = Donations::new([(0, 0)]).unwrap();
+    let cache = append(&program, &mut donations, ramp(&[8, 3]), 0);
+    let mut inputs = [
+        cache,
+        Tensor::zeros(DType::F32, &[1, 3]).unwrap(),
+        Tensor::full(&[1], 99i64).unwrap(),
+    ];
+    let mut outputs = [Tensor::scalar(0.0f32)];
+    let called = program.run_donating(&mut inputs, &mut donations, &mut outputs, None);
+    assert_eq!(called.unwrap_err().code(), "E0822");
+    assert_eq!(donations.fate(0), DonationFate::Spoiled);
+    assert_eq!(
+        (inputs[0].shape(), inputs[0].is_loaded()),
+        (&[8, 3][..], false)
+    );
+    let cache = append(&program, &mut donations, ramp(&[8, 3]), 1);
+    assert_eq!(cache.to_vec::<f32>().unwrap()[3..6], [0.5; 3]);
+}
+
+#[test]
+fn states_of_a_program_whose_outputs_are_the_hosts_are_the_hosts() {
+    let device = FakeDevice::default();
+    let program = program_on(&device, APPEND).with_outputs(OutputPlacement::Host);
+    let mut donations = Donations::new([(0, 0)]).unwrap();
+    let mut cache = ramp(&[8, 3]);
+    for at in 0..8 {
+        cache = append(&program, &mut donations, cache, at);
+        assert!(cache.is_loaded() && Resident::place_of(&cache).is_none());
+    }
+    assert_eq!(cache.to_vec::<f32>().unwrap()[21..], [3.5; 3]);
+}
+
 /// Whether a device gives what it should where outputs are kept while calls go on.
 fn keeps_outputs(device: &FakeDevice) -> bool {
     let program = program_on(device, VIEWS);

@@ -1,8 +1,11 @@
 //! The inputs that a call was given: lent, or some of them given up.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
+use kiln_backend::Resident;
 use kiln_tensor::Tensor;
+use smallvec::SmallVec;
 
 use super::state::Taken;
 use super::walk::Run;
@@ -63,6 +66,9 @@ impl Run<'_> {
         let Some(input) = inputs.get_mut(parameter) else {
             return Ok(false);
         };
+        if self.outputs_stay {
+            return self.take_resident(donation, index, frame);
+        }
         if frame.kept(index).is_none() {
             let memory = self.runtime.alloc(0);
             frame.keep(index, memory.map_err(RuntimeError::execute("an input"))?);
@@ -79,6 +85,55 @@ impl Run<'_> {
         frame.set(donation.own, memory, 0);
         self.state.taken.push(Taken { donation, index });
         Ok(true)
+    }
+
+    /// The same where results stay on the device: if the input is there too, and neither the tensor nor its memory is anything
+    /// else's. What the host has is uploaded as any other input.
+    fn take_resident(
+        &mut self,
+        donation: DonationPlan,
+        index: MemoryIndex,
+        frame: &mut Frame,
+    ) -> Result<bool, Box<RuntimeError>> {
+        let Inputs::Donated(inputs, _) = &mut self.inputs else {
+            return Ok(false);
+        };
+        let Some(input) = inputs.get_mut(donation.parameter) else {
+            return Ok(false);
+        };
+        let Some(place) = Resident::place_of(input).filter(|place| place.offset == 0) else {
+            return Ok(false);
+        };
+        // Which memory is its own the device says, by sharing it.
+        let uploaded = self.runtime.executor().upload(input);
+        let mut memory = uploaded.map_err(RuntimeError::execute("an input"))?;
+        if Arc::ptr_eq(memory.handle(), place.memory.handle()) {
+            let (dtype, shape) = (input.dtype(), SmallVec::<[usize; 6]>::from(input.shape()));
+            drop(std::mem::replace(input, self.state.nothing.clone()));
+            if memory.is_sole() {
+                frame.set(donation.own, memory.clone(), 0);
+                self.state.taken.push(Taken { donation, index });
+            } else {
+                let executor = self.runtime.shared_executor();
+                let tensor = Resident::tensor(&executor, &memory, 0, dtype, &shape);
+                *input = tensor.map_err(RuntimeError::tensor("an input"))?;
+            }
+        }
+        frame.keep(index, memory);
+        Ok(true)
+    }
+
+    /// Whether what a call was given is replaced by results that stay on the device.
+    pub(super) fn keeps_states(&self) -> bool {
+        self.outputs_stay && matches!(self.inputs, Inputs::Donated(..))
+    }
+
+    /// Whether a result stays on the device, although the caller gave a tensor for it: it replaces a donated input.
+    pub(super) fn stays(&self, result: usize) -> bool {
+        match &self.inputs {
+            Inputs::Read(_) => false,
+            Inputs::Donated(_, donations) => self.outputs_stay && donations.has_output(result),
+        }
     }
 
     /// Whether this memory is a donated input's in this call.
@@ -105,9 +160,14 @@ impl Run<'_> {
                 handed_on = Err(RuntimeError::malformed("a result without a place").into());
                 continue;
             };
-            let executor = self.runtime.executor();
-            let reclaim = |memory| executor.reclaim(memory, place.dtype, &place.shape);
-            let tensor = frame.kept(index).and_then(reclaim);
+            let executor = self.runtime.shared_executor();
+            let tensor = frame
+                .kept(index)
+                .and_then(|memory| match self.outputs_stay {
+                    // Its last other handle goes with the inputs.
+                    true => Resident::tensor(&executor, memory, 0, place.dtype, &place.shape).ok(),
+                    false => executor.reclaim(memory, place.dtype, &place.shape),
+                });
             let Inputs::Donated(inputs, donations) = &mut self.inputs else {
                 continue;
             };

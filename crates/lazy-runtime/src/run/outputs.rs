@@ -1,7 +1,7 @@
 //! The outputs of a call: new tensors, or those that the caller gave.
 
 use kiln_backend::Resident;
-use kiln_program::Place;
+use kiln_program::{BufferId, Place};
 use kiln_tensor::Tensor;
 
 use super::walk::Run;
@@ -17,7 +17,19 @@ impl Run<'_> {
     ) -> Result<Vec<Tensor>, RuntimeError> {
         let block = self.program.block(self.program.body());
         let results = block.results.iter().zip(&plan.results);
-        let outputs = results.map(|(&buffer, place)| match block.buffers[buffer].place {
+        let outputs = results.map(|(&buffer, place)| self.output_of(buffer, place, frame));
+        outputs.collect()
+    }
+
+    /// A result of the body as an output.
+    fn output_of(
+        &self,
+        buffer: BufferId,
+        place: &TensorPlace,
+        frame: &Frame,
+    ) -> Result<Tensor, RuntimeError> {
+        let block = self.program.block(self.program.body());
+        match block.buffers[buffer].place {
             // What was given is given back.
             Place::Parameter(index) if let Some(input) = self.inputs.get(index) => {
                 let what = "an output that is an input";
@@ -27,8 +39,7 @@ impl Run<'_> {
                 }
             }
             _ => self.output(frame.tensor(place)?),
-        });
-        outputs.collect()
+        }
     }
 
     /// A tensor of a device as an output: where it is, if it is to stay there and its elements lie in row-major order, or
@@ -145,7 +156,11 @@ impl Run<'_> {
         };
         let others = results.zip(into.iter_mut()).enumerate();
         let mut others = others.filter(|(number, _)| !is_there(number));
-        let written = others.try_for_each(|(_, ((&buffer, place), output))| {
+        let written = others.try_for_each(|(number, ((&buffer, place), output))| {
+            if self.stays(number) {
+                *output = self.output_of(buffer, place, frame)?;
+                return Ok(());
+            }
             match block.buffers[buffer].place {
                 Place::Parameter(index) if let Some(input) = self.inputs.get(index) => {
                     *output = input

@@ -317,9 +317,14 @@ impl Run<'_> {
         frame: &mut Frame,
     ) -> Result<(), Box<RuntimeError>> {
         let runtime = self.runtime;
-        let stays = self.into.is_some() && block == self.program.body();
+        let is_given = self.into.is_some() && block == self.program.body();
+        // What a result has that stays on the device is no other call's.
+        let stays = is_given && !self.keeps_states();
         for own in &plan.own {
-            if stays && (self.is_taken(own.index) || self.lend(own, &plan.results, frame)?) {
+            if is_given && self.is_taken(own.index) {
+                continue;
+            }
+            if stays && self.lend(own, &plan.results, frame)? {
                 continue;
             }
             let OwnMemory { index, bytes, .. } = *own;

@@ -23,6 +23,8 @@ pub struct FakeDevice(Arc<State>);
 pub struct Traffic {
     pub uploads: usize,
     pub downloads: usize,
+    pub uploaded_bytes: usize,
+    pub downloaded_bytes: usize,
     /// Bytes in use.
     pub used_bytes: usize,
 }
@@ -36,12 +38,26 @@ pub(super) struct State {
     free: Mutex<Vec<Vec<u8>>>,
     /// What is in use, for a device that hands it out all the same.
     used: Mutex<Vec<Bytes>>,
-    uploads: AtomicUsize,
-    downloads: AtomicUsize,
+    uploads: Crossings,
+    downloads: Crossings,
     used_bytes: AtomicUsize,
 }
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
+
+/// Copies in one direction.
+#[derive(Default)]
+struct Crossings {
+    count: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Crossings {
+    fn add(&self, bytes: usize) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        self.bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+}
 
 /// What the device keeps of a memory.
 pub(super) struct Held {
@@ -165,8 +181,10 @@ impl FakeDevice {
     /// What crossed so far.
     pub fn traffic(&self) -> Traffic {
         Traffic {
-            uploads: self.0.uploads.load(Ordering::SeqCst),
-            downloads: self.0.downloads.load(Ordering::SeqCst),
+            uploads: self.0.uploads.count.load(Ordering::SeqCst),
+            downloads: self.0.downloads.count.load(Ordering::SeqCst),
+            uploaded_bytes: self.0.uploads.bytes.load(Ordering::SeqCst),
+            downloaded_bytes: self.0.downloads.bytes.load(Ordering::SeqCst),
             used_bytes: self.0.used_bytes.load(Ordering::SeqCst),
         }
     }
@@ -247,7 +265,7 @@ impl KernelExecutor for FakeDevice {
         }
         let tensor = tensor.contiguous().map_err(refused)?;
         let bytes = tensor.as_bytes().map_err(refused)?;
-        self.0.uploads.fetch_add(1, Ordering::SeqCst);
+        self.0.uploads.add(bytes.len());
         Ok(self.0.filled(bytes))
     }
 
@@ -291,7 +309,7 @@ impl KernelExecutor for FakeDevice {
         let elements = tensor.as_bytes().unwrap().to_vec();
         let refused = self.lend(tensor, memory);
         if refused.is_none() {
-            self.0.uploads.fetch_add(1, Ordering::SeqCst);
+            self.0.uploads.add(elements.len());
             let held = memory.downcast::<Held>().unwrap();
             held.bytes.lock().unwrap().copy_from_slice(&elements);
         }
@@ -303,7 +321,7 @@ impl KernelExecutor for FakeDevice {
         let mut lent = held.lent.get_mut().unwrap().take()?;
         lent.bytes_mut()
             .copy_from_slice(&held.bytes.lock().unwrap());
-        self.0.downloads.fetch_add(1, Ordering::SeqCst);
+        self.0.downloads.add(lent.bytes_mut().len());
         *memory = self.0.take(0);
         Some(Tensor::of_exclusive(dtype, shape, lent).unwrap())
     }
@@ -330,7 +348,7 @@ impl KernelExecutor for FakeDevice {
         let all = held.bytes.lock().unwrap();
         let part = all.get(offset..offset + bytes);
         let part = part.ok_or_else(|| refused("a download from outside of memory"))?;
-        self.0.downloads.fetch_add(1, Ordering::SeqCst);
+        self.0.downloads.add(bytes);
         Tensor::from_bytes(dtype, shape, part).map_err(refused)
     }
 
