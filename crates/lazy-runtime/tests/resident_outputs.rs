@@ -461,6 +461,33 @@ fn a_call_that_fails_gives_back_what_it_took() {
 }
 
 #[test]
+fn a_call_that_fails_gives_back_an_input_of_the_shape_that_it_had() {
+    let text = "graph @flat(%cache: f32[8, 3], %new: f32[1, 3], %at: i64[1]) -> f32[24] {
+      %next = update_slice %cache, %at, %new {axes = [0]}
+      %flat = reshape %next {dims = [24]}
+      return %flat
+    }";
+    for placement in [OutputPlacement::Device, OutputPlacement::Host] {
+        let device = FakeDevice::default();
+        let program = program_on(&device, text).with_outputs(placement);
+        let mut donations = Donations::new([(0, 0)]).unwrap();
+        let step = program_on(&device, STEP);
+        let resident = call(&step, &[ramp(&[8, 3])]);
+        let cache = match placement {
+            OutputPlacement::Device => resident,
+            _ => ramp(&[8, 3]),
+        };
+        let row = Tensor::zeros(DType::F32, &[1, 3]).unwrap();
+        let mut inputs = [cache, row, Tensor::full(&[1], 99i64).unwrap()];
+        let mut outputs = [Tensor::scalar(0.0f32)];
+        let called = program.run_donating(&mut inputs, &mut donations, &mut outputs, None);
+        assert_eq!(called.unwrap_err().code(), "E0822");
+        assert_eq!(donations.fate(0), DonationFate::Spoiled);
+        assert_eq!(inputs[0].shape(), [8, 3]);
+    }
+}
+
+#[test]
 fn states_of_a_program_whose_outputs_are_the_hosts_are_the_hosts() {
     let device = FakeDevice::default();
     let program = program_on(&device, APPEND).with_outputs(OutputPlacement::Host);

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use kiln_backend::Resident;
-use kiln_tensor::Tensor;
+use kiln_tensor::{DType, Tensor};
 use smallvec::SmallVec;
 
 use super::state::Taken;
@@ -152,33 +152,43 @@ impl Run<'_> {
         if self.state.taken.is_empty() {
             return Ok(());
         }
+        let fate = match (succeeded, self.state.began) {
+            (true, _) => DonationFate::Taken,
+            (false, true) => DonationFate::Spoiled,
+            (false, false) => DonationFate::Kept,
+        };
         let mut taken = std::mem::take(&mut self.state.taken);
         let mut handed_on = Ok(());
         for Taken { donation, index } in taken.drain(..) {
             frame.drop_memory(donation.own);
-            let Some(place) = plan.results.get(donation.result) else {
+            let input = match fate {
+                DonationFate::Taken => None,
+                _ => self.type_of_input(plan, donation.parameter),
+            };
+            let result = plan.results.get(donation.result);
+            let result = result.map(|place| (place.dtype, place.shape.as_slice()));
+            let ty = input
+                .as_ref()
+                .map(|(dtype, shape)| (*dtype, shape.as_slice()));
+            let Some((dtype, shape)) = ty.or(result) else {
                 handed_on = Err(RuntimeError::malformed("a result without a place").into());
                 continue;
             };
-            let executor = self.runtime.shared_executor();
-            let tensor = frame
-                .kept(index)
-                .and_then(|memory| match self.outputs_stay {
-                    // Its last other handle goes with the inputs.
-                    true => Resident::tensor(&executor, memory, 0, place.dtype, &place.shape).ok(),
-                    false => executor.reclaim(memory, place.dtype, &place.shape),
-                });
+            let (runtime, stays) = (self.runtime, self.outputs_stay);
+            let tensor = frame.kept(index).and_then(|memory| match stays {
+                // Its last other handle goes with the inputs.
+                true => {
+                    let executor = runtime.shared_executor();
+                    Resident::tensor(&executor, memory, 0, dtype, shape).ok()
+                }
+                false => runtime.executor().reclaim(memory, dtype, shape),
+            });
             let Inputs::Donated(inputs, donations) = &mut self.inputs else {
                 continue;
             };
             let Some(tensor) = tensor else {
                 handed_on = Err(RuntimeError::malformed("a donated input that others have").into());
                 continue;
-            };
-            let fate = match (succeeded, self.state.began) {
-                (true, _) => DonationFate::Taken,
-                (false, true) => DonationFate::Spoiled,
-                (false, false) => DonationFate::Kept,
             };
             donations.set_fate(donation.parameter, fate);
             let to = match fate {
@@ -194,5 +204,21 @@ impl Run<'_> {
         }
         self.state.taken = taken;
         handed_on
+    }
+
+    /// What an input is of, in a call with these sizes.
+    fn type_of_input(
+        &self,
+        plan: &SegmentPlan,
+        parameter: usize,
+    ) -> Option<(DType, SmallVec<[usize; 6]>)> {
+        let graph = self.program.graph();
+        let ty = graph.tensor_ty(*graph.inputs().get(parameter)?)?;
+        let size = |&dim| {
+            let size = graph.dims().evaluate(dim, &plan.binding);
+            usize::try_from(size.ok()?).ok()
+        };
+        let shape = ty.dims.iter().map(size).collect::<Option<_>>()?;
+        Some((ty.dtype, shape))
     }
 }
