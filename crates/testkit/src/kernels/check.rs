@@ -165,17 +165,8 @@ pub fn check_kernel(
                 variant: name(artifact),
                 source,
             })?;
-            if fault.map(|fault| fault.cause) != meaning.fault {
-                return Err(Finding::Fault {
-                    variant: name(artifact),
-                    expected: meaning.fault,
-                    found: fault,
-                });
-            }
-            if meaning.fault.is_none() {
-                meaning.compare(kernel, &name(artifact), &found)?;
-            }
-            Ok(found)
+            let judged = meaning.judge(kernel, artifact, &found, fault);
+            judged.map(|_| found)
         };
         let code = (artifact, loaded);
         let run = |pool: &Arc<dyn TaskPool>, caches| {
@@ -216,10 +207,7 @@ pub fn check_kernel(
             }
         }
     }
-    Ok(match meaning.fault {
-        None => Checked::Agreed,
-        Some(_) => Checked::Faulted,
-    })
+    Ok(meaning.checked())
 }
 
 fn name(artifact: &Artifact) -> String {
@@ -227,7 +215,8 @@ fn name(artifact: &Artifact) -> String {
 }
 
 /// What a kernel means on some operands.
-struct Meaning {
+#[derive(Debug)]
+pub struct Meaning {
     fault: Option<FaultCause>,
     /// Results in `f64`.
     promoted: Vec<Tensor>,
@@ -236,7 +225,15 @@ struct Meaning {
 }
 
 impl Meaning {
-    fn of(kernel: &VerifiedKernel, symbols: &[i64], tensors: &[Tensor]) -> Result<Self, Finding> {
+    /// What the evaluator says, given a tensor per buffer.
+    ///
+    /// # Errors
+    /// When the kernel has no meaning on these operands.
+    pub fn of(
+        kernel: &VerifiedKernel,
+        symbols: &[i64],
+        tensors: &[Tensor],
+    ) -> Result<Self, Finding> {
         let mut results = Vec::new();
         for mode in [Mode::Promoted, Mode::Declared] {
             let mut buffers = tensors.to_vec();
@@ -264,6 +261,37 @@ impl Meaning {
             promoted,
             declared,
         })
+    }
+
+    /// Judges what a launch of an artifact gave: the written buffers in order, and its fault.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn judge(
+        &self,
+        kernel: &VerifiedKernel,
+        artifact: &Artifact,
+        found: &[Tensor],
+        fault: Option<Fault>,
+    ) -> Result<Checked, Finding> {
+        if fault.map(|fault| fault.cause) != self.fault {
+            return Err(Finding::Fault {
+                variant: name(artifact),
+                expected: self.fault,
+                found: fault,
+            });
+        }
+        if self.fault.is_none() {
+            self.compare(kernel, &name(artifact), found)?;
+        }
+        Ok(self.checked())
+    }
+
+    fn checked(&self) -> Checked {
+        match self.fault {
+            None => Checked::Agreed,
+            Some(_) => Checked::Faulted,
+        }
     }
 
     fn compare(
