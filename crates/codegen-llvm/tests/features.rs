@@ -471,6 +471,16 @@ fn neighbouring_points_carry_several_values_in_vectors() {
               store %v[b, e] = last(s)
             }}"
         ));
+        // What steps read lies apart, and at positions that are data.
+        check(&format!(
+            "kernel @apart(%x: in {dtype}[E, T], %n: in i64[E], %u: in {dtype}[E + 2], %y: out {dtype}[T, E]) {{
+              outer e < E
+              carry t < T {{
+                s init %u[e] = prev(s) + %x[e, t] * %u[min(max(%n[e], 0), 1)]
+                store %y[t, e] = s
+              }}
+            }}"
+        ));
         // No value is carried that the last axis changes, but for what it begins with.
         check(&format!(
             "kernel @halves(%h: in {dtype}[E], %y: out {dtype}[T, E], %z: out {dtype}[E]) {{
