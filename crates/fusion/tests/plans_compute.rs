@@ -179,6 +179,7 @@ struct Tally {
     spent: usize,
     fused: usize,
     interpreted: usize,
+    loops: usize,
 }
 
 /// What planning may spend in a test.
@@ -219,6 +220,9 @@ fn check_seed(seed: u64, smooth: bool, allowed: &Allowed, tally: &mut Tally) -> 
     let without = plan(&graph, &without).map_err(|error| error.to_string())?;
     for node in with.nodes() {
         tally.fused += usize::from(node.ops.len() > 1);
+        let is_loop = |&op: &kiln_ir::OpId| matches!(graph.op(op).op, Op::Loop { .. });
+        let is_kernel = node.kind == NodeKind::Kernel;
+        tally.loops += usize::from(is_kernel && node.ops.iter().any(is_loop));
         tally.interpreted += usize::from(
             node.kind == NodeKind::Interpret
                 && !matches!(graph.op(node.ops[0]).op, Op::Custom { .. }),
