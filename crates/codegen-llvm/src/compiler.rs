@@ -1,4 +1,4 @@
-//! The backend as the rest of Kiln sees it: verified kernels in, artifacts out.
+//! The LLVM backend as a `KernelCompiler`: verified kernels in, artifacts out.
 
 use kiln_backend::{
     Artifact, ArtifactParts, Candidate, CompileError, CompileObserver, CompilePhase, Condition,

@@ -1,7 +1,7 @@
-//! What is left behind when LLVM gives up on the whole process.
+//! Crash reports: what is written when LLVM ends the process.
 //!
-//! LLVM calls a handler and then exits when it meets what it holds for impossible. The handler
-//! here writes a report that names the kernel being compiled on this thread, then aborts.
+//! LLVM calls a handler and then exits when it reaches a state that it considers impossible. The handler here writes a
+//! report that names the kernel being compiled on this thread, then aborts.
 //! Invariant: nothing unwinds through LLVM's frames; the handler never returns.
 
 use std::cell::RefCell;

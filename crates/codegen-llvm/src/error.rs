@@ -1,4 +1,4 @@
-//! What can go wrong between a kernel and its object code.
+//! Errors between a kernel and its object code.
 
 use kiln_backend::IsaLevel;
 use kiln_schedule_cpu::ScheduleError;

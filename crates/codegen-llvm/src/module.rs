@@ -1,7 +1,7 @@
-//! The module that one kernel becomes: its functions and what all of them have in common.
+//! The LLVM module of one kernel: its functions and what they share.
 //!
 //! Every function made here has the same attributes, so that code moves freely between them.
-//! Not here: what stands inside functions (`emit`).
+//! Not here: what functions contain (`emit`).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

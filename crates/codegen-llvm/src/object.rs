@@ -1,7 +1,7 @@
-//! What an emitted object may need from outside: three functions on memory, nothing else.
+//! The external symbols that an emitted object may need: `memcpy`, `memmove`, `memset`.
 //!
-//! The loader provides no more. A need for more is a fault of code generation, and it is found
-//! here, before the object is stored anywhere.
+//! The loader provides no others. An object that needs more is a defect of code generation, found
+//! here before the object is stored anywhere.
 
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSymbol as _};

@@ -1,7 +1,7 @@
-//! What is done once per process, and what a forked child makes of it: [`Setup`].
+//! Process-wide set-up of LLVM, and what a forked child sees of it: [`Setup`].
 //!
-//! A child whose parent was at it on another thread has it half done, and locks of LLVM's that nobody holds any more. Nothing
-//! mends that, so it is an error.
+//! A child that was forked while another thread of its parent was setting LLVM up has it half done, with locks of LLVM held by
+//! a thread that does not exist. That cannot be repaired, so it is an error.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,8 +1,8 @@
-//! Whether the hot loops of emitted code keep their sums in registers.
+//! Detects spills: whether the hot loops of emitted code keep their accumulators in registers.
 //!
-//! A tile is chosen by counting registers; what LLVM's allocator makes of it is seen in the code alone. A loop of
-//! multiply-adds that goes through the stack for a vector runs at half its speed, and a smaller tile does not. Reads x86-64
-//! code; of other machines nothing is known.
+//! A tile is chosen by counting registers; only the code shows what LLVM's allocator made of it. A loop of multiply-adds that
+//! goes through the stack for a vector runs at half the speed of a smaller tile that does not. Reads x86-64 code; for other
+//! machines the answer is unknown.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::read::elf::ElfFile64;

@@ -1,4 +1,4 @@
-//! How LLVM is told what machine code is for: always a plain processor, and each feature of the level.
+//! The target machine that LLVM is given: always a plain processor, with each feature of the level named.
 
 use kiln_backend::IsaLevel;
 

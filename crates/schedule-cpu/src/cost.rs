@@ -1,10 +1,10 @@
-//! How each access of a kernel moves along an axis, and what that costs.
+//! The stride of each access along an axis, and its cost.
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::{self, Dependence};
 use kiln_kernel::{Axes, AxisId, NodeId, VerifiedKernel};
 
-use crate::pack;
+use crate::packing;
 use crate::strides::buffer_strides;
 use crate::tiled::SCATTERED_COPY_ROWS;
 
@@ -71,8 +71,8 @@ fn moving(
         for (axis, step) in &mut steps {
             // What can be packed is read one by one by vectors along an outer axis.
             if kernel.outer().contains(axis)
-                && (pack::is_packable(kernel, access.buffer, *axis)
-                    || (pack::is_copyable(kernel, access.buffer, *axis)
+                && (packing::is_packable(kernel, access.buffer, *axis)
+                    || (packing::is_copyable(kernel, access.buffer, *axis)
                         && is_read_often(kernel, dependence, load)))
             {
                 *step = Some(Quantity::constant(1));

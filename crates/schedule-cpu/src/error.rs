@@ -1,4 +1,4 @@
-//! What can go wrong where a schedule or a target is asked for by name.
+//! Errors of schedules and targets that are requested by name.
 
 /// An error of this crate. Each variant names its code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Plain loops: what compiles any verified kernel.
+//! The fallback schedule: plain loops, which suit any verified kernel.
 
 use super::plan::Plan;
 use super::tile::Tile;

@@ -1,7 +1,7 @@
-//! Where the elements lie that the loops of a nest read and write, and how accesses move from point to point.
+//! The memory layout of each operand of a nest, and the stride of each access from point to point.
 //!
-//! Buffers are as they are given, packed, or copied by a phase before. What moves by one element from point to point is
-//! read in vectors, so this is also where the axis of an item's vectors is chosen.
+//! A buffer is used as given, packed ahead, or packed at launch. Accesses of stride 1 are vectorised, so the vectorised axis
+//! of each item is chosen here.
 
 use cranelift_entity::SecondaryMap;
 use kiln_backend::{PackAxis, PackSpec, Quantity};
@@ -12,8 +12,8 @@ use kiln_kernel::{
 };
 use kiln_tensor::DType;
 
-use crate::copies::OperandCopy;
 use crate::cost::movement;
+use crate::launch_packing::OperandCopy;
 use crate::strides::{buffer_strides, local_strides, packed_strides};
 use crate::tile::{Tile, VectorAxis};
 

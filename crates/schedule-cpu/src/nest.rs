@@ -1,24 +1,24 @@
-//! Loop nests: what a schedule means for one kernel, in numbers that code is written from.
+//! Loop nests: what a schedule means for one kernel, as the numbers from which code is emitted.
 //!
-//! The parallel outer axes are cut into *units*: a row tile, a chunk of the vectors' axis, and one point of each other
-//! axis. Neighbouring units differ in their rows first, so that they read the same columns, or in their columns, so that
-//! they write the same rows. A task is a run of units. A nest has its own phases, which have no tasks at the sizes that
-//! another nest is for.
+//! The parallel outer axes are cut into *units*: a row tile, a chunk of the vectorised axis, and one point of each other
+//! axis. Consecutive units differ in their rows first, to read the same columns, or in their columns first, to write the
+//! same rows. A task is a run of consecutive units. Each nest has phases of its own, which have no tasks at sizes that
+//! another nest serves.
 
 use kiln_backend::{ArtifactBuffer, PackSpec, Quantity, Schedule};
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 
-use crate::copies::{self, OperandCopy};
-use crate::edges::{Edges, edges};
 use crate::error::ScheduleError;
-use crate::order::columns_first;
+use crate::launch_packing::{self, OperandCopy};
 use crate::plan::Plan;
 use crate::prefetch::Prefetch;
 use crate::regime::{self, Regime};
+use crate::row_remainder::{Edges, edges};
 use crate::split_reductions::SplitReductions;
 use crate::strides::{bound, buffer_strides, packed_strides};
 use crate::tile::{Tile, VectorAxis};
+use crate::tile_order::columns_first;
 use crate::winograd::Winograd;
 use crate::work;
 
@@ -123,7 +123,7 @@ impl LoopNest {
     /// scratch that tasks share.
     fn of(kernel: &VerifiedKernel, regime: Regime) -> (Self, Quantity) {
         let one = Quantity::constant(1);
-        let (copies, bytes) = copies::place(kernel, regime.copies);
+        let (copies, bytes) = launch_packing::place(kernel, regime.copies);
         let bytes = match &regime.winograd {
             Some(winograd) => winograd.shared_bytes(kernel),
             None => bytes,

@@ -1,11 +1,11 @@
-//! A plan: what a schedule's numbers mean for one kernel.
+//! A plan: the numbers of a schedule, decoded for one kernel.
 
 use kiln_backend::{PackSpec, Schedule};
 use kiln_kernel::{AxisId, VerifiedKernel};
 
 use super::tile::{Tail, Tile, VectorAxis};
 use super::winograd::Transform;
-use super::{pack, regime};
+use super::{packing, regime};
 use crate::error::ScheduleError;
 
 /// A tile, how points are shared out, and how constants are packed.
@@ -52,7 +52,7 @@ impl Plan {
     /// reduced axis and would cut across blocks.
     pub(crate) fn packs(&self, kernel: &VerifiedKernel) -> Vec<PackSpec> {
         if self.pack && regime::split_of(kernel).is_none() {
-            pack::specs(kernel, &self.tile)
+            packing::specs(kernel, &self.tile)
         } else {
             Vec::new()
         }

@@ -1,8 +1,7 @@
-//! In which order a contraction or a window would rather have the axes of its buffers.
+//! The axis order that a contraction or a window prefers for its buffers: channels innermost.
 //!
-//! Channels innermost: an axis that also runs through the weights is the one that vectors run along, or that is reduced
-//! step by step. With it innermost, neighbouring elements are used together, whatever a window does with rows and
-//! columns, and nothing is left over at the edges of a picture.
+//! An axis that also indexes the weights is either vectorised or reduced step by step. With it innermost, neighbouring
+//! elements are used together whatever a window does with rows and columns, and image edges leave no remainder.
 
 use kiln_kernel::{Role, VerifiedKernel};
 

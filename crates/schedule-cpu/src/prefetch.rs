@@ -1,8 +1,7 @@
-//! Which memory is asked for while rows are computed, ahead of its use.
+//! Which memory is prefetched while rows are computed.
 //!
-//! A row kernel goes through a row in one loop after the other: the first waits for memory, the others find the row in
-//! the cache and leave memory idle. So those ask for the row that the first will want next, and the first for the memory
-//! that the row's results will be written to.
+//! A row kernel makes several passes over a row: the first waits for memory, the later ones find the row in the cache and
+//! leave memory idle. The later passes prefetch the next row, and the first pass the memory of the row's results.
 
 use std::collections::{BTreeMap, BTreeSet};
 

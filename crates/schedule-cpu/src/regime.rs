@@ -1,8 +1,8 @@
-//! Regimes: the tiles that one kernel is done with at different sizes, chosen by each launch.
+//! Regimes: the tiles that serve one kernel at different sizes, selected by each launch.
 //!
-//! A kernel whose sizes are symbols has one artifact, yet no tile suits a thousand rows and one alike. Each regime is a
-//! plan with phases of its own, whose tasks are none at the sizes that are another's. Which regime a launch takes depends
-//! on sizes alone, never on threads.
+//! A kernel whose sizes are symbols has one artifact, yet no tile suits both GEMM and GEMV. Each regime is a plan with
+//! phases of its own, which have no tasks at sizes of another regime. The regime of a launch depends on its sizes alone,
+//! never on threads.
 
 use kiln_backend::{PackSpec, Quantity};
 use kiln_kernel::{AxisId, VerifiedKernel};
@@ -12,7 +12,7 @@ use super::scan::is_serial;
 use super::split_reductions::SplitReductions;
 use super::tile::{Tile, VectorAxis};
 use super::winograd::{Transform, Winograd};
-use super::{pack, work};
+use super::{packing, work};
 
 /// Rows that are reduced together where vectors run along what is reduced.
 const NARROW_ROWS: u32 = 4;
@@ -155,14 +155,14 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     };
     let narrow = match plan.tile.vector {
         VectorAxis::Outer(columns) if plan.narrow > 0 => {
-            pack::along_reduced(kernel, rows).map(|copies| (columns, copies))
+            packing::along_reduced(kernel, rows).map(|copies| (columns, copies))
         }
         _ => None,
     };
     if let Some((columns, copies)) = &narrow {
         let few = not(at_least(size(*columns), plan.narrow));
-        let is_dense = pack::are_dense(kernel, &pack::copies(kernel, &plan.tile));
-        let deep = match pack::reduced(kernel) {
+        let is_dense = packing::are_dense(kernel, &packing::copies(kernel, &plan.tile));
+        let deep = match packing::reduced(kernel) {
             Some(reduced) if is_dense => is_deep(size(reduced), size(*columns)),
             _ => Quantity::constant(1),
         };
@@ -182,7 +182,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     }
     // Where hardly anything is summed it counts how results are written: in long pieces.
     let is_written = |pieces: u32| {
-        let shallow = pack::reduced(kernel).map_or(Quantity::constant(0), |axis| {
+        let shallow = packing::reduced(kernel).map_or(Quantity::constant(0), |axis| {
             not(at_least(size(axis), plan.flat))
         });
         let wide = match plan.tile.vector {
@@ -217,12 +217,12 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         };
         add(few, tile, piece, Vec::new());
     }
-    let copies = pack::copies(kernel, &plan.tile);
+    let copies = packing::copies(kernel, &plan.tile);
     if plan.copy > 0 {
         let many = at_least(size(rows), plan.copy);
         // Columns that are one block lie as near to each other as a copy's do.
         let wide = match plan.tile.vector {
-            VectorAxis::Outer(columns) if pack::are_dense(kernel, &copies) => {
+            VectorAxis::Outer(columns) if packing::are_dense(kernel, &copies) => {
                 at_least(size(columns), plan.tile.lanes * plan.tile.vectors + 1)
             }
             _ => Quantity::constant(1),
@@ -232,7 +232,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     let always = Quantity::constant(1);
     match narrow {
         // Without a copy vectors would be gathered.
-        Some((_, read_along)) if !pack::are_dense(kernel, &copies) => {
+        Some((_, read_along)) if !packing::are_dense(kernel, &copies) => {
             add(always, along_reduced, plan.chunk, read_along);
         }
         _ => add(always, plan.tile, plan.chunk, Vec::new()),

@@ -1,12 +1,13 @@
-//! Kernels whose points depend on each other: carry blocks, and stores that join what is there. One point at a time,
-//! with vectors inside; or, where steps do the same for neighbouring points, a vector of points at a time.
+//! Scans: kernels whose points depend on each other, through carry blocks or combining stores.
+//!
+//! One point at a time, with vectors inside; or, where steps do the same for neighbouring points, a vector of points.
 
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::{AxisId, Extent, Role, Stage, StageOperation, VerifiedKernel};
 
 use super::cost::{Access, accesses};
 use super::plan::Plan;
-use super::rows::{lanes, tail};
+use super::register_tile::{lanes, tail};
 use super::tile::{Tile, VectorAxis};
 use kiln_backend::IsaLevel;
 

@@ -1,4 +1,4 @@
-//! Windows whose taps along the rows of a tile are written out, so that each element is loaded once for all of them.
+//! Sliding-window depthwise convolution: windows whose taps along the tile's rows are unrolled to share loads.
 
 use kiln_kernel::analysis::{Dependence, SlidingWindow};
 use kiln_kernel::{AxisId, NodeId, VerifiedKernel};

@@ -1,8 +1,7 @@
-//! Reductions to few results, split: each over parts of a reduced axis, by phases of their own, whose sums the phases after
-//! them join.
+//! Reductions to few results, split over parts of a reduced axis, whose partial results the next phase combines.
 //!
-//! How an axis is cut depends on sizes alone, never on threads, so results are the same whatever the number of threads:
-//! each part is reduced as a whole one would be, and the parts are joined one by one, the first first.
+//! The split depends on sizes alone, never on threads, so results are the same for any number of threads: each part is
+//! reduced like a whole, and the parts are combined in order.
 
 use kiln_backend::Quantity;
 use kiln_kernel::{AxisId, Extent, Item, StageId, StageOperation, VerifiedKernel};

@@ -1,5 +1,4 @@
-//! What stands for the compiler in a build that has none: schedules, layouts and keys are the compiler's, and nothing is
-//! compiled.
+//! The stand-in for the compiler in builds without one: same schedules, layouts and keys, and no compilation.
 
 use kiln_backend::{
     Artifact, Candidate, CompileError, CompileObserver, KernelCompiler, Listing, Schedule, Target,

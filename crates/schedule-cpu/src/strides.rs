@@ -1,4 +1,4 @@
-//! How far apart neighbouring elements lie: in buffers as they are given, in operands that are laid out anew, in locals.
+//! Strides of buffers, packed operands and locals.
 
 use kiln_backend::{PackAxis, PackSpec, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};

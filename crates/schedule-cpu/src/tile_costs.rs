@@ -1,4 +1,4 @@
-//! What a step of a reduction takes each register tile, for rows of so many vectors. Written by `cargo xtask tune`.
+//! The measured cost of a reduction step for each register tile, by vectors per row. Written by `cargo xtask tune`.
 
 /// Level, work, rows and vectors of a tile, vectors of a row; and hundredths of what a vector's multiply-add takes where that
 /// is least in such work on the level.

@@ -1,20 +1,22 @@
-//! Maps, rows, contractions, windows and attention: one tile, chosen by how the kernel's accesses move.
+//! Maps, rows, contractions, windows and attention: one tile, chosen by the strides of the kernel's accesses.
 //!
-//! Vectors run along an outer axis (all items at once) or along inner ones (each item for itself), whichever makes the
-//! accesses cheaper. Where loads inside reductions are shared between the points of another outer axis, rows of it are
-//! computed together.
+//! Vectors run along an outer axis (all items together) or along inner ones (each item by itself), whichever makes the
+//! accesses cheaper. Where loads inside reductions are shared between the points of another outer axis, a tile holds several
+//! rows of it.
 
 use kiln_kernel::analysis::{Dependence, arithmetic_operations};
 use kiln_kernel::{AxisId, Class, Extent, Item, Node, StageOperation, VerifiedKernel};
 
-use super::boundaries::split_at;
 use super::cost::{Access, accesses};
-use super::pack;
+use super::loop_splitting::split_at;
+use super::packing;
 use super::plan::{Plan, WinogradTile};
-use super::rows::{contraction_shape, few_vectors, fitting, joined_shape, lanes, row_axis, tail};
+use super::register_tile::{
+    contraction_shape, few_vectors, fitting, joined_shape, lanes, row_axis, tail,
+};
 use super::sliding::sliding_window;
 use super::tile::{Tile, VectorAxis};
-use super::tiles::Work;
+use super::tile_choice::Work;
 use super::winograd::{Transform, Winograd};
 use kiln_backend::IsaLevel;
 
@@ -253,8 +255,8 @@ fn plan_in(
         rows.is_some() && plan.packs(kernel) == other.packs(kernel)
     });
     if is_product && let Some((rows, _)) = tile.rows {
-        let copies = pack::copies(kernel, &tile);
-        let dense = pack::are_dense(kernel, &copies);
+        let copies = packing::copies(kernel, &tile);
+        let dense = packing::are_dense(kernel, &copies);
         if !copies.is_empty() {
             plan.copy = if dense {
                 COPY_ROWS
@@ -268,7 +270,7 @@ fn plan_in(
                 plan.flat = if piece < LONG_PIECE { SHALLOW } else { 1 };
                 plan.few = few_vectors(level);
             }
-            if pack::along_reduced(kernel, rows).is_some() {
+            if packing::along_reduced(kernel, rows).is_some() {
                 if dense && level.halves_are_as_fast() {
                     plan.halved = lanes / 2;
                 }

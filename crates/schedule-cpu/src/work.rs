@@ -1,4 +1,4 @@
-//! How much a kernel computes: scalar operations per outer point, as a quantity, and a guess of it all.
+//! The work of a kernel: scalar operations per outer point, as a quantity, and an estimate of the total.
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::item_axes;

@@ -1,7 +1,7 @@
-//! Instructions of AVX-512 that LLVM does not make of plain ones.
+//! AVX-512 instructions that LLVM does not select from generic ones.
 //!
-//! Each is there for vectors of 128, 256 and 512 bits. Who asks for another number of lanes, or at another level, gets
-//! none and does without.
+//! Each exists for vectors of 128, 256 and 512 bits. For other lane counts or levels there is none, and callers emit the
+//! generic form.
 
 use super::order::Side;
 use super::{Elem, Emitter, Value, elem, lanes};

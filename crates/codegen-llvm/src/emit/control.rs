@@ -1,4 +1,4 @@
-//! Loops, branches and returns, with values carried instead of memory.
+//! Loops, branches and returns, with loop-carried values instead of memory.
 
 use inkwell::IntPredicate;
 use inkwell::basic_block::BasicBlock;

@@ -96,7 +96,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     }
 
     /// Stores a vector past the caches, at a multiple of its size.
-    pub(crate) fn stream(&self, pointer: Value<'ctx>, value: Value<'ctx>) {
+    pub(crate) fn store_non_temporal(&self, pointer: Value<'ctx>, value: Value<'ctx>) {
         let store = built(
             self.builder
                 .build_store(pointer.into_pointer_value(), value),

@@ -1,4 +1,4 @@
-//! The smaller and the larger of two floats, with NaN and zeros as defined.
+//! Minimum and maximum of two floats, with NaN and signed zeros as the operations define.
 //!
 //! Spelled out instead of left to `llvm.minimum`: LLVM 19 drops a NaN for some operand types on
 //! x86. With a constant on one side two instructions are left, with AVX-512 three without.

@@ -1,11 +1,11 @@
-//! Polls: compiled code asks now and then whether its launch is to end, and returns at once if so.
+//! Polling of the stop word: compiled code checks periodically whether its launch was stopped, and returns if so.
 //!
-//! The launch gives the address of a word that is 0 while the launch goes on. What is left undone is not defined then, so a
-//! function that finds another value reads and writes nothing more. A poll is a load and a jump that is not taken. A loop
-//! polls once per round if its rounds are long, or once per chunk of so many rounds that [`UNPOLLED`] innermost rounds lie
-//! between two polls at the most; a loop of few short rounds leaves it to the loops around it.
+//! The launch passes the address of a word that is 0 until it is stopped. Unfinished results are undefined then, so a function
+//! that finds another value reads and writes nothing more. A poll is a load and a branch not taken. A loop polls once per
+//! iteration if its iterations are long, otherwise once per chunk of iterations, so that at most [`UNPOLLED`] innermost
+//! iterations are between two polls; short loops leave polling to the loops around them.
 //!
-//! Invariant: between two polls a function does a bounded number of rounds, whatever the sizes.
+//! Invariant: between two polls a function executes a bounded number of iterations, whatever the sizes.
 
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValue as _, InstructionValue};

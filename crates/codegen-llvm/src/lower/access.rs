@@ -1,7 +1,8 @@
 //! Addresses of elements, stores to buffers, and locals in memory.
 //!
-//! An access whose index moves by constants along the tile's axes has one address for the tile's first point and
-//! fixed distances from it. Consecutive elements are a vector load or store, equal ones a scalar; the rest is gathered.
+//! An access whose index advances by constants along the tile's axes has one address for the first point of the tile and
+//! constant offsets from it. Consecutive elements are a vector load or store, a uniform element is a scalar; anything else
+//! is a gather or a scatter.
 
 use kiln_backend::Quantity;
 use kiln_kernel::seeded::{Fault, is_on};
@@ -350,7 +351,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             (Address::Consecutive(pointer), None) => {
                 let value = self.widened(scope, value);
                 if self.is_streamed(scope, value) {
-                    emit.stream(pointer, value);
+                    emit.store_non_temporal(pointer, value);
                 } else {
                     emit.store_dtype(dtype, pointer, value);
                 }

@@ -1,7 +1,7 @@
-//! Carry blocks: stages that run step by step and read what they held a step before.
+//! Carry blocks: stages that run step by step and read their value of the previous step.
 //!
-//! A stage with one value per point of the tile passes it from step to step in registers. One with axes of its own has its
-//! local in memory twice: a step reads one copy and writes the other.
+//! A stage with one value per point of the tile is carried in registers. One with axes of its own has two copies of its
+//! local in memory: a step reads one and writes the other.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The kernel being lowered and the function being written.
+//! The state of lowering one kernel: the kernel, its loop nest and the function being emitted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     /// Reductions whose parts were reduced by phases before.
     pub(super) split: Option<&'a SplitReductions>,
     /// Whether there are streaming stores.
-    pub(super) streams: Cell<bool>,
+    pub(super) uses_non_temporal_stores: Cell<bool>,
     arguments: RefCell<HashMap<Quantity, Value<'ctx>>>,
     bases: RefCell<HashMap<BufferId, Value<'ctx>>>,
     /// Zeros on the stack, by how many bytes of them.
@@ -70,7 +70,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
             copies,
             prefetch: Prefetch::default(),
             split: None,
-            streams: Cell::new(false),
+            uses_non_temporal_stores: Cell::new(false),
             bases: RefCell::default(),
             arguments: RefCell::default(),
             zeros: RefCell::default(),

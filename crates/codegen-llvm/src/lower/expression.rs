@@ -1,6 +1,6 @@
 //! Values of nodes at a point of the tile.
 //!
-//! Each node is computed once per point that it depends on, and as a scalar where it is the same in all lanes.
+//! Each node is computed once per point that it depends on, and as a scalar where it is uniform across lanes.
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::is_never_positive;

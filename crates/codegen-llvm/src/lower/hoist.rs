@@ -1,8 +1,7 @@
-//! What a loop does not change is computed before it.
+//! Loop-invariant loads, computed before the loop.
 //!
-//! LLVM moves arithmetic out of loops, but no load: a loop may run no times. A local is always there to be read, and so
-//! is an element at a fixed place of a buffer of a fixed size; what is made of them alone can be computed whether or not
-//! the loop runs.
+//! LLVM hoists arithmetic out of loops but no load, since a loop may run zero times. Reading a local is always safe, and so
+//! is reading an element at a constant place of a buffer of constant size; values made of these alone are hoisted here.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What reductions start from, and how two values are joined.
+//! The identity element and the combining operation of each reduction.
 
 use inkwell::{FloatPredicate, IntPredicate};
 use kiln_kernel::Reduction;

@@ -1,7 +1,7 @@
-//! Windows that lie wholly inside their operand need no masks.
+//! Interior and edge versions of a window's body: no masks where all of its accesses are in bounds.
 //!
-//! Where a load's `inside` depends on the vectors' axis, whether all of a tile's accesses are in bounds is tested once,
-//! before the loops, and the body is there twice: without masks for the interior, with them for the edges.
+//! Where a load's `inside` depends on the vectorised axis, one test before the loops decides whether every access of the
+//! tile is in bounds. The body is emitted twice: without masks for the interior, with masks for the edges.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The items of a kernel at the points of a tile: stages and stores.
+//! The items of a kernel, stages and stores, at the points of a tile.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let together = |item: &Item| {
             scope.rows.is_none_or(|rows| rows.count == 1)
                 || self.is_together(item)
-                || self.stores_squares(scope, item)
+                || self.stores_transposed(scope, item)
         };
         let together: Vec<bool> = items.iter().map(together).collect();
         let spill = together.contains(&false);
@@ -243,7 +243,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let depends = |axis| self.dependence.stage_depends(id, axis) || stage.axes.contains(&axis);
         if vector.is_some() && own_vector.is_none() {
             let points = self.points_of(scope, depends);
-            if self.fill_dots(scope, tile, id, &points, array)? {
+            if self.fill_by_transposing_reduction(scope, tile, id, &points, array)? {
                 return Ok(());
             }
         }
@@ -252,7 +252,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let values = self.at_points(scope, tile, id, &points)?;
             let elements = points.iter().copied().zip(values);
             if let Some(finish) = finish {
-                return self.store_finished(scope, id, finish, elements, array);
+                return self.store_fused_map(scope, id, finish, elements, array);
             }
             for (at, value) in elements {
                 let array = self.array_of_row(scope, array, at);
@@ -314,7 +314,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         .iter()
                         .any(|&index| self.dependence.depends(index, axis))
             };
-            self.load_squares(scope, store)?;
+            self.load_transposed(scope, store)?;
             for at in self.points_of(scope, stored) {
                 let value = self.value(scope, store.value, at, Form::Lanes)?;
                 match store.combine {

@@ -1,7 +1,7 @@
-//! Loads from buffers: when they are performed, and in how many lanes.
+//! Loads from buffers: under which condition, and in how many lanes.
 //!
-//! What a condition has in common for all lanes chooses between the element and zeros; what differs between lanes is a
-//! mask. Consecutive elements are a vector load, every other one two of them; the rest is gathered.
+//! A condition that is uniform across lanes selects between the element and zeros; one that differs between lanes is a
+//! mask. Consecutive elements are one vector load, every other element two of them; anything else is a gather.
 
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{IndexClass, Load, Node, NodeId};

@@ -1,4 +1,4 @@
-//! Loops over axes, one index at a time, and code in two versions.
+//! Loops over one axis, index by index, and code emitted in two versions.
 
 use std::cell::RefCell;
 

@@ -4,39 +4,41 @@
 //! some points of one outer axis at once (*rows*, sharing what does not depend on them), and vectors along one axis, outer
 //! or inner. Without rows and vectors it is plain loops, which compile any verified kernel.
 //!
-//! - `launch`: the numbers that the code is given, and the sites that can fault.
-//! - `context`: the kernel, the function being written and its parameters.
-//! - `scope`: where in the nest we are; `expression`, `load`, `access`: values and memory there.
-//! - `copy`: operands that are laid out anew before.
-//! - `stage`, `reduce`, `carry`, `store`: the items of a kernel. `nest`: the loops over outer points.
+//! - `launch`: the numbers passed to the code, its phases, and the sites that can fault.
+//! - `context`: the kernel, the function being emitted and its parameters.
+//! - `scope`: the position in the nest; `expression`, `load`, `access`: values and memory there.
+//! - `packing`: operands packed at launch; `packed`: addresses in packed operands.
+//! - `item`, `reduce`, `carry`: the items of a kernel. `nest`: the loops over outer points.
+//! - `accumulator_splitting`, `transposing_reduction`, `register_transpose`, `sliding_window`, `loop_splitting`, `fused_map`,
+//!   `non_temporal`, `prefetch`, `split_reduction`, `winograd`: one optimisation each.
 
 mod access;
+mod accumulator_splitting;
 mod carry;
 mod context;
-mod copy;
-mod dots;
-mod edges;
 mod expression;
-mod finish;
+mod fused_map;
 mod hoist;
 mod identity;
 mod interior;
-mod interleave;
 mod item;
 mod launch;
 mod load;
+mod loop_splitting;
 mod loops;
 mod nest;
+mod non_temporal;
 mod packed;
+mod packing;
 mod padding;
-mod parts;
 mod prefetch;
 mod reduce;
+mod register_transpose;
+mod row_remainder;
 mod scope;
-mod share;
-mod slide;
-mod square;
-mod stream;
+mod sliding_window;
+mod split_reduction;
+mod transposing_reduction;
 mod vectors;
 mod winograd;
 

@@ -1,8 +1,8 @@
-//! The loops over outer points, shared out as tasks.
+//! The loops over outer points, distributed as tasks.
 //!
-//! The parallel outer axes are cut into *units*: a row tile, a chunk of the vectors' axis, and one point of each other
-//! axis. Neighbouring units differ in their rows first, so that they read the same columns, or in their columns, so that
-//! they write the same rows. A task is a run of units.
+//! The parallel outer axes are cut into *units*: a row tile, a chunk of the vectorised axis, and one point of each other
+//! axis. Consecutive units differ in their rows first, to read the same columns, or in their columns first, to write the
+//! same rows. A task is a run of consecutive units.
 
 use inkwell::IntPredicate;
 use kiln_backend::{Phase, Quantity};
@@ -12,10 +12,10 @@ use kiln_kernel::{AxisId, Item, VerifiedKernel};
 use kiln_schedule_cpu::{LoopNest, VectorAxis, is_plain, split_at};
 
 use super::context::Lowering;
-use super::copy::emit_copy;
 use super::launch::LaunchBuilder;
+use super::packing::emit_copy;
 use super::scope::Scope;
-use super::share::emit_shares;
+use super::split_reduction::emit_shares;
 use super::winograd::emit_winograd;
 use crate::emit::Value;
 use crate::error::LlvmError;
@@ -193,7 +193,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.streaming_or_not(scope, &stores, from, nest.tile.lanes, &mut |scope| {
             let range = (begin, end, Some(nest.chunk));
             self.in_vectors(scope, axis, &nest.tile, range, block, &mut |scope| {
-                self.in_parts(scope, axis, &boundaries, &mut |scope| {
+                self.split_at_boundaries(scope, axis, &boundaries, &mut |scope| {
                     self.inside_or_not(scope, axis, &mut |scope| {
                         self.items(&mut scope.clone(), &nest.tile, items)
                     })

@@ -1,7 +1,7 @@
-//! Addresses in operands that are laid out anew.
+//! Addresses in packed operands.
 //!
-//! Rows that start at a multiple of the packing block differ by their number within it alone, so one address and
-//! fixed distances serve the whole tile.
+//! Rows that start at a multiple of the packing block differ only by their position within it, so one address and constant
+//! offsets serve the whole tile.
 
 use kiln_backend::{PackAxis, PackSpec, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};

@@ -1,8 +1,8 @@
-//! Rows that lie in the padding.
+//! Padding rows of a window, read from a block of zeros.
 //!
-//! A window above the picture or below it reads zeros, in every lane and at every tap along the row. Instead of choosing
-//! between the element and a zero at each load, the address of the row is chosen once: where the row is outside it is
-//! that of zeros, as many as the tile's loads reach along it.
+//! A window above or below the image reads zeros in every lane and at every tap of the row. Instead of selecting at each
+//! load, the address of the row is selected once: outside the image it is that of a block of zeros, as long as the tile's
+//! loads reach.
 
 use kiln_kernel::analysis::GuardedIndex;
 use kiln_kernel::{Load, NodeId};

@@ -1,8 +1,7 @@
-//! Memory works while rows are computed.
+//! Software prefetch of rows, results and packed weights.
 //!
-//! A row kernel goes through a row in one loop after the other: the first waits for memory, the others find the row in
-//! the cache and leave memory idle. So those ask for the row that the first will want next, and the first for the memory
-//! that the row's results will be written to.
+//! A row kernel makes several passes over a row: the first waits for memory, the later ones find the row in the cache and
+//! leave memory idle. The later passes prefetch the next row, and the first pass the memory of the row's results.
 
 use kiln_backend::Quantity;
 use kiln_kernel::{AxisId, Load, NodeId, Store};

@@ -1,4 +1,4 @@
-//! Reductions: accumulators in registers, one per point of the tile, and several along a reduced axis in vectors.
+//! Reductions: accumulators in registers, one per point of the tile, or vectors along a reduced axis.
 
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Node, NodeId, Reduction};
@@ -264,15 +264,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 };
                 return self.tap_inside_or_not(scope, reduce.value, Some(last), along, carried);
             }
-            if self.is_short_of_sums(scope, reduce, last, points) {
-                return self.interleaved(scope, reduce, last, points, carried);
+            if self.is_latency_bound(scope, reduce, last, points) {
+                return self.split_accumulators(scope, reduce, last, points, carried);
             }
-            if let Some(slide) = self.slide(scope, reduce, last, points) {
-                let slid = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
-                    self.slid(scope, reduce, (&slide, last), points, carried)
+            if let Some(slide) = self.sliding_window(scope, reduce, last, points) {
+                let sliding_sums = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
+                    self.sliding_sums(scope, reduce, (&slide, last), points, carried)
                 };
                 let spans = self.spans_of_taps(scope, &slide);
-                return self.spans_inside_or_not(scope, &spans, slid, carried);
+                return self.spans_inside_or_not(scope, &spans, sliding_sums, carried);
             }
             self.along(scope, last, true, carried, |scope, carried| {
                 self.tap_inside_or_not(scope, reduce.value, None, &mut accumulate, carried)

@@ -1,7 +1,7 @@
-//! Where in the nest code is being written: the axes bound so far, the tile, and what is already computed.
+//! The position in the loop nest at which code is emitted: bound axes, the tile, and values already computed.
 //!
-//! A scope inside a loop starts as a copy of the one around it, so that values computed outside are used inside and
-//! never the other way round: whatever a scope remembers dominates the code written with it.
+//! The scope of a loop starts as a copy of the enclosing one, so values computed outside are used inside and never the
+//! other way round: whatever a scope remembers dominates the code emitted with it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! An axis in vectors: full sets of them, and what is left over of it, with lanes masked off or one by one.
+//! The vectorised axis: full sets of vectors, then the remainder, masked or element by element.
 
 use inkwell::IntPredicate;
 use kiln_kernel::seeded::{Fault, is_on};

@@ -1,4 +1,4 @@
-//! What the functions share: polynomials, powers of two, integers hidden in floats.
+//! Shared by the math functions: polynomials, powers of two, the integer bits of floats.
 
 use inkwell::{FloatPredicate, IntPredicate};
 

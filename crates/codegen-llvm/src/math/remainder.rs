@@ -1,6 +1,6 @@
-//! What a division of floats leaves, exactly.
+//! The exact remainder of a division of floats.
 //!
-//! The magnitude of the dividend is taken apart into an integer and a power of two and reduced a
+//! The magnitude of the dividend is split into an integer and a power of two and reduced a
 //! few bits of the power at a time, in integers; every step is exact, as the result must be.
 //! The loop runs until all lanes are done: once for operands of similar size.
 

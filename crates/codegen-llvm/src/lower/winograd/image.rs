@@ -1,4 +1,4 @@
-//! The second phase: the image, strip after strip.
+//! The second phase of a Winograd convolution: the image, strip by strip.
 
 use std::collections::HashMap;
 

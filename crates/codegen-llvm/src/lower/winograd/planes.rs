@@ -1,4 +1,4 @@
-//! What a strip goes through: differences of elements, products by plane, and sums.
+//! A strip of a Winograd convolution: input transform, one matrix product per plane, output transform.
 
 use kiln_scalar::ScalarValue;
 use kiln_schedule_cpu::winograd::{Along, ELEMENT, TAPS, Winograd};

@@ -1,4 +1,4 @@
-//! What both phases share: sizes, and where things lie.
+//! Sizes and memory layout that both phases of a Winograd convolution share.
 
 use kiln_backend::Quantity;
 use kiln_kernel::AxisId;

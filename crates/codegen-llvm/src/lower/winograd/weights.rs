@@ -1,4 +1,4 @@
-//! The first phase: what nine weights are beside a tile's differences.
+//! The first phase of a Winograd convolution: the weight transform.
 
 use kiln_schedule_cpu::winograd::{ELEMENT, TAPS, Winograd};
 

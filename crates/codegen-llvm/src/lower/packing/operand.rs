@@ -1,4 +1,4 @@
-//! Copying one operand: runs of consecutive elements, squares that are transposed, blocks that are not full.
+//! Packing one operand: contiguous runs, register-tile transposes, and partial blocks.
 
 use kiln_backend::{PackAxis, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};

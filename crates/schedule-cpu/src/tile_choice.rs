@@ -1,8 +1,8 @@
-//! Which of a level's register tiles a product is made of: the cheapest, as measured.
+//! The register tile of a contraction: the cheapest of its level, as measured.
 //!
-//! What a row takes hangs on how many vectors it has: a set that is not full is done in another way. The table
-//! (`tile_costs.rs`) says it for rows of up to [`TILED_VECTORS`]; `cargo xtask tune` measures it anew. A level that
-//! was never measured goes by what a core's units can do.
+//! The cost of a row depends on its number of vectors, since a partial set takes another path. The table
+//! (`tile_costs.rs`) covers rows of up to [`TILED_VECTORS`]; `cargo xtask tune` measures it. A level that was never
+//! measured is estimated from a core's execution units.
 
 use kiln_kernel::{StageOperation, VerifiedKernel};
 

@@ -1,7 +1,7 @@
-//! Maps that turn their operand: elements that lie next to each other along the rows of a tile, and apart along its vectors.
+//! Register-tile transpose: maps whose operand is contiguous along the tile's rows and strided along its vectors.
 //!
-//! Gathering them would touch each cache line once for every row. A tile of as many rows as a vector has lanes loads a
-//! vector along the rows for each lane instead, and exchanges rows and columns in registers.
+//! Gathers would touch each cache line once per row. A tile of as many rows as a vector has lanes loads one vector along
+//! the rows for each lane, and transposes rows and columns in registers.
 
 use kiln_backend::Quantity;
 use kiln_kernel::analysis::expression_nodes;
@@ -18,21 +18,25 @@ const OPERATIONS_LIMIT: usize = 32;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Whether a store reads squares in a tile, and is short enough to be written row by row.
-    pub(super) fn stores_squares(&self, scope: &Scope<'ctx>, item: &Item) -> bool {
+    pub(super) fn stores_transposed(&self, scope: &Scope<'ctx>, item: &Item) -> bool {
         let Item::Store(store) = item else {
             return false;
         };
         n_operations(self.kernel, store.value) <= OPERATIONS_LIMIT
-            && !self.squares(scope, store).is_empty()
+            && !self.transposed_loads(scope, store).is_empty()
     }
 
     /// Loads the squares that a store reads, so that its rows find their elements.
-    pub(super) fn load_squares(&self, scope: &Scope<'ctx>, store: &Store) -> Result<(), LlvmError> {
+    pub(super) fn load_transposed(
+        &self,
+        scope: &Scope<'ctx>,
+        store: &Store,
+    ) -> Result<(), LlvmError> {
         let emit = &self.emit;
         let Some(vectors) = scope.vectors else {
             return Ok(());
         };
-        for (node, load, step) in self.squares(scope, store) {
+        for (node, load, step) in self.transposed_loads(scope, store) {
             let dtype = self.kernel.buffer(load.buffer).dtype;
             let step = self.quantity(&step);
             for vector in 0..vectors.count {
@@ -56,7 +60,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The loads of a store that are squares in a full tile, with how far apart elements are along the vectors.
-    fn squares(&self, scope: &Scope<'ctx>, store: &Store) -> Vec<(NodeId, &Load, Quantity)> {
+    fn transposed_loads(
+        &self,
+        scope: &Scope<'ctx>,
+        store: &Store,
+    ) -> Vec<(NodeId, &Load, Quantity)> {
         let (Some(rows), Some(vectors)) = (scope.rows, scope.vectors) else {
             return Vec::new();
         };
@@ -72,13 +80,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 let Node::Load(load) = self.kernel.node(node) else {
                     return None;
                 };
-                let step = self.step_of_square(node, load, rows.axis, &vectors)?;
+                let step = self.step_of_transposed_load(node, load, rows.axis, &vectors)?;
                 Some((node, load, step))
             })
             .collect()
     }
 
-    fn step_of_square(
+    fn step_of_transposed_load(
         &self,
         node: NodeId,
         load: &Load,

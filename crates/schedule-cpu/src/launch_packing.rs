@@ -1,4 +1,4 @@
-//! Operands given at the call that are laid out anew by a phase before, and where their copies lie.
+//! Operands that are packed at launch by a phase of their own, and where their packed copies are.
 
 use kiln_backend::{PackAxis, PackSpec, Quantity};
 use kiln_kernel::{BufferId, VerifiedKernel};

@@ -1,7 +1,7 @@
-//! Arrays finished as they are filled: what becomes of an element next is computed while it is still in registers.
+//! A map fused into the array that it reads: each element is mapped while it is still in a register.
 //!
-//! The scores of an attention are products, which are scaled and masked. Kept as they come they would be read and
-//! written once more for that.
+//! The scores of an attention are sums of products, which are then scaled and masked. Stored first, they would be read and
+//! written once more.
 
 use kiln_kernel::analysis::ElementwiseReader;
 use kiln_kernel::seeded::{Fault, is_on};
@@ -14,7 +14,7 @@ use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Makes of elements that were computed what comes next, and puts it into the array.
-    pub(super) fn store_finished(
+    pub(super) fn store_fused_map(
         &self,
         scope: &Scope<'ctx>,
         filled: StageId,

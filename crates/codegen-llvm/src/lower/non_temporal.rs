@@ -1,7 +1,7 @@
-//! Results too large for any cache go past all of them.
+//! Non-temporal stores of results that exceed every cache.
 //!
-//! A line that is written as a whole need not be read first, nor take the place of what will be used again. Whether a
-//! result is that large, and its rows start where such stores may, is tested once per row; the loop is there twice.
+//! A line that is written as a whole need not be read first, nor evict what will be used again. One test per row decides
+//! whether the result is that large and its rows are aligned for such stores; the loop is emitted twice.
 
 use inkwell::IntPredicate;
 use kiln_backend::Quantity;
@@ -49,7 +49,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let Some(pays) = pays else {
             return body(scope);
         };
-        self.streams.set(true);
+        self.uses_non_temporal_stores.set(true);
         let body = &mut |scope: &Scope<'ctx>, _: &[_]| body(scope).map(|()| Vec::new());
         self.in_either(pays, (&scope.streaming(), scope), body, &[])?;
         Ok(())
@@ -71,7 +71,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     /// Orders streaming stores, if there are any, before whatever tells that they are done.
     pub(super) fn finish_streams(&self) {
-        if self.streams.get() {
+        if self.uses_non_temporal_stores.get() {
             self.emit.store_fence();
         }
     }

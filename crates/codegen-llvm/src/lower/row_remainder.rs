@@ -1,4 +1,4 @@
-//! The rows of a unit of work: a full tile, or what is left over in smaller ones.
+//! The rows of a unit of work: full register tiles, then the row remainder in smaller ones.
 
 use inkwell::IntPredicate;
 use kiln_kernel::AxisId;

@@ -1,7 +1,7 @@
-//! Which operands a tile wants laid out anew: those that are indexed by its rows or its vectors' axis.
+//! Which operands a tile reads packed: those indexed by its rows or by its vectorised axis.
 //!
-//! Constants once, when the kernel is loaded; what is given at the call by a phase before, where enough is computed with
-//! each of its elements.
+//! Constants are packed once, when the kernel is loaded; other operands by a phase of each launch, where enough is computed
+//! with each of their elements.
 
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::analysis::{Dependence, GroupedIndex};

@@ -1,4 +1,4 @@
-//! Splitting the loop along the vectors' axis at the boundaries of what is stored, as of a concatenation.
+//! Loop splitting along the vectorised axis at the boundaries of a piecewise stored value, such as a concatenation.
 
 use kiln_kernel::analysis::{Boundary, Dependence};
 use kiln_kernel::{AxisId, VerifiedKernel};

@@ -1,7 +1,7 @@
-//! Windows that slide along the rows of a tile: neighbouring rows read the same elements, at different taps.
+//! Sliding-window (register-blocked) depthwise convolution: neighbouring rows of a tile share the elements they read.
 //!
-//! Five taps at each of eight neighbouring pixels are forty products of twelve elements. With the taps of a row of the
-//! window written out, each element is loaded once for all of them.
+//! Five taps at each of eight neighbouring pixels are forty products of twelve elements. With the taps of a window's row
+//! unrolled, each element is loaded once for all of them.
 
 use kiln_kernel::AxisId;
 use kiln_kernel::analysis::{GuardedIndex, SlidingWindow};
@@ -16,7 +16,7 @@ use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// How a reduction's window slides along the rows of the tile, where that is worth writing out.
-    pub(super) fn slide(
+    pub(super) fn sliding_window(
         &self,
         scope: &Scope<'ctx>,
         reduce: &Reduce<'_>,
@@ -44,7 +44,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// Every tap of a row of the window, one element after the other.
-    pub(super) fn slid(
+    pub(super) fn sliding_sums(
         &self,
         scope: &Scope<'ctx>,
         reduce: &Reduce<'_>,

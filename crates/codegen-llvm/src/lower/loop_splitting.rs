@@ -1,7 +1,7 @@
-//! Parts: values chosen by where along the vectors' axis an element is, as in a concatenation.
+//! Loop splitting at the boundaries of a piecewise value, such as a concatenation, along the vectorised axis.
 //!
-//! To the kernel each element is a choice between all parts. Vectors lie in one of them, mostly, and then nothing of the
-//! others is computed or loaded.
+//! In the kernel every element selects between all pieces. Most vectors are within one piece, and then the others are
+//! neither computed nor loaded.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Runs the body for a set of vectors, once per part that they may lie in, and once for where they cross a border.
-    pub(super) fn in_parts(
+    pub(super) fn split_at_boundaries(
         &self,
         scope: &Scope<'ctx>,
         axis: AxisId,
@@ -54,11 +54,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 return body(&before);
             }
             if is_aligned {
-                return self.in_parts(&after, axis, rest, body);
+                return self.split_at_boundaries(&after, axis, rest, body);
             }
             let is_after = emit.icmp(IntPredicate::SGE, vectors.base, end);
             self.either(is_after, &mut |is_after| match is_after {
-                true => self.in_parts(&after, axis, rest, body),
+                true => self.split_at_boundaries(&after, axis, rest, body),
                 false => body(scope),
             })
         })

@@ -1,4 +1,4 @@
-//! The shape of a register tile: how many lanes, vectors and rows fit the registers of a level.
+//! The shape of a register tile: lanes, vectors and rows that fit the registers of a level.
 
 use kiln_kernel::{AxisId, Class, Node, VerifiedKernel};
 use kiln_scalar::Function;
@@ -6,8 +6,8 @@ use kiln_tensor::DType;
 
 use super::cost::Access;
 use super::tile::Tail;
-use super::tiles::contraction_tiles;
-use super::tiles::{self, Work};
+use super::tile_choice::contraction_tiles;
+use super::tile_choice::{self, Work};
 use kiln_backend::IsaLevel;
 
 /// The blocks of a group of random bits, whose words are that many elements apart: vectors of so many lanes that stand
@@ -64,7 +64,7 @@ pub(super) fn contraction_shape(
     let width = size
         .and_then(|size| u32::try_from(size).ok())
         .map(|size| size.div_ceil(lanes.max(1)));
-    tiles::cheapest(level, work, tiles, width.filter(|&width| width > 0))
+    tile_choice::cheapest(level, work, tiles, width.filter(|&width| width > 0))
 }
 
 /// Rows and vectors of the tile of a kernel that joins the sums of several contractions: of the level's tiles the one with most

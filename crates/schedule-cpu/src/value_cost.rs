@@ -1,4 +1,4 @@
-//! How much a value takes to compute, where a choice depends on it.
+//! How many operations a value takes, for choices that depend on it.
 
 use kiln_kernel::analysis::{arithmetic_operations, expression_nodes};
 use kiln_kernel::{NodeId, VerifiedKernel};

@@ -1,8 +1,8 @@
-//! Several sums of products at once, each in a vector of its own, then transposed to one vector of sums.
+//! Transposing reduction: dot products along the contiguous axis, one vector of partial sums per result.
 //!
-//! An array of dot products is read and reduced along the same axis: `v[j] = sum k of q[k] * x[j, k]`, where `k` is the
-//! one along which memory is consecutive. Each dot product on its own would end with adding up the lanes of a vector. As
-//! many of them as a vector has lanes are added up together, half by half, and stored as one vector.
+//! In `v[j] = sum k of q[k] * x[j, k]` memory is contiguous along the reduced axis `k`, so each dot product would end with
+//! a horizontal sum. As many of them as a vector has lanes are reduced together by pairwise shuffles and additions, which
+//! transpose the partial sums into one vector of results.
 
 use kiln_kernel::{AxisId, Reduction, StageId, StageOperation};
 use kiln_schedule_cpu::{Tile, is_plain};
@@ -19,7 +19,7 @@ const PART: u32 = 128;
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Fills an array of dot products that is best read along the axis that is reduced: whole vectors of them, and those
     /// that are left one by one. Answers with false, and does nothing, if the array is something else.
-    pub(super) fn fill_dots(
+    pub(super) fn fill_by_transposing_reduction(
         &self,
         scope: &Scope<'ctx>,
         tile: &Tile,
@@ -57,7 +57,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let step = emit.i64(i64::from(tile.lanes));
         self.counted(emit.i64(0), whole, step, &[], |base, _| {
             for &at in points {
-                let sums = self.dots(scope, tile, &reduce, (own, base), reduced, at)?;
+                let sums = self.dot_products(scope, tile, &reduce, (own, base), reduced, at)?;
                 let along = Vectors {
                     axis: own,
                     lanes: tile.lanes,
@@ -84,7 +84,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// The dot products of one row from an index of the array on, as many as a vector has lanes.
-    fn dots(
+    fn dot_products(
         &self,
         scope: &Scope<'ctx>,
         tile: &Tile,
@@ -115,11 +115,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
             Ok(sums)
         })?;
-        Ok(self.transposed_sum(sums, reduce.accumulator.bits()))
+        Ok(self.transposing_sum(sums, reduce.accumulator.bits()))
     }
 
     /// As many vectors as each has lanes become one: its lane `i` is the sum of the lanes of vector `i`.
-    fn transposed_sum(&self, mut vectors: Vec<Value<'ctx>>, bits: u32) -> Value<'ctx> {
+    fn transposing_sum(&self, mut vectors: Vec<Value<'ctx>>, bits: u32) -> Value<'ctx> {
         let emit = &self.emit;
         let n_lanes = vectors.first().map_or(1, |&vector| lanes(vector));
         let part = (PART / bits).min(n_lanes);

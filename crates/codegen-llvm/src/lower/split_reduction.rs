@@ -1,9 +1,8 @@
-//! Reductions to few results, shared out: each over parts of a reduced axis, by phases of their own, whose sums the
-//! phases after them join.
+//! Reductions to few results, split over parts of a reduced axis, whose partial results the next phase combines.
 //!
-//! How an axis is cut depends on sizes alone, never on threads, so results are the same whatever the number of threads:
-//! each part is reduced as a whole one would be, and the parts are joined one by one, the first first. A reduction that
-//! reads the result of an earlier one joins that anew in each task, which is at most [`SplitReductions::MOST_PARTS`] operations.
+//! The split depends on sizes alone, never on threads, so results are the same for any number of threads: each part is
+//! reduced like a whole, and the parts are combined in order. A reduction that reads the result of an earlier one combines
+//! it again in each task, at most [`SplitReductions::MOST_PARTS`] operations.
 
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::analysis::Dependence;

@@ -1,8 +1,8 @@
-//! Operands given at the call, laid out anew by a phase before the one that computes with them.
+//! Packing of operands at launch, as a phase that precedes the computation.
 //!
-//! The layout is that of a packed constant: blocks of one axis innermost, zeros where a block is not full; or whole axes
-//! in another order. The copy lies in scratch that all tasks share. A *unit* of the phase is a few blocks of every axis
-//! but the one that is looped over, so that what is read next to each other is used together.
+//! The layout is that of a packed constant: blocks of one axis innermost, zero-padded, or whole axes in another order. The
+//! packed copy is in scratch memory shared by all tasks. A *unit* of the phase is a few blocks of every axis but the one
+//! that is looped over, so that reads are contiguous.
 
 mod operand;
 

@@ -1,6 +1,6 @@
-//! What is done with the rows that fill no tile.
+//! Tiles for the rows that fill no full tile.
 //!
-//! Each number of rows is code to compile, and what it saves hangs on how often so many are left.
+//! Each row count is more code to compile; what it saves depends on how often that many rows are left.
 
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::{Class, Item, VerifiedKernel};

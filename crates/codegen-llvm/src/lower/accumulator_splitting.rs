@@ -1,4 +1,4 @@
-//! Sums that would wait for each other: where a tile has few of them, several are kept of each, and joined in the end.
+//! Accumulator splitting: several partial sums per result, to hide the latency of multiply-adds in small tiles.
 
 use kiln_kernel::AxisId;
 use kiln_kernel::analysis::GuardedIndex;
@@ -10,12 +10,12 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 
 /// Sums that keep a core busy: two additions are begun in each cycle, and one takes four.
-const BUSY: usize = 8;
+const ACCUMULATORS: usize = 8;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Whether a loop over products would wait for each addition before the next: so few sums that a core has others to
     /// do meanwhile.
-    pub(super) fn is_short_of_sums(
+    pub(super) fn is_latency_bound(
         &self,
         scope: &Scope<'ctx>,
         reduce: &Reduce<'_>,
@@ -25,16 +25,16 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let is_long = self
             .bound(axis)
             .as_constant()
-            .is_none_or(|points| points >= 2 * BUSY as i64);
+            .is_none_or(|points| points >= 2 * ACCUMULATORS as i64);
         is_long
             && scope.vectors.is_some()
-            && points.len() <= BUSY / 2
+            && points.len() <= ACCUMULATORS / 2
             && self.factors(reduce).is_some()
             && GuardedIndex::below(self.kernel, reduce.value).is_empty()
     }
 
     /// Products along an axis, every other one (or every fourth, or eighth) into a sum of its own.
-    pub(super) fn interleaved(
+    pub(super) fn split_accumulators(
         &self,
         scope: &Scope<'ctx>,
         reduce: &Reduce<'_>,
@@ -44,7 +44,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
         let emit = &self.emit;
         let n_sums = carried.len();
-        let ways = (BUSY / n_sums.max(1)).max(1);
+        let ways = (ACCUMULATORS / n_sums.max(1)).max(1);
         let extent = self.extent(scope, axis)?;
         // What fills no set comes first, so that the loop over sets ends where the axis does.
         let rest = emit.isub(extent, self.multiple_below(extent, ways as u32));

@@ -1,13 +1,13 @@
-//! In which order the tiles of a product come: down a block of columns, or along a block of rows.
+//! The order of the tiles of a contraction: down a block of columns, or along a block of rows.
 //!
-//! Down the columns, a block of what columns are made of is read once, and all rows for each block. Along the rows it is
-//! the other way round, and the results are written in long pieces: where rows are long, each tile of the other order
-//! begins a new page with every row of it, for a line or two.
+//! Down the columns, a block of the right operand is read once, and all rows once per block. Along the rows it is the other
+//! way round, and results are written in long runs: with long rows, each tile of the other order touches a new page per
+//! row, for a line or two.
 
 use kiln_backend::{PackSpec, Quantity};
 use kiln_kernel::{Class, VerifiedKernel};
 
-use super::pack;
+use super::packing;
 use super::regime::at_least;
 use super::tile::{Tile, VectorAxis};
 
@@ -25,7 +25,7 @@ pub(crate) fn columns_first(kernel: &VerifiedKernel, tile: &Tile, packs: &[PackS
     let (Some(_), VectorAxis::Outer(columns), Some(reduced), Class::Contraction) = (
         tile.rows,
         tile.vector,
-        pack::reduced(kernel),
+        packing::reduced(kernel),
         kernel.classification().class,
     ) else {
         return never;
