@@ -10,8 +10,8 @@ use super::plan::Plan;
 use super::winograd::Transform;
 use super::{cost, fallback, preferred_layout, scan, tiled};
 
-/// The schedules for a kernel, best first; the last one is the fallback. Windows of three by three have tiles of as many
-/// sums as the transform has.
+/// The schedules for a kernel, best first; the last one is the fallback. 3 x 3 windows have tiles of as many sums as the
+/// transform has.
 pub fn candidates(
     kernel: &VerifiedKernel,
     level: IsaLevel,
@@ -49,7 +49,7 @@ fn candidate(kernel: &VerifiedKernel, schedule: Schedule) -> Candidate {
     }
 }
 
-/// The schedule with a smaller tile, for code that does not fit the registers; nothing if there is none.
+/// The schedule with a smaller tile, for code that spills; `None` if there is none.
 pub fn smaller_tile(kernel: &VerifiedKernel, schedule: &Schedule) -> Option<Schedule> {
     let plan = Plan::from_schedule(kernel, schedule).ok()?.smaller()?;
     Some(plan.to_schedule(&schedule.name))

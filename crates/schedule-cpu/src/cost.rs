@@ -8,23 +8,23 @@ use crate::packing;
 use crate::strides::buffer_strides;
 use crate::tiled::SCATTERED_COPY_ROWS;
 
-/// One load or store of a kernel, as tiles are chosen by it.
+/// One load or store of a kernel, as far as the choice of a tile depends on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
-    /// By how many elements it moves from one index to the next, per axis of the kernel; `None` where it jumps.
+    /// Its stride, per axis of the kernel; `None` where it is not constant.
     steps: Vec<(AxisId, Option<Quantity>)>,
-    /// How many nests of inner loops it is inside of.
+    /// Its depth in nested inner loops.
     pub(crate) depth: u32,
-    /// Whether it belongs to a stage that all rows of a tile do together: one that is no array, or a contraction.
+    /// Whether it belongs to a stage that all rows of a tile compute together: a contraction, or one that is no array.
     pub(crate) is_together: bool,
-    /// Whether it writes.
+    /// Whether it is a store.
     pub(crate) is_store: bool,
     /// The inner axes of its item.
     pub(crate) axes: Axes,
 }
 
 impl Access {
-    /// How it moves along an axis: 0 if not at all.
+    /// Its stride along an axis: 0 if it does not depend on it.
     pub(crate) fn step(&self, axis: AxisId) -> Option<Quantity> {
         match self.steps.iter().find(|(other, _)| *other == axis) {
             Some((_, step)) => step.clone(),
@@ -36,7 +36,7 @@ impl Access {
         self.steps.iter().any(|(other, _)| *other == axis)
     }
 
-    /// Cost per element of reading or writing along an axis in vectors of some lanes.
+    /// The cost per element of access along an axis in vectors of `lanes`.
     pub(crate) fn cost_along(&self, axis: AxisId, lanes: u32) -> f64 {
         match self.step(axis).map(|step| step.as_constant()) {
             Some(Some(0 | 1)) => 1.0 / f64::from(lanes),
@@ -47,7 +47,7 @@ impl Access {
         }
     }
 
-    /// How much it counts: what stands inside a reduction runs more often.
+    /// Its weight: accesses inside a reduction run more often.
     pub(crate) fn weight(&self) -> f64 {
         f64::from(8_u32.saturating_pow(self.depth.min(3)))
     }
@@ -69,7 +69,7 @@ fn moving(
     let mut steps = steps(kernel, dependence, access.indices, &strides);
     if let Some(load) = access.load {
         for (axis, step) in &mut steps {
-            // What can be packed is read one by one by vectors along an outer axis.
+            // A packable operand is read element by element by vectors along an outer axis.
             if kernel.outer().contains(axis)
                 && (packing::is_packable(kernel, access.buffer, *axis)
                     || (packing::is_copyable(kernel, access.buffer, *axis)
@@ -93,7 +93,7 @@ fn moving(
     }
 }
 
-/// Whether enough points read the same elements that it may be worth laying them out anew.
+/// Whether enough points read the same elements for packing to pay.
 fn is_read_often(kernel: &VerifiedKernel, dependence: &Dependence, load: NodeId) -> bool {
     let mut readers = 1_i64;
     for &axis in kernel.outer() {
@@ -126,7 +126,7 @@ fn steps(
         .collect()
 }
 
-/// By how many elements an access moves from one index of an axis to the next, where its indices move by constants.
+/// The stride of an access from one index of an axis to the next, where it is constant.
 pub(crate) fn movement(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -141,7 +141,7 @@ pub(crate) fn movement(
     Some(sum)
 }
 
-/// A first estimate of a call at the kernel's hints, from the work it does.
+/// An estimate of the time of a call at the kernel's hints, from its work.
 pub(crate) fn nanoseconds(kernel: &VerifiedKernel, scalar: bool) -> f64 {
     let work = crate::work::of_kernel(kernel);
     if scalar { work } else { work / 8.0 }

@@ -5,15 +5,15 @@ use kiln_kernel::{BufferId, VerifiedKernel};
 
 use crate::strides::packed_strides;
 
-/// Bytes that the start of a copy is a multiple of.
+/// Alignment of a packed copy, in bytes.
 const LINE: i64 = 64;
 
-/// The copy of an operand.
+/// The packed copy of an operand.
 #[derive(Clone, Debug)]
 pub struct OperandCopy {
-    /// How it is laid out: blocks of one axis innermost, or whole axes in another order.
+    /// Its layout: blocks of one axis innermost, or whole axes in another order.
     pub spec: PackSpec,
-    /// Where it is in the scratch that tasks share, in bytes.
+    /// Its offset in the scratch that tasks share, in bytes.
     pub offset: Quantity,
 }
 
@@ -23,13 +23,13 @@ impl OperandCopy {
         BufferId::from_u32(self.spec.buffer as u32)
     }
 
-    /// Whether it has blocks, or whole axes alone.
+    /// Whether it is packed in blocks, rather than in whole axes.
     pub fn is_blocked(&self) -> bool {
         matches!(self.spec.axes.last(), Some(PackAxis::Inner { .. }))
     }
 }
 
-/// Places copies one after another, and says how many bytes they take.
+/// Places copies one after another; returns their total size in bytes.
 pub(crate) fn place(kernel: &VerifiedKernel, specs: Vec<PackSpec>) -> (Vec<OperandCopy>, Quantity) {
     let mut end = Quantity::constant(0);
     let copies = specs

@@ -17,19 +17,19 @@ use crate::launch_packing::OperandCopy;
 use crate::strides::{buffer_strides, local_strides, packed_strides};
 use crate::tile::{Tile, VectorAxis};
 
-/// Where what a kernel reads and writes lies.
+/// The layouts of a kernel's operands.
 #[derive(Clone, Debug)]
 pub struct Layout<'a> {
     kernel: &'a VerifiedKernel,
     dependence: &'a Dependence,
     packs: &'a [PackSpec],
-    /// Elements from one index to the next, per buffer axis.
+    /// Strides, per buffer axis.
     strides: SecondaryMap<BufferId, Vec<Quantity>>,
 }
 
 impl<'a> Layout<'a> {
-    /// That of a kernel whose constants, and copies of other operands, are packed in blocks as `packs` says; and whose other
-    /// copies have whole axes in another order.
+    /// The layout of a kernel whose constants, and operands packed at launch, are blocked as `packs` says, with the other
+    /// packed copies in whole axes of another order.
     pub fn new(
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,
@@ -57,12 +57,12 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Elements from one index to the next, per axis of a buffer that is not packed in blocks.
+    /// Strides, per axis of a buffer that is not packed in blocks.
     pub fn strides(&self, buffer: BufferId) -> &[Quantity] {
         &self.strides[buffer]
     }
 
-    /// The same along one axis.
+    /// The stride along one axis.
     pub fn stride(&self, buffer: BufferId, axis: usize) -> Quantity {
         let stride = self.strides[buffer].get(axis).cloned();
         stride.unwrap_or_else(|| Quantity::constant(0))
@@ -82,7 +82,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The parts of an index along an axis whose blocks are the groups that the index counts through.
+    /// The terms of an index along an axis whose blocks are the groups that the index counts through.
     pub fn grouped_by(&self, axis: PackAxis, index: NodeId) -> Option<GroupedIndex> {
         let (PackAxis::Outer { block, .. } | PackAxis::Inner { block, .. }) = axis else {
             return None;
@@ -91,7 +91,7 @@ impl<'a> Layout<'a> {
         (grouped.size == block as i64).then_some(grouped)
     }
 
-    /// Whether a load of a packed operand may go beyond its block: one of a group need not be whole vectors.
+    /// Whether a load of a packed operand may cross its block: a block of one group need not be whole vectors.
     pub fn may_leave_block(&self, load: &Load) -> bool {
         let innermost = self.pack(load.buffer).and_then(|pack| pack.axes.last());
         innermost.is_some_and(|&innermost| match innermost {
@@ -113,8 +113,8 @@ impl<'a> Layout<'a> {
         self.packs.iter().any(is_set).then_some(set)
     }
 
-    /// By how many elements a load, or the access of a local, moves from one index of an axis to the next; `None` if it does
-    /// not move evenly, or leaves the block that it is packed in.
+    /// The stride of a load, or of an access to a local, from one index of an axis to the next; `None` if it is not
+    /// constant, or leaves its packing block.
     pub fn movement(&self, access: NodeId, axis: AxisId) -> Option<Quantity> {
         let (indices, strides) = match self.kernel.node(access) {
             Node::Load(load) => {
@@ -131,7 +131,7 @@ impl<'a> Layout<'a> {
         movement(self.kernel, self.dependence, (indices, &strides), axis)
     }
 
-    /// The same of a store.
+    /// The same for a store.
     pub fn store_movement(&self, store: &Store, axis: AxisId) -> Option<Quantity> {
         let access = (store.indices.as_slice(), self.strides(store.buffer));
         movement(self.kernel, self.dependence, access, axis)
@@ -154,7 +154,7 @@ impl<'a> Layout<'a> {
         Some(Quantity::constant(step))
     }
 
-    /// The axis of a stage that vectors suit best: one of its own, or one that is reduced.
+    /// The axis of a stage that is best vectorised: one of its own, or a reduced one.
     pub fn stage_vectors(&self, id: StageId) -> Option<AxisId> {
         let stage = self.kernel.stage(id);
         let mut axes: Vec<AxisId> = stage.axes.to_vec();
@@ -170,14 +170,14 @@ impl<'a> Layout<'a> {
         self.best_axis(&axes, &[stage.value], None)
     }
 
-    /// The axis of a store that vectors suit best.
+    /// The axis of a store that is best vectorised.
     pub fn store_vectors(&self, store: &Store) -> Option<AxisId> {
         let mut nodes = store.indices.to_vec();
         nodes.push(store.value);
         self.best_axis(&store.axes, &nodes, Some(store))
     }
 
-    /// Of some axes the one along which most accesses are consecutive and fewest are scattered.
+    /// Among some axes the one along which most accesses are contiguous and fewest are scattered.
     fn best_axis(
         &self,
         axes: &[AxisId],
@@ -218,7 +218,7 @@ impl<'a> Layout<'a> {
         best.map(|(_, axis)| axis)
     }
 
-    /// Whether the extent of another axis depends on the index of this one: lanes would count to ends of their own.
+    /// Whether the extent of another axis depends on the index of this one: lanes would have loops of their own length.
     fn bounds_others(&self, axis: AxisId) -> bool {
         self.kernel.axes().values().any(|other| match other.extent {
             Extent::Size(_) => false,
@@ -239,8 +239,7 @@ impl<'a> Layout<'a> {
         nodes
     }
 
-    /// The map that is computed as the array of a stage is filled, if `next` is one, so that elements become what it makes
-    /// of them while they are in registers: loops and lanes of the one are those of the other.
+    /// The map that is fused into the array of a stage, if `next` is one: its loops and lanes are those of the array.
     pub fn fused_map(
         &self,
         filled: StageId,

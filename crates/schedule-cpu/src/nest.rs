@@ -32,7 +32,7 @@ pub struct Scheduled {
     pub nests: Vec<LoopNest>,
     /// How constants are packed before the first launch.
     pub packs: Vec<PackSpec>,
-    /// Bytes of scratch that all tasks of all phases share.
+    /// Bytes of scratch shared by all tasks of all phases.
     pub shared_scratch: Quantity,
 }
 
@@ -56,7 +56,7 @@ impl Scheduled {
         })
     }
 
-    /// What a launch must give for each buffer.
+    /// What a launch must pass for each buffer.
     pub fn buffers(&self, kernel: &VerifiedKernel) -> Vec<ArtifactBuffer> {
         kernel
             .buffers()
@@ -91,36 +91,36 @@ impl Scheduled {
     }
 }
 
-/// How a kernel's points are computed, and how they are shared out.
+/// How the points of a kernel are computed, and how they are distributed.
 #[derive(Clone, Debug)]
 pub struct LoopNest {
     /// What the innermost body computes at once.
     pub tile: Tile,
-    /// Elements of an outer vector axis per unit; a multiple of the tile's.
+    /// Elements of a vectorised outer axis per unit; a multiple of the tile's.
     pub chunk: u32,
-    /// 1 at the sizes at which neighbouring units differ in their columns, 0 where they differ in their rows.
+    /// 1 at the sizes at which consecutive units differ in their columns, 0 where they differ in their rows.
     pub columns_first: Quantity,
     /// Units per task.
     pub units_per_task: Quantity,
-    /// How rows that fill no tile are done.
+    /// How the row remainder is computed.
     pub edges: Edges,
-    /// How constants, and copies of other operands, are laid out in blocks.
+    /// How constants, and operands packed at launch, are blocked.
     pub packs: Vec<PackSpec>,
-    /// Operands that are laid out anew by phases before.
+    /// Operands that phases before this one pack.
     pub copies: Vec<OperandCopy>,
-    /// What is asked for ahead of its use.
+    /// What is prefetched.
     pub prefetch: Prefetch,
-    /// The sums of windows that are done with fewer products.
+    /// The Winograd transform, where windows use it.
     pub winograd: Option<Winograd>,
     /// Reductions to few results that are split.
     pub split: Option<SplitReductions>,
-    /// 1 at the sizes it is for, else 0.
+    /// 1 at the sizes it is for, 0 elsewhere.
     pub when: Quantity,
 }
 
 impl LoopNest {
-    /// Shares a regime's points out: enough work per task to be worth it, and tasks for every thread. And the bytes of
-    /// scratch that tasks share.
+    /// Distributes the points of a regime: enough work per task to be worth it, and tasks for every thread. Also returns
+    /// the bytes of scratch that tasks share.
     fn of(kernel: &VerifiedKernel, regime: Regime) -> (Self, Quantity) {
         let one = Quantity::constant(1);
         let (copies, bytes) = launch_packing::place(kernel, regime.copies);
@@ -128,7 +128,7 @@ impl LoopNest {
             Some(winograd) => winograd.shared_bytes(kernel),
             None => bytes,
         };
-        // Parts of reductions lie where copies would; no regime has both.
+        // Partial results of split reductions are placed where packed copies would be; no regime has both.
         let (split, bytes) = match regime.split {
             Some((split, parts)) => (Some(split), parts),
             None => (None, bytes),

@@ -12,7 +12,7 @@ use super::tile::{Tile, VectorAxis};
 
 /// How each constant is packed: blocks of rows, or of vectors, innermost.
 pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
-    // Vectors along inner axes may run along any axis of a constant: blocks of rows would be cut across.
+    // Vectors along inner axes may run along any axis of a constant, and blocks of rows would cut across them.
     let VectorAxis::Outer(vector) = tile.vector else {
         return Vec::new();
     };
@@ -36,7 +36,7 @@ pub(super) fn specs(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     specs
 }
 
-/// How operands given at the call are packed that all rows of a tile share: blocks of vectors innermost.
+/// How other operands that all rows of a tile share are packed at launch: blocks of vectors innermost.
 pub(super) fn copies(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     let Some((rows, _)) = tile.rows else {
         return Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn copies(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
             .into_iter()
             .filter_map(|(_, buffer)| packed(buffer, vector))
             .collect(),
-        // An array of products is best computed along itself, if only its factor were laid out so.
+        // An array of products is best vectorised along itself, once its operand is packed for that.
         VectorAxis::Inner => factors(kernel)
             .into_iter()
             .filter_map(|(stage, buffer)| packed(buffer, *kernel.stage(stage).axes.last()?))
@@ -61,7 +61,7 @@ pub(super) fn copies(kernel: &VerifiedKernel, tile: &Tile) -> Vec<PackSpec> {
     }
 }
 
-/// Whether what packing puts in blocks lies next to each other anyway.
+/// Whether what packing puts in blocks is contiguous anyway.
 pub(super) fn are_dense(kernel: &VerifiedKernel, specs: &[PackSpec]) -> bool {
     specs.iter().all(|spec| {
         let buffer = kernel.buffer(BufferId::from_u32(spec.buffer as u32));
@@ -73,8 +73,8 @@ pub(super) fn are_dense(kernel: &VerifiedKernel, specs: &[PackSpec]) -> bool {
     })
 }
 
-/// How operands are laid out for vectors along the axis that is reduced: those that all rows share, where they are not
-/// laid out so already. Nothing if another one is not.
+/// How operands that all rows share are packed for vectors along the reduced axis, where they are not contiguous along it
+/// already. `None` if one cannot be.
 pub(super) fn along_reduced(kernel: &VerifiedKernel, rows: AxisId) -> Option<Vec<PackSpec>> {
     let reduced = reduced(kernel)?;
     let mut copies = Vec::new();
@@ -95,7 +95,7 @@ pub(super) fn along_reduced(kernel: &VerifiedKernel, rows: AxisId) -> Option<Vec
     Some(copies)
 }
 
-/// The axis that the only products of a kernel are summed along.
+/// The axis along which the only products of a kernel are summed.
 pub(super) fn reduced(kernel: &VerifiedKernel) -> Option<AxisId> {
     let [contraction] = kernel.classification().contractions.as_slice() else {
         return None;
@@ -109,7 +109,7 @@ pub(super) fn reduced(kernel: &VerifiedKernel) -> Option<AxisId> {
     }
 }
 
-/// The operands given at the call that products are made of, and nothing else is, with the stage that sums these.
+/// The operands, other than constants, that are read by products and by nothing else, with the stage that sums these.
 fn factors(kernel: &VerifiedKernel) -> Vec<(StageId, BufferId)> {
     let mut factors = Vec::new();
     for contraction in &kernel.classification().contractions {
@@ -143,7 +143,7 @@ fn in_blocks(kernel: &VerifiedKernel, buffer: BufferId, axis: usize, block: u32)
     }
 }
 
-/// The axes of a buffer in the order in which loops run over them: those that are reduced last, as they are nested.
+/// The axes of a buffer in loop order: reduced ones last, as they are nested.
 fn in_loop_order(kernel: &VerifiedKernel, buffer: BufferId) -> Vec<usize> {
     let depth = |axis: &usize| {
         let index = kernel
@@ -165,13 +165,13 @@ fn in_loop_order(kernel: &VerifiedKernel, buffer: BufferId) -> Vec<usize> {
     order
 }
 
-/// Whether a buffer is a constant that can be laid out so that an outer axis runs through consecutive elements.
+/// Whether a buffer is a constant that can be packed so that an outer axis is contiguous.
 pub(super) fn is_packable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> bool {
     let data = kernel.buffer(buffer);
     data.role == Role::Const && data.rank() >= 2 && indexed_by(kernel, buffer, axis, None).is_some()
 }
 
-/// Whether a buffer is an operand given at the call that can be laid out so at each launch, and is used again and again.
+/// Whether a buffer is another operand that can be packed so at each launch, and is read often enough.
 pub(super) fn is_copyable(kernel: &VerifiedKernel, buffer: BufferId, axis: AxisId) -> bool {
     let is_shared = |&row: &AxisId| {
         let place = indexed_by(kernel, buffer, axis, Some(row));
@@ -191,14 +191,14 @@ struct Place {
 }
 
 impl Place {
-    /// The axis of the buffer, if the kernel's runs along all of it.
+    /// The axis of the buffer, if the kernel's axis covers all of it.
     fn whole(self) -> Option<usize> {
         self.group.is_none().then_some(self.axis)
     }
 }
 
-/// The axis of a buffer at which every load has exactly this axis of the kernel as its index, or as the place within a
-/// group, and nowhere else; and which no load indexes by the axis to avoid.
+/// The axis of a buffer that every load indexes by exactly this axis of the kernel, or by the place within a group, and by
+/// nothing else; and which no load indexes by the axis to avoid.
 fn indexed_by(
     kernel: &VerifiedKernel,
     buffer: BufferId,

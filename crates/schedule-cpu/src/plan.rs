@@ -8,38 +8,38 @@ use super::winograd::Transform;
 use super::{packing, regime};
 use crate::error::ScheduleError;
 
-/// A tile, how points are shared out, and how constants are packed.
+/// A tile, how points are distributed, and how constants are packed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) tile: Tile,
-    /// Elements of an outer vector axis per unit of work.
+    /// Elements of a vectorised outer axis per unit of work.
     pub(crate) chunk: u32,
     /// Whether constants are packed for the tile.
     pub(crate) pack: bool,
-    /// From so many rows on operands given at the call are packed too, at each launch; 0 for never.
+    /// From this many rows on other operands are packed at each launch; 0 for never.
     pub(crate) copy: u32,
-    /// Below so many columns, if there is much to reduce, vectors run along that; 0 for never.
+    /// Below this many columns, vectors run along the reduced axis if it is deep; 0 for never.
     pub(crate) narrow: u32,
-    /// Up to so many columns tiles have one vector, with as many lanes; 0 for never.
+    /// Up to this many columns tiles have one vector with as many lanes; 0 for never.
     pub(crate) halved: u32,
-    /// An axis that is as good for rows as the tile's: for where that has too few points.
+    /// An axis that serves for rows as well as the tile's, for sizes at which that has too few points.
     pub(crate) second_rows: Option<AxisId>,
-    /// A single row, or fewer products to a sum than so many, are done in many vectors of one or a few rows; 0 for never.
+    /// GEMV, and products shallower than this, use many vectors of one or a few rows; 0 for never.
     pub(crate) flat: u32,
-    /// Whether rows go one by one where the arrays that are written do not fit the second cache.
+    /// Whether rows go one by one where the written arrays do not fit the second-level cache.
     pub(crate) singly: bool,
-    /// How windows of three by three are summed with fewer products, if they are.
+    /// The Winograd tile, for kernels that use it.
     pub(crate) winograd: Option<WinogradTile>,
-    /// Vectors side by side where there are several rows and yet too few for the tile; 0 to leave them to it.
+    /// Vectors per tile of a skinny GEMM; 0 to leave it to the full tile.
     pub(crate) few: u32,
 }
 
 /// The register tile of Winograd's products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WinogradTile {
-    /// Points that an image has at the least, for tiles of two by two sums.
+    /// The fewest points of an image, for tiles of two by two sums.
     pub(crate) from: u32,
-    /// How many sums a tile has, at the most.
+    /// The most sums of a tile.
     pub(crate) transform: Transform,
     /// Tiles of sums that are multiplied together.
     pub(crate) rows: u32,
@@ -48,7 +48,7 @@ pub(crate) struct WinogradTile {
 }
 
 impl Plan {
-    /// How constants are packed, for all regimes alike: not where one of them splits a reduction, whose vectors run along the
+    /// How constants are packed, for all regimes alike. Not where a regime splits a reduction, whose vectors run along the
     /// reduced axis and would cut across blocks.
     pub(crate) fn packs(&self, kernel: &VerifiedKernel) -> Vec<PackSpec> {
         if self.pack && regime::split_of(kernel).is_none() {
@@ -58,7 +58,7 @@ impl Plan {
         }
     }
 
-    /// The same with a smaller tile; nothing if it has no rows to give up.
+    /// The same plan with a smaller tile; `None` if it has no rows to give up.
     pub(super) fn smaller(&self) -> Option<Plan> {
         let (axis, count) = self.tile.rows.filter(|&(_, count)| count > 1)?;
         let mut plan = self.clone();

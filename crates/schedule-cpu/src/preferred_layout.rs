@@ -5,7 +5,7 @@
 
 use kiln_kernel::{Role, VerifiedKernel};
 
-/// The wishes: buffers, by position, and the order of their axes, outermost first.
+/// Preferences: buffers, by position, and the order of their axes, outermost first.
 pub(super) fn preferred(kernel: &VerifiedKernel, lanes: u32) -> Vec<(usize, Vec<usize>)> {
     let of_weights = kernel.axes_of_weights();
     let mut wishes = Vec::new();

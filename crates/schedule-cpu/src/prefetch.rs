@@ -13,27 +13,26 @@ use kiln_kernel::{
 
 use crate::tile::{Tile, VectorAxis};
 
-/// Of more tiles that read the same block, the first does not count.
+/// With more tiles than this reading the same block, the first does not matter.
 const FEW_TILES: i64 = 8;
 
-/// What is asked for ahead of its use, and where.
+/// What is prefetched, and where.
 #[derive(Clone, Debug, Default)]
 pub struct Prefetch {
-    /// Loads that ask for what they will load in the next rows: those of all items but the first that read a buffer along
+    /// Loads that prefetch what they will load in the next rows: those of all items but the first that read a buffer along
     /// axes of their own.
     loads: BTreeSet<NodeId>,
-    /// The axis that the first of these items reduces, and the stores over axes just as long, by position in the list
-    /// of items, whose lines it asks for.
+    /// The axis that the first of these items reduces, and the stores over axes of the same length, by position in the list
+    /// of items, whose lines it prefetches.
     stores: Option<(AxisId, Vec<(usize, AxisId)>)>,
-    /// How far the rows of the next tile are from those of this one.
+    /// The distance in rows from this tile to the next.
     pub rows_ahead: u32,
     /// Whether the next tile is of other columns, as a quantity.
     columns_first: Option<Quantity>,
 }
 
 impl Prefetch {
-    /// What a kernel in tiles asks for that come in an order: the lines of rows only where its items have vectors along axes
-    /// of their own.
+    /// What a tiled kernel prefetches. Lines of rows only where its items are vectorised along axes of their own.
     pub(crate) fn of(
         kernel: &VerifiedKernel,
         dependence: &Dependence,
@@ -73,7 +72,7 @@ impl Prefetch {
             ..Self::default()
         };
         for readers in readers.into_values() {
-            // A loop that is all there is keeps memory busy by itself.
+            // A single loop keeps memory busy by itself.
             if let [(first, _), later @ ..] = readers.as_slice()
                 && !later.is_empty()
             {
@@ -88,12 +87,12 @@ impl Prefetch {
         prefetch
     }
 
-    /// Whether a load asks for what it reads in the next rows.
+    /// Whether a load prefetches what it reads in the next rows.
     pub fn is_ahead(&self, load: NodeId) -> bool {
         self.loads.contains(&load)
     }
 
-    /// The stores, each with its axis, whose lines are asked for in a loop over a reduced axis.
+    /// The stores, each with its axis, whose lines are prefetched in a loop over a reduced axis.
     pub fn stores_along<'k>(
         &self,
         kernel: &'k VerifiedKernel,
@@ -108,7 +107,7 @@ impl Prefetch {
         stores.filter_map(store).collect()
     }
 
-    /// 1 where a few tiles one after the other, of some of all rows each, read the same block, else 0.
+    /// 1 where a few tiles in a row read the same block, each for some of the rows, else 0.
     pub fn shares_blocks(&self, all: &Quantity, mine: &Quantity) -> Quantity {
         let one = Quantity::constant(1);
         let others = (all.clone() - mine.clone()).max(Quantity::constant(0));
@@ -148,7 +147,7 @@ fn stores_after(kernel: &VerifiedKernel, first: usize) -> Option<(AxisId, Vec<(u
     Some((reduced, stores))
 }
 
-/// The nodes below an item; none of what a carry block holds, which goes through its rows step by step.
+/// The nodes below an item; none of a carry block, which goes through its rows step by step.
 fn nodes_of(kernel: &VerifiedKernel, item: &Item) -> BTreeSet<NodeId> {
     let root = match item {
         Item::Stage(stage) => kernel.stage(*stage).value,

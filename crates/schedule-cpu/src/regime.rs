@@ -14,49 +14,49 @@ use super::tile::{Tile, VectorAxis};
 use super::winograd::{Transform, Winograd};
 use super::{packing, work};
 
-/// Rows that are reduced together where vectors run along what is reduced.
+/// Rows reduced together where vectors run along the reduced axis.
 const NARROW_ROWS: u32 = 4;
 
-/// Points below which an axis has too few for rows, where another one has as many.
+/// An axis with fewer points than this gives too few rows, if another axis has enough.
 const FEW_ROWS: u32 = 4;
 
-/// Several rows that are yet too few for a tile, at the most: those that are done together.
+/// The most rows of a skinny GEMM: too few for a full tile, computed together.
 pub(super) const FEW_TOGETHER: u32 = 3;
 
-/// So many products to a sum for each column, at the least, where vectors run along what is reduced although columns could
-/// be read as they lie: adding up the lanes of a sum takes as long as a few products of a whole row.
+/// The least depth of a sum per column at which vectors run along the reduced axis although columns could be read in place:
+/// a horizontal sum costs as much as a few products of a whole row.
 const DEEP: i64 = 12;
 
-/// Operations of a reduction to few results that are worth being shared out.
+/// Operations from which on a reduction to few results is worth splitting.
 const SHARED_WORK: u32 = 1 << 17;
 
-/// Vectors side by side where there is one row to share them.
+/// Vectors per tile of a GEMV.
 const FLAT_VECTORS: u32 = 8;
 
-/// A plan and the sizes it is for.
+/// A plan and the sizes that it is for.
 #[derive(Clone, Debug)]
 pub(crate) struct Regime {
     pub(crate) tile: Tile,
-    /// Elements of an outer vector axis per unit of work.
+    /// Elements of a vectorised outer axis per unit of work.
     pub(crate) chunk: u32,
-    /// How constants are laid out: the same in every regime.
+    /// How constants are packed: the same in every regime.
     pub(crate) packs: Vec<PackSpec>,
-    /// How operands given at the call are laid out anew, by a phase before.
+    /// How other operands are packed by a phase of each launch.
     pub(crate) copies: Vec<PackSpec>,
-    /// The sums of windows that are done with fewer products.
+    /// The Winograd transform, where windows use it.
     pub(crate) winograd: Option<Winograd>,
-    /// Reductions to few results that are split, and the bytes that their parts take.
+    /// Reductions to few results that are split, and the bytes of their partial results.
     pub(crate) split: Option<(SplitReductions, Quantity)>,
-    /// 1 at the sizes it is for, else 0.
+    /// 1 at the sizes it is for, 0 elsewhere.
     pub(crate) when: Quantity,
 }
 
-/// The reductions of a kernel that a regime of its own splits, and the bytes that their parts take.
+/// The reductions of a kernel that a regime of its own splits, and the bytes of their partial results.
 pub(super) fn split_of(kernel: &VerifiedKernel) -> Option<(SplitReductions, Quantity)> {
     SplitReductions::of(kernel).filter(|_| !is_serial(kernel))
 }
 
-/// The regimes of a plan: for any sizes exactly one is meant.
+/// The regimes of a plan. At any sizes exactly one applies.
 pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     let size = |axis: AxisId| Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound());
     let packs = plan.packs(kernel);
@@ -99,7 +99,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         }
     };
     for (fewer, transform) in plan.winograd.iter().flat_map(|fewer| {
-        // Where tiles of many sums do not stay near, those of fewer may.
+        // Where tiles of four by four sums do not stay in the cache, tiles of two by two may.
         let transforms = fewer.transform.and_smaller();
         transforms.map(move |transform| (fewer, transform))
     }) {
@@ -112,12 +112,12 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
             ..plan.tile
         };
         let [lines, columns] = winograd.image().map(size);
-        // Larger tiles fill their part of larger images.
+        // Larger tiles waste less of larger images.
         let sums = transform.sums();
         let larger = sums * sums / Transform::default().sums().pow(2);
         let many = at_least(lines.clone() * columns.clone(), fewer.from * larger);
         let whole = at_least(lines, sums) * at_least(columns, sums);
-        // What does not stay in the second cache takes longer to bring than its products save.
+        // Planes that do not stay in the second-level cache cost more to load than their products save.
         let bytes = winograd.near_bytes(kernel, &tile);
         let near = Quantity::cache(2).floor_div(bytes.max(Quantity::constant(1)));
         let when = many * whole * near.min(Quantity::constant(1));
@@ -147,7 +147,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         let when = few * at_least(size(second), FEW_ROWS);
         add(when, tile, plan.chunk, Vec::new());
     }
-    // No lane is idle, and each row is read in one piece.
+    // No lane is idle, and each row is contiguous.
     let along_reduced = Tile {
         rows: Some((rows, NARROW_ROWS)),
         vector: VectorAxis::Inner,
@@ -180,7 +180,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         let several = at_least(size(rows), FEW_TOGETHER + 1);
         add(few * several, tile, plan.halved, Vec::new());
     }
-    // Where hardly anything is summed it counts how results are written: in long pieces.
+    // With shallow sums, what counts is how results are written: in long runs.
     let is_written = |pieces: u32| {
         let shallow = packing::reduced(kernel).map_or(Quantity::constant(0), |axis| {
             not(at_least(size(axis), plan.flat))
@@ -191,7 +191,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         };
         shallow * wide
     };
-    // A tile for a few rows that is as wide does single ones as well.
+    // A tile for a few rows that is as wide serves single rows as well.
     if plan.flat > 0 && plan.few < FLAT_VECTORS {
         let tile = Tile {
             rows: None,
@@ -220,7 +220,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     let copies = packing::copies(kernel, &plan.tile);
     if plan.copy > 0 {
         let many = at_least(size(rows), plan.copy);
-        // Columns that are one block lie as near to each other as a copy's do.
+        // Columns that fill one block are as contiguous as a packed copy.
         let wide = match plan.tile.vector {
             VectorAxis::Outer(columns) if packing::are_dense(kernel, &copies) => {
                 at_least(size(columns), plan.tile.lanes * plan.tile.vectors + 1)
@@ -231,7 +231,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     }
     let always = Quantity::constant(1);
     match narrow {
-        // Without a copy vectors would be gathered.
+        // Unpacked, vectors would be gathered.
         Some((_, read_along)) if !packing::are_dense(kernel, &copies) => {
             add(always, along_reduced, plan.chunk, read_along);
         }
@@ -240,7 +240,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
     regimes
 }
 
-/// The bytes of all that a kernel writes.
+/// The bytes of all results.
 fn written_bytes(kernel: &VerifiedKernel) -> Quantity {
     let written = kernel.buffers().values();
     let bytes = written
@@ -256,25 +256,25 @@ fn written_bytes(kernel: &VerifiedKernel) -> Quantity {
     bytes.fold(Quantity::constant(0), |sum, bytes| sum + bytes)
 }
 
-/// 1 if so much is reduced for each column that adding up the lanes of a sum is no matter, else 0.
+/// 1 if the sums are deep enough for a horizontal sum per column not to matter, else 0.
 fn is_deep(reduced: Quantity, columns: Quantity) -> Quantity {
     let (zero, one) = (Quantity::constant(0), Quantity::constant(1));
     let spare = reduced.floor_div(Quantity::constant(DEEP)) - columns;
     (spare + one.clone()).max(zero).min(one)
 }
 
-/// 1 if a size is at least so many, else 0.
+/// 1 if a size is at least `limit`, else 0.
 pub(super) fn at_least(size: Quantity, limit: u32) -> Quantity {
     let limit = Quantity::constant(i64::from(limit));
     size.floor_div(limit).min(Quantity::constant(1))
 }
 
-/// 1 if one of two is 1, else 0.
+/// Logical or of two conditions, each 0 or 1.
 fn either(first: Quantity, second: Quantity) -> Quantity {
     not(not(first) * not(second))
 }
 
-/// 1 for 0, 0 for 1.
+/// Logical not of a condition, 0 or 1.
 fn not(condition: Quantity) -> Quantity {
     Quantity::constant(1) - condition
 }
@@ -293,7 +293,7 @@ mod tests {
         regimes_with(right, &[])
     }
 
-    /// The regimes of a product by a factor that lies so, with some numbers of the schedule chosen.
+    /// The regimes of a product with this right operand, with some numbers of the schedule set.
     fn regimes_with(right: &str, numbers: &[(&'static str, i64)]) -> Vec<Regime> {
         let text = format!(
             "kernel @mm(%x: in f32[M, K], %y: in f32{right}, %o: out f32[M, N]) {{
@@ -312,7 +312,7 @@ mod tests {
         of_plan(&Plan::from_schedule(&kernel, &schedule).unwrap(), &kernel)
     }
 
-    /// Which regimes are meant at some sizes, in the order of the kernel's symbols.
+    /// The regimes that apply at some sizes, given in the order of the kernel's symbols.
     fn meant(regimes: &[Regime], symbols: &[i64]) -> Vec<usize> {
         let context = LaunchContext {
             symbols,
@@ -459,7 +459,7 @@ mod tests {
             [0, 1, 256, 257].map(rows),
             [Some(2), Some(2), Some(2), None]
         );
-        // What computes much does not wait for memory.
+        // A kernel with much arithmetic does not wait for memory.
         assert_eq!(of_value("exp(%x[m, i] - s)").len(), 1);
     }
 

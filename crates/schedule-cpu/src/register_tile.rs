@@ -10,12 +10,12 @@ use super::tile_choice::contraction_tiles;
 use super::tile_choice::{self, Work};
 use kiln_backend::IsaLevel;
 
-/// The blocks of a group of random bits, whose words are that many elements apart: vectors of so many lanes that stand
-/// beside each other in a tile are words of the same blocks.
+/// The blocks of a group of random bits, whose words are this many elements apart: adjacent vectors of this many lanes are
+/// words of the same blocks.
 const RANDOM_LANES: u32 = 8;
 
 /// Elements per vector: as many of the widest float (or the widest loaded element) as a register holds. A map with random
-/// bits computes these in 64 bits anyway, and in narrower vectors shares their blocks.
+/// bits computes these in 64 bits anyway, and shares their blocks in narrower vectors.
 pub(super) fn lanes(kernel: &VerifiedKernel, level: IsaLevel) -> u32 {
     let mut widest = 32;
     for data in kernel.nodes().values() {
@@ -35,7 +35,7 @@ fn has_random_bits(kernel: &VerifiedKernel) -> bool {
     kernel.nodes().values().any(|data| is_random(&data.node))
 }
 
-/// How a level treats what fills no vector: masks where loads and stores of the kernel's elements have them.
+/// How a level handles a partial vector: by masks, where loads and stores of the kernel's dtypes have them.
 pub(super) fn tail(kernel: &VerifiedKernel, level: IsaLevel) -> Tail {
     let wide = |bits: u32| {
         kernel
@@ -52,8 +52,8 @@ pub(super) fn tail(kernel: &VerifiedKernel, level: IsaLevel) -> Tail {
 
 /// Rows and vectors of a contraction's tile: one of the level's.
 ///
-/// With vectors along an axis of `size` elements, the one that takes least time for a row of them, as far as it was
-/// measured; where the size is not known, or it makes no difference, the one that suits the work.
+/// With the vectorised axis of `size` elements, the cheapest for a row of them, as measured; where the size is unknown, or
+/// makes no difference, the one that suits the work.
 pub(super) fn contraction_shape(
     level: IsaLevel,
     work: Work,
@@ -67,9 +67,9 @@ pub(super) fn contraction_shape(
     tile_choice::cheapest(level, work, tiles, width.filter(|&width| width > 0))
 }
 
-/// Rows and vectors of the tile of a kernel that joins the sums of several contractions: of the level's tiles the one with most
-/// vectors that divide a row. A tile does more than sum, so that units of work are to be alike, and vectors side by side hide
-/// what each of them waits for.
+/// Rows and vectors of the tile of a kernel that joins several contractions: of the level's tiles the one with most vectors
+/// that divide a row. A tile does more than sum, so units of work should be alike, and several vectors hide each other's
+/// latency.
 pub(super) fn joined_shape(
     level: IsaLevel,
     work: Work,
@@ -88,15 +88,15 @@ pub(super) fn joined_shape(
     }
 }
 
-/// Vectors side by side for a few rows: what the accumulators of three leave room for.
+/// Vectors per tile of a skinny GEMM: what the accumulators of three rows leave room for.
 pub(super) fn few_vectors(level: IsaLevel) -> u32 {
     const ROWS: u32 = 3;
-    // An element of each row, and vectors on their way.
+    // An element per row, and vectors being loaded.
     const OTHERS: u32 = ROWS + 3;
     (level.n_vector_registers() - OTHERS) / ROWS
 }
 
-/// Of at most `limit` rows the number that wastes least of an axis of `size` points.
+/// Of at most `limit` rows the count that wastes least of an axis of `size` points.
 pub(super) fn fitting(limit: u32, size: Option<i64>) -> u32 {
     let Some(size) = size
         .and_then(|size| u32::try_from(size).ok())
@@ -105,7 +105,7 @@ pub(super) fn fitting(limit: u32, size: Option<i64>) -> u32 {
         return limit;
     };
     let waste = |rows: u32| size.div_ceil(rows) * rows - size;
-    // Fewer rows share less: a row given up must save more than it costs.
+    // Fewer rows share less: giving up a row must save more than it costs.
     (limit.div_ceil(2)..=limit)
         .rev()
         .min_by_key(|&rows| (waste(rows) * 100 / size, u32::MAX - rows))
@@ -138,7 +138,7 @@ pub(super) fn row_axis(
                 shared += weight;
             }
         }
-        // Where nothing moves along the axis every load is shared, and yet nothing is computed but copies.
+        // Where no access moves along the axis every load is shared, and yet nothing is computed but copies.
         if shared > 1 && own > 0 && best.is_none_or(|(so_far, _)| shared >= so_far) {
             best = Some((shared, axis));
         }

@@ -8,28 +8,29 @@ use kiln_kernel::{Class, Item, VerifiedKernel};
 use super::regime::FEW_TOGETHER;
 use super::tile::{Tile, VectorAxis};
 
-/// Rows of a tile of which, with what is left over, two tiles of three or four are made.
+/// A row remainder is joined with the last full tile into two tiles of three or four rows only for tiles of this many rows.
 const EVENED_ROWS: u32 = 6;
 
-/// How the rows that fill no tile are done.
+/// How the rows that fill no tile are computed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
-    /// The fewest rows that the tile itself does: its last one again for those that are missing.
+    /// The fewest rows that the full tile computes, repeating its last row for the missing ones.
     pub least: u32,
-    /// Row counts for what is left over then, largest first. Where the next one is too few for what is left, the last row is
-    /// repeated until there are as many as these.
+    /// Row counts of the smaller tiles, largest first. Where the next smaller one is too small for the remainder, the last
+    /// row is repeated to fill this one.
     pub rows: Vec<u32>,
-    /// Of fewer rows left over than so many, and the last full tile, are made two tiles of about the same size; 0 to leave
-    /// them as they are.
+    /// A remainder of fewer rows than this is joined with the last full tile into two tiles of about equal size; 0 to leave
+    /// both as they are.
     pub evened_below: u32,
 }
 
-/// The fewest rows that are done as so many: what the next smaller number does in one tile, or nearly, is better left to it.
+/// The fewest rows for which a tile of `count` rows is used: what the next smaller one computes in one tile, or nearly, is
+/// left to it.
 pub fn least_rows(count: u32, next: Option<u32>) -> u32 {
     next.map_or(1, |next| (next + (count / 4).max(1)).min(count))
 }
 
-/// The edges of a tile, some of whose operands are laid out so; `reads_in_place` if none is copied by each launch.
+/// How a tile handles the row remainder; `reads_in_place` if no operand is packed at launch.
 pub(crate) fn edges(
     kernel: &VerifiedKernel,
     tile: &Tile,
@@ -49,7 +50,7 @@ pub(crate) fn edges(
     }
     let mut rows = rows(kernel, tile, count, (packs.is_empty(), reads_in_place));
     let mut least = count;
-    // A tile for full ones alone beside one that may repeat its last row would be the same code twice.
+    // A tile for full ones only, beside one that may repeat its last row, would be the same code twice.
     if rows.first() == Some(&count) && may_repeat(kernel, count, packs) {
         rows.remove(0);
         least = least_rows(count, rows.first().copied());
@@ -75,21 +76,21 @@ fn rows(
     let is_contraction = class == Class::Contraction;
     match count {
         _ if class == Class::Map => vec![1],
-        // A row must not be added twice.
+        // A row must not be accumulated twice.
         _ if combines(kernel) => vec![1],
-        // Two or three rows are done as four; a dot product is not.
+        // Two or three rows are computed as four; a dot product is not.
         ..=4 if is_contraction && tile.vector == VectorAxis::Inner => vec![count, 1],
-        // Few columns of what is given at the call are rare, and a vector of each row is little work.
+        // Few columns of an unpacked operand are rare, and a vector of each row is little work.
         8.. if reads_in_place && has_no_weights && is_contraction && tile.vectors == 1 => {
             vec![count]
         }
         FEW_TOGETHER if reads_in_place => vec![2, 1],
-        // Beside many rows a few single ones are no matter.
+        // Beside many rows a few single ones do not matter.
         EVENED_ROWS if reads_in_place => vec![4, 3, 1],
-        // Weights are read again for each tile: six to eight rows, of a batch say, are better done as one.
+        // Weights are read again for each tile: six to eight rows, say of a batch, are better computed as one.
         8.. if reads_in_place => vec![8, 4, 1],
         5.. if reads_in_place => vec![4, 1],
-        // An attention's rows are as few as a text has words.
+        // The rows of an attention are as few as its tokens.
         5.. if class == Class::Attention => vec![2, 1],
         // Four rows take as long as one.
         5.. if is_product => vec![4],
@@ -97,7 +98,7 @@ fn rows(
     }
 }
 
-/// Whether any row of a tile may be another one again: what lies in blocks of rows is not read so.
+/// Whether a tile may repeat a row: not where an operand is packed in blocks of rows.
 fn may_repeat(kernel: &VerifiedKernel, rows: u32, packs: &[PackSpec]) -> bool {
     let in_blocks = |pack: &PackSpec| {
         let innermost = pack.axes.last();
@@ -106,7 +107,7 @@ fn may_repeat(kernel: &VerifiedKernel, rows: u32, packs: &[PackSpec]) -> bool {
     kernel.classification().class == Class::Contraction && !packs.iter().any(in_blocks)
 }
 
-/// Whether results are added to what is there already, or combined with it in another way.
+/// Whether results are combined with what is in memory.
 fn combines(kernel: &VerifiedKernel) -> bool {
     let mut items = kernel.items().iter().flat_map(Item::parts);
     items.any(|item| matches!(item, Item::Store(store) if store.combine.is_some()))
@@ -121,7 +122,7 @@ mod tests {
     use crate::winograd::Transform;
     use kiln_backend::IsaLevel;
 
-    /// The edges of each regime of a product, in turn, with how many rows a tile has.
+    /// The row remainders of each regime of a product, with the rows of its tile.
     fn edges_of(rows: &str, role: &str, level: IsaLevel) -> Vec<(u32, Edges)> {
         let text = format!(
             "kernel @mm(%x: in f32[{rows}, K], %y: {role} f32[K, 512], %o: out f32[{rows}, 512]) {{

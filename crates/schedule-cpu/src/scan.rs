@@ -11,20 +11,20 @@ use super::register_tile::{lanes, tail};
 use super::tile::{Tile, VectorAxis};
 use kiln_backend::IsaLevel;
 
-/// Elements of the vectors' axis that one unit of a kernel without steps covers, where no axis runs in order.
+/// Elements of the vectorised axis per unit of a kernel without carry blocks, where no axis runs in order.
 const JOINED_CHUNK: u32 = 1024;
 
-/// Up to so many values are carried in a wide set of vectors.
+/// The most carried values for which several vectors are carried per value.
 const FEW_CARRIED: usize = 2;
 
-/// Vectors side by side of few carried values, where rows are read in longer pieces for it: a running sum over 200 x 1024 took
+/// Vectors per value for few carried values, where rows are read in longer runs for it: a running sum over 200 x 1024 took
 /// 65 us with two, and takes 42.
 const WIDE: u32 = 4;
 
-/// Vectors side by side elsewhere: rows that lie apart by a power of two would share a place in the cache.
+/// Vectors per value elsewhere: rows a power of two apart would share a cache set.
 const NARROW: u32 = 2;
 
-/// Whether a kernel has a store that joins what is there.
+/// Whether a kernel has a combining store.
 pub(super) fn is_serial(kernel: &VerifiedKernel) -> bool {
     kernel
         .buffers()
@@ -32,9 +32,9 @@ pub(super) fn is_serial(kernel: &VerifiedKernel) -> bool {
         .any(|buffer| buffer.role == Role::InOut)
 }
 
-/// The outer axis along which vectors run, and whether all that is read lies side by side along it. Each point goes its own
-/// way, and neighbours are written together. What steps read may lie apart: they wait for each other, and many points at a
-/// time wait no longer than one.
+/// The outer axis that is vectorised, and whether every access along it is contiguous. Points are independent, and
+/// neighbours are written together. Step loads may be strided: they are latency-bound, and many points wait no longer than
+/// one.
 fn vector_axis(kernel: &VerifiedKernel) -> Option<(AxisId, bool)> {
     let is_map =
         |stage: &Stage| stage.axes.is_empty() && matches!(stage.operation, StageOperation::Map);
@@ -52,7 +52,7 @@ fn vector_axis(kernel: &VerifiedKernel) -> Option<(AxisId, bool)> {
     let is_near = |access: &Access| matches!(step(access), Some(0 | 1));
     let is_written_near = |access: &Access| match step(access) {
         Some(1) => true,
-        // Lanes that join what is there join different elements.
+        // Lanes of a combining store combine different elements.
         Some(0) => !joins,
         _ => false,
     };

@@ -3,10 +3,10 @@
 use kiln_kernel::analysis::{Dependence, SlidingWindow};
 use kiln_kernel::{AxisId, NodeId, VerifiedKernel};
 
-/// Taps that are written out: their weights, the sums and an element fit the registers of every level.
+/// The most taps that are unrolled: their weights, the sums and an element fit the registers of every level.
 const MOST_TAPS: i64 = 7;
 
-/// How a value that is reduced over `taps` slides along rows, if it has few enough taps.
+/// How a value reduced over `taps` slides along rows, if it has few enough taps.
 pub fn sliding_window(
     kernel: &VerifiedKernel,
     dependence: &Dependence,

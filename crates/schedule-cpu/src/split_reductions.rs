@@ -8,10 +8,10 @@ use kiln_kernel::{AxisId, Extent, Item, StageId, StageOperation, VerifiedKernel}
 
 use crate::strides::bound;
 
-/// Points of the axis that is cut in each part are a multiple of so many.
+/// Points of each part of the split axis are a multiple of this.
 const POINTS: i64 = 64;
 
-/// Results that are too few to be shared out themselves, at the most.
+/// The most results for which a reduction is split: more are distributed themselves.
 const FEW: i64 = 8;
 
 /// The reductions of a kernel that are split.
@@ -25,21 +25,21 @@ pub struct SplitReductions {
 pub struct SplitReduction {
     /// Its stage.
     pub stage: StageId,
-    /// The reduced axis that is cut.
+    /// The reduced axis that is split.
     pub axis: AxisId,
     /// Points of the axis in each part but the last.
     pub length: Quantity,
-    /// How many parts there are, [`SplitReductions::MOST_PARTS`] at the most: none for an axis without points.
+    /// The number of parts, at most [`SplitReductions::MOST_PARTS`]: none for an axis without points.
     pub n_parts: Quantity,
-    /// Where the parts' results are in the scratch that tasks share, in bytes: those of a result next to each other.
+    /// The offset of the partial results in the scratch that tasks share, in bytes; those of one result are adjacent.
     pub offset: Quantity,
 }
 
 impl SplitReductions {
-    /// Parts of a reduction, at the most.
+    /// The most parts of a reduction.
     pub const MOST_PARTS: i64 = 64;
 
-    /// Of a kernel with few results, all of whose stages are single numbers; and the bytes that the parts take.
+    /// For a kernel with few results, all of whose stages are scalars; also the bytes of the partial results.
     pub(crate) fn of(kernel: &VerifiedKernel) -> Option<(Self, Quantity)> {
         if n_results(kernel)? > FEW {
             return None;
@@ -93,14 +93,14 @@ impl SplitReductions {
         self.reductions.iter()
     }
 
-    /// That of a stage, if it is split.
+    /// The reduction of a stage, if it is split.
     pub fn of_stage(&self, stage: StageId) -> Option<&SplitReduction> {
         self.iter().find(|split| split.stage == stage)
     }
 }
 
 impl SplitReduction {
-    /// Units of work of its phase: one for each part of each result.
+    /// Units of work of its phase: one per part of each result.
     pub fn n_units(&self, kernel: &VerifiedKernel) -> Quantity {
         self.n_parts.clone() * Quantity::constant(n_results(kernel).unwrap_or(0))
     }

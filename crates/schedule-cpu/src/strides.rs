@@ -9,7 +9,7 @@ pub fn bound(kernel: &VerifiedKernel, axis: AxisId) -> Quantity {
     Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound())
 }
 
-/// Elements from one index to the next, per axis of a buffer as it is given.
+/// Strides, per axis of an unpacked buffer.
 pub(crate) fn buffer_strides(kernel: &VerifiedKernel, id: BufferId) -> Vec<Quantity> {
     let buffer = kernel.buffer(id);
     if let Some(strides) = &buffer.strides {
@@ -28,7 +28,7 @@ pub(crate) fn buffer_strides(kernel: &VerifiedKernel, id: BufferId) -> Vec<Quant
     dense_strides(sizes.map(|&size| Quantity::of(kernel.dims(), size))).0
 }
 
-/// Elements from one index to the next, per axis of a packed operand, and how many elements it has.
+/// Strides, per axis of a packed operand, and its number of elements.
 pub fn packed_strides(kernel: &VerifiedKernel, spec: &PackSpec) -> (Vec<Quantity>, Quantity) {
     let buffer = BufferId::from_u32(spec.buffer as u32);
     let points = spec.axes.iter();
@@ -48,13 +48,13 @@ pub fn packed_points(kernel: &VerifiedKernel, buffer: BufferId, axis: PackAxis) 
     }
 }
 
-/// Elements from one index to the next, per axis of a stage's local.
+/// Strides, per axis of a stage's local.
 pub fn local_strides(kernel: &VerifiedKernel, stage: StageId) -> Vec<Quantity> {
     let axes = kernel.stage(stage).axes.iter();
     dense_strides(axes.map(|&axis| bound(kernel, axis))).0
 }
 
-/// The strides of an array in the order of its axes, the last one consecutive; and how many elements it has.
+/// The strides of a row-major array in the order of its axes, and its number of elements.
 fn dense_strides(sizes: impl DoubleEndedIterator<Item = Quantity>) -> (Vec<Quantity>, Quantity) {
     let mut product = Quantity::constant(1);
     let strides = sizes.rev().map(|size| {

@@ -7,19 +7,19 @@ use kiln_kernel::AxisId;
 pub struct Tile {
     /// Points of one outer axis that are computed together, so that what does not depend on them is shared.
     pub rows: Option<(AxisId, u32)>,
-    /// Whether these points lie as far apart as the axis allows, instead of next to each other.
+    /// Whether these points are spread over the whole axis, instead of adjacent.
     pub spread: bool,
-    /// What vectors run along.
+    /// What is vectorised.
     pub vector: VectorAxis,
     /// Elements per vector; 1 is scalar code.
     pub lanes: u32,
-    /// Vectors side by side: several accumulators, or columns of a register tile.
+    /// Vectors per tile: several accumulators, or columns of a register tile.
     pub vectors: u32,
-    /// What becomes of the elements that fill no vector.
+    /// How a partial vector is handled.
     pub tail: Tail,
 }
 
-/// What vectors run along.
+/// What is vectorised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VectorAxis {
     /// Nothing.
@@ -31,13 +31,13 @@ pub enum VectorAxis {
     Inner,
 }
 
-/// What becomes of the elements that fill no vector.
+/// How a partial vector is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tail {
-    /// One at a time.
+    /// Element by element.
     #[default]
     Scalar,
-    /// A last vector with lanes masked off.
+    /// By a masked vector.
     Masked,
 }
 

@@ -10,11 +10,11 @@ use super::tile::VectorAxis;
 use super::tile_costs::COSTS;
 use kiln_backend::IsaLevel;
 
-/// Widths of rows, in vectors, that tiles are measured at: from 1 on, so many. The tiles' own divide it.
+/// Row widths, in vectors, at which tiles are measured: 1 to this. The widths of the tiles divide it.
 pub const TILED_VECTORS: u32 = 12;
 
-/// Rows and vectors of the register tiles that products are made of, most rows first. Their sums, the vectors and one
-/// broadcast fit the registers, and leave some for what becomes of the sums.
+/// Rows and vectors of the register tiles of contractions, most rows first. Their sums, the vectors and one broadcast fit
+/// the registers, with some left for the epilogue.
 pub const fn contraction_tiles(level: IsaLevel) -> &'static [(u32, u32)] {
     match level {
         IsaLevel::Portable => &[(4, 2), (3, 3), (2, 4)],
@@ -24,14 +24,14 @@ pub const fn contraction_tiles(level: IsaLevel) -> &'static [(u32, u32)] {
     }
 }
 
-/// What the rows of a product's tile are.
+/// What the rows of a contraction's tile are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Rows of an array, with vectors of sums.
     Product,
-    /// Rows of an array, with vectors of products that are summed up in the end.
+    /// Rows of an array, with vectors of products that are summed horizontally in the end.
     Dots,
-    /// Places of a window, each with several taps.
+    /// Positions of a window, each with several taps.
     Window,
 }
 
@@ -47,7 +47,7 @@ impl Work {
         }
     }
 
-    /// As the table says it.
+    /// Its name in the table.
     fn name(self) -> &'static str {
         match self {
             Work::Product | Work::Dots => "product",
@@ -56,18 +56,18 @@ impl Work {
     }
 }
 
-/// Differences of so many hundredths are a busy machine's.
+/// Differences of this many hundredths are measurement noise.
 const NOISE: u64 = 3;
 
-/// Places in a set of the nearest cache, on many cores.
+/// Associativity of the level-1 cache on many cores.
 ///
-/// Rows of an array whose distance is a multiple of 4 KiB, as those of 1024 floats, share a set. Twelve such rows take a tenth
-/// longer than eight. Places of a window lie closer.
+/// Rows of an array whose distance is a multiple of 4 KiB, as those of 1024 floats, share a set. Twelve such rows take a
+/// tenth longer than eight. Positions of a window are closer together.
 const WAYS: u32 = 8;
 
-/// The tile that takes least for a row of so many vectors. Of equal ones, and if that is not known, that with most rows,
-/// which reads what they share least often; of the rows of an array no more than fit a set of the nearest cache, unless each
-/// is read a vector at a time.
+/// The cheapest tile for a row of this many vectors. Among equal ones, and if the width is unknown, the one with most rows,
+/// which reads what they share least often; of the rows of an array no more than the associativity of the level-1 cache,
+/// unless each is read a vector at a time.
 pub(super) fn cheapest(
     level: IsaLevel,
     work: Work,
@@ -82,7 +82,7 @@ pub(super) fn cheapest(
     cheap.min_by_key(crowds).copied().unwrap_or((1, 1))
 }
 
-/// Hundredths of a multiply-add that a step takes for a row of so many vectors.
+/// The cost of a step for a row of this many vectors, in hundredths of a multiply-add.
 fn row(level: IsaLevel, work: Work, tile: (u32, u32), width: u32) -> u64 {
     let cost = |width: u32| match width {
         0 => 0,
@@ -99,7 +99,7 @@ fn measured(level: IsaLevel, work: Work, (rows, vectors): (u32, u32), width: u32
     found.map(|&(.., cost)| u64::from(cost))
 }
 
-/// The same for a core that does two multiply-adds and two loads in each cycle and waits four for a result.
+/// The same, estimated for a core that does two multiply-adds and two loads per cycle with a latency of four.
 fn reckoned((rows, vectors): (u32, u32), width: u32) -> u64 {
     let (rows, vectors, width) = (u64::from(rows), u64::from(vectors), u64::from(width));
     // In half cycles, of which a multiply-add takes one.

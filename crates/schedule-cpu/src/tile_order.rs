@@ -11,14 +11,14 @@ use super::packing;
 use super::regime::at_least;
 use super::tile::{Tile, VectorAxis};
 
-/// Bytes of a row from which on its pieces lie in pages of their own.
+/// Bytes of a row from which on its tiles are in pages of their own.
 const PAGE: u32 = 4096;
 
-/// 1 at the sizes at which tiles come along the rows, else 0: where rows are long, and what columns are made of stays in
-/// the cache while it is read again for each block of rows.
+/// 1 at the sizes at which tiles go along the rows, 0 elsewhere: where rows are long, and the right operand stays in the
+/// cache while it is read again for each block of rows.
 ///
-/// Never where weights are the rows, as a convolution's are whose pixels are columns: nothing was gained there, and a
-/// choice that is made by each launch is code to compile.
+/// Never where the weights are the rows, as in a convolution whose pixels are the columns: nothing was gained there, and a
+/// choice made at each launch is code to compile.
 pub(crate) fn columns_first(kernel: &VerifiedKernel, tile: &Tile, packs: &[PackSpec]) -> Quantity {
     let never = Quantity::constant(0);
     let size = |axis| Quantity::of(kernel.dims(), kernel.axis(axis).extent.bound());
@@ -62,7 +62,7 @@ mod tests {
     use crate::winograd::Transform;
     use kiln_backend::IsaLevel;
 
-    /// At `M`, `K` and `N`, with a cache of a mebibyte; none where no launch decides.
+    /// At `M`, `K` and `N`, with a cache of 1 MiB; `None` where no launch decides.
     fn at(right: &str, symbols: &[i64]) -> Option<i64> {
         let text = format!(
             "kernel @mm(%x: in f32[M, K], %y: {right}[K, N], %o: out f32[M, N]) {{

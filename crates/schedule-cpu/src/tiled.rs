@@ -20,52 +20,51 @@ use super::tile_choice::Work;
 use super::winograd::{Transform, Winograd};
 use kiln_backend::IsaLevel;
 
-/// Elements of an outer vector axis that one unit of a kernel without reductions covers.
+/// Elements of a vectorised outer axis per unit of a kernel without reductions.
 const MAP_CHUNK: u32 = 4096;
 
-/// Vectors side by side in a kernel without reductions.
+/// Vectors per tile of a kernel without reductions.
 const MAP_VECTORS: u32 = 4;
 
-/// What it costs to add up the lanes of a sum of products, beside a load of each.
+/// The cost of a horizontal sum, in loads.
 const ADD_LANES: f64 = 1.0;
 
-/// Rows along which a window slides: their sums, a row of its weights and an element fit the registers.
+/// Rows of a sliding-window tile: their sums, a row of weights and an element fit the registers.
 const SLIDING_ROWS: u32 = 8;
 
-/// Vectors that are done one after the other in a unit of a window that slides: each is little work.
+/// Vectors processed one after the other in a unit of a sliding window: each is little work.
 const SLIDING_SETS: u32 = 8;
 
-/// Rows that share nothing worth a register, and yet are reduced together.
+/// Rows that share no loads and are reduced together all the same.
 const STREAMS: u32 = 4;
 
-/// As many of those that are read again after they are reduced: they should stay in the nearest cache until then.
+/// The same for rows that are read again after they are reduced: they should stay in the level-1 cache until then.
 const KEPT_STREAMS: u32 = 2;
 
-/// Rows from which on an operand that they share is worth being laid out anew at each call.
+/// Rows from which on packing a shared operand at each launch pays.
 const COPY_ROWS: u32 = 32;
 
-/// The same of an operand that vectors could not read as it is.
+/// The same for an operand that vectors could not read in place.
 pub(super) const SCATTERED_COPY_ROWS: u32 = 12;
 
-/// Bytes that memory brings at once.
+/// Bytes of a cache line.
 const LINE: u32 = 64;
 
-/// Products to a sum below which writing the results takes longer than computing them: they are written in long pieces.
+/// Depth of a sum below which writing results takes longer than computing them: they are written in long runs.
 const SHALLOW: u32 = 4;
 
-/// Bytes of a row that a tile writes which are a long piece as they are: row by row, 2000 x 2 by 2000 took 500 us instead of
-/// 580 with pieces of 64 bytes, and 440 instead of 350 with pieces of 128.
+/// Bytes of a tile's row that are a long run by themselves: row by row, 2000 x 2 by 2000 took 500 us instead of 580 with
+/// runs of 64 bytes, and 440 instead of 350 with runs of 128.
 const LONG_PIECE: u32 = 128;
 
-/// As many columns or more are better done in vectors of half the width than by adding up lanes: seen at 100 rows of 300 and
-/// of 2000.
+/// Columns from which on vectors of half the width beat horizontal sums: measured at 100 rows of 300 and of 2000.
 const FEW_OF_HALVED: u32 = 3;
 
-/// Points of an image from which on windows of three by three take less time with fewer products: the weights are made ready
-/// by each launch. Seen at 14 x 14 for 24 to 256 channels; at 7 x 7 it took up to twice as long.
+/// Points of an image from which on Winograd is faster for 3 x 3 windows, its weight transform included. Measured at 14 x
+/// 14 for 24 to 256 channels; at 7 x 7 it took up to twice as long.
 const WINOGRAD_POINTS: u32 = 192;
 
-/// Of so many lanes, one that is no longer idle is worth vectors of half the width.
+/// Vectors of half the width must save at least one idle lane of this many.
 const IDLE: u64 = 10;
 
 pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel, transform: Transform) -> Option<Plan> {
@@ -98,8 +97,8 @@ fn has_idle_lanes(kernel: &VerifiedKernel, tile: &Tile) -> bool {
     (whole - half) * IDLE >= whole
 }
 
-/// Whether a kernel reads several rows at once and does nothing else with an element than to add it to a sum. Memory brings
-/// more of them to vectors of half the width: 64 MB came at 31 GB/s instead of 27, where a core alone reads 34 at the most.
+/// Whether a kernel reads several rows at once and only adds their elements up. Memory delivers more of them to vectors of
+/// half the width: 64 MB were read at 31 GB/s instead of 27, where a core alone reads 34 at most.
 fn only_reads(kernel: &VerifiedKernel, tile: &Tile) -> bool {
     let is_read = |value| matches!(kernel.node(value), Node::Load(_));
     let mut stages = kernel.stages().values();
@@ -111,9 +110,9 @@ fn only_reads(kernel: &VerifiedKernel, tile: &Tile) -> bool {
         && kernel.items().iter().all(|item| is_scalar(kernel, item))
 }
 
-/// Whether so little is computed with the elements of rows that memory is what takes time where these are many. Then rows go
-/// one by one where vectors are as long as lines: layer norm over 64 MB moved 38 GB/s instead of 27, though within the
-/// caches, where several rows wait less for each other, it is 54 instead of 66.
+/// Whether a row kernel is so cheap per element that it is bound by memory when there are many rows. Rows then go one by
+/// one where vectors are as long as cache lines: a layer norm over 64 MB moved 38 GB/s instead of 27. Within the caches,
+/// where several rows hide each other's latency, it is 54 instead of 66.
 fn waits_for_memory(kernel: &VerifiedKernel, dependence: &Dependence) -> bool {
     let is_inner = |axis: &AxisId| !kernel.outer().contains(axis);
     let inner: Vec<AxisId> = kernel.axes().keys().filter(is_inner).collect();
@@ -122,7 +121,7 @@ fn waits_for_memory(kernel: &VerifiedKernel, dependence: &Dependence) -> bool {
     nodes.all(|node| !varies(node) || arithmetic_operations(kernel, node).is_some())
 }
 
-/// The plan with vectors of so many lanes.
+/// The plan with vectors of this many lanes.
 fn plan_in(
     kernel: &VerifiedKernel,
     level: IsaLevel,
@@ -143,7 +142,7 @@ fn plan_in(
             continue;
         }
         let cost = outer_cost(kernel, &accesses, axis, lanes);
-        // Equal costs go to the innermost axis.
+        // Among equal costs the innermost axis wins.
         if cost <= best {
             (vector, best) = (VectorAxis::Outer(axis), cost);
         }
@@ -166,7 +165,7 @@ fn plan_in(
     let mut second_rows = None;
     let rows = if has_reduction {
         let allowed = |axis| rows_allowed(kernel, &dependence, axis);
-        // Items with vectors along an axis of their own go row by row, scalar stages and contractions apart.
+        // Items vectorised along an axis of their own go row by row, except scalar stages and contractions.
         let together: Vec<Access> = accesses
             .iter()
             .filter(|access| vector_axis.is_some() || access.is_together)
@@ -276,8 +275,7 @@ fn plan_in(
                 }
                 plan.narrow = match (dense, plan.halved) {
                     (false, _) => lanes,
-                    // Where columns can be read as they lie, more than half of a vector of them is better than adding up
-                    // lanes.
+                    // Where columns can be read in place, more than half a vector of them beats horizontal sums.
                     (true, 0) => lanes / 2 + 1,
                     (true, _) => FEW_OF_HALVED,
                 };
@@ -287,7 +285,7 @@ fn plan_in(
     Some(plan)
 }
 
-/// How windows of three by three are summed with fewer products.
+/// How 3 x 3 windows use Winograd.
 fn winograd(
     kernel: &VerifiedKernel,
     tile: &Tile,
@@ -306,8 +304,8 @@ fn winograd(
     })
 }
 
-/// An axis along which a kernel without reductions reads what it writes along its vectors: as many rows of it as a vector
-/// has lanes are squares that are turned in registers.
+/// The axis along which a kernel without reductions reads contiguously what it writes along its vectors: a tile of as many
+/// rows of it as a vector has lanes is transposed in registers.
 fn turned_axis(
     kernel: &VerifiedKernel,
     accesses: &[Access],
@@ -343,8 +341,8 @@ fn turned_axis(
         .flatten()
 }
 
-/// Vectors side by side in a kernel without reductions: as many as lie in one part everywhere, where parts end at numbers
-/// that are known.
+/// Vectors per tile of a kernel without reductions: as many as are within one piece everywhere, where the boundaries of a
+/// piecewise value are constants.
 fn unbroken(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -361,7 +359,7 @@ fn unbroken(
         .unwrap_or(MAP_VECTORS)
 }
 
-/// Whether a window slides along rows, with an element of its own in every lane.
+/// Whether a window slides along rows, with an element per lane.
 fn slides(kernel: &VerifiedKernel, dependence: &Dependence, rows: AxisId, columns: AxisId) -> bool {
     kernel.stages().values().any(|stage| {
         let StageOperation::Reduce { axes, .. } = &stage.operation else {
@@ -376,7 +374,7 @@ fn slides(kernel: &VerifiedKernel, dependence: &Dependence, rows: AxisId, column
     })
 }
 
-/// What the accesses cost when each item has vectors along an inner axis of its own.
+/// The cost of the accesses when each item is vectorised along an inner axis of its own.
 fn inner_cost(kernel: &VerifiedKernel, accesses: &[Access], lanes: u32) -> f64 {
     accesses
         .iter()
@@ -391,7 +389,7 @@ fn inner_cost(kernel: &VerifiedKernel, accesses: &[Access], lanes: u32) -> f64 {
         .sum()
 }
 
-/// What the accesses cost when vectors run along one outer axis.
+/// The cost of the accesses when one outer axis is vectorised.
 fn outer_cost(kernel: &VerifiedKernel, accesses: &[Access], axis: AxisId, lanes: u32) -> f64 {
     accesses
         .iter()
@@ -399,7 +397,7 @@ fn outer_cost(kernel: &VerifiedKernel, accesses: &[Access], axis: AxisId, lanes:
         .sum()
 }
 
-/// By how much lanes that are masked off make each element dearer.
+/// The factor by which masked lanes raise the cost of an element.
 fn waste(kernel: &VerifiedKernel, axis: AxisId, lanes: u32) -> f64 {
     match kernel.dims().as_constant(kernel.axis(axis).extent.bound()) {
         Some(size) if size > 0 => {
@@ -415,8 +413,8 @@ fn waste(kernel: &VerifiedKernel, axis: AxisId, lanes: u32) -> f64 {
 
 /// An axis whose points are reduced together although they share no loads, and how many of them.
 ///
-/// A sum waits for the addition before it, so several sums take no longer than one; and several rows at once are several
-/// streams, which keep more of memory busy.
+/// A sum waits for the addition before it, so several sums take no longer than one; and several rows are several streams,
+/// which keep more of memory busy.
 fn stream_axis(
     kernel: &VerifiedKernel,
     dependence: &Dependence,
@@ -424,7 +422,7 @@ fn stream_axis(
 ) -> Option<(AxisId, u32)> {
     let outer = kernel.outer();
     let (axis, count) = match vector {
-        // The one next to the vectors: what its points read is near.
+        // The axis next to the vectors: its points read neighbouring memory.
         VectorAxis::Outer(vector) => {
             let axis = outer.iter().rfind(|&&axis| axis != vector)?;
             (*axis, STREAMS)
@@ -454,7 +452,7 @@ fn is_scalar(kernel: &VerifiedKernel, item: &Item) -> bool {
     }
 }
 
-/// Vectors along an outer axis need locals that fit registers, and loops as long in every lane.
+/// Vectorising an outer axis requires locals that fit registers, and loops of equal length in every lane.
 fn outer_vectors_allowed(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) -> bool {
     let arrays = kernel
         .stages()
@@ -463,7 +461,7 @@ fn outer_vectors_allowed(kernel: &VerifiedKernel, dependence: &Dependence, axis:
     arrays && rows_allowed(kernel, dependence, axis)
 }
 
-/// Rows need loops as long in every row.
+/// Rows require loops of equal length in every row.
 fn rows_allowed(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) -> bool {
     let even = kernel.axes().values().all(|other| match other.extent {
         Extent::Size(_) => true,
@@ -479,7 +477,7 @@ fn rows_allowed(kernel: &VerifiedKernel, dependence: &Dependence, axis: AxisId) 
 mod tests {
     use super::*;
 
-    /// Rows of 417 elements times weights of so many columns.
+    /// Rows of 417 elements times weights of this many columns.
     fn product(columns: &str) -> VerifiedKernel {
         let text = format!(
             "kernel @mm(%x: in f32[M, 417], %y: const f32[417, {columns}], %o: out f32[M, {columns}]) {{
@@ -498,7 +496,7 @@ mod tests {
             .vector
     }
 
-    /// Vectors along the rows would gather them: nine columns are too few to lay them out anew for.
+    /// Vectors along the rows would gather: nine columns are too few to pack for.
     #[test]
     fn vectors_run_along_few_columns_rather_than_along_rows_that_few_read() {
         let VectorAxis::Outer(axis) = vector("9") else {

@@ -6,7 +6,7 @@ use kiln_kernel::{AxisId, VerifiedKernel};
 
 use crate::strides::bound;
 
-/// Sizes that nothing is known of count as this many.
+/// The assumed value of a size without a hint.
 const GUESS: f64 = 64.0;
 
 /// Operations per outer point: the points of the inner axes of every item.
@@ -21,7 +21,7 @@ pub(crate) fn per_point(kernel: &VerifiedKernel) -> Quantity {
     work
 }
 
-/// Operations of a call, sizes that are symbols counted by their hints or a guess.
+/// Operations of a call, with symbolic sizes replaced by their hints or a guess.
 pub(crate) fn of_kernel(kernel: &VerifiedKernel) -> f64 {
     let size = |axis: AxisId| guess(kernel, axis);
     let outer: f64 = kernel.outer().iter().map(|&axis| size(axis)).product();
