@@ -10,14 +10,14 @@ const LINE: i64 = 64;
 
 /// The packed copy of an operand.
 #[derive(Clone, Debug)]
-pub struct OperandCopy {
+pub struct PackedCopy {
     /// Its layout: blocks of one axis innermost, or whole axes in another order.
     pub spec: PackSpec,
     /// Its offset in the scratch that tasks share, in bytes.
     pub offset: Quantity,
 }
 
-impl OperandCopy {
+impl PackedCopy {
     /// The operand.
     pub fn buffer(&self) -> BufferId {
         BufferId::from_u32(self.spec.buffer as u32)
@@ -30,7 +30,7 @@ impl OperandCopy {
 }
 
 /// Places copies one after another; returns their total size in bytes.
-pub(crate) fn place(kernel: &VerifiedKernel, specs: Vec<PackSpec>) -> (Vec<OperandCopy>, Quantity) {
+pub(crate) fn place(kernel: &VerifiedKernel, specs: Vec<PackSpec>) -> (Vec<PackedCopy>, Quantity) {
     let mut end = Quantity::constant(0);
     let copies = specs
         .into_iter()
@@ -40,7 +40,7 @@ pub(crate) fn place(kernel: &VerifiedKernel, specs: Vec<PackSpec>) -> (Vec<Opera
             let bytes = elements * Quantity::constant(dtype.size_in_bytes() as i64);
             let offset = end.clone();
             end = end.clone() + bytes.round_up(Quantity::constant(LINE));
-            OperandCopy { spec, offset }
+            PackedCopy { spec, offset }
         })
         .collect();
     (copies, end)

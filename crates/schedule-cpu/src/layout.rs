@@ -13,7 +13,7 @@ use kiln_kernel::{
 use kiln_tensor::DType;
 
 use crate::cost::movement;
-use crate::launch_packing::OperandCopy;
+use crate::launch_packing::PackedCopy;
 use crate::strides::{buffer_strides, local_strides, packed_strides};
 use crate::tile::{Tile, VectorAxis};
 
@@ -33,7 +33,7 @@ impl<'a> Layout<'a> {
     pub fn new(
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,
-        (packs, copies): (&'a [PackSpec], &'a [OperandCopy]),
+        (packs, copies): (&'a [PackSpec], &'a [PackedCopy]),
     ) -> Self {
         let mut strides = SecondaryMap::new();
         for (id, _) in kernel.buffers() {

@@ -4,7 +4,7 @@
 //! - [`candidates`]: the schedules for a kernel, best first; the last one is the fallback, which suits any kernel. What they
 //!   cost is estimated from [`contraction_tiles`] and a table of measured times.
 //! - [`Scheduled`]: what one schedule means for a kernel: a [`LoopNest`] for each kind of sizes, each with a [`Tile`], how
-//!   points are shared out as tasks, and where operands lie ([`Layout`], [`OperandCopy`]).
+//!   points are shared out as tasks, and where operands lie ([`Layout`], [`PackedCopy`]).
 //! - [`target_of`], [`level_of`], [`features_of`]: the targets that these schedules are for.
 //! - [`StoredCode`]: stands for the compiler in a build that has none.
 //!
@@ -67,12 +67,12 @@ pub mod winograd;
 
 pub use candidates::{candidates, smaller_tile};
 pub use error::ScheduleError;
-pub use launch_packing::OperandCopy;
+pub use launch_packing::PackedCopy;
 pub use layout::Layout;
 pub use loop_splitting::split_at;
 pub use nest::{LoopNest, Scheduled};
 pub use prefetch::Prefetch;
-pub use row_remainder::{Edges, least_rows};
+pub use row_remainder::{RowRemainder, least_rows};
 pub use sliding::sliding_window;
 pub use split_reductions::{SplitReduction, SplitReductions};
 pub use stored_code::StoredCode;

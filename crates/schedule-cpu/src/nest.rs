@@ -10,11 +10,11 @@ use kiln_kernel::VerifiedKernel;
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 
 use crate::error::ScheduleError;
-use crate::launch_packing::{self, OperandCopy};
+use crate::launch_packing::{self, PackedCopy};
 use crate::plan::Plan;
 use crate::prefetch::Prefetch;
 use crate::regime::{self, Regime};
-use crate::row_remainder::{Edges, edges};
+use crate::row_remainder::{RowRemainder, row_remainder};
 use crate::split_reductions::SplitReductions;
 use crate::strides::{bound, buffer_strides, packed_strides};
 use crate::tile::{Tile, VectorAxis};
@@ -103,11 +103,11 @@ pub struct LoopNest {
     /// Units per task.
     pub units_per_task: Quantity,
     /// How the row remainder is computed.
-    pub edges: Edges,
+    pub remainder: RowRemainder,
     /// How constants, and operands packed at launch, are blocked.
     pub packs: Vec<PackSpec>,
     /// Operands that phases before this one pack.
-    pub copies: Vec<OperandCopy>,
+    pub copies: Vec<PackedCopy>,
     /// What is prefetched.
     pub prefetch: Prefetch,
     /// The Winograd transform, where windows use it.
@@ -145,7 +145,7 @@ impl LoopNest {
             prefetch: Prefetch::of(kernel, &dependence, &tile, columns_first.clone()),
             columns_first,
             units_per_task: one.clone(),
-            edges: edges(kernel, &tile, &packs, copies.is_empty()),
+            remainder: row_remainder(kernel, &tile, &packs, copies.is_empty()),
             packs,
             copies,
             winograd: regime.winograd,

@@ -13,7 +13,7 @@ const EVENED_ROWS: u32 = 6;
 
 /// How the rows that fill no tile are computed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Edges {
+pub struct RowRemainder {
     /// The fewest rows that the full tile computes, repeating its last row for the missing ones.
     pub least: u32,
     /// Row counts of the smaller tiles, largest first. Where the next smaller one is too small for the remainder, the last
@@ -31,18 +31,18 @@ pub fn least_rows(count: u32, next: Option<u32>) -> u32 {
 }
 
 /// How a tile handles the row remainder; `reads_in_place` if no operand is packed at launch.
-pub(crate) fn edges(
+pub(crate) fn row_remainder(
     kernel: &VerifiedKernel,
     tile: &Tile,
     packs: &[PackSpec],
     reads_in_place: bool,
-) -> Edges {
+) -> RowRemainder {
     let Some((axis, count)) = tile.rows else {
-        return Edges::default();
+        return RowRemainder::default();
     };
     if let Some(known) = kernel.dims().as_constant(kernel.axis(axis).extent.bound()) {
         let left = u32::try_from(known % i64::from(count)).unwrap_or(1);
-        return Edges {
+        return RowRemainder {
             least: count,
             rows: vec![left.max(1)],
             evened_below: 0,
@@ -55,7 +55,7 @@ pub(crate) fn edges(
         rows.remove(0);
         least = least_rows(count, rows.first().copied());
     }
-    Edges {
+    RowRemainder {
         least,
         rows,
         evened_below: match count {
@@ -123,7 +123,7 @@ mod tests {
     use kiln_backend::IsaLevel;
 
     /// The row remainders of each regime of a product, with the rows of its tile.
-    fn edges_of(rows: &str, role: &str, level: IsaLevel) -> Vec<(u32, Edges)> {
+    fn edges_of(rows: &str, role: &str, level: IsaLevel) -> Vec<(u32, RowRemainder)> {
         let text = format!(
             "kernel @mm(%x: in f32[{rows}, K], %y: {role} f32[K, 512], %o: out f32[{rows}, 512]) {{
                outer m < {rows}, n < 512
@@ -137,7 +137,7 @@ mod tests {
         let edges_of = |regime: Regime| {
             let count = regime.tile.rows.map_or(1, |(_, count)| count);
             let reads_in_place = regime.copies.is_empty();
-            let edges = edges(&kernel, &regime.tile, &regime.packs, reads_in_place);
+            let edges = row_remainder(&kernel, &regime.tile, &regime.packs, reads_in_place);
             (count, edges)
         };
         regimes(&plan, &kernel).into_iter().map(edges_of).collect()
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_tile_that_may_repeat_rows_needs_no_other_for_as_many() {
         let edges = edges_of("M", "const", IsaLevel::Avx512);
-        let expected = Edges {
+        let expected = RowRemainder {
             least: 6,
             rows: vec![4, 1],
             evened_below: 0,
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn six_rows_and_one_become_four_and_three() {
         let edges = edges_of("M", "const", IsaLevel::Avx2Fma);
-        let expected = Edges {
+        let expected = RowRemainder {
             least: 6,
             rows: vec![4, 3, 1],
             evened_below: 3,
@@ -188,7 +188,7 @@ mod tests {
             rows: Some((kernel.outer()[0], 8)),
             ..plan.tile
         };
-        let edges = edges(&kernel, &tile, &[], true);
+        let edges = row_remainder(&kernel, &tile, &[], true);
         assert_eq!((edges.least, edges.rows), (8, vec![1]));
     }
 }

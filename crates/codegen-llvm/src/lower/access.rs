@@ -32,7 +32,7 @@ pub(super) enum Address<'ctx> {
 }
 
 impl<'ctx> Address<'ctx> {
-    /// Of the first lane, or of each.
+    /// The address of the first lane, or of each.
     pub(super) fn pointer(&self) -> Value<'ctx> {
         match *self {
             Address::Same(pointer)
@@ -135,7 +135,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         )
     }
 
-    /// Writes a value into a local in memory, at the point of the stage's own axes.
+    /// Stores a value to a local in memory, at the point of the stage's own axes.
     pub(super) fn store_own(
         &self,
         scope: &Scope<'ctx>,
@@ -168,8 +168,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Replaces elements by what `update` makes of them: one, or those of a vector, which are all different. An index
-    /// outside is a fault, and nothing is written there.
+    /// Replaces elements by what `update` computes from them: one, or those of a vector, which are all distinct. An index
+    /// out of bounds is a fault, and nothing is written there.
     pub(super) fn update_at(
         &self,
         scope: &Scope<'ctx>,
@@ -265,7 +265,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Where a scalar local is spilled to.
+    /// The address to which a scalar local is spilled.
     pub(super) fn spilled(
         &self,
         scope: &Scope<'ctx>,
@@ -311,7 +311,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.literal(kiln_scalar::ScalarValue::zero(dtype))
     }
 
-    /// The lanes in range in which a condition holds, if that may be less than all.
+    /// The lanes in range in which a condition holds, if that may be fewer than all.
     fn masked(
         &self,
         scope: &Scope<'ctx>,
@@ -324,7 +324,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Writes a value in the lanes in range in which a condition holds.
+    /// Stores a value in the lanes in range in which a condition holds.
     fn write(
         &self,
         scope: &Scope<'ctx>,
@@ -339,7 +339,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return emit.store_dtype(dtype, pointer, value);
         };
         match (address, self.masked(scope, at, condition)) {
-            // All lanes mean one element and one value.
+            // All lanes denote one element and one value.
             (Address::Same(pointer), _) => {
                 let value = if lanes(value) > 1 {
                     emit.extract(value, 0)
@@ -408,7 +408,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if let (Some(vectors), Form::Lanes) = (scope.vectors, form)
             && self.dependence.step_along(self.kernel, index, vectors.axis) == Some(1)
         {
-            // The lanes between where the buffer begins and where it ends, counted from the first lane.
+            // The lanes between the start and the end of the buffer, counted from the first lane.
             let first = self.value(scope, index, at, Form::First)?;
             let lanes = emit.i64(i64::from(vectors.lanes));
             let within =
@@ -428,7 +428,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         } else {
             size
         };
-        // Unsigned, so that what is negative is too large.
+        // Unsigned, so that a negative index is too large.
         Ok(emit.icmp(IntPredicate::ULT, index, size))
     }
 
@@ -454,8 +454,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.address(scope, &array, indices, at, form)
     }
 
-    /// The sum of the parts of an address, each with the index that it comes from: what changes in inner loops last, so
-    /// that the rest leaves them.
+    /// The sum of the terms of an address, each with the index that it comes from: terms that change in inner loops last,
+    /// so that the rest is hoisted out of them.
     pub(super) fn summed(&self, mut parts: Vec<(NodeId, Value<'ctx>)>) -> Value<'ctx> {
         let emit = &self.emit;
         parts.sort_by_key(|(node, _)| self.dependence.depth(self.kernel, *node));
@@ -474,7 +474,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         form: Form,
     ) -> Result<Address<'ctx>, LlvmError> {
         let emit = &self.emit;
-        // By how many elements the access moves per row and per element along the vectors, if it moves evenly.
+        // The strides of the access per row and per element along the vectors, where they are constant.
         let along = |axis| {
             let mut sum = Quantity::constant(0);
             for (&index, stride) in indices.iter().zip(&array.strides) {
@@ -495,11 +495,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             });
             Ok(self.summed(parts.collect::<Result<Vec<_>, LlvmError>>()?))
         };
-        // Rows: from the first one by a fixed distance where possible.
+        // Rows: a constant offset from the first one where possible.
         let row_zero = matches!(per_row, Some(Some(_)));
         let lane_even = !matches!(per_lane, Some(None));
         if !lane_even && form == Form::Lanes {
-            // Every lane on its own.
+            // Each lane by itself.
             let Some(vectors) = scope.vectors else {
                 unreachable!("lanes differ along vectors in use alone")
             };
@@ -528,8 +528,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 emit.element(pointer, array.dtype, self.quantity(&distance))
             }
         };
-        // The row first: where it starts does not change in loops over what lies in it. The vector last: a distance that
-        // is the same for all sizes becomes part of the instruction.
+        // The row first: its start is invariant in loops over its contents. The vector last: an offset that is the same for
+        // all sizes becomes part of the instruction.
         let mut pointer = array.base;
         if let Some(Some(per_row)) = &per_row {
             pointer = match self.repeated(scope.rows, at.row) {

@@ -9,12 +9,11 @@ use super::scope::{Coordinate, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// Sums that keep a core busy: two additions are begun in each cycle, and one takes four.
+/// Accumulators that keep a core busy: two additions are issued per cycle, with a latency of four.
 const ACCUMULATORS: usize = 8;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Whether a loop over products would wait for each addition before the next: so few sums that a core has others to
-    /// do meanwhile.
+    /// Whether a loop over products is bound by the latency of its additions: it has too few accumulators to hide it.
     pub(super) fn is_latency_bound(
         &self,
         scope: &Scope<'ctx>,
@@ -33,7 +32,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             && GuardedIndex::below(self.kernel, reduce.value).is_empty()
     }
 
-    /// Products along an axis, every other one (or every fourth, or eighth) into a sum of its own.
+    /// Products along an axis, every other one (or every fourth, or eighth) into an accumulator of its own.
     pub(super) fn split_accumulators(
         &self,
         scope: &Scope<'ctx>,
@@ -46,7 +45,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let n_sums = carried.len();
         let ways = (ACCUMULATORS / n_sums.max(1)).max(1);
         let extent = self.extent(scope, axis)?;
-        // What fills no set comes first, so that the loop over sets ends where the axis does.
+        // The remainder comes first, so that the loop over full sets ends where the axis does.
         let rest = emit.isub(extent, self.multiple_below(extent, ways as u32));
         let one = emit.i64(1);
         let first = self.counted(emit.i64(0), rest, one, carried, |index, carried| {

@@ -15,10 +15,10 @@ use super::scope::{Array, Coordinate, Form, Moment, Place, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// What a stage of a block passes from one step to the next: so many of the values that the loop carries.
+/// What a stage of a block carries from one step to the next: a run of the values that the loop carries.
 struct Held {
     stage: StageId,
-    /// Whether they are its values, one for each point of the tile, or else the addresses of its two copies.
+    /// Whether these are its values, one for each point of the tile, or else the addresses of its two copies.
     in_registers: bool,
     first: usize,
     count: usize,
@@ -110,7 +110,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Where a stage's value is that a step before left. Copies change roles at each step: the first is what is there.
+    /// Where the value that a stage had in the previous step is. The copies swap roles at each step: the first holds the
+    /// previous value.
     fn held(&self, held: &Held, carried: &[Value<'ctx>], points: &[Coordinate]) -> Place<'ctx> {
         if held.in_registers {
             let values = points.iter().copied().zip(carried.iter().copied());
@@ -122,7 +123,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Computes a stage in a step, and returns what it passes on.
+    /// Computes a stage in a step, and returns what it carries on.
     fn carried_stage(
         &self,
         inner: &mut Scope<'ctx>,
@@ -175,7 +176,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Writes the value before the first step.
+    /// Stores the value before the first step.
     fn initialise(
         &self,
         scope: &Scope<'ctx>,

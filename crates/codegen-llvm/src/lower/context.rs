@@ -7,7 +7,7 @@ use kiln_backend::{IsaLevel, PackSpec, Quantity};
 use kiln_kernel::analysis::{Dependence, Unconditional};
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, BufferId, Class, VerifiedKernel};
-use kiln_schedule_cpu::{Layout, OperandCopy, Prefetch, SplitReductions};
+use kiln_schedule_cpu::{Layout, PackedCopy, Prefetch, SplitReductions};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
@@ -16,7 +16,7 @@ use crate::abi::{FaultCause, Launch};
 use crate::emit::{Emitter, Value};
 use crate::module::PhaseParameters;
 
-/// Everything that does not change while one body is written.
+/// Everything that is constant while one body is emitted.
 pub(crate) struct Lowering<'a, 'm, 'ctx> {
     pub(crate) kernel: &'a VerifiedKernel,
     pub(crate) dependence: &'a Dependence,
@@ -24,22 +24,22 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     pub(crate) emit: Emitter<'m, 'ctx>,
     pub(crate) parameters: PhaseParameters<'ctx>,
     abi: Launch<'ctx>,
-    /// What may be computed before a loop that may run no times.
+    /// What may be computed before a loop that may run zero times.
     pub(super) unconditional: Unconditional,
-    /// Where buffers and locals lie.
+    /// The layouts of buffers and locals.
     pub(crate) layout: Layout<'a>,
-    /// Operands that are read where they were copied to.
-    copies: &'a [OperandCopy],
+    /// Operands that are read from their packed copies.
+    copies: &'a [PackedCopy],
     pub(super) prefetch: Prefetch,
-    /// Reductions whose parts were reduced by phases before.
+    /// Reductions whose partial results earlier phases computed.
     pub(super) split: Option<&'a SplitReductions>,
-    /// Whether there are streaming stores.
+    /// Whether the function has non-temporal stores.
     pub(super) uses_non_temporal_stores: Cell<bool>,
     arguments: RefCell<HashMap<Quantity, Value<'ctx>>>,
     bases: RefCell<HashMap<BufferId, Value<'ctx>>>,
-    /// Zeros on the stack, by how many bytes of them.
+    /// Zeros on the stack, by size in bytes.
     pub(super) zeros: RefCell<HashMap<u32, Value<'ctx>>>,
-    /// Bytes of scratch handed out so far.
+    /// Bytes of scratch allocated so far.
     scratch: RefCell<Quantity>,
 }
 
@@ -48,11 +48,11 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,
         launch: &'a LaunchBuilder,
-        (packs, copies): (&'a [PackSpec], &'a [OperandCopy]),
+        (packs, copies): (&'a [PackSpec], &'a [PackedCopy]),
         emit: Emitter<'m, 'ctx>,
         parameters: PhaseParameters<'ctx>,
     ) -> Self {
-        // The addresses of windows and of maps over all kinds of indices are worth being made step by step.
+        // The addresses of windows, and of maps over all kinds of indices, benefit from strength reduction.
         if !matches!(kernel.classification().class, Class::Map | Class::Window) {
             emit.hide_counters();
         }
@@ -122,7 +122,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         base
     }
 
-    /// An address in the scratch that all tasks share, so many bytes from its start.
+    /// An address in the scratch that all tasks share, at an offset in bytes.
     pub(super) fn shared(&self, offset: &Quantity) -> Value<'ctx> {
         let offset = self.quantity(offset);
         self.emit.at_entry(|| {
@@ -142,7 +142,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         self.zeros(64)
     }
 
-    /// Scratch for an array of so many elements, aligned to 64 bytes.
+    /// Scratch for an array of `n` elements, aligned to 64 bytes.
     pub(crate) fn scratch(&self, elements: &Quantity, dtype: DType) -> Value<'ctx> {
         let start = self.scratch.borrow().clone();
         let bytes = elements.clone() * Quantity::constant(dtype.size_in_bytes() as i64);

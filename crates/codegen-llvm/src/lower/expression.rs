@@ -17,7 +17,7 @@ use crate::error::LlvmError;
 use crate::{math, scalar_ops};
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// A node's value at a point of the tile.
+    /// The value of a node at a point of the tile.
     pub(crate) fn value(
         &self,
         scope: &Scope<'ctx>,
@@ -53,7 +53,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// A scalar in every lane of the vectors in use.
+    /// A scalar, broadcast to the vectors in use.
     pub(crate) fn widened(&self, scope: &Scope<'ctx>, value: Value<'ctx>) -> Value<'ctx> {
         match scope.vectors {
             Some(vectors) if lanes(value) != vectors.lanes => self.emit.splat(value, vectors.lanes),
@@ -79,7 +79,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         scope.known.borrow().get(&key).copied()
     }
 
-    /// Takes a value for what a node is at a point.
+    /// Records a value for a node at a point.
     pub(super) fn assume(
         &self,
         scope: &Scope<'ctx>,
@@ -228,7 +228,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return match form {
                 Form::First => emit.iadd(vectors.base, start),
                 Form::Lanes => {
-                    // One splat and constants: what is the same in several vectors is then seen to be.
+                    // One splat and constants, so that LLVM sees what is the same in several vectors.
                     let numbers = emit.lane_numbers(Elem::I64, vectors.lanes);
                     let numbers = emit.iadd(emit.splat(start, vectors.lanes), numbers);
                     emit.iadd(emit.splat(vectors.base, vectors.lanes), numbers)
@@ -257,7 +257,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(outcome.value)
     }
 
-    /// A function's definition; steps whose operands are the same in all lanes are done once.
+    /// The definition of a function; steps with uniform operands are computed as scalars.
     fn call(
         &self,
         (scope, at): (&Scope<'ctx>, Coordinate),

@@ -13,7 +13,7 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Makes of elements that were computed what comes next, and puts it into the array.
+    /// Maps elements that were just computed, and stores the results to the array.
     pub(super) fn store_fused_map(
         &self,
         scope: &Scope<'ctx>,
@@ -36,7 +36,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// The same place for loops that go by other names.
+    /// The same position, for loops over other axes.
     fn renamed(&self, scope: &Scope<'ctx>, from: &[AxisId], to: &[AxisId]) -> Scope<'ctx> {
         let mut renamed = scope.clone();
         for (&from, &to) in from.iter().zip(to) {

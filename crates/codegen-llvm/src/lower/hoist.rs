@@ -13,8 +13,8 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Computes the parts of some nodes that do not change along any of the axes, in each row of the tile. What loads
-    /// from other buffers, or may fault, stays where it is.
+    /// Computes the parts of some nodes that are invariant along all of the axes, in each row of the tile. Loads from other
+    /// buffers, and what may fault, stay in place.
     pub(super) fn hoist(
         &self,
         scope: &Scope<'ctx>,
@@ -46,8 +46,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Loads what is always there before the vectors of a map's outer axis: LLVM then moves what is made of it alone, such
-    /// as the words of a key, out of their loops. Other classes need their registers.
+    /// Loads that are always safe, before the vectors of a map's outer axis: LLVM then hoists what depends on them alone,
+    /// such as the words of a key. Other classes need their registers.
     pub(super) fn hoist_fixed_loads(&self, scope: &Scope<'ctx>) -> Result<(), LlvmError> {
         if self.kernel.classification().class != Class::Map {
             return Ok(());

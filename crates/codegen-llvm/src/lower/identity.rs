@@ -12,7 +12,7 @@ use crate::error::LlvmError;
 use crate::scalar_ops;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// What a reduction starts from: the value that changes nothing, or zero for an arg-reduction.
+    /// The initial value of a reduction: its identity, or zero for an arg-reduction.
     pub(super) fn identity(&self, reduction: Reduction, dtype: DType) -> Value<'ctx> {
         let zero = ScalarValue::zero(dtype);
         let identity = match reduction {
@@ -22,7 +22,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.literal(identity)
     }
 
-    /// Joins two values of a dtype as a reduction does; not for arg-reductions.
+    /// Combines two values of a dtype as a reduction does; not for arg-reductions.
     pub(super) fn join(
         &self,
         reduction: Reduction,
@@ -48,7 +48,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(scalar_ops::emit(&self.emit, op, &[dtype, dtype], &[a, b])?.value)
     }
 
-    /// Whether a value takes the place of the best one so far, in an arg-reduction.
+    /// Whether a value replaces the best one so far, in an arg-reduction.
     pub(super) fn is_better(
         &self,
         reduction: Reduction,
@@ -64,7 +64,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         let last = last != is_on(Fault::WrongArgTie);
         if dtype.is_float() {
-            // 16-bit floats are compared as what they stand for.
+            // 16-bit floats are compared as the floats they encode.
             let widened = |value| {
                 if dtype == DType::F32 || dtype == DType::F64 {
                     return Ok(value);

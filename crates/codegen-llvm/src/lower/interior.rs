@@ -15,7 +15,7 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// An index that is in bounds if two numbers are: how far below and above its value at the tile's first point it gets.
+/// An index that is in bounds if two offsets are: the lowest and the highest from its value at the tile's first point.
 pub(super) struct Span {
     of: GuardedIndex,
     pub(super) reach: Reach,
@@ -43,8 +43,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Runs the body, without conditions on what a window loads where all rows of the tile are in bounds: for one tap of
-    /// a window, before the loop over what lies at it, if there is one.
+    /// Runs the body, without conditions on a window's loads where all rows of the tile are in bounds: for one tap of a
+    /// window, before the loop over its contents, if there is one.
     pub(super) fn tap_inside_or_not(
         &self,
         scope: &Scope<'ctx>,
@@ -96,7 +96,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         stored.collect()
     }
 
-    /// Whether some indices are in bounds at every point of the tile; none if there are no indices.
+    /// Whether some indices are in bounds at every point of the tile; `None` if there are none.
     fn all_inside(
         &self,
         scope: &Scope<'ctx>,
@@ -129,7 +129,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(condition)
     }
 
-    /// The indices to test for a tile: those along the vectors' axis that move evenly along everything inner. Where
+    /// The indices to test for a tile: those along the vectorised axis with constant strides along everything inner. Where
     /// windows move along the rows of a full tile instead, all of theirs, unless they are tested tap by tap.
     fn spans(&self, scope: &Scope<'ctx>, axis: AxisId) -> Vec<Span> {
         let along_rows = scope.rows.filter(|rows| rows.count > 1);
@@ -170,7 +170,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .collect()
     }
 
-    /// How far an index gets at the points of the tile; nothing if that is not known.
+    /// The range of offsets of an index at the points of the tile; `None` if it is unknown.
     pub(super) fn span(&self, scope: &Scope<'ctx>, of: GuardedIndex) -> Option<Span> {
         let points = |axis: AxisId| {
             if let Some(rows) = scope.rows.filter(|rows| rows.axis == axis) {
@@ -188,13 +188,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Some(Span { of, reach })
     }
 
-    /// Whether the loads of a value that may be out of bounds are so or not however far the loop along an axis is.
+    /// Whether the bounds of a value's loads do not depend on the iteration of the loop along an axis.
     pub(super) fn is_tap(&self, value: NodeId, along: AxisId) -> bool {
         GuardedIndex::are_fixed_along(self.kernel, self.dependence, value, along)
     }
 }
 
-/// A scope where some indices are known to be in bounds, those that were known too.
+/// A scope in which some more indices are known to be in bounds.
 fn with_inside<'ctx>(scope: &Scope<'ctx>, spans: &[Span]) -> Scope<'ctx> {
     scope.with_inside(spans.iter().map(|span| (span.of.load, span.of.position)))
 }

@@ -16,14 +16,14 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::scalar_ops;
 
-/// Expressions of up to so many operations are computed for all rows of a tile at once.
+/// Expressions of at most this many operations are computed for all rows of a tile at once.
 const TOGETHER_LIMIT: usize = 6;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Items in order. Stages say in the scope where their locals are.
+    /// Items in order. Stages record in the scope where their locals are.
     ///
-    /// A tile with rows computes all of them at once where that shares loads, or costs little; longer expressions run
-    /// row by row, so that their code is there once. What passes from one to the other goes through memory.
+    /// A tile with rows computes all of them at once where that shares loads, or is cheap; longer expressions run row by
+    /// row, so that their code is emitted once. What passes from one to the other goes through memory.
     pub(super) fn items(
         &self,
         scope: &mut Scope<'ctx>,
@@ -113,7 +113,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// How far the indices of neighbouring rows of a tile are apart.
+    /// The distance between the indices of neighbouring rows of a tile.
     pub(super) fn row_step(&self, rows: &Rows<'ctx>) -> Quantity {
         if rows.spread {
             self.bound(rows.axis)
@@ -123,7 +123,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// How far a row of the tile is from its first where that is not its number times the step between rows.
+    /// The offset of a row of the tile from its first, where that is not its number times the row step.
     pub(super) fn repeated(&self, rows: Option<Rows<'ctx>>, row: u32) -> Option<Value<'ctx>> {
         let repeats = rows?.repeats.filter(|repeats| row >= repeats.from)?;
         let row = self.emit.i64(i64::from(row));
@@ -203,7 +203,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// What a stage computes at some points of the tile and of its own axes.
+    /// The value of a stage at some points of the tile and of its own axes.
     pub(super) fn at_points(
         &self,
         scope: &Scope<'ctx>,
@@ -221,7 +221,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Computes a local into memory, or what is made of it.
+    /// Computes a local into memory, or the map that is fused into it.
     pub(super) fn fill(
         &self,
         scope: &Scope<'ctx>,
@@ -262,7 +262,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// A reduction at some points, with vectors along a reduced axis if that suits it.
+    /// A reduction at some points, vectorised along a reduced axis if that suits it.
     pub(super) fn reduced(
         &self,
         scope: &Scope<'ctx>,
@@ -335,7 +335,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Joins a value with what is in memory.
+    /// Combines a value with what is in memory.
     fn combine(
         &self,
         scope: &Scope<'ctx>,
@@ -380,7 +380,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Vec::new()
     }
 
-    /// Loops over the axes of a stage or store, outermost first, with vectors along one of them.
+    /// Loops over the axes of a stage or store, outermost first, one of them vectorised.
     pub(super) fn over_points(
         &self,
         scope: &Scope<'ctx>,
@@ -409,7 +409,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// The points of the tile that differ, given along which of its axes something does.
+    /// The distinct points of the tile, given along which of its axes something differs.
     pub(super) fn points_of(
         &self,
         scope: &Scope<'ctx>,
@@ -451,7 +451,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Elements from one index to the next, per axis of a stage's local.
+    /// Strides, per axis of a stage's local.
     pub(super) fn local_strides(&self, id: StageId) -> Vec<Quantity> {
         kiln_schedule_cpu::local_strides(self.kernel, id)
     }

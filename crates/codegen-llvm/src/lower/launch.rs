@@ -14,7 +14,7 @@ pub(crate) struct LaunchBuilder {
     phases: RefCell<Vec<Phase>>,
 }
 
-/// What was collected.
+/// The collected metadata.
 #[derive(Debug)]
 pub(crate) struct LaunchMetadata {
     pub(crate) arguments: Vec<Quantity>,
@@ -52,7 +52,7 @@ impl LaunchBuilder {
         format!("phase{}", self.phases.borrow().len())
     }
 
-    /// One more phase.
+    /// Adds a phase.
     pub(crate) fn phase(&self, phase: Phase) {
         self.phases.borrow_mut().push(phase);
     }

@@ -17,9 +17,9 @@ use crate::error::LlvmError;
 /// When an access is performed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Condition<'ctx> {
-    /// What is the same for all lanes.
+    /// Conditions that are uniform across lanes.
     pub(super) uniform: Option<Value<'ctx>>,
-    /// What differs between them.
+    /// Conditions that differ between lanes.
     pub(super) lanes: Option<Value<'ctx>>,
 }
 
@@ -55,7 +55,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let dtype = self.kernel.buffer(load.buffer).dtype;
         let wide = form == Form::Lanes && self.varies(scope, node);
         let form = if wide { Form::Lanes } else { Form::First };
-        // What holds for all lanes is kept apart from what differs between them.
+        // Uniform conditions are kept apart from those that differ between lanes.
         let mut condition = Condition::default();
         let mut otherwise = None;
         // Indices along the vectors that must be in range: a mask, whatever becomes of the other conditions.
@@ -109,7 +109,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 .is_some_and(|guard| self.is_zero(guard.otherwise));
         let otherwise = match otherwise {
             Some(value) if !checked => value,
-            // A zero where an index is outside: what the guard says is a guard's alone.
+            // A zero where an index is out of bounds: the alternative value belongs to a guard alone.
             _ => self.zero(dtype),
         };
         let otherwise = if wide {
@@ -135,7 +135,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let Some(vectors) = scope.vectors else {
             unreachable!("a value varies along vectors in use alone")
         };
-        // What holds for all lanes chooses the address, as the dummy is zeros; what differs between them is a mask.
+        // A uniform condition selects the address, as the dummy is zeros; conditions that differ between lanes are a mask.
         let zeros = otherwise_is_zero || checked;
         let (address, condition) = match (address, condition.uniform) {
             (Address::Consecutive(pointer), Some(all)) if zeros => {
@@ -155,7 +155,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let inside = self.in_range(scope, load.buffer, axis, index, at, form)?;
             condition = Some(self.both(condition, inside));
         }
-        // Blocks of packed operands are whole vectors, zeros at the end, but for those that are groups.
+        // Blocks of packed operands are whole vectors, zero-padded, except those that are groups.
         let in_range = match self.layout.innermost_of_pack(load.buffer) {
             Some(_) if !self.layout.may_leave_block(load) => None,
             _ => self.mask(scope, at),
@@ -193,7 +193,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Every other of twice as many elements, where a mask says so: two vectors and a shuffle. Elements in between are
+    /// Every other one of twice as many elements, where a mask is set: two vectors and a shuffle. Elements in between are
     /// touched only where all lanes are loaded, and the one after the last never: it is not part of the access.
     fn load_every_other(
         &self,
@@ -222,7 +222,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 )
             }
             Some(mask) => {
-                // Lane i of the mask stands for element 2 i; the odd ones are not asked for.
+                // Lane i of the mask stands for element 2 i; the odd ones are not loaded.
                 let none = emit.bool_of(n_lanes, false);
                 let spread = |from: u32| {
                     let half = |lane| from + lane / 2;
@@ -259,7 +259,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         emit.element(pointer, dtype, emit.imul(numbers, two))
     }
 
-    /// Whether an index moves along the vectors one by one.
+    /// Whether an index has stride 1 along the vectors.
     fn is_along(&self, scope: &Scope<'ctx>, index: NodeId) -> bool {
         scope.vectors.is_some_and(|vectors| {
             self.dependence.step_along(self.kernel, index, vectors.axis) == Some(1)

@@ -16,7 +16,7 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Runs the body for a set of vectors, once per part that they may lie in, and once for where they cross a border.
+    /// Runs the body for a set of vectors, once per piece that they may be in, and once for sets that cross a boundary.
     pub(super) fn split_at_boundaries(
         &self,
         scope: &Scope<'ctx>,
@@ -44,11 +44,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let is_before = emit.icmp(IntPredicate::SLE, emit.iadd(vectors.base, length), end);
         let before = scope.with_choice(boundary.condition, true);
         let after = scope.with_choice(boundary.condition, false);
-        // A set begins at a multiple of its length; where the border does too, it is on one side.
+        // A set starts at a multiple of its length; where the boundary does too, it is on one side.
         let is_aligned = boundary
             .constant_end(self.kernel)
             .is_some_and(|end| vectors.left.is_none() && end % most == 0);
-        // As deep as there are boundaries.
+        // Recurses once per boundary.
         self.either(is_before, &mut |is_before| {
             if is_before {
                 return body(&before);
@@ -64,7 +64,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// The operand that a choice takes, where that is known.
+    /// The operand that a select takes, where that is known.
     pub(super) fn chosen(&self, scope: &Scope<'ctx>, node: NodeId) -> Option<NodeId> {
         let Node::Apply {
             op: ScalarOp::Select,
@@ -80,7 +80,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Some(if is_true { then } else { otherwise })
     }
 
-    /// What nodes are made of, choices that are made left out.
+    /// The nodes below some roots, without the operands that known selects drop.
     pub(super) fn chosen_below(&self, scope: &Scope<'ctx>, roots: &[NodeId]) -> BTreeSet<NodeId> {
         let mut pending = roots.to_vec();
         let mut below = BTreeSet::new();

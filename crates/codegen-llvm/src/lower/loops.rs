@@ -11,8 +11,8 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// The innermost axis of a reduction is unrolled if its points times the accumulators are up to this. With more of them
-/// the loads of all points are moved together, and accumulators go to the stack for it.
+/// The innermost axis of a reduction is unrolled if its points times the accumulators are at most this. With more, the
+/// loads of all points are moved together, and accumulators are spilled for it.
 const UNROLL_LIMIT: i64 = 20;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
@@ -34,7 +34,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// The indices of an axis that are gone through: all of them, or a part.
+    /// The range of indices of an axis that is iterated: all of them, or a part.
     pub(super) fn indices_of(
         &self,
         scope: &Scope<'ctx>,
@@ -46,7 +46,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Counts from `begin` to `end` by `step`, carrying values.
+    /// Counts from `begin` to `end` by `step`, with loop-carried values.
     pub(super) fn counted(
         &self,
         begin: Value<'ctx>,
@@ -58,7 +58,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.counted_up_to(None, (begin, end, step), initial, body)
     }
 
-    /// Counts from `begin` to `end` by `step`, in so many rounds at the most if that is known, carrying values.
+    /// Counts from `begin` to `end` by `step`, with loop-carried values, in at most this many iterations if that is known.
     pub(super) fn counted_up_to(
         &self,
         most: Option<u64>,
@@ -81,7 +81,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// The body twice, for two scopes: the first where a condition holds. With what either gives.
+    /// Emits the body twice, for two scopes: the first where a condition holds. Returns the values of whichever runs.
     pub(super) fn in_either(
         &self,
         condition: Value<'ctx>,
@@ -105,7 +105,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// The body twice: where a condition holds, and where not.
+    /// Emits the body twice: where a condition holds, and where not.
     pub(super) fn either(
         &self,
         condition: Value<'ctx>,
@@ -123,7 +123,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         failed.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Runs the body for every index of an axis, carrying values; short constant axes are unrolled if asked for.
+    /// Runs the body for every index of an axis, with loop-carried values; short constant axes are unrolled on request.
     pub(super) fn along(
         &self,
         scope: &Scope<'ctx>,
@@ -150,12 +150,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Whether an axis always has a multiple of so many points.
+    /// Whether the points of an axis are always a multiple of a number.
     pub(super) fn is_multiple(&self, axis: AxisId, of: u32) -> bool {
         is_multiple(self.kernel, axis, of)
     }
 
-    /// The largest multiple of a power of two that is not above a length, which is not negative.
+    /// The largest multiple of a power of two that is at most a length, which is not negative.
     pub(super) fn multiple_below(&self, length: Value<'ctx>, of: u32) -> Value<'ctx> {
         let emit = &self.emit;
         if of.is_power_of_two() {

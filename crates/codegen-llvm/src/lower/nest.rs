@@ -21,7 +21,7 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 
-/// Writes the functions of the phases that do all of a kernel.
+/// Emits the functions of the phases of a kernel.
 pub(crate) fn emit_nest(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
@@ -67,7 +67,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(units)
     }
 
-    /// The units of the tasks that a call of the function is for.
+    /// The units of the tasks that a call of the function covers.
     pub(super) fn in_tasks(
         &self,
         units: &Quantity,
@@ -86,7 +86,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// One unit: finds out which, then does it.
+    /// One unit: decodes its number, then computes it.
     fn unit(&self, nest: &LoopNest, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let emit = &self.emit;
         let mut rest = unit;
@@ -180,7 +180,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 {
                     stores.push(store);
                 }
-                // What reduces, or computes much, is bound by other things than its stores.
+                // Reductions, and expensive maps, are not bound by their stores.
                 _ => {
                     stores.clear();
                     break;

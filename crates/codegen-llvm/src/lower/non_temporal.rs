@@ -14,8 +14,8 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Runs the body of stores in vectors of some lanes along an axis, from a multiple of the lanes on: with streaming
-    /// stores where they pay.
+    /// Runs the body of stores in vectors along an axis, from a multiple of the lanes on: with non-temporal stores where
+    /// they pay.
     pub(super) fn streaming_or_not(
         &self,
         scope: &Scope<'ctx>,
@@ -57,8 +57,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     /// Whether a buffer is too large for a reader to find it in a cache.
     ///
-    /// That is measured: with more than half of the last cache to itself, and as much read beside it, a result is read
-    /// sooner from memory than it is written through the caches.
+    /// The limit was measured: with more than half of the last-level cache to itself, and as much read beside it, a result
+    /// is read sooner from memory than it is written through the caches.
     pub(super) fn is_large(&self, buffer: BufferId) -> Value<'ctx> {
         let data = self.kernel.buffer(buffer);
         let size = Quantity::constant(2 * data.dtype.size_in_bytes() as i64);
@@ -69,7 +69,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.emit.icmp(IntPredicate::SGT, twice, cache)
     }
 
-    /// Orders streaming stores, if there are any, before whatever tells that they are done.
+    /// Fences non-temporal stores, if there are any, before anything signals that they are done.
     pub(super) fn finish_streams(&self) {
         if self.uses_non_temporal_stores.get() {
             self.emit.store_fence();

@@ -14,19 +14,19 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// Where an element of a packed array lies.
+/// The position of an element in a packed array.
 pub(super) struct Place<'ctx> {
     /// In elements.
     pub(super) element: Value<'ctx>,
-    /// How much further, by what is known of the tile.
+    /// A constant offset, from what is known of the tile.
     pub(super) fixed: i64,
-    /// Whether lanes are next to each other, where the element has lanes.
+    /// Whether lanes are consecutive, where the element has lanes.
     is_consecutive: bool,
 }
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// The address of an element of a packed operand. Lanes are consecutive if the vectors' axis is the innermost of
-    /// the packed array, whose block is a multiple of the lanes.
+    /// The address of an element of a packed operand. Lanes are consecutive if the vectorised axis is the innermost of the
+    /// packed array, whose block is a multiple of the lanes.
     pub(super) fn packed_address(
         &self,
         scope: &Scope<'ctx>,
@@ -59,7 +59,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Where an element of a packed operand lies, with such distances from one index to the next.
+    /// The position of an element of a packed operand with these strides.
     pub(super) fn packed_place(
         &self,
         scope: &Scope<'ctx>,
@@ -83,7 +83,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             if let Some(split) = self.layout.grouped_by(*pack_axis, node) {
                 let (part, index) = match *pack_axis {
                     PackAxis::Inner { .. } => {
-                        // Vectors side by side differ by a number that is known.
+                        // Adjacent vectors differ by a constant.
                         let first = Coordinate { vector: 0, ..at };
                         let lanes = scope.vectors.filter(|vectors| vectors.axis == split.axis);
                         let lanes = lanes.map_or(0, |vectors| vectors.lanes);
@@ -131,7 +131,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// For an index that is just the rows' or the vectors' axis: the block it is in, where in it, and its size.
+    /// For an index that is just the rows' or the vectorised axis: its block, its place within the block, and the block's
+    /// size.
     fn known_block(
         &self,
         scope: &Scope<'ctx>,

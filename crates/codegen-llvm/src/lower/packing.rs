@@ -9,7 +9,7 @@ mod operand;
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel::analysis::Dependence;
-use kiln_schedule_cpu::{LoopNest, OperandCopy};
+use kiln_schedule_cpu::{LoopNest, PackedCopy};
 
 use super::context::Lowering;
 use super::launch::LaunchBuilder;
@@ -20,12 +20,12 @@ use operand::Operand;
 /// Elements that are worth a task.
 const TASK_ELEMENTS: i64 = 1 << 14;
 
-/// Writes the function of a phase that makes a copy.
+/// Emits the function of a phase that packs an operand.
 pub(super) fn emit_copy(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
     nest: &LoopNest,
-    copy: &OperandCopy,
+    copy: &PackedCopy,
     launch: &LaunchBuilder,
 ) -> Result<(), LlvmError> {
     let dependence = Dependence::of(kernel);

@@ -12,12 +12,12 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::emit::{Elem, Value};
 use crate::error::LlvmError;
 
-/// More zeros than this are not worth their place on the stack.
+/// A block of more zeros than this is not worth its place on the stack.
 const ZEROS_LIMIT: i64 = 2048;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// The address of consecutive elements of a row that is there if `inside`, or of zeros; `None` if the load does not
-    /// move along rows as it must, or too far.
+    /// The address of consecutive elements of a row that exists if `inside`, or of zeros; `None` if the load does not move
+    /// along rows as it must, or too far.
     pub(super) fn row_or_zeros(
         &self,
         scope: &Scope<'ctx>,
@@ -72,7 +72,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
         }
         let row = emit.element(self.base(load.buffer), dtype, element);
-        // Where the first tap of the tile's first point would be in the row, there the zeros are.
+        // The zeros start where the first tap of the tile's first point would be in the row.
         let inner = span.reach.inner.iter();
         let at_zero = inner.fold(outside, |scope, &axis| scope.with_axis(axis, emit.i64(0)));
         let first = self.value(&at_zero, along, Coordinate::default(), Form::First)?;
@@ -86,7 +86,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(Some(emit.element(row, dtype, along)))
     }
 
-    /// So many bytes of zeros.
+    /// A block of zeros of this size in bytes.
     pub(crate) fn zeros(&self, bytes: u32) -> Value<'ctx> {
         let bytes = bytes.next_multiple_of(64);
         *self.zeros.borrow_mut().entry(bytes).or_insert_with(|| {
@@ -97,7 +97,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     let zero = self.emit.int_of(Elem::I64, 8, 0);
                     self.emit.store(line, zero, 64);
                 }
-                // Were it known to be zeros, loads would become branches around them.
+                // If LLVM knew that they are zeros, loads would become branches around them.
                 self.emit.opaque(zeros)
             })
         })

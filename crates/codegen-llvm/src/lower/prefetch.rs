@@ -13,18 +13,18 @@ use super::scope::{Coordinate, Form, Rows, Scope, Vectors};
 use crate::emit::{Intent, Value};
 use crate::error::LlvmError;
 
-/// How many bytes ahead packed operands are asked for: what a tile uses while memory answers.
+/// Prefetch distance in packed operands, in bytes: what a tile uses during a memory access.
 const AHEAD: i64 = 8192;
 
-/// A tile of so many rows takes less time with a line than memory takes to bring it.
+/// A tile of fewer rows spends less time on a line than memory takes to deliver it.
 const WAITING_ROWS: u32 = 4;
 
-/// Bytes that a fetch brings.
+/// Bytes of a cache line.
 const LINE: u32 = 64;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Asks for what lies further on in a packed operand. A tile of many rows computes for so long with each line that a
-    /// core, which looks a few hundred instructions ahead, would ask for the next ones too late.
+    /// Prefetches further on in a packed operand. A tile of many rows computes for so long with each line that a core,
+    /// which looks a few hundred instructions ahead, would load the next ones too late.
     pub(super) fn fetch_further_blocks(
         &self,
         scope: &Scope<'ctx>,
@@ -39,7 +39,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         };
         let dtype = self.kernel.buffer(load.buffer).dtype;
         let (strides, _) = packed_strides(self.kernel, pack);
-        // What is needed of a short block is there soon enough.
+        // A short block is loaded soon enough.
         let is_long = strides.first().is_some_and(|block| {
             let elements = AHEAD / dtype.size_in_bytes() as i64;
             block.as_constant().is_none_or(|block| block > elements)
@@ -58,10 +58,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Asks for what a tile of a few rows, or the one after it, will read.
+    /// Prefetches what a tile of a few rows, or the one after it, will read.
     ///
-    /// Where few such tiles read a block, one after the other, the first would wait for memory, and memory for the others.
-    /// So each of them asks for a share of the next block, as large as its share of the rows.
+    /// Where a few such tiles read a block one after the other, the first would wait for memory, and memory for the others.
+    /// So each of them prefetches a share of the next block, as large as its share of the rows.
     fn fetch_share_of_next_block(
         &self,
         scope: &Scope<'ctx>,
@@ -98,7 +98,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Asks for what a load reads in the next rows, if it is one that does.
+    /// Prefetches what a load reads in the next rows, if it is one that does.
     pub(super) fn fetch_next_rows(
         &self,
         scope: &Scope<'ctx>,
@@ -129,7 +129,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Asks for the lines that will be written at some points of the tile, in a loop over the axis that the first item
+    /// Prefetches the lines that will be written at some points of the tile, in a loop over the axis that the first item
     /// reduces.
     pub(super) fn fetch_results(
         &self,
@@ -160,7 +160,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let address =
                 self.buffer_address(scope, store.buffer, &store.indices, at, Form::Lanes)?;
             if let Address::Consecutive(pointer) = address {
-                // What goes past the caches must not be brought into them.
+                // Non-temporal results must not be brought into the caches.
                 let streamed = self.is_large(store.buffer);
                 let pointer = self.emit.select(streamed, self.dummy(), pointer);
                 self.emit.prefetch(pointer, Intent::Write);
@@ -179,7 +179,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 }
 
-/// Whether a vector is the first of its line: one fetch per line is enough.
+/// Whether a vector is the first of its line: one prefetch per line is enough.
 fn starts_line(vectors: &Vectors<'_>, bytes: usize, at: Coordinate) -> bool {
     let of_vector = vectors.lanes * bytes as u32;
     at.vector.is_multiple_of((LINE / of_vector.max(1)).max(1))

@@ -23,12 +23,12 @@ pub(super) struct Reduce<'a> {
     pub(super) value: NodeId,
 }
 
-/// What a loop does at a point: given the values carried to it, those carried on.
+/// The body of a loop at a point: takes the carried values, and returns the next ones.
 pub(super) type Body<'a, 'ctx> =
     dyn FnMut(&Scope<'ctx>, &[Value<'ctx>]) -> Result<Vec<Value<'ctx>>, LlvmError> + 'a;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Reduces at each of the given points of the tile, the lanes of the vectors in use apart.
+    /// Reduces at each of the given points of the tile, keeping the lanes of the vectors in use separate.
     pub(super) fn reduce(
         &self,
         scope: &Scope<'ctx>,
@@ -56,7 +56,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .copied()
             .filter(|&axis| axis != vector_axis)
             .collect();
-        // As many accumulators as the tile has vectors, so that additions need not wait for each other.
+        // As many accumulators as the tile has vectors, to hide the latency of additions.
         let start = self.identity(reduce.reduction, reduce.accumulator);
         let wide = emit.splat(start, tile.lanes);
         let per_point = tile.vectors as usize;
@@ -110,10 +110,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     *slot = value;
                 }
             };
-            // With masks one body does what fills a vector and what does not.
+            // With masks one body serves full and partial vectors.
             let masked = tile.tail == Tail::Masked;
             let until = if masked { extent } else { middle };
-            // Behind whole sets less than one set is left.
+            // After whole sets less than one set is left.
             let most = (tile.vectors > 1).then_some(u64::from(tile.vectors));
             let range = (begin, until, step);
             let firsts_before = first_of(&carried);
@@ -172,7 +172,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(results)
     }
 
-    /// Joins the lanes of a vector, halves at a time.
+    /// Combines the lanes of a vector, halves at a time.
     fn across(&self, reduce: &Reduce<'_>, vector: Value<'ctx>) -> Result<Value<'ctx>, LlvmError> {
         let emit = &self.emit;
         let mut vector = vector;
@@ -217,7 +217,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         vec![widened(start); n_points]
     }
 
-    /// Whether what is reduced differs between the lanes of the vectors in use.
+    /// Whether the reduced value differs between the lanes of the vectors in use.
     fn varies_outside(&self, scope: &Scope<'ctx>, reduce: &Reduce<'_>) -> bool {
         self.varies(scope, reduce.value)
     }
@@ -280,7 +280,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Loops over axes, outermost first, carrying values; the innermost is unrolled if it is short.
+    /// Loops over axes, outermost first, with loop-carried values; the innermost is unrolled if it is short.
     pub(super) fn over(
         &self,
         scope: &Scope<'ctx>,
@@ -291,7 +291,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.nested(scope, axes, true, carried, body)
     }
 
-    /// The same, where the innermost may be one that is not unrolled.
+    /// The same, where the innermost axis may be one that is not unrolled.
     fn nested(
         &self,
         scope: &Scope<'ctx>,
@@ -302,7 +302,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
         match axes {
             [] => body(scope, &carried),
-            // As deep as a reduction has axes.
+            // Recurses once per reduced axis.
             [axis, inner @ ..] => self.along(
                 scope,
                 *axis,
@@ -313,7 +313,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// One more value into each accumulator.
+    /// Accumulates one more value into each accumulator.
     pub(super) fn accumulate(
         &self,
         scope: &Scope<'ctx>,
@@ -325,7 +325,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if reduce.reduction.is_arg() {
             return self.accumulate_arg(scope, reduce, points, carried);
         }
-        // Lanes out of range add to what nobody reads, but where lanes are joined.
+        // Lanes out of range add to what is never read, unless lanes are combined.
         let joined_lanes = scope
             .vectors
             .is_some_and(|vectors| reduce.axes.contains(&vectors.axis));
@@ -358,7 +358,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     }
                 }
             };
-            // Lanes out of range leave the accumulator as it was.
+            // Lanes out of range leave the accumulator unchanged.
             let mask = self.mask(scope, point).filter(|_| joined_lanes);
             results.push(match mask {
                 Some(mask) if lanes(result) == lanes(mask) => {
@@ -370,7 +370,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(results)
     }
 
-    /// The factors of a sum of float products that are done as multiply-adds.
+    /// The factors of a sum of float products that is computed by multiply-adds.
     pub(super) fn factors(&self, reduce: &Reduce<'_>) -> Option<(NodeId, NodeId)> {
         let float = matches!(reduce.accumulator, DType::F32 | DType::F64)
             && self.kernel.dtype(reduce.value) == reduce.accumulator;
@@ -387,7 +387,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// A sum of float products as multiply-adds.
+    /// A sum of float products by multiply-adds.
     fn multiply_add(
         &self,
         scope: &Scope<'ctx>,

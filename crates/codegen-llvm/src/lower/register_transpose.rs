@@ -13,11 +13,11 @@ use super::context::Lowering;
 use super::scope::{Coordinate, Form, Scope, Vectors};
 use crate::error::LlvmError;
 
-/// Expressions of up to so many operations are written once for each row of a square.
+/// Expressions of at most this many operations are emitted once for each row of a transposed tile.
 const OPERATIONS_LIMIT: usize = 32;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Whether a store reads squares in a tile, and is short enough to be written row by row.
+    /// Whether a store reads transposed operands in a tile, and is short enough to be emitted row by row.
     pub(super) fn stores_transposed(&self, scope: &Scope<'ctx>, item: &Item) -> bool {
         let Item::Store(store) = item else {
             return false;
@@ -26,7 +26,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             && !self.transposed_loads(scope, store).is_empty()
     }
 
-    /// Loads the squares that a store reads, so that its rows find their elements.
+    /// Loads and transposes the operands of a store, so that its rows find their elements.
     pub(super) fn load_transposed(
         &self,
         scope: &Scope<'ctx>,
@@ -59,7 +59,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// The loads of a store that are squares in a full tile, with how far apart elements are along the vectors.
+    /// The loads of a store that are transposed in a full tile, with their stride along the vectors.
     fn transposed_loads(
         &self,
         scope: &Scope<'ctx>,
@@ -68,7 +68,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let (Some(rows), Some(vectors)) = (scope.rows, scope.vectors) else {
             return Vec::new();
         };
-        // Rows that are repeated do not lie one after the other.
+        // Repeated rows are not consecutive.
         let is_plain = !rows.spread && rows.repeats.is_none();
         let is_full = rows.count == vectors.lanes && vectors.left.is_none() && is_plain;
         if !is_full || !store.axes.is_empty() {

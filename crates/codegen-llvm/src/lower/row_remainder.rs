@@ -11,7 +11,7 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// The rows of a unit: a full tile, or what is left over in smaller ones.
+    /// The rows of a unit: a full tile, or the remainder in smaller ones.
     pub(super) fn rows(
         &self,
         nest: &LoopNest,
@@ -24,9 +24,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return self.columns(nest, scope, column);
         };
         let (base, stop) = self.evened(nest, axis, count, row_tile);
-        let least = nest.edges.least;
+        let least = nest.remainder.least;
         let tile = if nest.tile.spread {
-            // The first of them counts the tiles, each of the others is in a part of the axis of its own.
+            // The first axis counts the tiles; each of the others is in a part of the axis of its own.
             Rows {
                 spread: true,
                 ..self.tile_rows(axis, count, row_tile, None)
@@ -57,7 +57,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         full.and(edge)
     }
 
-    /// What is left over of the rows, too few for a tile.
+    /// The row remainder, smaller than a tile.
     fn left_over(
         &self,
         nest: &LoopNest,
@@ -67,14 +67,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         column: Option<(AxisId, Value<'ctx>)>,
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
-        // What is left over of a size that is known is as many as it takes.
+        // The remainder of a known size is known.
         let is_known = self.bound(axis).as_constant().is_some();
-        let mut most = match nest.edges.rows.as_slice() {
+        let mut most = match nest.remainder.rows.as_slice() {
             &[left] if is_known => left,
-            _ => nest.edges.least.saturating_sub(1),
+            _ => nest.remainder.least.saturating_sub(1),
         };
-        for (place, &count) in nest.edges.rows.iter().enumerate() {
-            let next = nest.edges.rows.get(place + 1).copied();
+        for (place, &count) in nest.remainder.rows.iter().enumerate() {
+            let next = nest.remainder.rows.get(place + 1).copied();
             if is_on(Fault::SkippedRows) && next.is_none() {
                 continue;
             }
@@ -108,7 +108,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// So many rows that lie next to each other.
+    /// A tile of consecutive rows.
     fn tile_rows(
         &self,
         axis: AxisId,
@@ -127,7 +127,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// The last row again for those of a tile that are not below the end; there are so many at the least.
+    /// Repeats the last row for those of a tile that are past the end; at least `least` of them are not.
     fn repeats(&self, base: Value<'ctx>, stop: Value<'ctx>, from: u32) -> Repeats<'ctx> {
         let emit = &self.emit;
         let beside = emit.i64(1 + i64::from(is_on(Fault::LostLastRow)));
@@ -138,7 +138,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Where a tile of rows begins, and where it ends at the latest.
     ///
     /// A tile of a single row takes as long as one of four: each sum waits for the addition before it. Seven rows are
-    /// therefore better done as four and three than as six and one.
+    /// therefore faster as four and three than as six and one.
     fn evened(
         &self,
         nest: &LoopNest,
@@ -150,18 +150,18 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let number = |number: u32| emit.i64(i64::from(number));
         let size = self.quantity(&self.bound(axis));
         let base = emit.imul(row_tile, number(count));
-        if nest.edges.evened_below == 0 {
+        if nest.remainder.evened_below == 0 {
             return (base, size);
         }
         let whole = self.multiple_below(size, count);
         let left = emit.isub(size, whole);
         let is_few = emit.and(
             emit.icmp(IntPredicate::SGT, left, number(0)),
-            emit.icmp(IntPredicate::SLT, left, number(nest.edges.evened_below)),
+            emit.icmp(IntPredicate::SLT, left, number(nest.remainder.evened_below)),
         );
         let is_few = emit.and(is_few, emit.icmp(IntPredicate::SGT, whole, number(0)));
-        // The last full tile ends early, and what is left over begins there.
-        let half = number((count + nest.edges.evened_below - 1).div_ceil(2));
+        // The last full tile ends early, and the remainder begins there.
+        let half = number((count + nest.remainder.evened_below - 1).div_ceil(2));
         let middle = emit.iadd(emit.isub(whole, number(count)), half);
         let is_last_full = emit.icmp(IntPredicate::EQ, emit.iadd(base, number(count)), whole);
         let is_left_over = emit.icmp(IntPredicate::EQ, base, whole);

@@ -19,10 +19,10 @@ pub(crate) struct Coordinate {
     pub(crate) vector: u32,
 }
 
-/// Which of a vector's elements are meant.
+/// Which elements of a vector are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// All of them, as a vector; what is the same in all of them stays a scalar.
+    /// All of them, as a vector; a uniform value stays a scalar.
     Lanes,
     /// The first, as a scalar.
     First,
@@ -35,22 +35,22 @@ pub(crate) struct Rows<'ctx> {
     pub(crate) count: u32,
     /// The first index.
     pub(crate) base: Value<'ctx>,
-    /// Whether they lie as far apart as the axis allows, instead of next to each other.
+    /// Whether they are spread over the whole axis, instead of adjacent.
     pub(crate) spread: bool,
-    /// How far the first index is from the tile's first.
+    /// The offset of the first index from the tile's first.
     pub(crate) offset: Value<'ctx>,
-    /// Where fewer rows may be left than there are here.
+    /// Set where fewer rows than the tile's may be left.
     pub(crate) repeats: Option<Repeats<'ctx>>,
     /// `base` divided by the block that constants are packed in, and the block.
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }
 
-/// Rows of a tile that has more of them than are left: the last one again, computed and written as often.
+/// The rows of a tile that are past the end: the last one again, computed and stored as often.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repeats<'ctx> {
-    /// The first that may be one.
+    /// The first that may be past the end.
     pub(crate) from: u32,
-    /// How far the last one that is left is from the tile's first.
+    /// The offset of the last existing row from the tile's first.
     pub(crate) last: Value<'ctx>,
 }
 
@@ -68,12 +68,12 @@ pub(crate) struct Vectors<'ctx> {
     pub(crate) block: Option<(Value<'ctx>, u32)>,
 }
 
-/// What is left of an axis that may be less than the vectors have lanes.
+/// A remainder of an axis that may be less than the vectors have lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left<'ctx> {
     /// Elements in range.
     pub(crate) elements: Value<'ctx>,
-    /// Of so many vectors all lanes are in range.
+    /// The number of vectors in which all lanes are in range.
     pub(crate) full: u32,
 }
 
@@ -97,9 +97,9 @@ pub(crate) enum Place<'ctx> {
 pub(crate) struct Array<'ctx> {
     pub(crate) base: Value<'ctx>,
     pub(crate) dtype: DType,
-    /// Elements from one index to the next, per axis.
+    /// Strides, per axis.
     pub(crate) strides: Vec<Quantity>,
-    /// Elements from one row of the tile to the next; 0 if all rows share it.
+    /// The stride from one row of the tile to the next; 0 if all rows share it.
     pub(crate) row_stride: Quantity,
 }
 
@@ -111,7 +111,7 @@ pub(crate) enum Moment {
     Last,
 }
 
-/// The part of a reduced axis that is gone through.
+/// The part of a reduced axis that is iterated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'ctx> {
     pub(crate) axis: AxisId,
@@ -126,24 +126,24 @@ pub(crate) struct Scope<'ctx> {
     pub(crate) rows: Option<Rows<'ctx>>,
     pub(crate) vectors: Option<Vectors<'ctx>>,
     places: HashMap<(StageId, Moment), Place<'ctx>>,
-    /// Indices of loads that are in bounds at every point of the tile, though nothing proves it of all points.
+    /// Indices of loads that are in bounds at every point of the tile, though that is not proved for all points.
     inside: Vec<(NodeId, usize)>,
     streaming: bool,
     part: Option<Part<'ctx>>,
-    /// Conditions of choices that are the same at every point of the tile.
+    /// Conditions of selects that are the same at every point of the tile.
     choices: Vec<(NodeId, bool)>,
     pub(crate) known: RefCell<HashMap<(NodeId, Coordinate, Form), Value<'ctx>>>,
 }
 
 impl<'ctx> Scope<'ctx> {
-    /// The same with an axis bound to an index.
+    /// The scope with an axis bound to an index.
     pub(crate) fn with_axis(&self, axis: AxisId, index: Value<'ctx>) -> Self {
         let mut scope = self.clone();
         scope.axes.insert(axis, index);
         scope
     }
 
-    /// The same before any loop over an inner axis, with nothing known.
+    /// The scope before any loop over an inner axis, with nothing known.
     pub(crate) fn outside_of_loops(&self, outer: &[AxisId]) -> Self {
         let mut scope = self.clone();
         scope.axes.retain(|axis, _| outer.contains(axis));
@@ -151,25 +151,25 @@ impl<'ctx> Scope<'ctx> {
         scope
     }
 
-    /// The same where an axis is gone through in part.
+    /// The scope in which a part of an axis is iterated.
     pub(crate) fn with_part(&self, part: Part<'ctx>) -> Self {
         let mut scope = self.clone();
         scope.part = Some(part);
         scope
     }
 
-    /// Where an axis is gone through in part: from and to which index.
+    /// The part of an axis that is iterated: from and to which index.
     pub(crate) fn part_of(&self, axis: AxisId) -> Option<(Value<'ctx>, Value<'ctx>)> {
         let part = self.part.filter(|part| part.axis == axis)?;
         Some((part.begin, part.end))
     }
 
-    /// Whether one of some axes is gone through in part.
+    /// Whether a part of one of some axes is iterated.
     pub(crate) fn has_part_of(&self, axes: &[AxisId]) -> bool {
         self.part.is_some_and(|part| axes.contains(&part.axis))
     }
 
-    /// The same with rows. Of what is known only that stays which `keep` says is the same in other rows.
+    /// The scope with rows. Only those known values stay that `keep` says are the same in other rows.
     pub(crate) fn with_rows(&self, rows: Rows<'ctx>, keep: impl Fn(NodeId) -> bool) -> Self {
         let mut scope = self.clone();
         scope.rows = Some(rows);
@@ -181,28 +181,28 @@ impl<'ctx> Scope<'ctx> {
         scope
     }
 
-    /// The same with vectors.
+    /// The scope with vectors.
     pub(crate) fn with_vectors(&self, vectors: Vectors<'ctx>) -> Self {
         let mut scope = self.clone();
         scope.vectors = Some(vectors);
         scope
     }
 
-    /// The same where some indices of loads are known to be in bounds.
+    /// The scope in which some indices of loads are known to be in bounds.
     pub(crate) fn with_inside(&self, inside: impl IntoIterator<Item = (NodeId, usize)>) -> Self {
         let mut scope = self.clone();
         scope.inside.extend(inside);
         scope
     }
 
-    /// The same where a condition is known.
+    /// The scope in which a condition is known.
     pub(crate) fn with_choice(&self, condition: NodeId, is_true: bool) -> Self {
         let mut scope = self.clone();
         scope.choices.push((condition, is_true));
         scope
     }
 
-    /// Whether a condition holds at every point of the tile, or at none; if that is known.
+    /// Whether a condition holds at every point of the tile, or at none; `None` if that is unknown.
     pub(crate) fn choice(&self, condition: NodeId) -> Option<bool> {
         let mut choices = self.choices.iter();
         let choice = choices.find(|(known, _)| *known == condition);
@@ -214,14 +214,14 @@ impl<'ctx> Scope<'ctx> {
         !self.choices.is_empty()
     }
 
-    /// The same where stores go past the caches.
+    /// The scope in which stores are non-temporal.
     pub(crate) fn streaming(&self) -> Self {
         let mut scope = self.clone();
         scope.streaming = true;
         scope
     }
 
-    /// Whether stores go past the caches.
+    /// Whether stores are non-temporal.
     pub(crate) fn is_streaming(&self) -> bool {
         self.streaming
     }
@@ -236,7 +236,7 @@ impl<'ctx> Scope<'ctx> {
         self.axes.get(&axis).copied()
     }
 
-    /// Says where a stage's local is from here on.
+    /// Records where a stage's local is from here on.
     pub(crate) fn place(&mut self, stage: StageId, moment: Moment, place: Place<'ctx>) {
         self.places.insert((stage, moment), place);
     }

@@ -15,7 +15,7 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// How a reduction's window slides along the rows of the tile, where that is worth writing out.
+    /// How a reduction's window slides along the rows of the tile, where unrolling it pays.
     pub(super) fn sliding_window(
         &self,
         scope: &Scope<'ctx>,
@@ -33,8 +33,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         (is_fitting && is_plain).then_some(slide)
     }
 
-    /// What is to be tested so that all taps of a row of the window are inside in all rows of the tile: the index that
-    /// they move. The others are the same for all.
+    /// What must be tested so that all taps of a window's row are in bounds in all rows of the tile: the index that they
+    /// move. The others are the same for all.
     pub(super) fn spans_of_taps(&self, scope: &Scope<'ctx>, slide: &SlidingWindow) -> Vec<Span> {
         let open = GuardedIndex::below(self.kernel, slide.load).into_iter();
         open.filter(|open| open.position == slide.position)
@@ -52,7 +52,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         points: &[Coordinate],
         carried: &[Value<'ctx>],
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
-        // What is known at a tap, its weight above all, is known for all rows.
+        // What is known at a tap, above all its weight, is known for all rows.
         let at_taps: Vec<Scope<'ctx>> = (0..slide.n_taps)
             .map(|tap| scope.with_axis(taps, self.emit.i64(tap)))
             .collect();

@@ -16,7 +16,7 @@ use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 
-/// Writes the functions of the phases that reduce the parts.
+/// Emits the functions of the phases that compute partial results.
 pub(super) fn emit_shares(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
@@ -61,7 +61,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             scope = scope.with_axis(axis, emit.urem(rest, size));
             rest = emit.udiv(rest, size);
         }
-        // What is computed before it.
+        // The items before it.
         let items = self.kernel.items();
         let place = items
             .iter()
@@ -90,7 +90,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// What a stage is if it was reduced in parts.
+    /// The combined value of a stage that was reduced in parts.
     pub(super) fn joined(
         &self,
         scope: &Scope<'ctx>,
@@ -128,7 +128,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(joined.first().copied())
     }
 
-    /// Places a stage that was reduced in parts; says whether it was.
+    /// Records the local of a stage that was reduced in parts; returns whether it was.
     pub(super) fn place_joined(
         &self,
         scope: &mut Scope<'ctx>,

@@ -13,12 +13,12 @@ use super::scope::{Array, Coordinate, Scope, Vectors};
 use crate::emit::{Value, lanes};
 use crate::error::LlvmError;
 
-/// Bits of the parts of a vector that shuffle without crossing.
+/// The width in bits of the parts of a vector within which shuffles do not cross.
 const PART: u32 = 128;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Fills an array of dot products that is best read along the axis that is reduced: whole vectors of them, and those
-    /// that are left one by one. Answers with false, and does nothing, if the array is something else.
+    /// Fills an array of dot products that is contiguous along the reduced axis: whole vectors of results, and the
+    /// remainder one by one. Returns false, and does nothing, for any other array.
     pub(super) fn fill_by_transposing_reduction(
         &self,
         scope: &Scope<'ctx>,
@@ -118,7 +118,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(self.transposing_sum(sums, reduce.accumulator.bits()))
     }
 
-    /// As many vectors as each has lanes become one: its lane `i` is the sum of the lanes of vector `i`.
+    /// Reduces as many vectors as each has lanes to one: its lane `i` is the sum of the lanes of vector `i`.
     fn transposing_sum(&self, mut vectors: Vec<Value<'ctx>>, bits: u32) -> Value<'ctx> {
         let emit = &self.emit;
         let n_lanes = vectors.first().map_or(1, |&vector| lanes(vector));

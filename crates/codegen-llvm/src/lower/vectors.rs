@@ -10,21 +10,21 @@ use super::scope::{Coordinate, Left, Scope, Vectors};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// Vectors side by side from which on they are so many because rows are few.
+/// Tiles of at least this many vectors are that wide because they have few rows.
 const WIDE: u32 = 8;
 
 /// What is done with vectors of an axis.
 type Body<'a, 'ctx> = &'a mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>;
 
-/// An axis while it is gone through.
+/// An axis while it is iterated.
 struct Along<'a, 'ctx> {
     scope: &'a Scope<'ctx>,
     axis: AxisId,
     tile: &'a Tile,
     end: Value<'ctx>,
-    /// Whether what is gone through is one set of the tile's vectors at the most.
+    /// Whether at most one set of the tile's vectors is iterated.
     is_one_set: bool,
-    /// How many indices there are at the most, where that is known.
+    /// The most indices, where that is known.
     most: Option<u32>,
     /// The block that constants are packed in.
     block: Option<u32>,
@@ -39,8 +39,8 @@ impl Along<'_, '_> {
 }
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Runs the body for the indices `begin..end` of an axis in vectors of a tile: full sets of vectors, and what is left.
-    /// `begin` is a multiple of the lanes, and there are so many indices at the most, where that is known.
+    /// Runs the body for the indices `begin..end` of an axis in vectors of a tile: full sets of vectors, then the
+    /// remainder. `begin` is a multiple of the lanes.
     pub(super) fn in_vectors(
         &self,
         scope: &Scope<'ctx>,
@@ -64,7 +64,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return self.in_open_sets(&along, begin, body);
         }
         let mut begin = begin;
-        // Where the axis is known to be full sets of vectors nothing is left over, and no code is made for it.
+        // Where the axis is known to be full sets of vectors there is no remainder, and no code for it.
         let is_full = self.is_multiple(axis, set);
         if tile.vectors > 1 || is_full {
             begin = self.in_whole(&along, begin, tile.vectors, body)?;
@@ -90,8 +90,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Whether these are a product's columns, nobody knows how many, and masks take no time beside what is computed with
-    /// them: not of as many vectors as there are registers for masks, nor for a single row.
+    /// Whether these are a contraction's columns, of unknown number, and masks are free beside the arithmetic: not with as
+    /// many vectors as there are mask registers, nor for a single row.
     fn is_open_product(&self, along: &Along<'_, 'ctx>) -> bool {
         let (rows, full_rows) = along.rows();
         let has_masks = along.tile.tail == Tail::Masked && !self.level().has_slow_masked_stores();
@@ -101,9 +101,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             && (along.tile.vectors < WIDE || (rows > 1 && rows < full_rows))
     }
 
-    /// All of a product's columns, where masks take no time: sets whose last vector need not be full, and single vectors.
+    /// All columns of a contraction, where masks are free: sets whose last vector may be partial, and single vectors.
     ///
-    /// What is computed outweighs the masks of a set, and a body for sets that are known to be full is code to compile.
+    /// The arithmetic outweighs the masks of a set, and a body for sets that are known to be full is code to compile.
     fn in_open_sets(
         &self,
         along: &Along<'_, 'ctx>,
@@ -113,7 +113,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         let Tile { lanes, vectors, .. } = *along.tile;
         let (rows, full_rows) = along.rows();
-        // At an edge of the rows there is little to save.
+        // In a row remainder there is little to save.
         if vectors == 1 || rows < full_rows {
             let count = if vectors < WIDE { vectors } else { vectors / 2 };
             return self.in_sets(along, begin, (count, 0), body);
@@ -130,7 +130,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         self.in_sets(along, middle, (1, 0), body)
     }
 
-    /// What is left over of full sets, where lanes can be masked off.
+    /// The remainder after full sets, where lanes can be masked.
     fn in_masked(
         &self,
         along: &Along<'_, 'ctx>,
@@ -155,15 +155,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
             return self.in_sets(along, begin, (1, 0), body);
         }
-        // At an edge of the rows there is little to save, and each number of vectors is code to compile.
+        // In a row remainder there is little to save, and each number of vectors is code to compile.
         if vectors == 1 || (!is_wide && !is_slow && rows < full_rows) {
             return self.in_sets(along, begin, (vectors, 0), body);
         }
-        // Half as many of several rows are sums enough.
+        // Half as many vectors with several rows are accumulators enough.
         if is_wide && rows > 1 {
             return self.in_sets(along, begin, (vectors / 2, 0), body);
         }
-        // A single vector is done alone; what shares its operands with other rows, where it takes no whole set.
+        // A single vector is done alone; one that shares its operands with other rows, where it fills no whole set.
         let (count, full, limit) = match is_wide {
             true => (vectors / 2, 0, 1),
             false => (vectors, vectors - 1, vectors - 1),
@@ -179,7 +179,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         sets(emit.not(is_more), (1, 0))
     }
 
-    /// Sets of so many vectors with every lane in range; answers with the first index behind them.
+    /// Sets of `count` vectors with every lane in range; returns the first index after them.
     fn in_whole(
         &self,
         along: &Along<'_, 'ctx>,
@@ -198,7 +198,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(end)
     }
 
-    /// All there is from an index on, in sets of so many vectors, of which so many have every lane in range.
+    /// The rest from an index on, in sets of `count` vectors, of which some have every lane in range.
     fn in_sets(
         &self,
         along: &Along<'_, 'ctx>,
@@ -213,7 +213,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Runs the body for the first index of each set of so many vectors: without a loop where there is one at the most.
+    /// Runs the body for the first index of each set of vectors: without a loop where there is at most one.
     fn each_set(
         &self,
         along: &Along<'_, 'ctx>,
@@ -258,14 +258,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         }
     }
 
-    /// Which lanes of a vector of the tile are in range, if not all of them are.
+    /// The lanes of a vector of the tile that are in range, if not all of them are.
     pub(super) fn mask(&self, scope: &Scope<'ctx>, at: Coordinate) -> Option<Value<'ctx>> {
         let count = self.lanes_left(scope, at)?;
         Some(self.mask_below(count, scope.vectors?.lanes))
     }
 
-    /// How many lanes of a vector of the tile are in range, if that may be less than all: 0 or more, and more than all for
-    /// all.
+    /// How many lanes of a vector of the tile are in range, if that may be fewer than all: 0 or more, where more than the
+    /// lanes means all.
     pub(super) fn lanes_left(&self, scope: &Scope<'ctx>, at: Coordinate) -> Option<Value<'ctx>> {
         let emit = &self.emit;
         let vectors = scope.vectors?;
@@ -277,10 +277,10 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         })
     }
 
-    /// Which lanes are below a count, which is not negative.
+    /// The lanes below a count, which is not negative.
     pub(super) fn mask_below(&self, count: Value<'ctx>, lanes: u32) -> Value<'ctx> {
         let emit = &self.emit;
-        // More than a vector has is all of them; capped, so that the count fits what it is compared in.
+        // More than the lanes of a vector is all of them; capped, so that the count fits the type it is compared in.
         let count = emit.smin(count, emit.i64(i64::from(lanes)));
         let count = emit.iadd(count, emit.i64(i64::from(is_on(Fault::WideMask))));
         emit.first_lanes(count, lanes)

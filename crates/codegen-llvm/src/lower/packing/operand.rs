@@ -2,17 +2,17 @@
 
 use kiln_backend::{PackAxis, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_schedule_cpu::{LoopNest, OperandCopy, packed_points, packed_strides};
+use kiln_schedule_cpu::{LoopNest, PackedCopy, packed_points, packed_strides};
 use kiln_tensor::DType;
 
 use super::super::context::Lowering;
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// Blocks that a unit copies side by side: as many lines as memory likes to fetch at once.
+/// Blocks that a unit packs side by side: as many lines as memory fetches well at once.
 const BLOCKS: i64 = 4;
 
-/// An operand while it is copied.
+/// An operand while it is packed.
 pub(super) struct Operand<'ctx> {
     dtype: DType,
     source: Value<'ctx>,
@@ -26,11 +26,11 @@ pub(super) struct Operand<'ctx> {
 #[derive(Clone)]
 struct Axis {
     points: Quantity,
-    /// Elements of the operand from one index to the next.
+    /// The stride in the operand.
     from: Quantity,
-    /// Elements of the copy.
+    /// The stride in the packed copy.
     to: Quantity,
-    /// Of an axis in blocks: their size, and the size of the axis of the operand.
+    /// Of a blocked axis: its block, and the size of the operand's axis.
     block: Option<(i64, Quantity)>,
 }
 
@@ -51,7 +51,7 @@ impl<'ctx> Operand<'ctx> {
     pub(super) fn of(
         lowering: &Lowering<'_, '_, 'ctx>,
         nest: &LoopNest,
-        copy: &OperandCopy,
+        copy: &PackedCopy,
     ) -> Self {
         let kernel = lowering.kernel;
         let buffer = copy.buffer();
@@ -84,7 +84,7 @@ impl<'ctx> Operand<'ctx> {
         }
     }
 
-    /// The axes that units are of, the one that is looped over, and the run.
+    /// The axes that units cover, the one that is looped over, and the run.
     fn parts(&self) -> (&[Axis], &Axis, &Axis) {
         match self.axes.as_slice() {
             [units @ .., along, run] => (units, along, run),
@@ -99,7 +99,7 @@ impl<'ctx> Operand<'ctx> {
         })
     }
 
-    /// Elements that a unit copies.
+    /// Elements that a unit packs.
     pub(super) fn per_unit(&self) -> Quantity {
         let (units, along, run) = self.parts();
         let blocks = if units.iter().any(|axis| axis.block.is_some()) {
@@ -157,7 +157,7 @@ impl<'ctx> Operand<'ctx> {
                 Ok(())
             })?;
         }
-        // A block that is not full: the last one.
+        // A partial block: the last one.
         let begin = emit.smax(begin, full);
         lowering.counted(begin, end, emit.i64(1), &[], |index, _| {
             let at = self.step(lowering, (source, target), axis, index);
@@ -170,7 +170,7 @@ impl<'ctx> Operand<'ctx> {
         Ok(())
     }
 
-    /// The places so many points further along an axis.
+    /// The addresses this many points further along an axis.
     fn step(
         &self,
         lowering: &Lowering<'_, '_, 'ctx>,
@@ -202,7 +202,7 @@ impl<'ctx> Operand<'ctx> {
         Ok(())
     }
 
-    /// A run of so many elements.
+    /// A run of `count` elements.
     fn run(
         &self,
         lowering: &Lowering<'_, '_, 'ctx>,
@@ -232,7 +232,7 @@ impl<'ctx> Operand<'ctx> {
         Ok(())
     }
 
-    /// A block of which so many elements are there; zeros for the rest.
+    /// A partial block of `count` elements, zero-padded.
     fn partly(
         &self,
         lowering: &Lowering<'_, '_, 'ctx>,
@@ -251,8 +251,7 @@ impl<'ctx> Operand<'ctx> {
         Ok(())
     }
 
-    /// A full block whose elements lie apart, while those of the axis that is looped over lie next to each other: square
-    /// by square.
+    /// A full block whose elements are strided, while those of the looped axis are contiguous: transposed tile by tile.
     fn transposed(
         &self,
         lowering: &Lowering<'_, '_, 'ctx>,

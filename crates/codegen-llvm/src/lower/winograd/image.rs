@@ -75,7 +75,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         Ok(())
     }
 
-    /// What the sums of a set of features become.
+    /// The epilogue of a set of features.
     fn results(
         &self,
         strip: &Strip<'ctx>,

@@ -29,10 +29,10 @@ use crate::error::LlvmError;
 use crate::module::ModuleBuilder;
 use strips::Strips;
 
-/// Sums of weights that are worth a task.
+/// Transformed weights that are worth a task.
 const TASK_WEIGHTS: i64 = 64;
 
-/// Writes the functions of the phases that do all of a kernel.
+/// Emits the functions of the phases of a kernel.
 pub(super) fn emit_winograd(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,

@@ -10,7 +10,7 @@ use crate::error::LlvmError;
 use crate::lower::scope::{Coordinate, Form, Scope};
 
 impl<'ctx> Strips<'_, '_, '_, 'ctx> {
-    /// Differences of the elements of each tile, vectors along the channels.
+    /// The input transform of each tile, vectorised along the channels.
     pub(super) fn differences(&self, strip: &Strip<'ctx>) -> Result<(), LlvmError> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let Winograd {
@@ -23,7 +23,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         } = self.winograd;
         let (zero, one) = (emit.i64(0), emit.i64(1));
         let n_channels = lowering.quantity(&self.bound(channels));
-        // A tile's last lines and columns are those of the last tap.
+        // The last lines and columns of a tile are those of the last tap.
         let bind = |scope: &Scope<'ctx>, along: Along, from: Value<'ctx>, place: u32| {
             let tap = place.min(TAPS as u32 - 1);
             let image = emit.iadd(from, self.number(place - tap));
@@ -64,7 +64,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         Ok(())
     }
 
-    /// A product of matrices for each plane: tiles by channels, channels by a set of features.
+    /// A matrix product for each plane: tiles by channels, channels by a set of features.
     pub(super) fn products(
         &self,
         strip: &Strip<'ctx>,
@@ -73,7 +73,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let (zero, one) = (emit.i64(0), emit.i64(1));
         let (block, half) = (self.block, self.block / 2);
-        // Up to half a block that is left over is done as one.
+        // A remainder of at most half a block is computed as a half block.
         let spare = block - (half + 1).min(block);
         let blocks = emit.udiv(
             emit.iadd(strip.tiles, self.number(spare)),
@@ -97,7 +97,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         Ok(())
     }
 
-    /// The products of so many tiles from one on, in registers.
+    /// The products of a block of tiles, in registers.
     fn block_of_products(
         &self,
         strip: &Strip<'ctx>,
@@ -144,7 +144,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         Ok(())
     }
 
-    /// The sums of each tile.
+    /// The output transform of each tile.
     pub(super) fn sums(&self, strip: &Strip<'ctx>, vectors: u32) -> Result<(), LlvmError> {
         let (lowering, emit) = (self.lowering, &self.lowering.emit);
         let (zero, one) = (emit.i64(0), emit.i64(1));
@@ -182,7 +182,7 @@ impl<'ctx> Strips<'_, '_, '_, 'ctx> {
         Ok(())
     }
 
-    /// Where a tile begins: no later than its columns before the end.
+    /// Where a tile begins: early enough for its columns to fit.
     fn first_column(&self, strip: &Strip<'ctx>, tile: Value<'ctx>) -> Value<'ctx> {
         let emit = &self.lowering.emit;
         let column = self.index(tile, self.number(self.sums_of_tile()), strip.column);

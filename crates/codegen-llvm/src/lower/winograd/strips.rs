@@ -21,15 +21,15 @@ pub(super) struct Strips<'l, 'a, 'm, 'ctx> {
 
 /// One strip.
 pub(super) struct Strip<'ctx> {
-    /// Where the outer axes are bound that are neither the image's nor the features.
+    /// The outer axes that are neither the image's nor the features', bound to indices.
     pub(super) scope: Scope<'ctx>,
     /// Its first line.
     pub(super) line: Value<'ctx>,
     /// Its first column.
     pub(super) column: Value<'ctx>,
-    /// The line where its tiles begin: earlier where fewer are left than a tile has.
+    /// The line where its tiles begin: earlier where fewer lines are left than a tile has.
     pub(super) from_line: Value<'ctx>,
-    /// How many tiles it has.
+    /// The number of its tiles.
     pub(super) tiles: Value<'ctx>,
     /// By plane, tile and channel.
     pub(super) differences: Value<'ctx>,
@@ -76,12 +76,12 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
         self.sums_of_tile() * self.length()
     }
 
-    /// Columns before a strip's first that a tile may begin at, where it is the image's last.
+    /// Columns before the strip's first at which a tile may begin, where it is the image's last.
     pub(super) fn lead(&self) -> u32 {
         self.sums_of_tile() - 1
     }
 
-    /// Columns of sums that are kept of a strip.
+    /// Columns of sums kept per strip.
     pub(super) fn stored_width(&self) -> u32 {
         self.width() + self.lead()
     }
@@ -97,12 +97,12 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
             .ceil_div(Quantity::constant(self.tile.lanes.into()))
     }
 
-    /// Vectors of weights, one for each channel and vector of features: nine of them in a window.
+    /// Vectors of weights, one for each channel and vector of features: nine of them per window.
     pub(super) fn n_weights(&self) -> Quantity {
         self.bound(self.winograd.channels) * self.n_vectors()
     }
 
-    /// Where what a vector of weights became lies, for a plane and a channel.
+    /// The address of a transformed vector of weights, for a plane and a channel.
     pub(super) fn weight_at(
         &self,
         vector: Value<'ctx>,
@@ -164,7 +164,8 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
         }
     }
 
-    /// Where a sum lies, by its line among the tiles' and its column beside the strip's first; those that lead there are there too.
+    /// The address of a sum, by its line among the tiles' and its column relative to the strip's first, with the bindings
+    /// of the axes.
     pub(super) fn sum_at(
         &self,
         strip: &Strip<'ctx>,

@@ -15,7 +15,7 @@ use kiln_schedule_cpu::winograd::Transform;
 use crate::emit::Value;
 use crate::lower::context::Lowering;
 
-/// Elements in a row as differences.
+/// The input transform of a row of elements.
 pub(super) fn transform_input<'ctx>(
     transform: Transform,
     lowering: &Lowering<'_, '_, 'ctx>,
@@ -27,7 +27,7 @@ pub(super) fn transform_input<'ctx>(
     match (transform, elements) {
         (Transform::TwoByTwo, &[a, b, c, d]) => vec![sub(a, c), add(b, c), sub(c, b), sub(b, d)],
         (Transform::FourByFour, &[a, b, c, d, e, f]) => {
-            // At the roots of a half, and at those of two.
+            // At the square roots of a half, and at those of two.
             let (even, odd) = (sub(e, add(c, c)), sub(d, add(b, b)));
             let odd = times(FRAC_1_SQRT_2, odd);
             let (far_even, far_odd) = (sub(e, times(0.5, c)), sub(d, times(0.5, b)));
@@ -45,7 +45,7 @@ pub(super) fn transform_input<'ctx>(
     }
 }
 
-/// Weights in a row as what differences are multiplied with.
+/// The weight transform of a row of weights.
 pub(super) fn transform_weights<'ctx>(
     transform: Transform,
     lowering: &Lowering<'_, '_, 'ctx>,
@@ -82,7 +82,7 @@ pub(super) fn transform_weights<'ctx>(
     }
 }
 
-/// Products in a row as sums.
+/// The output transform of a row of products.
 pub(super) fn transform_output<'ctx>(
     transform: Transform,
     lowering: &Lowering<'_, '_, 'ctx>,
@@ -112,7 +112,7 @@ pub(super) fn transform_output<'ctx>(
     }
 }
 
-/// A value times a number that is known.
+/// A value times a constant.
 fn scaled<'ctx>(lowering: &Lowering<'_, '_, 'ctx>, factor: f32, value: Value<'ctx>) -> Value<'ctx> {
     let emit = &lowering.emit;
     let factor = lowering.literal(ScalarValue::F32(factor));
