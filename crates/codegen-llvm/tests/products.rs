@@ -84,7 +84,7 @@ fn few_columns_in_halves_of_vectors() {
     let kernel = kernel(PRODUCT);
     let variants = compiled_as(&kernel, |schedule| {
         let lanes = schedule.get("lanes").unwrap();
-        schedule.with("halved", lanes / 2)
+        schedule.with("half_lanes", lanes / 2)
     });
     check_variants(&kernel, &variants, ["M", "K", "N"], &SIZES);
 }

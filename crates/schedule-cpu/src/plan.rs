@@ -17,21 +17,21 @@ pub(crate) struct Plan {
     /// Whether constants are packed for the tile.
     pub(crate) pack: bool,
     /// From this many rows on other operands are packed at each launch; 0 for never.
-    pub(crate) copy: u32,
+    pub(crate) pack_rows: u32,
     /// Below this many columns, vectors run along the reduced axis if it is deep; 0 for never.
     pub(crate) narrow: u32,
     /// Up to this many columns tiles have one vector with as many lanes; 0 for never.
-    pub(crate) halved: u32,
+    pub(crate) half_lanes: u32,
     /// An axis that serves for rows as well as the tile's, for sizes at which that has too few points.
     pub(crate) second_rows: Option<AxisId>,
     /// GEMV, and products shallower than this, use many vectors of one or a few rows; 0 for never.
-    pub(crate) flat: u32,
+    pub(crate) shallow: u32,
     /// Whether rows go one by one where the written arrays do not fit the second-level cache.
-    pub(crate) singly: bool,
+    pub(crate) row_by_row: bool,
     /// The Winograd tile, for kernels that use it.
     pub(crate) winograd: Option<WinogradTile>,
     /// Vectors per tile of a skinny GEMM; 0 to leave it to the full tile.
-    pub(crate) few: u32,
+    pub(crate) skinny_vectors: u32,
 }
 
 /// The register tile of Winograd's products.
@@ -93,12 +93,12 @@ impl Plan {
         }
         let numbers = [
             ("pack", u32::from(self.pack)),
-            ("copy", self.copy),
+            ("pack_rows", self.pack_rows),
             ("narrow", self.narrow),
-            ("halved", self.halved),
-            ("flat", self.flat),
-            ("few", self.few),
-            ("singly", u32::from(self.singly)),
+            ("half_lanes", self.half_lanes),
+            ("shallow", self.shallow),
+            ("skinny_vectors", self.skinny_vectors),
+            ("row_by_row", u32::from(self.row_by_row)),
         ];
         for (name, value) in numbers.into_iter().filter(|&(_, value)| value > 0) {
             schedule = schedule.with(name, i64::from(value));
@@ -171,17 +171,17 @@ impl Plan {
             },
             chunk,
             pack: schedule.get("pack") == Some(1),
-            copy: threshold("copy")?,
+            pack_rows: threshold("pack_rows")?,
             narrow: threshold("narrow")?,
             second_rows: axis("second_row_axis")?,
-            halved: match schedule.get("halved") {
+            half_lanes: match schedule.get("half_lanes") {
                 None => 0,
-                Some(_) => Some(number("halved", 1, lanes / 2)?)
+                Some(_) => Some(number("half_lanes", 1, lanes / 2)?)
                     .filter(|halved| halved.is_power_of_two())
                     .ok_or_else(refused)?,
             },
-            flat: threshold("flat")?,
-            singly: schedule.get("singly") == Some(1),
+            shallow: threshold("shallow")?,
+            row_by_row: schedule.get("row_by_row") == Some(1),
             winograd: match threshold("winograd")? {
                 0 => None,
                 from => Some(WinogradTile {
@@ -192,9 +192,9 @@ impl Plan {
                     vectors: number("winograd_vectors", 1, 8)?,
                 }),
             },
-            few: match schedule.get("few") {
+            skinny_vectors: match schedule.get("skinny_vectors") {
                 None => 0,
-                Some(_) => number("few", 1, 8)?,
+                Some(_) => number("skinny_vectors", 1, 8)?,
             },
         })
     }

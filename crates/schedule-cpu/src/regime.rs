@@ -21,7 +21,7 @@ const NARROW_ROWS: u32 = 4;
 const FEW_ROWS: u32 = 4;
 
 /// The most rows of a skinny GEMM: too few for a full tile, computed together.
-pub(super) const FEW_TOGETHER: u32 = 3;
+pub(super) const SKINNY_ROWS: u32 = 3;
 
 /// The least depth of a sum per column at which vectors run along the reduced axis although columns could be read in place:
 /// a horizontal sum costs as much as a few products of a whole row.
@@ -31,7 +31,7 @@ const DEEP: i64 = 12;
 const SHARED_WORK: u32 = 1 << 17;
 
 /// Vectors per tile of a GEMV.
-const FLAT_VECTORS: u32 = 8;
+const GEMV_VECTORS: u32 = 8;
 
 /// A plan and the sizes that it is for.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         add(Quantity::constant(1), plan.tile, plan.chunk, Vec::new());
         return regimes;
     };
-    if plan.singly {
+    if plan.row_by_row {
         let tile = Tile {
             rows: None,
             spread: false,
@@ -169,21 +169,21 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         add(few * deep, along_reduced, plan.chunk, copies.clone());
     }
     if let VectorAxis::Outer(columns) = plan.tile.vector
-        && plan.halved > 0
+        && plan.half_lanes > 0
     {
         let tile = Tile {
-            lanes: plan.halved,
+            lanes: plan.half_lanes,
             vectors: 1,
             ..plan.tile
         };
-        let few = not(at_least(size(columns), plan.halved + 1));
-        let several = at_least(size(rows), FEW_TOGETHER + 1);
-        add(few * several, tile, plan.halved, Vec::new());
+        let few = not(at_least(size(columns), plan.half_lanes + 1));
+        let several = at_least(size(rows), SKINNY_ROWS + 1);
+        add(few * several, tile, plan.half_lanes, Vec::new());
     }
     // With shallow sums, what counts is how results are written: in long runs.
     let is_written = |pieces: u32| {
         let shallow = packing::reduced(kernel).map_or(Quantity::constant(0), |axis| {
-            not(at_least(size(axis), plan.flat))
+            not(at_least(size(axis), plan.shallow))
         });
         let wide = match plan.tile.vector {
             VectorAxis::Outer(columns) => at_least(size(columns), pieces),
@@ -192,10 +192,10 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         shallow * wide
     };
     // A tile for a few rows that is as wide serves single rows as well.
-    if plan.flat > 0 && plan.few < FLAT_VECTORS {
+    if plan.shallow > 0 && plan.skinny_vectors < GEMV_VECTORS {
         let tile = Tile {
             rows: None,
-            vectors: FLAT_VECTORS,
+            vectors: GEMV_VECTORS,
             ..plan.tile
         };
         let piece = tile.lanes * tile.vectors;
@@ -203,23 +203,23 @@ pub(crate) fn of_plan(plan: &Plan, kernel: &VerifiedKernel) -> Vec<Regime> {
         let one_by_one = either(single, is_written(piece));
         add(one_by_one, tile, piece, Vec::new());
     }
-    if plan.few > 0 {
+    if plan.skinny_vectors > 0 {
         let tile = Tile {
-            rows: Some((rows, FEW_TOGETHER)),
-            vectors: plan.few,
+            rows: Some((rows, SKINNY_ROWS)),
+            vectors: plan.skinny_vectors,
             ..plan.tile
         };
         let piece = tile.lanes * tile.vectors;
-        let few = not(at_least(size(rows), FEW_TOGETHER + 1));
-        let few = match plan.flat > 0 && plan.few >= FLAT_VECTORS {
+        let few = not(at_least(size(rows), SKINNY_ROWS + 1));
+        let few = match plan.shallow > 0 && plan.skinny_vectors >= GEMV_VECTORS {
             true => either(few, is_written(piece)),
             false => few,
         };
         add(few, tile, piece, Vec::new());
     }
     let copies = packing::copies(kernel, &plan.tile);
-    if plan.copy > 0 {
-        let many = at_least(size(rows), plan.copy);
+    if plan.pack_rows > 0 {
+        let many = at_least(size(rows), plan.pack_rows);
         // Columns that fill one block are as contiguous as a packed copy.
         let wide = match plan.tile.vector {
             VectorAxis::Outer(columns) if packing::are_dense(kernel, &copies) => {
@@ -327,12 +327,12 @@ mod tests {
 
     #[test]
     fn exactly_one_is_meant_at_any_size() {
-        let halved = [("halved", 4), ("narrow", 3)];
+        let halved = [("half_lanes", 4), ("narrow", 3)];
         for (regimes, count) in [
             (regimes("[K, N]"), 5),
             (regimes("[N, K]"), 3),
             (regimes_with("[K, N]", &halved), 6),
-            (regimes_with("[K, N]", &[("few", 8)]), 4),
+            (regimes_with("[K, N]", &[("skinny_vectors", 8)]), 4),
         ] {
             assert_eq!(regimes.len(), count);
             let mut seen = std::collections::BTreeSet::new();
@@ -357,14 +357,14 @@ mod tests {
             tile.rows.map(|(_, count)| count)
         };
         assert_eq!(rows([1, 64, 64]), None);
-        assert_eq!([2, 3].map(|m| rows([m, 64, 64])), [Some(FEW_TOGETHER); 2]);
+        assert_eq!([2, 3].map(|m| rows([m, 64, 64])), [Some(SKINNY_ROWS); 2]);
         assert_eq!(rows([4, 64, 64]), Some(6));
     }
 
     #[test]
     fn tiles_of_a_few_wide_rows_do_single_ones() {
-        for (few, one) in [(2, None), (8, Some(FEW_TOGETHER))] {
-            let regimes = regimes_with("[K, N]", &[("few", few)]);
+        for (few, one) in [(2, None), (8, Some(SKINNY_ROWS))] {
+            let regimes = regimes_with("[K, N]", &[("skinny_vectors", few)]);
             let tile = &regimes[meant(&regimes, &[1, 64, 64])[0]].tile;
             assert_eq!(tile.rows.map(|(_, count)| count), one, "{few}");
         }
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn columns_that_fill_half_a_vector_take_tiles_of_halves() {
-        let regimes = regimes_with("[K, N]", &[("halved", 4), ("narrow", 3)]);
+        let regimes = regimes_with("[K, N]", &[("half_lanes", 4), ("narrow", 3)]);
         let lanes = |m, n| {
             let tile = &regimes[meant(&regimes, &[m, 100, n])[0]].tile;
             let of_columns = matches!(tile.vector, VectorAxis::Outer(_));

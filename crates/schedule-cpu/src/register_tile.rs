@@ -89,7 +89,7 @@ pub(super) fn joined_shape(
 }
 
 /// Vectors per tile of a skinny GEMM: what the accumulators of three rows leave room for.
-pub(super) fn few_vectors(level: IsaLevel) -> u32 {
+pub(super) fn skinny_vectors(level: IsaLevel) -> u32 {
     const ROWS: u32 = 3;
     // An element per row, and vectors being loaded.
     const OTHERS: u32 = ROWS + 3;

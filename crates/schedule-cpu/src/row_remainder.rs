@@ -5,7 +5,7 @@
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::{Class, Item, VerifiedKernel};
 
-use super::regime::FEW_TOGETHER;
+use super::regime::SKINNY_ROWS;
 use super::tile::{Tile, VectorAxis};
 
 /// A row remainder is joined with the last full tile into two tiles of three or four rows only for tiles of this many rows.
@@ -84,7 +84,7 @@ fn rows(
         8.. if reads_in_place && has_no_weights && is_contraction && tile.vectors == 1 => {
             vec![count]
         }
-        FEW_TOGETHER if reads_in_place => vec![2, 1],
+        SKINNY_ROWS if reads_in_place => vec![2, 1],
         // Beside many rows a few single ones do not matter.
         EVENED_ROWS if reads_in_place => vec![4, 3, 1],
         // Weights are read again for each tile: six to eight rows, say of a batch, are better computed as one.

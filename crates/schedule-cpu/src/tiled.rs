@@ -12,7 +12,7 @@ use super::loop_splitting::split_at;
 use super::packing;
 use super::plan::{Plan, WinogradTile};
 use super::register_tile::{
-    contraction_shape, few_vectors, fitting, joined_shape, lanes, row_axis, tail,
+    contraction_shape, fitting, joined_shape, lanes, row_axis, skinny_vectors, tail,
 };
 use super::sliding::sliding_window;
 use super::tile::{Tile, VectorAxis};
@@ -239,7 +239,7 @@ fn plan_in(
         ..Plan::default()
     };
     plan.pack = !plan.packs(kernel).is_empty();
-    plan.singly = tile.spread
+    plan.row_by_row = tile.spread
         && level.vector_bytes() >= LINE
         && !only_reads(kernel, &tile)
         && waits_for_memory(kernel, &dependence);
@@ -257,7 +257,7 @@ fn plan_in(
         let copies = packing::copies(kernel, &tile);
         let dense = packing::are_dense(kernel, &copies);
         if !copies.is_empty() {
-            plan.copy = if dense {
+            plan.pack_rows = if dense {
                 COPY_ROWS
             } else {
                 SCATTERED_COPY_ROWS
@@ -266,14 +266,14 @@ fn plan_in(
         if !plan.pack && vector_axis.is_some() {
             if dense {
                 let piece = tile.vectors * level.vector_bytes();
-                plan.flat = if piece < LONG_PIECE { SHALLOW } else { 1 };
-                plan.few = few_vectors(level);
+                plan.shallow = if piece < LONG_PIECE { SHALLOW } else { 1 };
+                plan.skinny_vectors = skinny_vectors(level);
             }
             if packing::along_reduced(kernel, rows).is_some() {
                 if dense && level.halves_are_as_fast() {
-                    plan.halved = lanes / 2;
+                    plan.half_lanes = lanes / 2;
                 }
-                plan.narrow = match (dense, plan.halved) {
+                plan.narrow = match (dense, plan.half_lanes) {
                     (false, _) => lanes,
                     // Where columns can be read in place, more than half a vector of them beats horizontal sums.
                     (true, 0) => lanes / 2 + 1,
