@@ -41,7 +41,7 @@ fn spans(c: &mut Criterion) {
     }
 }
 
-/// The time of so many spans on each of sixteen threads, over sixteen.
+/// The time of this many spans on each of sixteen threads, over sixteen.
 fn on_threads(timing: &Timing, spans: u64) -> Duration {
     const THREADS: u32 = 16;
     let event = timing.event("run").expect("it is registered");

@@ -1,8 +1,8 @@
 //! Benchmarks of Kiln, one file per promise, under `benches/`; here is what they share: models, a
 //! yardstick, and the table of promises that are measured against one.
 //!
-//! The real ones are in the folder that `KILN_MODELS` names, each as `NAME/model.onnx`; where that
-//! is not set, an encoder made here stands in for them.
+//! The real ones are in the folder that `KILN_MODELS` names, each as `NAME/model.onnx`; where that is not set, an encoder
+//! made here replaces them.
 
 #![deny(unsafe_code)]
 

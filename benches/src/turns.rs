@@ -10,7 +10,7 @@ const BATCH: Duration = Duration::from_micros(50);
 /// The most calls between two looks at the clock.
 const CALLS: u32 = 4096;
 
-/// Whoever can do something so many times, and say how long that took.
+/// Something that can be done `n` times, and reports how long that took.
 pub type Contender<'a> = dyn FnMut(u32) -> Duration + 'a;
 
 /// How long to go on.

@@ -39,7 +39,7 @@ pub(crate) const CROSS_CHECK: Needs<'_> = Needs {
     list: "xtask/conformance/cross_check.txt",
 };
 
-/// One case in so many is in the sample.
+/// One case of this many is in the sample.
 const SAMPLE: usize = 12;
 
 /// A case, and how it went.

@@ -108,7 +108,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
         );
         let code = record::code_of(target, &root, &metadata)?;
         let outcome = session.run(budget)?;
-        // Read anew: another run may have written meanwhile.
+        // Read again: another run may have written meanwhile.
         let mut record = Record::read(&root)?;
         record.add(target, &code, &record::today()?, &outcome);
         record.write(&root)?;

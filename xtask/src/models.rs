@@ -23,7 +23,7 @@ pub(crate) fn run() -> Result<()> {
     fetch(&root.0, &root.1)
 }
 
-/// Where the models lie in the project at `root`.
+/// The folder of the models in the project at `root`.
 pub(crate) fn folder(root: &Path) -> PathBuf {
     root.join("models")
 }

@@ -12,7 +12,7 @@ use crate::{setup, step, workspace};
 /// How many workers are lost to each fault.
 const LOST_WORKERS: u32 = 1000;
 
-/// Runs it for so many minutes.
+/// Runs it for `minutes` minutes.
 pub(crate) fn run(minutes: u32) -> Result<()> {
     setup::run()?;
     let mut command = Command::new(workspace::cargo());

@@ -1,4 +1,4 @@
-//! Programs that do next to nothing: tiny tensors through so many steps of one small kernel.
+//! Programs that do next to nothing: tiny tensors through many steps of one small kernel.
 
 use kiln::backend::{CallerOnly, TaskPool};
 use kiln::codegen_llvm::LlvmCompiler;
@@ -31,7 +31,7 @@ impl Planner for Unfused {
     }
 }
 
-/// So many steps, compiled, with nothing timed unless the program is given a recorder.
+/// `steps` steps, compiled, with nothing timed unless the program has a recorder.
 pub(crate) fn chain(steps: usize, threads: usize) -> CompiledProgram {
     let options = Options::new().device(Device::interpreter()).passes(false);
     let model = Model::from_text_with(&text(steps), options).expect("a graph");
@@ -50,7 +50,7 @@ pub(crate) fn chain(steps: usize, threads: usize) -> CompiledProgram {
     program
 }
 
-/// The text of so many ops one after another.
+/// The text of `n` ops one after another.
 fn text(steps: usize) -> String {
     let mut text = "graph @chain(%x: f32[N]) -> f32[N] {\n".to_owned();
     let mut before = "x".to_owned();

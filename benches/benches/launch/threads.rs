@@ -1,4 +1,4 @@
-//! Many threads that call one program at once: nobody is in another's way.
+//! Many threads that call one program at once, without contention.
 
 use super::chain::{caller, chain};
 use super::nanoseconds;

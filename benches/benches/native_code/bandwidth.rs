@@ -21,7 +21,7 @@ const TURNS: usize = 40;
 /// Short calls within each turn.
 const CACHED_TURNS: usize = 10;
 
-/// Bytes of one array, per thread, of which two lie in a level-2 cache.
+/// Bytes of one array, per thread, of which two fit a level-2 cache.
 const CACHED: [usize; 2] = [48 << 10, 144 << 10];
 
 /// At this part of the rate within the caches arithmetic is what takes the time.

@@ -31,7 +31,7 @@ pub(crate) struct Copier {
 struct Arrays {
     /// Pieces that begin where Kiln's own arrays would. One per task.
     from: Vec<Tensor>,
-    /// As many; nobody waits for another's.
+    /// As many; threads do not wait for each other.
     to: Vec<Mutex<Tensor>>,
 }
 

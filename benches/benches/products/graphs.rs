@@ -28,7 +28,7 @@ pub(crate) fn of_weights(k: usize, n: usize, options: Options) -> Model {
         .expect("the graph is right")
 }
 
-/// Compiled, on so many threads; for the level that `KILN_BENCH_TARGET` names, or for this machine.
+/// Compiled, on this many threads; for the level that `KILN_BENCH_TARGET` names, or for this machine.
 pub(crate) fn options(threads: usize) -> Options {
     let options = Options::new().device(Device::cpu()).threads(threads);
     match std::env::var("KILN_BENCH_TARGET") {

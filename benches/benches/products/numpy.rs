@@ -1,7 +1,7 @@
 //! numpy's matrix product as a peer, on one thread: whatever library numpy was built with.
 //!
-//! A Python of its own is told by lines what to do and answers with how long it took, so what passes between the two
-//! processes is not measured. It ends when it has nothing more to read.
+//! A Python process takes commands by lines and returns how long each took, so what passes between the two processes is not
+//! measured. It ends at the end of its input.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

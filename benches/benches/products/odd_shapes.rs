@@ -1,4 +1,4 @@
-//! Products of many shapes that nobody chose, each against the fastest library at hand, on one thread.
+//! Products of many arbitrary shapes, each against the fastest library at hand, on one thread.
 //!
 //! Every dimension is between 1 and 4000, its logarithm uniform, from a fixed seed; no shape is left out. The figure is
 //! the geometric mean of Kiln's time of a call over that of the fastest peer: with the one kernel that is right for every

@@ -1,4 +1,4 @@
-//! What a row of so many vectors takes each register tile: the table that schedules are chosen by.
+//! The cost of a row for each register tile, by its number of vectors: the table by which schedules are chosen.
 //!
 //! `cargo bench -p kiln-benches --bench tile_costs` prints it for the instruction-set levels of this machine; `cargo xtask
 //! tune` puts it where the compiler reads it. Nothing else may run on the machine.
@@ -73,7 +73,7 @@ fn print(level: IsaLevel, work: Work, least: &[Vec<f64>]) {
     }
 }
 
-/// Seconds that a step of a reduction takes each tile for a row of so many vectors.
+/// Seconds that a step of a reduction takes each tile for a row of this many vectors.
 fn times(level: IsaLevel, work: Work, width: u32) -> Vec<f64> {
     let tiles = contraction_tiles(level).iter();
     let mut contenders: Vec<_> = tiles

@@ -50,7 +50,7 @@ impl Work {
         WIDTH * HEIGHT
     }
 
-    /// The program for results of so many columns, on one thread, with what goes in and comes out.
+    /// The program for results of this many columns, on one thread, with its inputs and outputs.
     pub(crate) fn program(
         self,
         compiler: Arc<Fixed>,

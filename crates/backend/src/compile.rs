@@ -91,7 +91,7 @@ pub struct Candidate {
     pub cost: f64,
 }
 
-/// A part of compiling, for whoever measures it.
+/// A phase of compiling, for observers that measure it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CompilePhase {
@@ -105,13 +105,13 @@ pub enum CompilePhase {
     Emit,
 }
 
-/// Is told which part of compiling begins and ends; clocks live above the backends.
+/// Notified when a phase of compiling begins and ends; clocks live above the backends.
 pub trait CompileObserver {
     /// A part begins.
     fn begin(&mut self, phase: CompilePhase);
     /// The part that began last ends.
     fn end(&mut self, phase: CompilePhase);
-    /// Whether the result is not wanted any more. A compiler that can stop asks now and then.
+    /// Whether the result is no longer wanted. A compiler that can stop polls it.
     fn is_cancelled(&self) -> bool {
         false
     }

@@ -172,7 +172,7 @@ pub struct ExecuteError {
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// Why a device is of no use any more.
+/// Why a device is no longer usable.
 #[derive(Debug, thiserror::Error)]
 #[error("device {device} was lost: {reason}")]
 struct DeviceLost {
@@ -267,9 +267,10 @@ pub trait KernelExecutor: Send + Sync {
         usize::MAX
     }
 
-    /// Takes a tensor for launches to write its elements in place, row-major: it lies in `memory`, in place of what that was,
+    /// Takes a tensor for launches to write its elements in place, row-major: it becomes `memory`, replacing what that was,
     /// until it is [reclaimed](Self::reclaim). Launches do not read the elements that it has; those that do are given an
-    /// [adopted](Self::adopt) one. Gives it back where that cannot be: where its memory is shared or not the device's to write.
+    /// [adopted](Self::adopt) one. Returns it where that is impossible: where its memory is shared or not the device's to
+    /// write.
     fn lend(&self, tensor: Tensor, memory: &mut Memory) -> Option<Tensor> {
         let _ = memory;
         Some(tensor)

@@ -58,7 +58,7 @@ impl Call {
         }
     }
 
-    /// The name, or what stands for it where a line needs one.
+    /// The name, or a placeholder where a line needs one.
     pub(crate) fn title(&self) -> &str {
         match self {
             Self::Case(case) => &case.name,

@@ -56,7 +56,7 @@ pub(crate) enum Elem {
 }
 
 impl Elem {
-    /// How a dtype stands in a register.
+    /// The register form of a dtype.
     pub(crate) fn of(dtype: DType) -> Elem {
         match dtype {
             DType::F64 => Elem::F64,
@@ -152,7 +152,7 @@ impl<'m, 'ctx> Emitter<'m, 'ctx> {
 
     // Types.
 
-    /// The type of so many lanes; one lane is a scalar.
+    /// The type of `lanes` lanes; one lane is a scalar.
     pub(crate) fn ty(&self, elem: Elem, lanes: u32) -> BasicTypeEnum<'ctx> {
         let context = self.context();
         let scalar: BasicTypeEnum<'ctx> = match elem {

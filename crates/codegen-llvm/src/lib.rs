@@ -1,8 +1,7 @@
 //! Kernels to object code for CPUs, through LLVM.
 //!
-//! [`LlvmCompiler`] takes a verified kernel and gives an artifact: a relocatable object and what is
-//! needed to launch it. The object calls nothing but `memcpy`, `memmove` and `memset`, so whoever
-//! runs it needs no LLVM.
+//! [`LlvmCompiler`] takes a verified kernel and returns an artifact: a relocatable object and what is needed to launch it.
+//! The object calls nothing but `memcpy`, `memmove` and `memset`, so running it needs no LLVM.
 //!
 //! - [`IsaLevel`](kiln_backend::IsaLevel): what code is generated for. Levels are found from what the processor can do.
 //! - [`kiln_schedule_cpu`]: which loops over vectors a kernel's stages become. `lower`: these loops as instructions.

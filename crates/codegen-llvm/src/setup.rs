@@ -23,7 +23,7 @@ impl Setup {
         }
     }
 
-    /// Does it, if that was not done before; waits for another thread that is at it.
+    /// Sets LLVM up, if that was not done before; waits for another thread that does.
     ///
     /// # Errors
     /// E0516 in a child that was forked meanwhile.

@@ -2,7 +2,7 @@
 
 use kiln_backend::IsaLevel;
 
-/// The processor that LLVM is told: the plainest of the architecture.
+/// The processor that LLVM is given: the plainest of the architecture.
 pub(crate) const fn cpu(level: IsaLevel) -> &'static str {
     match level {
         IsaLevel::Neon => "generic",

@@ -58,7 +58,7 @@ pub(crate) enum Reply {
     Artifact(Box<ArtifactParts>),
     /// The listing is the body.
     Listing,
-    /// What was made is a message of so many bytes, more than one may have.
+    /// The artifact is a message of more bytes than one may have.
     TooLong { given: usize },
     /// The compiler's own error.
     Failed { code: String, message: String },

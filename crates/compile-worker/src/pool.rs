@@ -13,7 +13,7 @@ use crate::limits::CompileLimits;
 use crate::process::Worker;
 use crate::program::WorkerProgram;
 
-/// A worker ends after so many compiles, so that memory which the compiler lost goes back.
+/// A worker ends after this many compiles, so that memory that the compiler leaked is returned.
 const MOST_REQUESTS: usize = 500;
 
 /// How often a wait for a worker looks whether it is still wanted.
@@ -113,7 +113,7 @@ impl Pool {
         self.shared.changed.notify_all();
     }
 
-    /// A worker that is of no use any more. When this returns, there is no process and no descriptor of it.
+    /// A worker that is no longer usable. When this returns, its process and its descriptors are gone.
     pub(crate) fn bury(&self, worker: Worker) {
         drop(worker);
         self.shared.lock().live -= 1;

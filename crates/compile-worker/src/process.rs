@@ -31,7 +31,7 @@ const KEPT: u64 = 64 << 10;
 pub(crate) enum Made {
     Artifact(Box<ArtifactParts>),
     Listing(String),
-    /// A message of so many bytes, more than one may have: the worker is as good as before.
+    /// A message of more bytes than one may have: the worker is unharmed.
     TooLong {
         given: usize,
     },
@@ -42,7 +42,7 @@ pub(crate) enum Made {
     },
 }
 
-/// Why a worker made nothing. It is of no use any more.
+/// Why a worker made nothing. It is no longer usable.
 #[derive(Debug)]
 pub(crate) enum Lost {
     /// It was dead before it read the request: another may do it.

@@ -23,7 +23,7 @@ pub struct WorkerProgram {
     arguments: Vec<OsString>,
 }
 
-/// By what a program's file is known to be the same: one that is installed anew is another.
+/// The identity of a program's file: a reinstalled one is another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramFile {
     inode: (u64, u64),

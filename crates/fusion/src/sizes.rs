@@ -1,7 +1,7 @@
 //! What is known of two sizes, plan facts included, and what sizes are likely.
 //!
-//! The one place where fusion asks whether two sizes are equal. A plan fact says so only for the
-//! plan that rests on it; whoever used one gets its number and has to store it.
+//! The one place where fusion compares two sizes. A plan fact holds only for the plan that rests on it; a caller that used
+//! one gets its number and must store it.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use kiln_tensor::{Tensor, TensorError, match_dtype};
 
-/// The tensor itself, or a copy of it whose elements lie in row-major order, aligned.
+/// The tensor itself, or an aligned, row-major copy of it.
 pub(crate) fn dense(tensor: &Tensor) -> Result<Tensor, TensorError> {
     let tensor = tensor.contiguous()?;
     let unaligned = match_dtype!(tensor.dtype(), T => {

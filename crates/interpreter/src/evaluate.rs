@@ -59,7 +59,7 @@ impl<'a> EvaluateContext<'a> {
         Self { cancelled, ..self }
     }
 
-    /// Notes that work on so many elements comes next; a fault if the caller wants to stop.
+    /// Announces work on `elements` elements; a fault if the caller wants to stop.
     #[inline]
     pub(crate) fn work(&self, elements: usize) -> Result<(), OpFault> {
         self.interrupt.work(elements)
@@ -70,7 +70,7 @@ impl<'a> EvaluateContext<'a> {
         self.interrupt
     }
 
-    /// The tensor itself, or a copy of it whose elements lie in row-major order, aligned.
+    /// The tensor itself, or an aligned, row-major copy of it.
     pub(crate) fn dense(&self, tensor: &Tensor) -> Result<Tensor, OpFault> {
         self.interrupt.dense(tensor)
     }

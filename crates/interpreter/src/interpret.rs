@@ -92,7 +92,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         }
     }
 
-    /// Runs the ops of a region whose symbols are bound; answers with what it yields.
+    /// Runs the ops of a region whose symbols are bound; returns what it yields.
     fn run_region(
         &mut self,
         region: RegionId,

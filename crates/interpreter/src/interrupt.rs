@@ -33,7 +33,7 @@ impl<'a> Interrupt<'a> {
         Self(cancelled.map(|cancelled| Asked { cancelled, done }))
     }
 
-    /// Notes that work on so many elements comes next.
+    /// Announces work on `elements` elements.
     ///
     /// # Errors
     /// [`OpFault::Stopped`] if the caller wants to stop.
@@ -126,7 +126,7 @@ impl<'a> Interrupt<'a> {
         Ok(buffer)
     }
 
-    /// The tensor itself, or a copy of it whose elements lie in row-major order, aligned.
+    /// The tensor itself, or an aligned, row-major copy of it.
     pub(crate) fn dense(self, tensor: &Tensor) -> Result<Tensor, OpFault> {
         self.asking(|goes_on| tensor.dense_while(goes_on))
     }

@@ -17,7 +17,7 @@ use std::convert::Infallible;
 pub enum Visit {
     /// Nothing: copy the op, with its regions.
     Copy,
-    /// Its results were mapped (or nobody reads them): do not copy it.
+    /// Its results were mapped (or have no reader): do not copy it.
     Done,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Rebuild<'a> {
         &mut self.new
     }
 
-    /// The new value that stands for an old one.
+    /// The new value that replaces an old one.
     ///
     /// # Panics
     /// When the old value was neither copied nor mapped: the graph was not verified, or the pass

@@ -85,7 +85,7 @@ pub enum Begin<V, E> {
     Ready(Found<V>),
     /// Compile it; here or on another thread.
     Lead(Ticket<V, E>),
-    /// Wait for whoever compiles it; or go on without.
+    /// Another caller compiles it: wait for it, or go on without.
     Follow(Waiter<V, E>),
     /// It failed before, and is not tried again yet.
     Failed(Failure<E>),
@@ -129,9 +129,9 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         }
     }
 
-    /// The value of a key, compiled if nobody has it. Of those who ask at one time, on however many threads and in
-    /// however many processes, one compiles; the others wait, at most `limit`, or until the one is no longer
-    /// [trusted](CacheOptions::trusted) to come to an end. The limit is no limit on the caller's own compile.
+    /// The value of a key, compiled if no store has it. Of concurrent callers, in any number of threads and processes, one
+    /// compiles; the others wait for at most `limit`, or until the compile is no longer [trusted](CacheOptions::trusted) to
+    /// finish. The limit does not apply to the caller's own compile.
     ///
     /// # Errors
     /// The compile's own, just now or from before; a compile elsewhere that panicked or takes too long.
@@ -195,7 +195,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         }
     }
 
-    /// The value of a key if memory or a tier has it; what the tiers say if not. Nobody is waited for.
+    /// The value of a key if memory or a tier has it; otherwise what the tiers say. Never waits.
     ///
     /// # Errors
     /// What each tier says.

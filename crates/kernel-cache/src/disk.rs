@@ -1,8 +1,8 @@
 //! A folder of entries, one file each: [`DiskTier`]. Any number of processes share it, none waits for another here.
 //!
-//! Entries are written to a draft and renamed, so a reader sees a whole one or none; whoever comes second replaces an
-//! entry by an equal one. The folder is opened and judged anew for each use. No lock of this process is ever held, so a
-//! forked child can go on.
+//! Entries are written to a draft and renamed, so a reader sees a whole one or none; a second writer replaces an entry by
+//! an equal one. The folder is opened and checked at each use. No lock of this process is held across uses, so a forked
+//! child can go on.
 
 mod claim;
 mod evict;

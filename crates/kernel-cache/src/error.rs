@@ -20,10 +20,8 @@ pub enum CacheError {
         message: String,
     },
 
-    /// E0702: somebody else compiles, and takes longer than the caller wants to wait.
-    #[error(
-        "waited {limit:?} for somebody else's compile of {key}; wait longer, or go on without it"
-    )]
+    /// E0702: another caller compiles, and takes longer than this one is willing to wait.
+    #[error("waited {limit:?} for another compile of {key}; wait longer, or go on without it")]
     Timeout {
         /// What is compiled.
         key: CacheKey,
@@ -38,7 +36,7 @@ pub enum CacheError {
         key: CacheKey,
     },
 
-    /// E0704: whoever was to compile gave up without a result; the key can be tried again at once.
+    /// E0704: the compile was given up without a result; the key can be tried again at once.
     #[error("the compile of {key} was given up; ask for it again")]
     Abandoned {
         /// What was to be compiled.
@@ -150,7 +148,7 @@ pub enum FolderProblem {
     /// It is something else.
     #[error("expected a folder, found a {0}")]
     NotAFolder(&'static str),
-    /// It is somebody else's.
+    /// It belongs to another user.
     #[error("expected a folder of user {expected}, found one of user {found}; use another folder")]
     ForeignOwner {
         /// Who we are.

@@ -1,8 +1,8 @@
 //! One maker per key among the threads of a process: who comes first leads, the others follow and wait, with a limit.
 //!
-//! A leader that goes away without a result wakes its followers. One that takes longer than it is trusted to is not
-//! waited for: whoever comes then leads beside it. Locks are taken map first, then slot, and none is held while anything
-//! is made. All waiting is on `crate::sync`, so that a model checker can run every interleaving of this file.
+//! A leader that goes away without a result wakes its followers. One that takes longer than it is trusted to is not waited
+//! for: the next caller leads beside it. Locks are taken map first, then slot, and none is held while anything is made. All
+//! waiting is on `crate::sync`, so that a model checker can run every interleaving of this file.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) struct Lead<K: Ord, T: Clone> {
     flights: Arc<Flights<K, T>>,
     key: K,
     slot: Arc<Slot<T>>,
-    /// Whether somebody led before it and took too long.
+    /// Whether an earlier leader took too long.
     pub(crate) is_takeover: bool,
 }
 
@@ -76,7 +76,7 @@ impl<K: Ord + Copy, T: Clone> Flights<K, T> {
         }
     }
 
-    /// Joins those who want `key` at the time `now`. Whoever leads for `trusted` and longer is led beside.
+    /// Joins the callers that want `key` at the time `now`. A leader of `trusted` or longer gets another leader beside it.
     pub(crate) fn join(self: &Arc<Self>, key: K, now: Duration, trusted: Duration) -> Joined<K, T> {
         let mut slots = lock(&self.slots);
         let before = slots.get(&key);
@@ -133,7 +133,7 @@ impl<K: Ord, T: Clone> Lead<K, T> {
         self.end(Outcome::Done(result));
     }
 
-    /// Begins to be trusted anew: it stood in a queue until now.
+    /// Restarts the trusted time: until now it was queued.
     pub(crate) fn begin_at(&self, now: Duration) {
         lock(&self.slot.state).began = now;
     }
@@ -150,7 +150,7 @@ impl<K: Ord, T: Clone> Lead<K, T> {
     }
 
     fn end(&self, outcome: Outcome<T>) {
-        // Out of the map before anybody is told: who comes after those who were told begins anew.
+        // Out of the map before any follower is notified: a later caller starts a new flight.
         {
             let mut slots = lock(&self.flights.slots);
             // Another may lead in its place by now.

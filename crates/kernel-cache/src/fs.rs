@@ -23,7 +23,7 @@ pub(crate) fn extend_with_zeros(bytes: &mut Vec<u8>, n_bytes: usize) -> io::Resu
     Ok(())
 }
 
-/// One folder, opened anew for each use: it may be removed or replaced meanwhile.
+/// One folder, opened at each use: it may be removed or replaced meanwhile.
 pub trait Fs: Send + Sync + fmt::Debug {
     /// Where it is, for messages.
     fn path(&self) -> &Path;

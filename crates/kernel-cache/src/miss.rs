@@ -122,7 +122,7 @@ pub enum Rejection {
     /// A link, a folder, a pipe.
     #[error("expected a regular file, found a {0}")]
     NotRegular(&'static str),
-    /// Somebody else's.
+    /// Another user's.
     #[error("expected a file of user {expected}, found one of user {found}")]
     ForeignOwner {
         /// Who we are.
@@ -236,7 +236,7 @@ impl Miss {
         }
     }
 
-    /// Whether the entry can never be a hit for anybody, so that it is better gone.
+    /// Whether the entry can never be a hit, so that it should be removed.
     pub(crate) fn is_about_the_entry(&self) -> bool {
         match self.category() {
             MissCategory::Corrupt | MissCategory::Skewed => true,

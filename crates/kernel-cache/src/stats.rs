@@ -93,9 +93,9 @@ counters! {
     stored,
     /// Entries that could not be.
     not_stored,
-    /// Values that memory had no room for any more.
+    /// Values evicted from memory.
     evicted,
-    /// Entries that tiers had no room for any more.
+    /// Entries evicted from tiers.
     tier_evicted,
     /// Nanoseconds of compiling.
     compile_nanoseconds,

@@ -67,7 +67,7 @@ pub trait Tier: Send + Sync {
         None
     }
 
-    /// What is stored, for whoever asks what is nearest to a key; at most so many, and nothing if that is too dear.
+    /// The heads of what is stored, to find what is nearest to a key; at most `limit`, and none if that is too expensive.
     fn heads(&self, _limit: usize) -> Vec<EntryHead> {
         Vec::new()
     }
@@ -86,7 +86,7 @@ pub struct Stored {
 pub enum Claim {
     /// It is, until it drops this.
     Held(Box<dyn Any + Send>),
-    /// Somebody else is.
+    /// Another process is.
     Busy,
     /// There is no telling.
     Unavailable,

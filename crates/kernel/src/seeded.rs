@@ -1,8 +1,8 @@
 //! Mistakes that can be switched on one at a time, to see that tests notice them.
 //!
-//! They are there with the feature `seeded-faults` alone, which nothing but a test of the tests asks for; without it
-//! [`is_on`] is always false, and what it guards is no part of the program. Each is a mistake that somebody could have
-//! made in lowering, planning or code generation.
+//! They exist with the feature `seeded-faults` alone, which only a test of the tests enables; without it [`is_on`] is
+//! always false, and what it guards is not compiled in. Each is a plausible mistake in lowering, planning or code
+//! generation.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +46,7 @@ pub enum Fault {
     OverlappingScratch,
     /// An array keeps its elements as they come, without what should have been made of them first.
     UnfinishedElement,
-    /// Vectors across the border between two parts are taken to lie in the first.
+    /// Vectors across the boundary between two pieces are taken to be in the first.
     CrossedBorder,
     /// What was computed for one row of a tile is used for the next.
     StaleRowValue,

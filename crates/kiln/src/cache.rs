@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// Where compiled code is kept, so that later processes need not compile it again.
 ///
-/// The default is a folder of this user: `KILN_CACHE_DIR`, or else `kiln` in `XDG_CACHE_HOME`, or else `.cache/kiln` at
-/// home. `KILN_CACHE_DIR=off` keeps nothing. What is wrong with the folder is logged, and is never an error of a call.
+/// The default is a folder of this user: `KILN_CACHE_DIR`, or else `kiln` in `XDG_CACHE_HOME`, or else `.cache/kiln` in the
+/// home folder. `KILN_CACHE_DIR=off` keeps nothing. What is wrong with the folder is logged, and is never an error of a
+/// call.
 ///
 /// ```
 /// use kiln::{Cache, Options};

@@ -42,7 +42,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Whoever wants to hear; nobody by default.
+/// The listener, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Notices(Option<Arc<Callback>>);
 

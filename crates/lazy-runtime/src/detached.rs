@@ -48,8 +48,8 @@ impl CallControl {
         }
     }
 
-    /// Has the elements of a tensor loaded, where they are to be loaded when somebody looks at them. What fails then is told
-    /// to whoever looks.
+    /// Loads the elements of a tensor in the background, if they are deferred. A failure is reported when the tensor is
+    /// read.
     ///
     /// # Errors
     /// As [`check`](Self::check).

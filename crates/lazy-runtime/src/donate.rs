@@ -7,9 +7,9 @@ use crate::error::RuntimeError;
 /// Pairs of an input and an output of a call: the input is given up, and the output may take its memory. Where it does, and
 /// the graph changes a part of the input alone, the rest is not even copied.
 ///
-/// Whether it does is for the program to say: the output must be computed by steps that may work in place, from an input that
-/// nothing needs any more, of the same bytes. The memory must be the tensor's own, row-major, and not of `bool`. Otherwise the
-/// output is computed beside the input, with the same elements.
+/// The program decides whether it does: the output must be computed by steps that may work in place, from an input that is
+/// dead afterwards, of the same size in bytes. The memory must be the tensor's own, row-major, and not of `bool`. Otherwise
+/// the output is computed beside the input, with the same elements.
 ///
 /// On a device with a memory of its own the output of a pair stays there, unless the program has its [outputs in the host's
 /// memory](crate::OutputPlacement::Host); given up by the next call, it is neither downloaded nor uploaded nor copied.
@@ -93,7 +93,7 @@ impl Donations {
         }
     }
 
-    /// Forgets the last call, before one of so many inputs and outputs.
+    /// Forgets the last call, before one with this many inputs and outputs.
     ///
     /// # Errors
     /// `E0898` for a pair of an input and an output that are not there.

@@ -163,7 +163,7 @@ pub enum RuntimeError {
         limit: Duration,
     },
 
-    /// Somebody else's compile gave nothing; has the code of the cache's error.
+    /// Another caller's compile gave nothing; has the code of the cache's error.
     #[error("kernel @{kernel}: {error}")]
     Cache {
         /// The kernel.

@@ -5,7 +5,7 @@ use std::error::Error;
 use kiln_program::Program;
 use kiln_symbolic_shape::FactSelection;
 
-/// Plans one graph, as often as it is asked.
+/// Plans one graph, any number of times.
 pub trait Planner: Send + Sync {
     /// The program that rests on no facts but these. All of them ask for the main plan.
     ///

@@ -26,7 +26,7 @@ use crate::recorder::Recorder;
 use crate::run::States;
 use crate::runtime::Runtime;
 
-/// At most so many plans are made without some facts, but with others.
+/// The most plans made without some facts, but with others.
 const MOST_PARTIAL: usize = 10;
 
 /// How long a call that does not wait for ever waits until it looks again.
@@ -167,7 +167,7 @@ impl OtherPlan {
         })
     }
 
-    /// Has it made on a thread of its own, if no thread of this process does so.
+    /// Starts making it on a thread of its own, unless a thread of this process does so already.
     fn begin(self: &Arc<Self>, planner: &PlannerHandle, runtime: &Arc<Runtime>, by: &Recorder) {
         let process = std::process::id();
         if self.made_in.swap(process, Ordering::AcqRel) == process {

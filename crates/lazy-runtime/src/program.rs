@@ -40,7 +40,7 @@ pub struct CompiledProgram {
 
 impl Drop for CompiledProgram {
     fn drop(&mut self) {
-        // Its constants are others' too; those that nobody has now are given up.
+        // Its constants may be shared; those that are no longer used are freed.
         self.clear();
         self.runtime.constants().sweep();
     }
@@ -194,9 +194,9 @@ impl CompiledProgram {
         self.serve_anew(inputs, None, control)
     }
 
-    /// As [`run`](Self::run), into tensors that are given, one per output: in place where one has the output's dtype and
-    /// shape and is nobody else's; kernels then compute right there where nothing speaks against it. A call with sizes that
-    /// came before then allocates nothing, where the device does not and every step is a kernel.
+    /// As [`run`](Self::run), into given tensors, one per output: in place where one has the output's dtype and shape and
+    /// its memory is not shared; kernels then compute directly into it where possible. A call with known sizes then
+    /// allocates nothing, if the device does not and every step is a kernel.
     ///
     /// # Errors
     /// As [`run`](Self::run), and what the tensors hold is then not defined; another number of tensors than of outputs.
@@ -204,8 +204,8 @@ impl CompiledProgram {
         self.run_into_controlled(inputs, outputs, None)
     }
 
-    /// As [`run_into`](Self::run_into), for a call that may be ended early; the tensors are then as they were. Once all is
-    /// computed, and only to be copied into the tensors, the call is not ended any more.
+    /// As [`run_into`](Self::run_into), for a call that may be stopped; the tensors are unchanged if it is. Once everything
+    /// is computed and only copies into the tensors remain, the call is no longer stopped.
     ///
     /// # Errors
     /// As [`run_into`](Self::run_into) and [`run_with`](Self::run_with).

@@ -25,11 +25,11 @@ use crate::run::States;
 use crate::variants::{Making, Variant, VariantRecord, Variants};
 use crate::watch::Watch;
 
-/// At most so many bytes of an arena are had beyond those that a call needs.
+/// The most bytes that an arena has beyond those that a call needs.
 const MOST_AHEAD: usize = 128 << 20;
 
-/// How much earlier than a call may wait for code it goes on without, at most, so as not to be late: compilers keep cores
-/// busy, and whoever is woken waits for one for up to a scheduler's slice.
+/// How much earlier than its limit a waiting call goes on without code, at most, so as not to be late: compilers keep the
+/// cores busy, and a woken thread waits for one for up to a scheduler's slice.
 const WAKING: Duration = Duration::from_millis(3);
 
 /// Compiles kernels on first use and keeps them; runs them on a device.
@@ -187,7 +187,7 @@ impl Runtime {
         &self.variants
     }
 
-    /// Has a variant made behind the back of calls: compiled with the first schedule that was not tried yet.
+    /// Requests a variant in the background: compiled with the first schedule that was not tried yet.
     pub(crate) fn make_variant(
         &self,
         variant: &Arc<Variant>,
@@ -225,15 +225,15 @@ impl Runtime {
         stats
     }
 
-    /// Forgets kernels and constants in memory; programs keep theirs until they are [cleared](crate::CompiledProgram::clear) or
-    /// planned anew.
+    /// Forgets kernels and constants in memory; programs keep theirs until they are
+    /// [cleared](crate::CompiledProgram::clear) or replanned.
     pub fn clear_cache(&self) {
         self.manager.clear_cache();
         self.constants.clear();
         self.variants.clear();
     }
 
-    /// Changes when code becomes ready behind the back of calls.
+    /// Changes when code becomes ready in the background.
     pub(crate) fn published(&self) -> u64 {
         self.manager.kernels().published()
     }
@@ -242,7 +242,7 @@ impl Runtime {
     pub(crate) fn retry_at(&self, choices: &PlanOperation<Choice>) -> Option<Duration> {
         let left = |choice: &Choice| self.manager.kernels().retry_in(&choice.key);
         let least = choices.launches().filter_map(left).min();
-        // What panicked is not remembered, and tried at once by whoever else needs it.
+        // A panic is not remembered, so the next caller tries at once.
         let delay = least.unwrap_or(self.options.cache.retry_most);
         let mut choices = choices.launches();
         choices
@@ -260,8 +260,8 @@ impl Runtime {
         Some(self.executor().memory_pool()?.stats())
     }
 
-    /// Frees memory that no call needs now: what programs hold for later calls, and what the device keeps beyond so many
-    /// bytes. Answers with how many bytes less the pool has; the next calls take longer.
+    /// Frees memory that no call needs now: what programs hold for later calls, and what the device keeps beyond `keep`
+    /// bytes. Returns by how many bytes the pool shrank; the next calls take longer.
     pub fn trim_memory(&self, keep: usize) -> usize {
         let held = || {
             let stats = self.memory_stats().unwrap_or_default();
@@ -284,7 +284,7 @@ impl Runtime {
         held.push(Arc::downgrade(states));
     }
 
-    /// Memory of the device. Where it is short, what nobody needs now is freed first.
+    /// Memory of the device. If it is short, unused memory is freed first.
     pub(crate) fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
         match self.executor().alloc(bytes) {
             Err(error) if error.out_of_memory && self.trim_memory(0) > 0 => {
@@ -311,7 +311,7 @@ impl Runtime {
         self.manager.workers().counts()
     }
 
-    /// Waits until nothing is compiled or stored any more, at most so long; says whether that is so.
+    /// Waits until nothing is compiled or stored any longer, for at most `limit`; returns whether that is so.
     pub fn wait_idle(&self, limit: Duration) -> bool {
         self.manager.workers().wait_idle(limit)
     }
@@ -324,7 +324,7 @@ impl Runtime {
         &self.manager.kernels().counters
     }
 
-    /// Has constants that were packed stored, behind the back of calls.
+    /// Stores packed constants in the background.
     pub(crate) fn store_constants(&self, recorder: &Recorder) {
         let store = &self.constants.packed;
         if let Some(work) = store.storing(&self.parts.executor, recorder) {

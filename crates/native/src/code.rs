@@ -1,7 +1,7 @@
 //! Code of an object in memory, ready to be called.
 //!
-//! An entry is reached through the [`LoadedCode`] that owns its memory, so whoever calls it holds
-//! that memory: it is freed when the last owner is gone, which no call outlives.
+//! An entry is reached through the [`LoadedCode`] that owns its memory, so its caller holds that memory: it is freed with
+//! its last owner, which no call outlives.
 #![allow(
     unsafe_code,
     reason = "a call into compiled code can only be vouched for"
@@ -80,12 +80,11 @@ impl LoadedCode {
     /// When there is no such entry.
     ///
     /// # Safety
-    /// The object came from Kiln's compiler, and the call keeps its contract: every buffer of
-    /// `args` is as large as the kernel's declaration says for these sizes and is aligned for its
-    /// elements; what the kernel writes nobody else touches meanwhile, other tasks of the same
-    /// launch apart; `shared` and `scratch` are as large as the artifact says and 64-byte aligned;
-    /// `scratch` belongs to this call; `fault` is a valid `u32` that is accessed atomically;
-    /// `first..last` are tasks of the phase, and every task of the phases before is done.
+    /// The object came from Kiln's compiler, and the call keeps its contract: every buffer of `args` is as large as the
+    /// kernel's declaration says for these sizes and is aligned for its elements; no other code touches what the kernel
+    /// writes meanwhile, other tasks of the same launch apart; `shared` and `scratch` are as large as the artifact says and
+    /// 64-byte aligned; `scratch` belongs to this call; `fault` is a valid `u32` that is accessed atomically; `first..last`
+    /// are tasks of the phase, and every task of earlier phases is done.
     pub unsafe fn call(
         &self,
         entry: usize,

@@ -1,7 +1,7 @@
 //! The functions of the host that a kernel may call: what moves and fills memory, nothing else.
 //!
-//! A compiler makes such calls of loops and of copies even where nobody wrote one. Everything else
-//! a kernel needs it brings along.
+//! A compiler emits such calls for loops and copies in which the source has none. Everything else a kernel needs it brings
+//! along.
 #![allow(unsafe_code, reason = "the C library's functions are foreign")]
 
 /// The names, in the order of [`HostFunction`]'s variants.

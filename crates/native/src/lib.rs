@@ -7,8 +7,8 @@
 //! launches kernels on the host's memory, sharing tasks out on the runtime's threads, and runs the
 //! builtins.
 //!
-//! Loading code means trusting it. Damaged bytes are refused; that an object is the compiler's own
-//! is for whoever stores it to check, by its digest.
+//! Loading code means trusting it. Damaged bytes are refused; that an object is the compiler's own is checked by the store
+//! that holds it, by its digest.
 //!
 //! ```
 //! use kiln_backend::{Builtin, BuiltinOperand, KernelExecutor, MemorySlice};

@@ -1,8 +1,7 @@
 //! Memory for code: written first, then executable, never both at once.
 //!
-//! A mapping starts writable and not executable. [`WritableMemory::seal`] takes it by value and
-//! gives memory nobody can write any more; there is no way back. Memory is given back to the
-//! system when its owner is dropped.
+//! A mapping starts writable and not executable. [`WritableMemory::seal`] takes it by value and returns memory that can no
+//! longer be written; there is no way back. Memory is returned to the system when its owner is dropped.
 #![allow(
     unsafe_code,
     reason = "mapping memory and running it is what this crate is for"
@@ -108,8 +107,8 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is exactly what was mapped, and every reference into it borrowed the
-        // owner, which is going away. Failing leaves the memory mapped, which harms nobody.
+        // SAFETY: the range is exactly what was mapped, and every reference into it borrowed the owner, which is going
+        // away. On failure the memory stays mapped, which does no harm.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr(), self.bytes) };
     }
 }
@@ -163,7 +162,7 @@ mod tests {
         let byte = sealed.pointer(page as u64).unwrap();
         assert_eq!(byte.as_ptr() as u64, start + page as u64);
         assert!(sealed.pointer(2 * page as u64).is_none());
-        // SAFETY: the byte lies in the mapping, which is readable and lives.
+        // SAFETY: the byte is in the mapping, which is readable and alive.
         assert_eq!(unsafe { byte.cast::<u8>().read() }, 7);
     }
 

@@ -156,7 +156,7 @@ fn copied_section<'data>(
 ) -> Result<Option<Section<'data>>, NativeError> {
     let flags = header.sh_flags(ENDIAN);
     let has = |flag: u32| flags & u64::from(flag) != 0;
-    // What an unwinder or a linker reads is allocated too; here nobody does.
+    // What an unwinder or a linker reads is allocated too; here it has no reader.
     let ignored = matches!(
         header.sh_type(ENDIAN),
         elf::SHT_NULL | elf::SHT_NOTE | elf::SHT_X86_64_UNWIND
@@ -187,7 +187,7 @@ fn copied_section<'data>(
     {
         return refuse("holds constructors or destructors");
     }
-    // Addresses that nobody writes after relocation stand in a section of this name.
+    // Addresses that are not written after relocation are in a section of this name.
     if has(elf::SHF_WRITE) && !name.starts_with(".data.rel.ro") {
         return refuse("is writable");
     }

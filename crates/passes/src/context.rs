@@ -106,8 +106,7 @@ impl PassContext {
         }
     }
 
-    /// Takes bytes from what freezing may still make, if there is as much; `initial` says how much
-    /// that is when nobody has asked yet.
+    /// Takes bytes from the budget of freezing, if it has as many; `initial` is the budget at first use.
     pub(crate) fn spend_on_freezing(
         &mut self,
         bytes: usize,

@@ -37,7 +37,7 @@ impl Mode {
         }
     }
 
-    /// The operation on stored values that stands for one on declared values.
+    /// The operation on stored values that implements one on declared values.
     fn stored_op(self, op: ScalarOp) -> ScalarOp {
         match op {
             ScalarOp::Cast(to) => ScalarOp::Cast(self.stored(to)),

@@ -20,7 +20,7 @@ pub fn host_target() -> Target {
     target_of(IsaLevel::host().unwrap_or(IsaLevel::Portable))
 }
 
-/// The features of a target, as the compiler is told them and as keys have them; none of a target that is unknown.
+/// The features of a target, as passed to the compiler and as keys have them; none for an unknown target.
 pub fn features_of(target: &Target) -> Vec<String> {
     let features = level_of(target).map_or("", IsaLevel::features).split(',');
     features

@@ -24,8 +24,8 @@ pub const TAPS: usize = 3;
 /// The dtype of images, weights and sums.
 pub const ELEMENT: DType = DType::F32;
 
-/// Tiles in a strip, at the least: with as many a plane's weights are not read too often, and its elements still lie in the
-/// nearest cache beside them.
+/// The fewest tiles in a strip: with as many, a plane's weights are not read too often, and its elements still fit the
+/// level-1 cache beside them.
 const STRIP: u32 = 16;
 
 /// Sums along each axis of a tile.
@@ -39,7 +39,7 @@ pub enum Transform {
 }
 
 impl Transform {
-    /// The transform with so many sums along an axis.
+    /// The transform with `sums` sums along an axis.
     pub(crate) fn of_sums(sums: u32) -> Option<Self> {
         Self::FourByFour
             .and_smaller()
@@ -257,7 +257,7 @@ fn size(kernel: &VerifiedKernel, axis: AxisId) -> Option<i64> {
     }
 }
 
-/// Tiles in a strip: whole register tiles of so many.
+/// Tiles in a strip: whole register tiles of `rows`.
 pub const fn strip_length(rows: u32) -> u32 {
     STRIP.next_multiple_of(rows)
 }

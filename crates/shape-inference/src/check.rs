@@ -1,4 +1,4 @@
-//! Types of a whole graph: checked by proof, or computed anew.
+//! Types of a whole graph: checked by proof, or recomputed.
 //!
 //! Both take a graph that `kiln_ir::verify` accepts, and visit its ops in program order, those of
 //! regions before the op that holds them, with what is known of captures.
@@ -96,8 +96,8 @@ impl TypeChecker {
     }
 }
 
-/// Computes every type of a verified graph anew, for instance after facts were added. What the types
-/// were stays as a check: where it is not proved to be what they are now, as a contract fact.
+/// Recomputes every type of a verified graph, for instance after facts were added. The old types stay as a check: where an
+/// old type is not proved to equal the new one, as a contract fact.
 ///
 /// # Errors
 /// When an op's operands do not fit, or a type can no longer be what it was.

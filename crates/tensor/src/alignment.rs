@@ -6,10 +6,10 @@ const LINE: usize = 64;
 /// The smallest page of the systems we run on.
 const PAGE: usize = 4096;
 
-/// From so many bytes on memory starts at a page: that costs at most a sixteenth more of it.
+/// From this many bytes on memory starts at a page: that costs at most a sixteenth more.
 const LARGE: usize = 16 * PAGE;
 
-/// What memory for so many bytes should be aligned to, in bytes: a cache line, or a page where there are many.
+/// The alignment of memory of this many bytes: a cache line, or a page for large ones.
 ///
 /// Rows of large arrays are often pages long. Where they begin with a page, a row that is read and one that is written
 /// take two pages instead of four; a layer norm over rows of 4 KiB ran 1.2 times faster for it.

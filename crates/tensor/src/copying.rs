@@ -1,7 +1,6 @@
 //! Copies that may be ended early: [`Tensor::copied_while`].
 //!
-//! A strided view is copied block by block, so that whoever asked for the copy is heard between two of them, whatever the
-//! strides.
+//! A strided view is copied block by block, so that a caller can stop between two of them, whatever the strides.
 
 use crate::{AxisSlice, Tensor, TensorError, match_dtype};
 
@@ -50,7 +49,7 @@ impl Tensor {
         Ok(copy)
     }
 
-    /// The tensor itself where its elements lie in row-major order and are aligned for their dtype, or else a copy as
+    /// The tensor itself where its elements are row-major and aligned for their dtype, or else a copy as
     /// [`copied_while`](Tensor::copied_while) makes it.
     ///
     /// # Errors

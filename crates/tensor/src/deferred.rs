@@ -1,4 +1,4 @@
-//! Elements that are loaded when somebody first looks at them: weights in a file of which a program may need few.
+//! Elements that are loaded on first use: weights in a file of which a program may need few.
 //!
 //! Dtype and shape are known from the start; copies and views share what is loaded. A load that fails is an error of that
 //! look, and is tried again by the next one. What has the elements meanwhile, such as the memory of a device, can
@@ -65,8 +65,8 @@ impl fmt::Debug for Deferred {
 }
 
 impl Tensor {
-    /// A tensor whose elements `load` gives, when somebody first looks at them; a tensor of that dtype with as many
-    /// elements, in row-major order. What fails is [`TensorError::Deferred`], or another error that `load` gives.
+    /// A tensor whose elements `load` gives on first use: a tensor of that dtype with as many elements, in row-major order.
+    /// A failure is [`TensorError::Deferred`], or another error that `load` returns.
     ///
     /// # Errors
     /// When the shape is too large. Nothing is loaded.

@@ -1,4 +1,4 @@
-//! The memory of a tensor that nobody shares, without the tensor.
+//! The unshared memory of a tensor, without the tensor.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Tensor, TensorError, element_count};
 
-/// Memory that was a tensor's alone, to be written by somebody who knows nothing of shapes, and made a tensor again.
+/// Memory that belonged to a single tensor, to be written by code that knows nothing of shapes, and made a tensor again.
 ///
 /// ```
 /// use kiln_tensor::{DType, Tensor};
 ///
 /// let x = Tensor::from_slice(&[2], &[1.0f32, 2.0])?;
-/// let mut memory = x.into_exclusive().unwrap_or_else(|_| unreachable!("nobody shares it"));
+/// let mut memory = x.into_exclusive().unwrap_or_else(|_| unreachable!("it is not shared"));
 /// memory.bytes_mut().fill(0);
 /// let x = Tensor::of_exclusive(DType::F32, &[2], memory)?;
 /// assert_eq!(x.to_vec::<f32>()?, [0.0, 0.0]);
@@ -25,8 +25,7 @@ impl Exclusive {
     /// All its bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let bytes = Arc::get_mut(&mut self.0).and_then(Storage::bytes_mut);
-        bytes
-            .unwrap_or_else(|| unreachable!("it was seen to be nobody else's, and is never shared"))
+        bytes.unwrap_or_else(|| unreachable!("it was seen to be unshared, and is never shared"))
     }
 }
 

@@ -1,11 +1,9 @@
 //! Host tensors: typed, strided, cheaply cloned arrays in the machine's own memory.
 //!
-//! A [`Tensor`] is a dtype, a shape, strides and a share of some storage. Views (transpose, slice,
-//! broadcast, reverse) share that storage; writing copies first when anybody else could see it.
-//! Storage is aligned memory of our own, or [`Foreign`] memory that its owner gets back
-//! through a release hook; elements may also be [elsewhere](Tensor::resident) until the host looks
-//! at them. Every size is checked before memory is asked for, and memory that cannot be had is an
-//! error, not an abort.
+//! A [`Tensor`] is a dtype, a shape, strides and a share of some storage. Views (transpose, slice, broadcast, reverse)
+//! share that storage; writing copies first if it is shared. Storage is aligned memory of our own, or [`Foreign`] memory
+//! that its owner gets back through a release hook; elements may also be [elsewhere](Tensor::resident) until the host reads
+//! them. Every size is checked before memory is allocated, and a failed allocation is an error, not an abort.
 //!
 //! This crate holds data and moves it around. It does no arithmetic: that is `kiln-scalar`
 //! (one element) and `kiln-interpreter` (whole tensors).

@@ -2,7 +2,7 @@
 
 use crate::TensorError;
 
-/// So many zeros.
+/// `n` zeros.
 ///
 /// # Errors
 /// [`TensorError::Allocation`] if there is no memory for them.

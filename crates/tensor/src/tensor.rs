@@ -244,8 +244,8 @@ impl Tensor {
         bytemuck::checked::try_cast_slice(bytes).map_err(cast_error::<T>)
     }
 
-    /// The elements for writing. Copies them first when the storage is shared or foreign, or when
-    /// they do not lie in one piece; an error then leaves the tensor as it was.
+    /// The elements for writing. Copies them first when the storage is shared or foreign, or when they are not contiguous;
+    /// an error then leaves the tensor unchanged.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], TensorError> {
         self.expect_dtype(T::DTYPE)?;
         let bytes = self.bytes_mut()?;
@@ -256,7 +256,7 @@ impl Tensor {
     }
 
     /// Overwrites the elements with little-endian bytes in row-major order. For `bool`, any byte but 0 is `true`. In place
-    /// where the storage is this tensor's alone and lies in one piece; an error leaves the tensor as it was.
+    /// where the storage is unshared and contiguous; an error leaves the tensor unchanged.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), TensorError> {
         if bytes.len() != self.byte_len() {
             return Err(TensorError::LengthMismatch {
@@ -342,7 +342,7 @@ impl Tensor {
         Ok(Tensor::from_parts(self.dtype, layout, storage))
     }
 
-    /// Whether its elements are there; those of a [deferred](Tensor::deferred) tensor are once somebody has looked at them.
+    /// Whether its elements are loaded; those of a [deferred](Tensor::deferred) tensor are after its first use.
     pub fn is_loaded(&self) -> bool {
         self.storage.is_loaded()
     }
@@ -364,7 +364,7 @@ impl Tensor {
         )
     }
 
-    /// Writes the bytes of the elements, which lie in `from`, to `out`, in row-major order.
+    /// Writes the bytes of the elements, which are in `from`, to `out`, in row-major order.
     fn gather(&self, from: &[u8], out: &mut [u8]) {
         match self.dtype.size_in_bytes() {
             1 => self.gather_sized::<1>(from, out),
@@ -393,7 +393,7 @@ impl Tensor {
         });
     }
 
-    /// Where the elements of a contiguous tensor lie in the storage.
+    /// The range of a contiguous tensor's elements in the storage.
     pub(crate) fn byte_range(&self) -> Range<usize> {
         if self.is_empty() {
             return 0..0;

@@ -1,10 +1,10 @@
 //! Whose each moment of the wall clock is.
 //!
-//! Threads in spans share it equally; dividing it among them at every step would cost as much as there are threads. So
-//! the account has two clocks of its own that go slower the more threads there are: one goes by the wall clock over
-//! the number of threads at work, and where none works, the other goes by the wall clock over the number that wait. A
-//! span's share is what its clock went while the span was its thread's innermost, and shares add up by construction.
-//! It knows no threads: whoever calls has each thread's frames in order.
+//! Threads in spans share it equally; dividing it among them at every step would cost as much as there are threads. So the
+//! account has two clocks of its own that slow down with the number of threads: one goes by the wall clock over the number
+//! of threads at work, and where none works, the other goes by the wall clock over the number that wait. A span's share is
+//! what its clock advanced while the span was its thread's innermost, and shares add up by construction. It knows no
+//! threads: its caller has each thread's frames in order.
 
 /// Parts of a nanosecond: shares are counted in 2^-32 of one.
 const FRACTION_BITS: u32 = 32;
@@ -119,8 +119,7 @@ impl Account {
         frame
     }
 
-    /// Closes a thread's innermost span, and answers with its nanoseconds. `is_inner`: a span of the same event is
-    /// around it.
+    /// Closes a thread's innermost span, and returns its nanoseconds. `is_inner`: a span of the same event is around it.
     pub(crate) fn end(
         &mut self,
         now: u64,
@@ -242,7 +241,7 @@ impl Account {
     }
 }
 
-/// The share of one of so many threads.
+/// The share of one of `threads` threads.
 fn share(elapsed: u64, threads: u32) -> u128 {
     let elapsed = u128::from(elapsed) << FRACTION_BITS;
     if threads == 1 {

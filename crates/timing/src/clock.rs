@@ -49,7 +49,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that goes only when it is told to, for tests. Clones show the same time.
+/// A clock that advances only when told to, for tests. Clones show the same time.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 

@@ -51,7 +51,7 @@ impl Counters {
         self.add(counter, 1);
     }
 
-    /// So many more.
+    /// Adds `n`.
     pub fn add(&self, counter: Counter, many: u64) {
         if let Some(count) = self.counts.get(counter as usize) {
             count.fetch_add(many, Ordering::Relaxed);

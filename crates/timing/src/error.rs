@@ -29,7 +29,7 @@ pub enum TimingError {
     EventTaken {
         /// The name.
         name: String,
-        /// What it stands for: category and description.
+        /// The meaning it has: category and description.
         registered: String,
         /// What it was to stand for.
         given: String,

@@ -10,7 +10,7 @@ use crate::event::EventInfo;
 
 /// Which events are shown: those of the categories named, whose names match a pattern. Nothing named is everything.
 ///
-/// As text: terms between commas, a category each or a pattern as `name=PATTERN`, in which `*` stands for anything.
+/// As text: terms between commas, a category each or a pattern as `name=PATTERN`, in which `*` matches anything.
 ///
 /// ```
 /// use kiln_timing::{Category, Filter};

@@ -32,8 +32,8 @@ impl TimingOptions {
         Self { filter, ..self }
     }
 
-    /// How many spans are kept one by one, for traces: the first so many; those after them are counted. Without this,
-    /// 65,536 for a recorder that begins at [`Verbosity::Debug`], none otherwise.
+    /// How many spans are kept one by one, for traces: the first ones; those after them are counted. Without this, 65,536
+    /// for a recorder that begins at [`Verbosity::Debug`], none otherwise.
     #[must_use]
     pub fn records(self, records: usize) -> Self {
         Self {

@@ -42,7 +42,7 @@ pub(crate) struct Record {
     pub(crate) detail: Option<Arc<str>>,
 }
 
-/// Records, the first so many.
+/// Records, the first `limit`.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     limit: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Room for so many.
+    /// Room for `limit`.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,

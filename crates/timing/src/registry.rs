@@ -24,8 +24,8 @@ const LISTED: usize = 40;
 #[derive(Debug)]
 pub(crate) struct Registry {
     events: Arc<boxcar::Vec<EventInfo>>,
-    /// The index of each name. Held by the thread that registers; a child that finds it held for ever makes it anew from the
-    /// list.
+    /// The index of each name. Held by the thread that registers; a forked child that finds it locked for ever rebuilds it
+    /// from the list.
     by_name: ForkLock<BTreeMap<Arc<str>, u32>>,
 }
 

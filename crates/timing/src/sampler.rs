@@ -8,7 +8,7 @@ use crate::clock::nanoseconds;
 /// What a span costs, in nanoseconds; measured, and generous.
 const SPAN_COST: u64 = 200;
 
-/// At least so many nanoseconds of calls per nanosecond of timing them. A call may pass two samplers (its program's and
+/// At least this many nanoseconds of calls per nanosecond of timing them. A call may pass two samplers (its program's and
 /// its plan's), which together stay within a hundredth of its time even where a span costs twice what is said above.
 const CALLS_PER_COST: u64 = 400;
 
@@ -37,16 +37,15 @@ impl Sampler {
         number >= self.next.load(Ordering::Relaxed)
     }
 
-    /// Forgets the calls before one, where verbosity was changed since the last that was timed: they were timed in another
-    /// way, or are nobody's to tell.
+    /// Forgets the calls before one, where verbosity was changed since the last timed one: they were timed in another way,
+    /// or must not be reported.
     pub(crate) fn begin_anew(&self, changes: u64, number: u64) {
         if self.changes.swap(changes, Ordering::Relaxed) != changes {
             self.told.store(number, Ordering::Relaxed);
         }
     }
 
-    /// Notes how long a call took that was to be timed. Answers with how many calls before it, since the last such one,
-    /// were not.
+    /// Records the time of a call that was to be timed. Returns how many calls since the last such one were not.
     pub fn note(&self, number: u64, time: Duration) -> u64 {
         let skipped = (SPAN_COST * CALLS_PER_COST) / nanoseconds(time).max(1);
         self.next
@@ -60,7 +59,7 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    /// How many of so many calls of that length are timed, and how many are told of in all.
+    /// How many of `calls` calls of that length are timed, and how many are reported in all.
     fn timed(calls: u64, nanoseconds: u64) -> (u64, u64) {
         let sampler = Sampler::new();
         let (mut timed, mut told) = (0, 0);

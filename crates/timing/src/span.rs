@@ -43,12 +43,12 @@ impl<'a> Span<'a> {
         self.open.is_some()
     }
 
-    /// Ends it, and answers with its time; none where nothing was timed.
+    /// Ends it, and returns its time; `None` where nothing was timed.
     pub fn finish(mut self) -> Option<Duration> {
         self.close().map(|(_, closed)| closed.time)
     }
 
-    /// Ends the host's part of it; the device's time is told later, on whatever thread, once the device was waited for.
+    /// Ends the host's part of it; the device's time is reported later, on any thread, once the device was waited for.
     #[must_use = "the device's time is told to what is returned"]
     pub fn submit(mut self) -> Pending {
         let closed = self.close();

@@ -1,8 +1,8 @@
 //! Compiles, timed once per specialisation of a function.
 //!
-//! A specialisation is whatever makes other code of the same function: dtype, variant, options. Its first compile is
-//! the function's event; one after [invalidation](Timing::invalidate) is so again, once. Compiles that failed, and
-//! repeats that nobody asked for (code that a cache had dropped), count to `other_compile`, so that no time is lost.
+//! A specialisation is whatever makes other code of the same function: dtype, variant, options. Its first compile is the
+//! function's event; one after [invalidation](Timing::invalidate) is so again, once. Compiles that failed, and unwanted
+//! repeats (code that a cache had dropped), count to `other_compile`, so that no time is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
@@ -17,10 +17,10 @@ use crate::span::Span;
 use crate::timing::Timing;
 use crate::verbosity::Verbosity;
 
-/// The most functions that are told apart; further ones have the events of their categories.
+/// The most functions that are distinguished; further ones have the events of their categories.
 const MAX_FUNCTIONS: usize = 1 << 14;
 
-/// The most specialisations that are told apart; further ones count to `other_compile`.
+/// The most specialisations that are distinguished; further ones count to `other_compile`.
 const MAX_SPECIALIZATIONS: usize = 1 << 16;
 
 /// What was timed, by the compile event of each function.
@@ -31,7 +31,7 @@ pub(crate) struct Specializations(ForkLock<Known>);
 struct Known {
     by_function: BTreeMap<u32, BTreeSet<Box<str>>>,
     total: usize,
-    /// The events of functions that are told apart.
+    /// The events of the distinguished functions.
     functions: BTreeMap<Box<str>, FunctionEvents>,
     /// How many of those have a name.
     names: BTreeMap<Box<str>, u32>,

@@ -10,7 +10,7 @@ use crate::error::TimingError;
 use crate::event::EventInfo;
 use crate::record::{Record, Records, Subject};
 
-/// The number that stands for this process.
+/// The number of this process.
 const PROCESS: u32 = 1;
 
 /// Spans of a recorder on a line of time.

@@ -60,7 +60,7 @@ pub enum TraceError {
         /// How many there are.
         found: usize,
     },
-    /// E0886: a size that stands for "whatever is left" where nothing can be left.
+    /// E0886: a size of "whatever is left" where nothing can be left.
     #[error("{at}: expected a size, found `Size::INFER`, which only a reshape takes")]
     Inferred {
         /// Where.

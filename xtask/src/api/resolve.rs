@@ -10,7 +10,7 @@ use super::module_tree::{Module, ModuleTree, is_public};
 /// How many imports one name may go through.
 const FUEL: usize = 32;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     /// A module of this crate.
@@ -44,7 +44,7 @@ pub(super) fn imports(module: &Module) -> Vec<Scoped> {
     .collect()
 }
 
-/// What `path`, written in module `from`, stands for; several where namespaces share the name.
+/// What `path`, written in module `from`, refers to; several where namespaces share the name.
 pub(super) fn resolve(tree: &ModuleTree, from: usize, path: &[String]) -> Vec<Target> {
     follow(tree, from, path, FUEL)
 }
@@ -100,7 +100,7 @@ fn follow(tree: &ModuleTree, from: usize, path: &[String], fuel: usize) -> Vec<T
                     rest.join("::")
                 )));
             }
-            // A path through a type (`Enum::Variant`) stands for the type; through a function leads nothing.
+            // A path through a type (`Enum::Variant`) refers to the type; through a function it leads nowhere.
             Target::Item(module, item) if !rest.is_empty() && !is_type(tree, module, item) => {}
             other => found.push(other),
         }
@@ -122,7 +122,7 @@ fn is_type(tree: &ModuleTree, module: usize, item: usize) -> bool {
     )
 }
 
-/// `path` looked up inside a module of this crate: a name that is not there is nobody else's.
+/// `path` looked up inside a module of this crate: a name that is not there has no other owner.
 fn inside(tree: &ModuleTree, module: usize, path: &[String], fuel: usize) -> Vec<Target> {
     let relative = path
         .first()

@@ -1,7 +1,7 @@
 //! The cases: written once by `generate.py`, then read from their list.
 //!
-//! Invariant: the list of packages is noted beside the cases last, so cases that were left half written, or come of
-//! another version, are written anew.
+//! Invariant: the list of packages is noted beside the cases last, so cases that were left half written, or come from
+//! another version, are rewritten.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What a check looks at: the project's files and cargo's view of it; and what it answers with.
+//! The input of a check, the project's files and cargo's view of it, and its output, problems.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

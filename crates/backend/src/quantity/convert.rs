@@ -74,8 +74,8 @@ fn used_again(dims: &DimTable, parts: &BTreeSet<DimId>) -> BTreeSet<DimId> {
     again
 }
 
-/// An expression whose operands are written already. Kept values are numbered by the whole program, so the parts
-/// are put together step by step and not joined, which would number them anew.
+/// An expression whose operands are written already. Kept values are numbered by the whole program, so the parts are put
+/// together step by step and not joined, which would renumber them.
 fn written(dims: &DimTable, dim: DimId, done: &BTreeMap<DimId, Quantity>) -> Quantity {
     let expression = dims.expression(dim);
     let mut sum: Option<Quantity> = None;

@@ -376,8 +376,9 @@ impl<'ctx> Emitter<'_, 'ctx> {
 
     /// A mask of the first lanes, as many as a count says that is at most all of them and not negative.
     pub(crate) fn first_lanes(&self, count: Value<'ctx>, lanes: u32) -> Value<'ctx> {
-        // A comparison is made anew at each use, in the innermost loop; where masks are bits, a number's are not. Only where
-        // a register holds no more lanes: a mask of eight that is kept on the stack comes back from LLVM 19 with eight more.
+        // A comparison is recomputed at each use, in the innermost loop; where masks are bits, the mask of a number is not.
+        // Only where a register holds no more lanes: a mask of eight that is spilled comes back from LLVM 19 with eight
+        // more.
         const LANES: u32 = 16;
         if self.level() == IsaLevel::Avx512 && lanes == LANES {
             let one = self.i64(1);

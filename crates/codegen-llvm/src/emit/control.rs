@@ -50,9 +50,9 @@ impl<'ctx> Emitter<'_, 'ctx> {
 
     /// Counts an i64 from `begin` up to but not including `end`, by `step`, which is above zero.
     ///
-    /// That it counts is hidden from LLVM in loops with loops inside, and in all after [`Emitter::hide_counters`]. Where the
-    /// function [polls](Emitter::poll_at), the loop does so as often as its body asks for (see [`super::poll`]); `most` is a
-    /// bound of its rounds, where one is known.
+    /// The counter is hidden from LLVM in loops with loops inside, and in all after [`Emitter::hide_counters`]. Where the
+    /// function [polls](Emitter::poll_at), the loop polls as often as its body requires (see [`super::poll`]); `most` is a
+    /// bound on its iterations, where one is known.
     pub(crate) fn for_range(
         &self,
         begin: Value<'ctx>,

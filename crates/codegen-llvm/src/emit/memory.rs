@@ -1,8 +1,7 @@
 //! Loads, stores and addresses.
 //!
-//! Alignment is always said; 0 elements past a pointer are never touched beyond the lanes named.
-//! `load_dtype` and `store_dtype` convert between how a dtype stands in memory and in a register:
-//! only bool differs (a byte that is 0 or 1, against an i1).
+//! Alignment is always stated; no element past a pointer is touched beyond the lanes named. `load_dtype` and `store_dtype`
+//! convert between the memory and register forms of a dtype: only bool differs (a byte that is 0 or 1, against an i1).
 
 use inkwell::AtomicOrdering;
 use inkwell::IntPredicate;
@@ -24,7 +23,7 @@ pub(crate) enum Intent {
 }
 
 impl<'ctx> Emitter<'_, 'ctx> {
-    /// The address so many bytes past a pointer. Either may be a vector, of i64 and of pointers.
+    /// The address this many bytes past a pointer. Either may be a vector, of i64 and of pointers.
     pub(crate) fn offset(&self, pointer: Value<'ctx>, bytes: Value<'ctx>) -> Value<'ctx> {
         let mut indices = [bytes.as_value_ref()];
         // SAFETY: the builder, the type and both values are alive and of one context, the list of
@@ -347,7 +346,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
     }
 }
 
-/// How a dtype stands in memory.
+/// The memory form of a dtype.
 fn stored(dtype: DType) -> Elem {
     match dtype {
         DType::Bool => Elem::I8,

@@ -31,7 +31,7 @@ impl<'ctx> Emitter<'_, 'ctx> {
         }
     }
 
-    /// How a loop of at most so many rounds polls whose body was just written.
+    /// How a loop of at most `most` iterations polls, whose body was just emitted.
     pub(super) fn polling(&self, most: Option<u64>) -> Polling {
         let round = self.unpolled.get();
         let all = most.map(|most| most.saturating_mul(round));

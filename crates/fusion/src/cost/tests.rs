@@ -54,7 +54,7 @@ fn each_op_is_limited_by_its_kind_of_work() {
     assert_eq!(product.amount, 96.0 * 512.0 * 96.0);
     let (sum, _) = of("%x: f32[96, 512], %z: f32[96, 512]", "add %x, %z");
     assert_eq!(sum.kind, WorkKind::Memory);
-    // Nobody reads the result, so that it need not be written.
+    // The result has no reader, so it need not be written.
     assert_eq!(sum.amount, 2.0 * 96.0 * 512.0 * 4.0);
     let (erf, _) = of("%x: f32[96, 512]", "erf %x");
     assert_eq!(erf.kind, WorkKind::Simple);

@@ -105,7 +105,7 @@ impl<'a> Groups<'a> {
         self.groups.get_mut(id).and_then(Option::as_mut)
     }
 
-    /// The group an op is at home in.
+    /// The group that owns an op.
     pub(crate) fn home(&self, op: OpId) -> Option<GroupId> {
         self.home.get(&op).copied()
     }
@@ -137,7 +137,7 @@ impl<'a> Groups<'a> {
             .collect()
     }
 
-    /// What ops at home in a group give to others when `joined` groups are that one group.
+    /// What the ops of a group give to others when `joined` groups are one group.
     pub(crate) fn outputs(&self, own: &BTreeSet<OpId>, joined: &[GroupId]) -> Vec<ValueId> {
         let results = own.iter().flat_map(|&op| &self.graph.op(op).results);
         let is_read = |value| {
@@ -207,7 +207,7 @@ impl<'a> Groups<'a> {
         id
     }
 
-    /// Draws the edges of a group anew.
+    /// Recomputes the edges of a group.
     fn connect(&mut self, id: GroupId) {
         let Some(group) = self.get(id).cloned() else {
             return;

@@ -8,7 +8,7 @@ use crate::sizes::Sizes;
 /// Why groups are offered. In the order in which the rules are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
-    /// An index map goes into whoever reads it.
+    /// An index map is fused into its reader.
     IndexMap,
     /// What follows a contraction or window is done on its result while it is at hand.
     Epilogue,
@@ -125,7 +125,7 @@ impl Context<'_> {
     /// The rule by which a group would join one that reads it.
     fn rule_of(&self, source: &Group, reader: &Group) -> Option<Rule> {
         if source.is_index_map(self.graph) {
-            // A map of a map is offered last: whoever reads both may be able to take the one and not the other.
+            // A map of a map is offered last: a reader of both may be able to take the one and not the other.
             let rule = match reader.is_index_map(self.graph) {
                 true => Rule::Chain,
                 false => Rule::IndexMap,

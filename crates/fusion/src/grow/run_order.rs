@@ -42,7 +42,7 @@ impl RunOrder {
         self.edges.add_node(id);
     }
 
-    /// Ranks all groups anew from their edges, those with the least `key` first. Leaves the ranks where groups wait for
+    /// Ranks all groups again from their edges, those with the least `key` first. Keeps the ranks where groups wait for
     /// each other.
     pub(super) fn rank_by<K: Ord>(&mut self, key: impl Fn(GroupId) -> K) {
         let Some(order) = self.sorted_by(key) else {

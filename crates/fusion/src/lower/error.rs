@@ -38,7 +38,7 @@ pub enum LowerError {
         /// The sizes it is computed over.
         right_shape: String,
     },
-    /// E0404: a reduction's result is read at computed positions, so that it would be computed anew for each.
+    /// E0404: a reduction's result is read at computed positions, so that it would be recomputed for each.
     #[error(
         "expected {value} to be read along its axes, found a computed position on axis {axis}; compute it in a kernel of its own"
     )]

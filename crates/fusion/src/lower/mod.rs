@@ -1,8 +1,8 @@
 //! From a region of graph ops to one kernel.
 //!
-//! One mechanism, no patterns: a kernel is what its outputs demand. Asked for an output at a point, an op answers
-//! with an expression over its operands at other points: index maps are rewritten indices, element-wise ops are
-//! nodes, a reduction is a stage that its consumers read. What is demanded twice at the same indices is one node.
+//! One mechanism, no patterns: a kernel is what its outputs demand. When an output is demanded at a point, an op returns an
+//! expression over its operands at other points: index maps are rewritten indices, element-wise ops are nodes, a reduction
+//! is a stage that its consumers read. What is demanded twice at the same indices is one node.
 //!
 //! Outer axes are the axes of the outputs that every stage depends on; an axis that some stage does not see (the row
 //! of a softmax) becomes an inner axis of the store, and stages that are read along it become arrays. Which those

@@ -320,7 +320,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// The value that lies in memory where the region reads this one; none if it is computed here.
+    /// The value in memory that the region reads as this one; `None` if it is computed here.
     pub(super) fn in_memory(&self, value: ValueId) -> Option<ValueId> {
         let parameters = self.body.as_ref().map(|body| &body.parameters);
         let outside = match parameters.and_then(|parameters| parameters.get(&value)) {
@@ -417,7 +417,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Refuses bodies that compute much that is the same for several points, anew at each of them.
+    /// Refuses bodies that would recompute at each point much that is the same for several of them.
     fn check_repeats(&mut self, outer: &[AxisId]) -> Result<(), LowerError> {
         let demands: Vec<Demand> = self.memo.keys().cloned().collect();
         let mut cost: u64 = 0;

@@ -1,9 +1,8 @@
 //! From a graph to a plan: regions are grown, lowered, and put in order.
 //!
-//! What lowering refuses is taken apart again: its ops may not be that one kernel, and the region is
-//! grown anew. A few times; then the ops that still fail stay alone. An op that is no kernel even
-//! alone is left to the interpreter, with the reason among the node's notes. Attempts end: from the
-//! limit on, each leaves at least one more op alone.
+//! A region that lowering refuses is split: its ops may not be that one kernel, and the region is grown again. After a few
+//! attempts the ops that still fail stay alone. An op that is no kernel even alone is left to the interpreter, with the
+//! reason among the node's notes. Attempts end: from the limit on, each leaves at least one more op alone.
 
 mod loops;
 
@@ -30,7 +29,7 @@ use crate::op_kind::{apart, unit_cost};
 use crate::options::FusionOptions;
 use crate::sizes::Sizes;
 
-/// How often a region is grown anew before what lowering refuses stays alone.
+/// How often a region is grown again before the ops that lowering refuses stay alone.
 const ATTEMPT_LIMIT: usize = 8;
 
 /// Decides which ops of a verified graph become one kernel, and how every other op is done.

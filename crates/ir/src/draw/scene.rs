@@ -35,7 +35,7 @@ pub(super) struct Node {
     pub(super) inner: Vec<(&'static str, Scene)>,
 }
 
-/// What a box stands for; decides its colour.
+/// What a box represents; decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeKind {
     Input,

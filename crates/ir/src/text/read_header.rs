@@ -122,7 +122,7 @@ fn clause(reader: &mut Reader<'_>) -> Read<()> {
     }
 }
 
-/// `let t = expression`: a symbol that stands for an expression.
+/// `let t = expression`: a symbol defined by an expression.
 fn definition(reader: &mut Reader<'_>) -> Read<()> {
     let start = reader.input.span();
     let name = reader.input.identifier("the name of a symbol")?;

@@ -51,7 +51,7 @@ impl<V, E> Clone for Shared<V, E> {
 }
 
 impl<V, E> Shared<V, E> {
-    /// The same for whoever did not compile.
+    /// The result for a caller that did not compile.
     pub(super) fn into_found(self, key: &CacheKey) -> Result<Found<V>, Failure<E>> {
         match self {
             Self::Value(value) => Ok(Found {

@@ -9,8 +9,8 @@ use crate::bounded::LruLimits;
 pub struct CacheOptions {
     /// How much is kept in memory.
     pub memory: LruLimits,
-    /// How long a compile that somebody else is at, in this process or another, is trusted to come to an end. After
-    /// this, whoever asks compiles beside it.
+    /// How long a compile by another caller, in this process or another, is trusted to finish. After that, a caller
+    /// compiles beside it.
     pub trusted: Duration,
     /// The time until a compile that failed is tried again; each further time is twice as long.
     pub retry_first: Duration,

@@ -1,7 +1,7 @@
 //! [`Ticket`]: the right to compile a key, and all that is done with it.
 //!
-//! The order: memory once more; tiers; the claim among processes; tiers once more, by whoever had to wait for it; the
-//! compile; memory; those who wait; tiers; the claim given up.
+//! The order: memory again; the tiers; the claim among processes; the tiers again, after waiting for a claim; the compile;
+//! memory; the waiters; the tiers; release of the claim.
 
 use std::any::Any;
 use std::fmt;
@@ -26,11 +26,11 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 /// Who hears where a value comes from.
 type FirstTold = Box<dyn FnOnce(&Source) + Send>;
 
-/// The right to compile a key. Dropped unused, those who wait are told; one of them may take over.
+/// The right to compile a key. If it is dropped unused, the waiters are notified, and one of them may take over.
 pub struct Ticket<V, E> {
     cache: TieredCache<V, E>,
     key: CacheKey,
-    /// None where nobody waits: in a forked child, and inside another compile.
+    /// `None` where there can be no waiters: in a forked child, and inside another compile.
     lead: Option<Lead<KeyDigest, Shared<V, E>>>,
     /// Who hears of what was found before those who wait do.
     first_told: Option<FirstTold>,
@@ -44,7 +44,7 @@ enum Claimed<V> {
     Compile(Vec<Box<dyn Any + Send>>),
     /// Another process did.
     Found(Found<V>),
-    /// Another process is at it, and the caller's limit is over.
+    /// Another process is compiling it, and the caller's limit has passed.
     Timeout,
 }
 
@@ -92,7 +92,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         &self.key
     }
 
-    /// How many wait for it now. A compile that is queued, and that nobody waits for any more, may be dropped.
+    /// How many callers wait for it now. A queued compile without waiters may be dropped.
     pub fn n_waiting(&self) -> usize {
         self.lead.as_ref().map_or(0, Lead::n_followers)
     }
@@ -104,8 +104,8 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         Some(Waiter::new(inner, self.key.clone(), follow).of_leader())
     }
 
-    /// The value if memory or a tier has it, shared with those who wait; what the tiers say if not. Nothing is compiled,
-    /// no other process is waited for, and those who wait are told that it was given up.
+    /// The value if memory or a tier has it, shared with the waiters; otherwise what the tiers say. Nothing is compiled and
+    /// no other process is waited for; the waiters are notified that it was given up.
     ///
     /// # Errors
     /// What each tier says.
@@ -125,11 +125,11 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// The value: from a tier if one has it, from another process that is at it and done within `limit`, or compiled;
-    /// then kept, shared with those who wait, and stored.
+    /// The value: from a tier if one has it, from another process that finishes within `limit`, or compiled; then kept,
+    /// shared with the waiters, and stored.
     ///
     /// # Errors
-    /// The compile's own; that it panicked; that another process is at it for longer than the limit.
+    /// The compile's own error; that it panicked; that another process took longer than the limit.
     pub fn compile(
         self,
         limit: Duration,
@@ -139,7 +139,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         let _nesting = Nesting::enter();
         let inner = Arc::clone(&self.cache.inner);
         self.begin_at(inner.clock.now());
-        // Whoever led before may have finished between the look at memory and the lead.
+        // The previous leader may have finished between the look at memory and this lead.
         if let Some(value) = inner.in_memory(&self.key) {
             let source = Source::Memory;
             return Ok(self.finish(Found { value, source }));
@@ -250,7 +250,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
             match tier.try_claim(&self.key) {
                 Claim::Unavailable => return Claimed::Compile(Vec::new()),
                 Claim::Held(claim) => {
-                    // Somebody may have come to an end since the tiers were asked.
+                    // Another process may have finished since the tiers were asked.
                     return match tier.contains(&self.key) {
                         true => self.look_again(inner, vec![claim]),
                         false => Claimed::Compile(vec![claim]),

@@ -16,7 +16,7 @@ pub struct Waiter<V, E> {
     inner: Arc<Inner<V, E>>,
     key: CacheKey,
     follow: Follow<Shared<V, E>>,
-    /// Whether what it gets counts as a hit; not for whoever leads.
+    /// Whether its result counts as a hit; not for the leader.
     is_counted: bool,
 }
 
@@ -37,7 +37,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Waiter<V, E> {
         }
     }
 
-    /// The same for whoever had the compile done.
+    /// The same for the caller whose compile it was.
     pub(super) fn of_leader(self) -> Self {
         Self {
             is_counted: false,

@@ -1,7 +1,7 @@
-//! Who makes an entry, among processes: whoever has locked the claim file of its key.
+//! The claim on making an entry, among processes: a lock on the claim file of its key.
 //!
-//! The system gives a lock up when its process ends, so the dead hold none. The file is removed by its holder alone,
-//! while it is locked; whoever got the lock of a file that is not there under that name any more begins again.
+//! The system releases a lock when its process ends, so no dead process holds one. Only its holder removes the file, while
+//! it is locked; a process that gets the lock of a file that has been removed starts over.
 
 use crate::fs::{FileKind, Folder, FolderFile};
 use crate::key::KeyDigest;
@@ -19,7 +19,7 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // One that stays is locked by nobody, and does no harm.
+        // A file that is left behind is unlocked, and does no harm.
         let _ = self.folder.remove(&self.name);
     }
 }

@@ -121,7 +121,7 @@ impl DiskTier {
             };
             match self.check(folder, name, digest) {
                 Ok(()) => verified.whole += 1,
-                // Removed by somebody since it was listed.
+                // Removed by another process since it was listed.
                 Err(Miss::Absent) => {}
                 Err(miss) => {
                     if remove && miss.is_about_the_entry() {

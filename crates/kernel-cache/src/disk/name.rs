@@ -14,9 +14,9 @@ pub(super) enum FileName {
     Foreign(KeyDigest),
     /// Being written.
     Draft(u64),
-    /// Locked by whoever makes an entry.
+    /// Locked by the process that makes an entry.
     Claim(KeyDigest),
-    /// Locked by whoever makes room.
+    /// Locked by the process that makes room.
     Eviction,
 }
 

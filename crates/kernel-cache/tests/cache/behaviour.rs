@@ -136,7 +136,7 @@ fn accounts_are_told_where_a_value_comes_from_before_those_who_wait_have_it() {
     for expected in ["compiled", "tier"] {
         let cache = cache_at(folder.path());
         let Begin::Lead(ticket) = cache.begin(&key("a")) else {
-            panic!("nobody compiles it");
+            panic!("it is not being compiled");
         };
         let waiting = Waiting::of(&cache, "a");
         let (told, accounts) = mpsc::channel();
@@ -303,7 +303,7 @@ impl Waiting {
 fn a_hung_compile_times_out_for_others_who_then_go_on() {
     let cache = cache_of(Vec::new());
     let Begin::Lead(hung) = cache.begin(&key("a")) else {
-        panic!("nobody compiles it");
+        panic!("it is not being compiled");
     };
     let begin = std::time::Instant::now();
     let limit = Duration::from_millis(20);
@@ -312,7 +312,7 @@ fn a_hung_compile_times_out_for_others_who_then_go_on() {
     let took = begin.elapsed();
     assert!((limit..LONG).contains(&took), "{took:?}");
     let failure = failure.expect_err("it takes too long");
-    insta::assert_snapshot!(failure, @"waited 20ms for somebody else's compile of program b8357d64; wait longer, or go on without it");
+    insta::assert_snapshot!(failure, @"waited 20ms for another compile of program b8357d64; wait longer, or go on without it");
     assert!(matches!(failure, Failure::Cache(error) if error.code() == "E0702"));
     compile(&cache, "b");
     assert_eq!((cache.stats().timeout, cache.n_compiling()), (1, 1));
@@ -334,7 +334,7 @@ fn a_compile_that_is_not_trusted_any_more_is_compiled_beside() {
     let options = CacheOptions::default();
     let cache = TestCache::new(BytesCodec, Arc::new(hand.clone()), options);
     let Begin::Lead(hung) = cache.begin(&key("a")) else {
-        panic!("nobody compiles it");
+        panic!("it is not being compiled");
     };
     hand.set(options.trusted);
     assert!(matches!(compile(&cache, "a"), Source::Compiled { .. }));
@@ -352,7 +352,7 @@ fn a_compile_that_stood_in_a_queue_is_trusted_from_its_beginning() {
     let options = CacheOptions::default();
     let cache = TestCache::new(BytesCodec, Arc::new(hand.clone()), options);
     let Begin::Lead(queued) = cache.begin(&key("a")) else {
-        panic!("nobody compiles it");
+        panic!("it is not being compiled");
     };
     hand.set(2 * options.trusted);
     let found = queued.compile(LONG, || {
@@ -396,7 +396,7 @@ fn another_process_that_comes_to_an_end_is_waited_for() {
 fn cancelling_a_wait_ends_it_and_the_last_waiter_that_leaves_shows_on_the_ticket() {
     let cache = cache_of(Vec::new());
     let Begin::Lead(queued) = cache.begin(&key("a")) else {
-        panic!("nobody compiles it");
+        panic!("it is not being compiled");
     };
     let waiting = Waiting::of(&cache, "a");
     let second = Waiting::of(&cache, "a");
@@ -422,7 +422,7 @@ fn cancelling_a_wait_ends_it_and_the_last_waiter_that_leaves_shows_on_the_ticket
 fn a_compile_that_is_given_up_is_taken_over_by_one_who_waits() {
     let cache = cache_of(Vec::new());
     let Begin::Lead(ticket) = cache.begin(&key("a")) else {
-        panic!("nobody compiles it");
+        panic!("it is not being compiled");
     };
     let asked = Waiting::of(&cache, "a");
     std::thread::scope(|scope| {
@@ -568,7 +568,7 @@ fn handles_print_without_their_content() {
     let cache = cache_at(folder.path());
     insta::assert_snapshot!(format!("{cache:?}"), @r#"TieredCache { tiers: ["disk"], .. }"#);
     let Begin::Lead(ticket) = cache.begin(&key("a")) else {
-        panic!("nobody compiles it");
+        panic!("it is not being compiled");
     };
     insta::assert_snapshot!(format!("{ticket:?}"), @"Ticket(program b8357d64)");
     let waiting = Waiting::of(&cache, "a");

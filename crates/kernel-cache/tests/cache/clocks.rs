@@ -83,7 +83,7 @@ fn a_clock_that_jumps_makes_no_error_and_no_wait_without_end() {
     ));
     // The clock stands still, and another process does not come to an end: what was slept counts.
     let Claim::Held(_claim) = disk_at(folder.path()).try_claim(&key("b")) else {
-        panic!("nobody has it");
+        panic!("no store has it");
     };
     let begin = std::time::Instant::now();
     assert!(matches!(compile("b").source, Source::Compiled { .. }));

@@ -44,7 +44,7 @@ fn a_forked_child_compiles_and_looks_up_and_never_hangs() {
     cache.set(&key("stored"), content("stored"), Duration::ZERO);
     // Another thread compiles at the time of the fork, and holds no lock in another process's eyes.
     let Begin::Lead(ticket) = cache.begin(&key("led")) else {
-        panic!("nobody compiles it");
+        panic!("it is not being compiled");
     };
     let (done, is_done) = mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {

@@ -153,7 +153,7 @@ fn a_compiler_killed_at_work_is_not_waited_for() {
     assert!(
         failure
             .to_string()
-            .starts_with("waited 30ms for somebody else's compile")
+            .starts_with("waited 30ms for another compile")
     );
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -172,7 +172,7 @@ fn a_compiler_killed_at_work_is_not_waited_for() {
         0
     );
     let Claim::Held(claim) = disk_at(&cache).try_claim(&key("a")) else {
-        panic!("nobody has it");
+        panic!("no store has it");
     };
     assert!(matches!(disk_at(&cache).try_claim(&key("a")), Claim::Busy));
     drop(claim);

@@ -87,7 +87,7 @@ fn compiles_that_steal_each_others_work_do_not_wait_for_each_other() {
 fn a_ticket_can_be_used_on_another_thread() {
     let cache = cache_of(Vec::new());
     let Begin::Lead(ticket) = cache.begin(&key("a")) else {
-        panic!("nobody compiles it");
+        panic!("it is not being compiled");
     };
     let Begin::Follow(waiter) = cache.begin(&key("a")) else {
         panic!("somebody compiles it");

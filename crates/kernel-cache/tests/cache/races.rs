@@ -19,7 +19,7 @@ fn the_lock_of_a_claim_that_was_given_up_and_made_again_claims_nothing() {
     let folder = tempfile::tempdir().expect("there is room");
     let claim = || disk_at(folder.path()).try_claim(&key("a"));
     let Claim::Held(first) = claim() else {
-        panic!("nobody has it");
+        panic!("no store has it");
     };
     let path = folder.path().to_owned();
     let (keep, kept) = std::sync::mpsc::channel();
@@ -95,7 +95,7 @@ fn drafts_and_claims_of_the_living_are_left_alone() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = disk_at(folder.path());
     let Claim::Held(claim) = disk.try_claim(&key("a")) else {
-        panic!("nobody has it");
+        panic!("no store has it");
     };
     let open = SystemFs::new(folder.path()).open().expect("it is there");
     let draft = open

@@ -39,7 +39,7 @@ pub(crate) fn reduced_axes(stage: &Stage) -> &[AxisId] {
     }
 }
 
-/// Whether an axis is proved to have a multiple of so many points, at all sizes.
+/// Whether an axis is proved to have a multiple of this many points, at all sizes.
 pub fn is_multiple(kernel: &Kernel, axis: AxisId, of: u32) -> bool {
     let Extent::Size(dim) = kernel.axis(axis).extent else {
         return false;

@@ -122,7 +122,7 @@ fn together(kernel: &Kernel, pair: (AxisId, AxisId)) -> Option<Merge> {
             return None;
         }
         let (a, b) = pair;
-        // The axes of a stage's own local are indexed by whoever reads it.
+        // The axes of a stage's own local are indexed by its readers.
         for (stage, data) in kernel.stages.iter() {
             let place = data.axes.windows(2).position(|axes| axes == [a, b]);
             if let Some(place) = place {

@@ -51,7 +51,7 @@ impl Drop for Seat {
 pub(crate) struct Announcements(Arc<Audience>);
 
 impl Announcements {
-    /// The listener hears until what is returned is dropped; nobody listens: nothing to do.
+    /// The listener is called until the returned guard is dropped; `None` without a listener.
     pub(crate) fn hear(&self, listener: &Listener) -> Option<Seat> {
         if !listener.is_some() {
             return None;

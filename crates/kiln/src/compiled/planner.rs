@@ -23,7 +23,7 @@ pub(crate) struct GraphPlanner {
     /// What fusion may do on the device, within the user's limits.
     fusion: FusionOptions,
     timing: Timing,
-    /// The main plan, where it was stored. Lost in a child forked while a thread takes it: the child plans anew.
+    /// The main plan, where it was stored. Lost in a child forked while a thread takes it: the child replans.
     stored: ForkLock<Option<Program>>,
 }
 
@@ -52,7 +52,7 @@ impl GraphPlanner {
         Self { layouts, ..self }
     }
 
-    /// With so many results, the first ones, that are there to be looked at: they lie as they would if they were none.
+    /// With this many leading results that exist only to be inspected: their layout is as if they were no results.
     #[cfg(feature = "native")]
     pub(crate) fn with_watched(mut self, watched: usize) -> Self {
         self.build.watched = watched;

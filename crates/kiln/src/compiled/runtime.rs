@@ -111,7 +111,7 @@ impl Key {
         &self.device
     }
 
-    /// What the device is told.
+    /// The set-up passed to the device.
     fn setup(&self) -> DeviceSetup {
         DeviceSetup {
             target: self.target.clone(),

@@ -1,8 +1,8 @@
 //! Programs that outlive the process: what a model became, kept under a digest of the model and of all that decides
 //! what becomes of it.
 //!
-//! An entry is the program as data. Of its large constants, those that the model's files have go by their places there;
-//! the others are entries of their own, by digest. None is read before somebody needs it. Whatever is wrong with an
+//! An entry is the program as data. Of its large constants, those that are in the model's files are named by their places
+//! there; the others are entries of their own, by digest. None is read before it is needed. Whatever is wrong with an
 //! entry, the model is imported as if there were none.
 
 use super::runtime::{SharedRuntime, VERSION};

@@ -6,8 +6,8 @@ use crate::guard::guarded;
 use kiln_lazy_runtime::{CompiledProgram, ShapeProfile};
 
 impl Model {
-    /// Compiles all that calls may need, whatever their sizes, lays out the weights for it, and stores both; answers with
-    /// how many kernels that are. None for an interpreted model. That of the plan for sizes on which facts do not hold counts, too.
+    /// Compiles all that calls may need, at any sizes, packs the weights for it, and stores both; returns the number of
+    /// kernels, those of the plan for sizes on which facts do not hold included. None for an interpreted model.
     ///
     /// # Errors
     /// When a kernel does not compile; when the rank of an input is open.

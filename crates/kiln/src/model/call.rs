@@ -17,7 +17,7 @@ pub(super) fn arrange<'a, N: AsRef<str>>(
     Ok(arranged.into_iter().flatten().cloned().collect())
 }
 
-/// The same where some inputs, by position, are there already: none stands in their places, and they may not be given.
+/// The same where some inputs, by position, exist already: their places stay empty, and they may not be given.
 ///
 /// # Errors
 /// As [`arrange`].

@@ -50,7 +50,7 @@ impl Executable {
         Self::build_watched(graph, 0, options)
     }
 
-    /// The same for a graph whose first results, so many, are there to be looked at alone.
+    /// The same for a graph with this many leading results that exist only to be inspected.
     pub(super) fn build_watched(
         graph: &Graph,
         watched: usize,

@@ -25,7 +25,7 @@ const OPTIMIZED: &str = "optimized";
 /// What a call runs. The graphs share their constants, apart from those that passes made.
 pub(super) struct Instance {
     imported: ForkCell<Graph>,
-    /// What the graph is imported from when somebody asks for it, where the program came from a store.
+    /// What the graph is imported from on demand, where the program came from a store.
     origin: Option<(Arc<Source>, Choice)>,
     optimized: Graph,
     executable: Executable,
@@ -260,7 +260,7 @@ fn optimized_graph(imported: &Graph, options: &Options) -> Result<Graph, Error> 
 #[cfg(feature = "native")]
 fn store_of(source: &Source, choice: &Choice, options: &Options) -> Option<ProgramStore> {
     let digest = source.digest()?;
-    // What is wrong with the runtime is said by whoever needs it.
+    // A failure of the runtime is reported by its first user.
     let shared = runtime_for(options).ok()?;
     ProgramStore::of(digest, choice, options, &shared)
 }

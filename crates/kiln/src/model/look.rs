@@ -1,7 +1,7 @@
 //! Looking into a model: what became of its graph, which ops became one kernel and why, and what
 //! each step of a call cost.
 //!
-//! Nothing here changes a model. What is shown of plans is planned anew, and is the same again.
+//! Nothing here changes a model. Plans that are shown are made again, with the same result.
 
 use super::executable::Executable;
 use super::instance::Instance;

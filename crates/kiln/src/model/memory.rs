@@ -32,8 +32,8 @@ impl Model {
         })
     }
 
-    /// Forgets what was compiled and planned, and weights as kernels want them: of this model, and kernels and weights of those
-    /// that share them. What the cache's folder has stays there; the next calls load it, or compile anew, and are timed again.
+    /// Forgets what was compiled and planned, and packed weights: of this model, and kernels and weights of those that
+    /// share them. The cache's folder is unchanged; the next calls load from it, or compile again, and are timed again.
     ///
     /// ```
     /// use kiln::{Cache, Device, Model, Options, Tensor};

@@ -149,7 +149,7 @@ impl Source {
         Ok(Self::Graph(Box::new(graph)))
     }
 
-    /// Takes a graph that somebody built.
+    /// Takes a graph that was built by the caller.
     pub(super) fn from_graph(graph: Graph) -> Result<Self, Error> {
         kiln_ir::verify(&graph)?;
         check_types(&graph)?;

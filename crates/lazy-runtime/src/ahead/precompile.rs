@@ -11,8 +11,8 @@ use crate::plan::{Key, Refusal, SegmentPlan, make_plan, place_all_constants};
 use crate::program::CompiledProgram;
 
 impl CompiledProgram {
-    /// Compiles every kernel of the main plan, for whatever sizes may come, and of the plan for sizes on which facts do not
-    /// hold, and waits for that. Answers with how many there are.
+    /// Compiles every kernel of the main plan, for all sizes, and of the plan for sizes on which facts do not hold, and
+    /// waits for that. Returns how many there are.
     ///
     /// # Errors
     /// The first that does not compile; that there is no plan for all sizes.
@@ -45,8 +45,8 @@ impl CompiledProgram {
         self.plan_ahead(shapes, &Patience::ENDLESS, false)
     }
 
-    /// Has the shapes of a profile precompiled behind the back of calls, those first that took most time, and does not
-    /// wait; those that took long get variants as soon as calls bring them. Shapes that do not fit are passed over. Answers with how many do.
+    /// Precompiles the shapes of a profile in the background, the most expensive first, and does not wait; the expensive
+    /// ones get variants as soon as calls bring them. Shapes that do not fit are skipped. Returns how many do.
     pub fn precompile_in_background(&self, profile: &ShapeProfile) -> usize {
         let fits = |entry: &&ProfiledShapes| {
             let now = self.runtime().clock().now();

@@ -119,12 +119,12 @@ impl ConstantStore {
         forms.get(form)?.get()?.as_ref().ok().cloned()
     }
 
-    /// Whether somebody has a constant as it is, or is at it.
+    /// Whether some thread has a constant unpacked, or is loading it.
     pub(crate) fn has_plain(&self, constant: &Constant) -> bool {
         self.forms.lock().contains_key(&plain_form(constant))
     }
 
-    /// Whether somebody has a part packed so, or is at it.
+    /// Whether some thread has a part packed this way, or is packing it.
     pub(crate) fn has_packed(&self, part: &ConstantPart, spec: &PackSpec) -> bool {
         self.forms.lock().contains_key(&part.form(spec))
     }
@@ -156,11 +156,11 @@ impl ConstantStore {
         }
     }
 
-    /// Forgets the constants that nothing uses any more.
+    /// Forgets the constants that are no longer used.
     pub(crate) fn sweep(&self) {
         let is_used = |entry: &Entry| match entry.get() {
             Some(Ok(memory)) => Arc::strong_count(memory.handle()) > 1,
-            // Somebody is at it.
+            // Another thread is at it.
             _ => true,
         };
         let mut unused = Vec::new();
@@ -171,7 +171,7 @@ impl ConstantStore {
             }
             keeps
         });
-        // Freed only now, when nobody waits.
+        // Freed only now, outside the lock.
         drop(unused);
     }
 

@@ -1,4 +1,4 @@
-//! Compiling on first use: each kernel once, whoever asks, on threads of their own; and what it cost.
+//! Compiling on first use: each kernel once, on threads of their own; and what it cost.
 
 mod budget;
 mod codec;

@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::error::RuntimeError;
 use crate::recorder::Recorder;
 
-/// How long a call that somebody may end waits until it looks whether somebody did.
+/// How often a waiting call that may be stopped checks whether it was.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A kernel that a step launches: the choices whose predicates hold, best first.
@@ -65,7 +65,7 @@ impl Work for CompileJob {
             allowed,
             recorder,
         } = *self;
-        // Whoever waits is told by the ticket.
+        // The ticket notifies the waiters.
         let _ = kernels.fulfil(ticket, &identity, &schedule, allowed, &recorder);
     }
 
@@ -178,7 +178,7 @@ impl Obtaining<'_> {
                         }
                         Permission::LookUp | Permission::Demand => (Urgency::Urgent, false),
                     };
-                    // Where nobody can wait for it, in a forked child, it is done here.
+                    // Where it cannot be waited for, in a forked child, it is done here.
                     let Some(waiter) = waiter else {
                         let result =
                             self.kernels
@@ -213,8 +213,8 @@ impl Obtaining<'_> {
         }
     }
 
-    /// The call has ended: waits for nothing more. What was asked for last is given up first, so that no thread whose
-    /// compile ends with the call begins with another one that nobody wants.
+    /// The call has ended: it waits for nothing more. The last request is given up first, so that no thread whose compile
+    /// ends with the call starts another one that is no longer wanted.
     fn give_up(&self, requests: &mut [Request<'_, '_>], patience: &Patience<'_>) {
         for request in requests.iter_mut().rev() {
             let Some(&choice) = request.wanted.choices.get(request.at) else {
@@ -229,7 +229,7 @@ impl Obtaining<'_> {
                 self.kernels.cancel(choice.key.digest());
             }
             request.progress = Progress::Done(Err(NoCode::Error(error)));
-            // The compile is dropped where it has not begun and nobody else waits for it.
+            // The compile is dropped if it has not begun and has no other waiter.
             if self.workers.forget(&choice.key.digest()) {
                 self.kernels.note_change();
             }
@@ -284,8 +284,8 @@ impl Obtaining<'_> {
         true
     }
 
-    /// Waits for as long as the patience lasts, or until there is a result; no where somebody ends the call meanwhile.
-    /// Looks on the way whether all threads hang.
+    /// Waits while the patience lasts, or until there is a result; false if the call is stopped meanwhile. Also checks
+    /// whether all threads hang.
     fn watch(
         &self,
         waiter: &Waiter<CompiledKernel, KernelFailure>,

@@ -35,7 +35,7 @@ pub(crate) struct Patience<'a> {
     pub(crate) control: Option<&'a CallControl>,
 }
 
-/// Longer than anybody waits, and short enough to be added to.
+/// Longer than any wait, and short enough to be added to.
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
 impl Patience<'_> {

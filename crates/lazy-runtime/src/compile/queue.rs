@@ -12,7 +12,7 @@ use crate::sync::{Condvar, Mutex, lock, wait, wait_while};
 pub(crate) struct JobQueue<K, J> {
     state: Mutex<State<K, J>>,
     changed: Condvar,
-    /// How many jobs that nobody waits for run at one time.
+    /// How many jobs without waiters run at one time.
     background_limit: usize,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct JobQueue<K, J> {
 pub(crate) enum Urgency {
     /// A call waits for it.
     Urgent,
-    /// Nobody waits; the higher its worth the sooner.
+    /// No call waits; jobs of higher worth run earlier.
     Background {
         /// What it is expected to save.
         worth: u64,
@@ -40,7 +40,7 @@ impl Urgency {
     }
 }
 
-/// A job handed out. Whoever has it says when it is [done](JobQueue::done).
+/// A job handed out. Its thread reports when it is [done](JobQueue::done).
 #[derive(Debug)]
 pub(crate) struct Taken<J> {
     pub(crate) job: J,
@@ -94,7 +94,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         Ok(())
     }
 
-    /// Somebody waits for a job that was queued for later.
+    /// A call now waits for a job that was queued for later.
     pub(crate) fn hurry(&self, id: &K) {
         let mut state = lock(&self.state);
         let found = state

@@ -40,7 +40,7 @@ pub struct CompilationStats {
     pub timeouts: u64,
     /// Calls that were cancelled.
     pub cancelled: u64,
-    /// Constants laid out anew for kernels.
+    /// Constants packed for kernels.
     pub constants_packed: u64,
     /// Constants that a store had so.
     pub constants_loaded: u64,

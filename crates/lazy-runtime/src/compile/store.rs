@@ -1,4 +1,4 @@
-//! The kernels of a runtime: found in memory or a tier, or compiled, each once whoever asks for it.
+//! The kernels of a runtime: found in memory or a tier, or compiled, each once for all callers.
 //!
 //! [`Kernels`] has everything that a compile needs and no threads, so that a job may hold it for as long as it takes.
 
@@ -74,9 +74,9 @@ pub(crate) enum Asked {
     Ready(Arc<CompiledKernel>),
     /// Nothing, and why.
     Failed(Failure<KernelFailure>),
-    /// Whoever asks makes it, on whatever thread.
+    /// The caller makes it, on any thread.
     Lead(Ticket<CompiledKernel, KernelFailure>),
-    /// Somebody is at it.
+    /// Another caller is at it.
     Follow(Waiter<CompiledKernel, KernelFailure>),
 }
 
@@ -196,7 +196,7 @@ impl Kernels {
         found.value
     }
 
-    /// Does what a ticket is for: from a tier, or by compiling where that is `allowed`. Whoever waits is told.
+    /// Fulfils a ticket: from a tier, or by compiling where that is `allowed`. The waiters are notified.
     pub(crate) fn fulfil(
         &self,
         ticket: Ticket<CompiledKernel, KernelFailure>,
@@ -256,7 +256,7 @@ impl Kernels {
         let found = ticket.compile(self.trusted, || {
             recorder.count(Counter::Miss);
             let (result, record) = self.compile(identity, schedule, &key, recorder, &is_cancelled);
-            // Before anybody is told of the result. One that was cancelled is no failure, and gives none.
+            // Before any waiter is notified. A cancelled compile is no failure and has no record.
             if !result.as_ref().is_err_and(KernelFailure::is_cancelled) {
                 number = self.note(record);
             }
@@ -350,7 +350,7 @@ impl Kernels {
         }
     }
 
-    /// Counts a compile and keeps its record; answers with the record's position.
+    /// Counts a compile and keeps its record; returns the record's position.
     fn note(&self, record: CompileRecord) -> Option<usize> {
         let counters = &self.counters;
         Counters::count(&counters.compilations);
@@ -390,7 +390,7 @@ impl Kernels {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Something that was asked for is not any more.
+    /// A request was withdrawn.
     pub(crate) fn note_change(&self) {
         self.published.fetch_add(1, Ordering::Release);
     }

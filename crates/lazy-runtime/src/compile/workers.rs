@@ -1,6 +1,6 @@
 //! Threads that compile: as many as are allowed, made when they are needed, with room for a compiler's recursion.
 //!
-//! In a process forked off from the one that made them there are none; whoever has a job then does it himself.
+//! A forked child has none; there, the thread that has a job runs it itself.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,11 +27,11 @@ pub(crate) trait Work: Send {
     /// Does it.
     fn run(self: Box<Self>);
 
-    /// Whether anybody waits for it.
+    /// Whether a call waits for it.
     fn is_wanted(&self) -> bool;
 }
 
-/// What is done whether or not anybody waits.
+/// The work of a job, done whether or not a call waits.
 impl<F: FnOnce() + Send> Work for F {
     fn run(self: Box<Self>) {
         self();
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Workers {
-    /// At most `threads` threads, `background` of them for what nobody waits for.
+    /// At most `threads` threads, `background` of them for jobs without waiters.
     pub(crate) fn new(
         threads: usize,
         background: usize,
@@ -107,7 +107,7 @@ impl Workers {
         }
     }
 
-    /// Somebody waits for a job that was queued for later.
+    /// A call now waits for a job that was queued for later.
     pub(crate) fn hurry(&self, id: KeyDigest) {
         if !self.is_forked() {
             self.shared.queue.hurry(&id);
@@ -121,7 +121,7 @@ impl Workers {
         }
     }
 
-    /// Drops a job that has not begun and that nobody waits for any more; says whether there was one.
+    /// Drops a job that has not begun and has no waiter any longer; returns whether there was one.
     pub(crate) fn forget(&self, id: &KeyDigest) -> bool {
         // Dropped only when the queue is free again.
         !self.is_forked()
@@ -150,7 +150,7 @@ impl Workers {
         self.shared.hung_after
     }
 
-    /// Makes a thread where jobs wait and those that there are hang: for whoever waits and queued before that showed.
+    /// Starts a thread if jobs wait and all threads hang: for a call that waits and was queued before that showed.
     pub(crate) fn relieve(&self) {
         if !self.is_forked() && self.counts().0 > 0 {
             self.ensure_thread();
@@ -234,7 +234,7 @@ impl Drop for Workers {
         }
         let dropped = self.shared.queue.stop();
         drop(dropped);
-        // What was compiled is being stored; whoever hangs is left behind.
+        // Compiled code is being stored; a thread that hangs is left behind.
         self.shared.queue.wait_idle(FAREWELL);
     }
 }
@@ -243,7 +243,7 @@ impl Drop for Workers {
 fn on_a_large_stack(job: Job) {
     thread::scope(|scope| {
         let builder = thread::Builder::new().stack_size(STACK);
-        // Without threads at all, the job is dropped, which whoever waits for it is told.
+        // Without any threads the job is dropped, and its waiters are notified.
         if let Ok(handle) = builder.spawn_scoped(scope, || job.run()) {
             let _ = handle.join();
         }

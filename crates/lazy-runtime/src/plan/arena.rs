@@ -1,5 +1,5 @@
-//! Where values lie in the arena of a segment, for the sizes of a call: those that are not needed at one time may share
-//! memory.
+//! The placement of values in the arena of a segment, for the sizes of a call: values that are never live together may
+//! share memory.
 //!
 //! A program knows which buffers share a slot whatever the sizes; where sizes cannot be compared, they do not share. With
 //! their numbers known they are put closer: the largest first, each at the lowest place where nothing lies that is needed
@@ -62,8 +62,7 @@ pub(crate) fn lifetimes_where(
     lifetimes
 }
 
-/// Where each buffer begins, and where the last ends, for buffers of so many bytes. None where that is too large to be
-/// counted.
+/// The offset of each buffer, and the end of the last, for buffers of these sizes in bytes. `None` on overflow.
 pub(crate) fn place(lifetimes: &[Lifetime], bytes: &[usize]) -> Option<(Vec<usize>, usize)> {
     let mut order: Vec<usize> = (0..lifetimes.len().min(bytes.len())).collect();
     order.sort_by_key(|&position| (std::cmp::Reverse(bytes[position]), position));

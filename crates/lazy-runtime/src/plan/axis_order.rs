@@ -1,9 +1,9 @@
-//! The order in which the axes of a buffer lie in memory.
+//! The order of a buffer's axes in memory.
 
 use kiln_tensor::{Tensor, TensorError};
 use smallvec::SmallVec;
 
-/// Axes of a buffer in the order in which they lie in memory, outermost first. Its elements lie one after another.
+/// Axes of a buffer in memory order, outermost first. Its elements are contiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AxisOrder(SmallVec<[usize; 6]>);
 

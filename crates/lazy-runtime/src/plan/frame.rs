@@ -36,7 +36,7 @@ pub(crate) struct PlacedTensor<'a> {
     pub(crate) offset: usize,
     pub(crate) dtype: DType,
     pub(crate) shape: &'a [usize],
-    /// How its axes lie in memory, if not as they are listed.
+    /// The order of its axes in memory, if not as they are listed.
     pub(crate) order: Option<&'a AxisOrder>,
     /// Elements from one index to the next, where they lie apart.
     pub(crate) apart: Option<&'a [isize]>,
@@ -98,8 +98,8 @@ impl Frame {
         entry.stays.then_some(&mut entry.memory)
     }
 
-    /// Has a memory of at least so many bytes stay in its place. One that is too small is given up first; the new one comes
-    /// from `alloc`, which is told how large that was.
+    /// Ensures a memory of at least this many bytes in its place. One that is too small is freed first; the new one comes
+    /// from `alloc`, which gets the old size.
     pub(crate) fn keep_at_least<E>(
         &mut self,
         index: MemoryIndex,
@@ -123,7 +123,7 @@ impl Frame {
         }
     }
 
-    /// The memory that an operand lies in, and where it begins.
+    /// The memory of an operand, and its offset there.
     #[inline]
     pub(crate) fn memory<'a>(
         &'a self,

@@ -306,7 +306,7 @@ impl<'a> Maker<'a> {
 
     // Places
 
-    /// Finds a place in the arena for each of its buffers; answers with the bytes of the arena.
+    /// Finds a place in the arena for each of its buffers; returns the bytes of the arena.
     fn place_buffers(&mut self) -> Result<usize, RuntimeError> {
         let lifetimes = self.prepared.lifetimes(self.block, self.segment);
         let bytes = lifetimes.iter().map(|lifetime| self.bytes(lifetime.buffer));

@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
             self.check_type(step, **value, tensor.dtype(), tensor.shape(), binding)?;
             outputs.push(self.own(tensor, step)?);
         }
-        // What was read may lie in the memory that is written next, which nobody may look at then.
+        // What was read may be in the memory that is written next, which must have no reader then.
         drop(results);
         for (tensor, place) in outputs.iter().zip(writes) {
             self.copy_to(step, tensor, place, frame)?;
@@ -173,7 +173,7 @@ impl<'a> Run<'a> {
         Ok(self.run_builtin(&step.name, &Builtin::Copy, &[(from, what)], &[(to, what)])?)
     }
 
-    /// Computes the ops of a step one by one; answers with every value.
+    /// Computes the ops of a step one by one; returns every value.
     fn evaluate(
         &self,
         step: &Step,
@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Makes a tensor of the host what a buffer lies in.
+    /// Makes a host tensor the memory of a buffer.
     pub(super) fn bring(
         &self,
         block: BlockId,
@@ -343,7 +343,7 @@ impl<'a> Run<'a> {
         self.bring_memory(block, buffer, memory, 0, frame)
     }
 
-    /// Makes a memory what a buffer lies in.
+    /// Makes a memory the memory of a buffer.
     pub(super) fn bring_memory(
         &self,
         block: BlockId,

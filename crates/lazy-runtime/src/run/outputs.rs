@@ -42,8 +42,8 @@ impl Run<'_> {
         }
     }
 
-    /// A tensor of a device as an output: where it is, if it is to stay there and its elements lie in row-major order, or
-    /// else as one of the host.
+    /// A device tensor as an output: resident, if it is to stay there and its elements are row-major, or else as one of the
+    /// host.
     fn output(&self, placed: PlacedTensor<'_>) -> Result<Tensor, RuntimeError> {
         let what = "an output";
         if !self.outputs_stay || placed.order.is_some() || placed.apart.is_some() {
@@ -118,7 +118,7 @@ impl Run<'_> {
             let reclaim = |memory| executor.reclaim(memory, place.dtype, &place.shape);
             let tensor = match frame.kept(own.index).and_then(reclaim) {
                 Some(tensor) => tensor,
-                // Somebody else has the memory too.
+                // The memory is shared.
                 None => {
                     let tensor = self.download(frame.tensor(place)?, "an output")?.copied();
                     frame.drop_memory(own.index);

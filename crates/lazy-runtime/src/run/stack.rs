@@ -126,7 +126,7 @@ impl Run<'_> {
         })
     }
 
-    /// Memory for so many layers, within the limit of what may be alive at once.
+    /// Memory for `n` layers, within the limit of live bytes.
     fn memory_of_layers(&self, step: &Step, bytes: usize, room: usize) -> Result<Memory, Stop> {
         let bytes = bytes.saturating_mul(room);
         let (given, limit) = (bytes as u64, self.runtime.options().live_bytes);

@@ -83,7 +83,7 @@ pub(crate) struct RunState {
     pub(crate) taken: SmallVec<[Taken; 4]>,
     /// Whether anything was launched that may have written into them.
     pub(crate) began: bool,
-    /// What stands in for a tensor that is lent.
+    /// The placeholder of a tensor that is lent.
     pub(crate) nothing: Tensor,
     pub(crate) launched: Vec<Launched>,
     /// How many launches there were since the device was waited for.
@@ -129,7 +129,7 @@ impl RunState {
     }
 }
 
-/// What stands in for a tensor whose memory a call has: an error for anyone who looks.
+/// The placeholder of a tensor whose memory a call has: reading it is an error.
 fn nothing() -> Tensor {
     let gone = || {
         let why = "its memory was given to a call, which put a result there";

@@ -98,7 +98,7 @@ impl Run<'_> {
                     variant
                 }
             };
-            // This plan has not seen the variant at all; at any stage but this one it is worth making anew.
+            // This plan has not seen the variant at all; at any stage but this one it is worth remaking.
             variant.watch_queued(heat.stale());
         });
     }

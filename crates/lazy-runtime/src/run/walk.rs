@@ -70,7 +70,7 @@ impl Run<'_> {
         self.is_current(&plan).then_some(plan)
     }
 
-    /// Whether a plan needs not be made anew: not if its steps may have got code, or better code, since.
+    /// Whether a plan is still current: not if its steps may have got code, or better code, since.
     pub(super) fn is_current(&self, plan: &SegmentPlan) -> bool {
         if plan.stale.is_raised() {
             return false;
@@ -131,7 +131,7 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a block whose first segment is planned; answers with its results.
+    /// Runs a block whose first segment is planned; returns its results.
     pub(super) fn block(
         &mut self,
         id: BlockId,
@@ -155,8 +155,8 @@ impl Run<'_> {
         results
     }
 
-    /// Runs the segments of a block whose first one is planned. Answers with the plan of the last one, where that is not
-    /// the first: it says where the results are.
+    /// Runs the segments of a block whose first one is planned. Returns the plan of the last one, where that is not the
+    /// first: it says where the results are.
     pub(super) fn segments(
         &mut self,
         id: BlockId,
@@ -261,7 +261,7 @@ impl Run<'_> {
                             Counters::count(&self.runtime.counters().fallbacks);
                             self.prepared.recorder.count(Counter::Fallback);
                         }
-                        // The next call makes the plan anew.
+                        // The next call remakes the plan.
                         Until::Retry(at) if self.runtime.clock().now() >= at => plan.stale.raise(),
                         Until::Retry(_) | Until::Ever => {}
                     }
@@ -282,7 +282,7 @@ impl Run<'_> {
         if let Some(heat) = heat {
             self.ask_for_variants(steps, plan, heat);
         }
-        // Before anybody takes what a launch left that ended before its time.
+        // Before the results of a launch that ended early are used.
         self.check_control()?;
         match entry.runs_behind {
             true => Ok(()),

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::per_thread::PerThread;
 
-/// Of so many runs of a plan by one thread one is timed, step by step.
+/// Of this many runs of a plan by one thread one is timed, step by step.
 const ONE_IN: u32 = 16;
 
-/// Where sizes are likely, so many runs are timed, those after a thread's first, before variants are asked for.
+/// Where sizes are likely, this many runs are timed, after a thread's first, before variants are requested.
 const EAGER_RUNS: u32 = 3;
 
 /// Where sizes are likely, kernels that take less than this share of the plan's time, in hundredths, are left alone.
@@ -19,7 +19,7 @@ const EAGER_SHARE: u64 = 2;
 /// No group.
 const NONE: u32 = u32::MAX;
 
-/// Raised once a plan is worth making anew: a variant of one of its kernels is on trial, kept or dropped.
+/// Raised once a plan is worth remaking: a variant of one of its kernels is on trial, kept or dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stale(Arc<AtomicBool>);
 
@@ -172,7 +172,7 @@ impl Heat {
         }
     }
 
-    /// What is raised when the plan is worth making anew.
+    /// Raised when the plan is worth remaking.
     pub(crate) fn stale(&self) -> &Stale {
         &self.stale
     }

@@ -24,7 +24,7 @@ pub(crate) struct Making {
     pub(crate) is_allowed: bool,
     pub(crate) recorder: Recorder,
     pub(crate) margin: u32,
-    /// How long somebody else's compile of the same may take.
+    /// How long another thread's compile of the same may take.
     pub(crate) trusted: Duration,
 }
 

@@ -75,9 +75,9 @@ pub(crate) enum Stage {
 /// What asking for a variant gives.
 #[derive(Clone, Debug)]
 pub(crate) enum Begun {
-    /// Whoever asked has it made.
+    /// The caller requests it.
     New(Arc<Variant>),
-    /// Somebody asked before.
+    /// It was requested before.
     Known(Arc<Variant>),
     /// There may be no more.
     Refused,
@@ -194,7 +194,7 @@ impl Variants {
         ]
     }
 
-    /// Forgets all of them. Plans that use one keep it until they are made anew.
+    /// Forgets all of them. Plans that use one keep it until they are remade.
     pub(crate) fn clear(&self) {
         let state = std::mem::take(&mut *self.state.lock());
         self.count.store(0, Ordering::Release);
@@ -236,7 +236,7 @@ impl Variant {
         self.watch(&Stage::Queued, stale);
     }
 
-    /// Whether nobody has said which schedules are to be tried.
+    /// Whether the schedules to be tried are still unset.
     pub(crate) fn is_new(&self) -> bool {
         self.progress.lock().tries.is_none()
     }

@@ -56,7 +56,7 @@ struct Samples {
 }
 
 impl Trial {
-    /// A trial of this code, which wins by so many hundredths or not at all.
+    /// A trial of this code, which must win by this many hundredths.
     pub(crate) fn new(code: Arc<CompiledKernel>, schedule: Schedule, margin: u32) -> Self {
         Self {
             code,
@@ -75,7 +75,7 @@ impl Trial {
         }
     }
 
-    /// Notes how long a turn took; answers with the verdict, once, when enough is known.
+    /// Records the time of a round; returns the verdict, once, when enough is known.
     pub(crate) fn note(&self, turn: Turn, time: Duration) -> Option<Verdict> {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut samples = self.samples.lock();
@@ -159,8 +159,8 @@ mod tests {
         assert!(!verdict(generic, variant, 5).is_kept);
     }
 
-    /// Of so many trials on a busy machine, the share in hundredths that keeps a variant of this cost in hundredths of the
-    /// generic kernel's.
+    /// Of this many trials on a busy machine, the share in hundredths that keeps a variant of this cost in hundredths of
+    /// the generic kernel's.
     fn kept_in_noise(cost: u64) -> u64 {
         const TRIALS: u64 = 1000;
         let mut state = 5_u64;

@@ -189,17 +189,17 @@ impl Elements {
     /// The elements.
     ///
     /// # Safety
-    /// `T` has the size of the dtype and holds any bits; nobody writes to the elements meanwhile.
+    /// `T` has the size of the dtype and any bits are valid for it; no other thread writes to the elements meanwhile.
     unsafe fn as_slice<T>(&self) -> &[T] {
         debug_assert_eq!(size_of::<T>(), self.dtype.size_in_bytes());
-        // SAFETY: the range was checked to lie in live, initialised memory and to be aligned.
+        // SAFETY: the range was checked to be in live, initialised memory and to be aligned.
         unsafe { std::slice::from_raw_parts(self.start.cast().as_ptr(), self.count) }
     }
 
     /// The elements.
     ///
     /// # Safety
-    /// As for `as_slice`, and nobody reads them meanwhile either.
+    /// As for `as_slice`, and no other thread reads them meanwhile either.
     unsafe fn as_mut_slice<T>(&mut self) -> &mut [T] {
         debug_assert_eq!(size_of::<T>(), self.dtype.size_in_bytes());
         // SAFETY: as in `as_slice`; the memory was checked to be writable.

@@ -31,12 +31,12 @@ enum Owner {
     Lent(Exclusive),
     /// A tensor's, to be read.
     Tensor(#[allow(dead_code, reason = "held for its drop")] Share),
-    /// Nobody's: there are no bytes.
+    /// Without an owner: there are no bytes.
     Nobody,
 }
 
-// SAFETY: the pointer is into memory that `owner` keeps; whoever reads or writes through it vouches
-// for that no other thread does so in a way that conflicts.
+// SAFETY: the pointer is into memory that `owner` keeps; code that reads or writes through it guarantees that no other
+// thread does so in a conflicting way.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}
@@ -162,7 +162,7 @@ impl HostMemory {
         (end <= self.bytes).then(|| unsafe { self.start.add(offset) })
     }
 
-    /// Whether nobody minds writes.
+    /// Whether it may be written.
     fn is_writable(&self) -> bool {
         matches!(self.owner, Owner::Own(..) | Owner::Lent(_) | Owner::Nobody)
             && self.readers.load(Ordering::Acquire) == 0
@@ -247,7 +247,7 @@ pub(crate) fn tensor_over(
     Ok(unsafe { Tensor::foreign(dtype, shape, &strides, 0, foreign) }?)
 }
 
-/// Overwrites a tensor by what lies in memory.
+/// Overwrites a tensor by the contents of memory.
 pub(crate) fn copy_into(
     memory: &HostMemory,
     offset: usize,

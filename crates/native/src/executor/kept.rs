@@ -1,8 +1,8 @@
 //! What a pool of memory has: the pieces that were given back, and the accounts of all that is rented.
 //!
-//! Two promises. What is rented never exceeds the limit. And when nobody is in here, what is rented and what is kept
-//! together do not: whoever rents more makes room after, under the lock under which pieces are given back. A model
-//! checker runs this file in every interleaving.
+//! Two promises. What is rented never exceeds the limit. And when no thread is in here, what is rented and what is kept
+//! together do not: a thread that rents more makes room afterwards, under the lock under which pieces are given back. A
+//! model checker runs this file in every interleaving.
 
 use kiln_backend::{MemoryLimits, MemoryStats};
 
@@ -103,11 +103,11 @@ impl<P: Piece + 'static> Kept<P> {
         self.rented_bytes.fetch_sub(bytes, Ordering::Release);
         pieces.push(piece);
         drop(pieces);
-        // Freed only now, when nobody waits.
+        // Freed only now, outside the lock.
         drop(freed);
     }
 
-    /// Frees what is kept, the oldest first, until so many bytes are left at most; answers with how many that gave.
+    /// Frees what is kept, the oldest first, until at most this many bytes are left; returns how many were freed.
     pub(crate) fn trim(&self, keep: usize) -> usize {
         let freed = self.free(&mut self.lock(), keep, KEPT_PIECES);
         freed.iter().map(Piece::bytes).sum()
@@ -148,7 +148,7 @@ impl<P: Piece + 'static> Kept<P> {
         Some(piece)
     }
 
-    /// Counts bytes as rented, if the limit allows it; answers with the sum, or with what it would have been.
+    /// Counts bytes as rented, if the limit allows it; returns the sum, or what it would have been.
     fn add_rented(&self, bytes: usize) -> Result<usize, usize> {
         let limit = self.limits.total_bytes;
         let add = |rented: usize| rented.checked_add(bytes).filter(|&sum| sum <= limit);
@@ -187,7 +187,7 @@ impl<P: Piece + 'static> Kept<P> {
         }
     }
 
-    /// Takes the oldest pieces out until so many bytes and pieces are left at most.
+    /// Takes out the oldest pieces until at most this many bytes and pieces are left.
     fn free(&self, kept: &mut Vec<P>, bytes: usize, pieces: usize) -> Vec<P> {
         let mut total: usize = kept.iter().map(Piece::bytes).sum();
         let mut n_freed = 0;

@@ -1,8 +1,8 @@
 //! One phase of a launch as a job of the pool.
 //!
-//! The job is made once per execution and reused, so that a launch allocates nothing. Whatever a
-//! pool does, a phase's code runs only while the launch waits for it, on tasks of the phase, and
-//! with scratch that no other call has: the locks say so, and cost little when nobody waits.
+//! The job is made once per execution and reused, so that a launch allocates nothing. Whatever a pool does, a phase's code
+//! runs only while the launch waits for it, on tasks of the phase, and with scratch that no other call has: the locks
+//! guarantee it, and are cheap without contention.
 #![allow(unsafe_code, reason = "the phase's code is called here")]
 
 use super::memory_pool::HostMemoryPool;
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// A phase that may be ended early is done in at least so many parts, as far as it has as many tasks.
+/// A phase that may be stopped is run in at least this many parts, if it has as many tasks.
 const PARTS: u64 = 64;
 
 /// The job of an execution.
@@ -71,7 +71,7 @@ impl PhaseJob {
         }
     }
 
-    /// Lets `share_out` run the phase's tasks through this job, by so many workers with so many bytes of scratch each, and
+    /// Lets `share_out` run the phase's tasks through this job, by at most `workers` workers with `scratch` bytes each, and
     /// returns when it does.
     ///
     /// # Safety
@@ -120,7 +120,7 @@ impl PhaseJob {
 }
 
 impl State {
-    /// Makes scratch of so many bytes ready for so many workers.
+    /// Prepares scratch of `bytes` for each of `workers` workers.
     fn reserve(&mut self, workers: usize, bytes: usize) -> Result<(), NativeError> {
         if self.scratch.len() >= workers && self.scratch_bytes >= bytes {
             return Ok(());
@@ -138,8 +138,8 @@ impl State {
     }
 }
 
-/// Calls with all these tasks at once, or, where somebody may end the phase, with a part of them after another until
-/// somebody does.
+/// Calls with all these tasks at once, or, where the phase may be stopped, with one part of them after the other until it
+/// is.
 pub(crate) fn each_part(
     tasks: Range<u64>,
     of: u64,

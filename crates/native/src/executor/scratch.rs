@@ -44,8 +44,7 @@ impl AlignedBytes {
         }
     }
 
-    /// Zeros. Large pieces come from the system as zeros, and their pages are first touched by
-    /// whoever uses them.
+    /// Zeros. Large pieces come from the system as zeros, and their pages are first touched by the code that uses them.
     pub(crate) fn zeroed(bytes: usize) -> Result<Self, TensorError> {
         if bytes == 0 {
             return Ok(Self::empty());

@@ -50,9 +50,8 @@ impl Folder {
         })
     }
 
-    /// Accepts files that have several hard links, as stores that keep equal files once have. Off
-    /// by default: another name of the same file may lie in a folder that the model's author should
-    /// not reach.
+    /// Accepts files that have several hard links, as in stores that deduplicate files. Off by default: another name of the
+    /// same file may be in a folder that the model's author should not reach.
     #[must_use]
     pub fn allow_hard_links(mut self, allow: bool) -> Self {
         self.hard_links = allow;

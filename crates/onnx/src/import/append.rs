@@ -1,4 +1,4 @@
-//! Loops that append to sequences, one entry per iteration, as often as data say: the entries are stacked.
+//! Loops that append to sequences, one entry per iteration, with a trip count that is data: the entries are stacked.
 //!
 //! What torch writes for a list that a loop fills and `torch.stack` or `torch.cat` takes apart again. Where anything else is
 //! done with such a sequence, the loop is written out (see [`unroll`](super::unroll)).

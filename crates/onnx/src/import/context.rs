@@ -77,7 +77,7 @@ impl<'a> NodeContext<'a> {
         }
     }
 
-    /// Whether the node stands in a body of control flow that may never run.
+    /// Whether the node is in a body of control flow that may never run.
     pub fn is_nested(&self) -> bool {
         self.frame.is_nested
     }
@@ -87,7 +87,7 @@ impl<'a> NodeContext<'a> {
         self.frame.limits.check(kind, given)
     }
 
-    /// Whether somebody may read the result at `index`.
+    /// Whether the result at `index` may have a reader.
     pub fn wants_output(&self, index: usize) -> bool {
         self.node.output(index).is_some()
     }

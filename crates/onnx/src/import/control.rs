@@ -117,7 +117,7 @@ pub(super) fn import_region(
     Ok(results)
 }
 
-/// Binds a body's input, whatever else its name stands for outside.
+/// Binds a body's input, whatever else its name means outside.
 pub(super) fn bind_input(names: &mut Names, body: &ModelGraph, index: usize, value: ValueId) {
     if let Some(input) = body.inputs().get(index) {
         names.bind(&input.name, Binding::Value(Item::Tensor(value)));

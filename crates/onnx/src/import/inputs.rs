@@ -20,8 +20,8 @@ use crate::{Dim, ElementType, Error, LimitKind, Model, Name, ValueInfo, ValueTyp
 pub(super) struct Sizes(BTreeMap<String, DimId>);
 
 impl Sizes {
-    /// Declares a symbol for each name that stands in an input's type, narrowed as the caller asks;
-    /// the sizes of inputs that the caller fixes are constants.
+    /// Declares a symbol for each name in an input's type, narrowed as the caller asks; the sizes of inputs that the caller
+    /// fixes are constants.
     pub(super) fn declare(
         builder: &mut GraphBuilder,
         model: &Model,
@@ -62,7 +62,7 @@ impl Sizes {
         self.0.get(name).copied()
     }
 
-    /// Takes sizes from a constant that stands for an input.
+    /// Takes sizes from a constant that replaces an input.
     fn fix(
         &mut self,
         builder: &mut GraphBuilder,

@@ -1,4 +1,4 @@
-//! What a name of the model stands for while it is imported.
+//! The meaning of a name of the model during import.
 //!
 //! The graph has tensors alone. A sequence is here the list of its entries, and an optional is its content or nothing:
 //! both are resolved when the model is imported, so how many entries there are must be known then. The one exception is what a
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::questions::Place;
 use crate::NarrowType;
 
-/// A tensor, or what stands for a value that is none.
+/// A tensor, or a value that is none.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     /// A tensor.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::item::Item;
 use kiln_ir::ValueId;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Binding {
     /// A value.
@@ -25,7 +25,7 @@ impl Names {
         self.0.get(name)
     }
 
-    /// The tensor that a name stands for, if it does.
+    /// The tensor of a name, if it has one.
     pub(crate) fn value(&self, name: &str) -> Option<ValueId> {
         match self.get(name) {
             Some(Binding::Value(item)) => item.value(),

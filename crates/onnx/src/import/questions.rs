@@ -22,7 +22,7 @@ pub struct Question {
     pub number: usize,
     /// A graph with the model's inputs and one output, a `bool` or an `i64` without axes.
     pub graph: Graph,
-    /// What is wrong with the model where nobody can be asked.
+    /// What is wrong with the model where no call can be asked.
     pub error: Error,
 }
 
@@ -97,7 +97,7 @@ impl NodeContext<'_> {
         Ok(questions.answers.get(&number).copied())
     }
 
-    /// Notes that an answer would have kept `error` from happening; answers with the error.
+    /// Notes that an answer would have prevented `error`; returns the error.
     pub(crate) fn left_open(&self, place: Place, error: Error) -> Error {
         let questions = self.questions();
         match place.number {

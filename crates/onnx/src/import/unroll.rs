@@ -78,7 +78,7 @@ impl NodeContext<'_> {
 
 /// What becomes of a loop that carries sequences.
 pub(super) enum Trips {
-    /// It is written out so many times, at the most.
+    /// It is unrolled at most this many times.
     Known(i64),
     /// Its body is a region, and what it appends to the sequences is stacked.
     Stacked(Place),

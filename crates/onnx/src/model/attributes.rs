@@ -1,8 +1,7 @@
 //! Attributes, read by name and type.
 //!
-//! An operator asks for what it expects, `attributes.get_or("axis", -1_i64)?`, and whatever else
-//! the model holds there is an error that names node, attribute, and both types. Attributes that
-//! nobody asks for are ignored.
+//! An operator asks for what it expects, `attributes.get_or("axis", -1_i64)?`, and whatever else the model holds there is
+//! an error that names node, attribute, and both types. Attributes that are not asked for are ignored.
 
 use kiln_tensor::Tensor;
 

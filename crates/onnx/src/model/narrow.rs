@@ -129,7 +129,7 @@ impl NarrowType {
         })
     }
 
-    /// The number that a code of [`bits`](Self::bits) bits stands for.
+    /// The value of a code of [`bits`](Self::bits) bits.
     pub(crate) fn decode(self, code: u8) -> f32 {
         let Some(format) = self.float_format() else {
             let signed = matches!(self, Self::I4 | Self::I2);

@@ -31,7 +31,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("ZipMap", &[1], zip_map),
 ];
 
-/// Rows as maps from names of classes: what exporters add unless they are told not to.
+/// Rows as maps from names of classes: what exporters add by default.
 fn zip_map(ctx: &mut NodeContext<'_>) -> Imported {
     Err(ctx.unsupported(
         "maps; export without it (`options={id(model): {\"zipmap\": False}}` of skl2onnx), and the result is the \

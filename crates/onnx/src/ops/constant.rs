@@ -43,7 +43,7 @@ fn constant(ctx: &mut NodeContext<'_>) -> Imported {
     }])
 }
 
-/// The value is repeated, not stored as often as the shape says.
+/// The value is broadcast, not stored once per element of the shape.
 fn constant_of_shape(ctx: &mut NodeContext<'_>) -> Imported {
     let dims = ctx.sizes_of(0)?;
     let value = match ctx.attributes().get::<&Tensor>("value")? {

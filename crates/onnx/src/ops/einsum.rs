@@ -87,7 +87,7 @@ fn position(labels: &[Label], label: Label) -> Option<usize> {
     labels.iter().position(|&other| other == label)
 }
 
-/// The labels of a term; with a rank, an ellipsis stands for the axes that the letters leave.
+/// The labels of a term; with a rank, an ellipsis is replaced by the axes that the letters leave.
 fn parse_term(ctx: &NodeContext<'_>, term: &str, rank: Option<usize>) -> Result<Vec<Label>, Error> {
     let bad = |found: &str| {
         let expected = "letters, and at most one ellipsis per term, as many as axes";

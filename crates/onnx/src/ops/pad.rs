@@ -66,7 +66,7 @@ fn fill_value(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, Error> {
     }
 }
 
-/// A border of any number of elements: below 0, so many are cut off.
+/// A border of any number of elements: a negative one crops.
 pub(super) fn pad_or_cut(
     ctx: &mut NodeContext<'_>,
     x: ValueId,

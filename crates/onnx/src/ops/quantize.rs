@@ -139,7 +139,7 @@ fn laid_out(ctx: &mut NodeContext<'_>, value: ValueId, x: ValueId) -> Result<Val
     })
 }
 
-/// Quantises with parameters that broadcast, to so many bits of a dtype.
+/// Quantises with parameters that broadcast, to `bits` bits of a dtype.
 pub(super) fn quantized(
     ctx: &mut NodeContext<'_>,
     x: ValueId,
@@ -151,7 +151,7 @@ pub(super) fn quantized(
     rounded_to_steps(ctx, quotient, zero_point, to)
 }
 
-/// Numbers of steps, rounded and moved by the zero point, to so many bits of a dtype.
+/// Numbers of steps, rounded and moved by the zero point, to `bits` bits of a dtype.
 pub(super) fn rounded_to_steps(
     ctx: &mut NodeContext<'_>,
     steps: ValueId,

@@ -81,7 +81,7 @@ fn suppress(ctx: &mut NodeContext<'_>) -> Imported {
         )?;
         Ok(kept[0])
     })?;
-    // At most so many of each class.
+    // At most this many of each class.
     let number_kept = ctx.cast(kept, DType::I64)?;
     let rank = ctx.op(
         Op::Cumulate {

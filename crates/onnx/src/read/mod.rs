@@ -70,7 +70,7 @@ pub(crate) fn read_model(bytes: Bytes, files: &dyn Fs, limits: &Limits) -> Resul
     Ok(model)
 }
 
-/// What often stands in a model's place.
+/// What is often given in place of a model.
 fn something_else(bytes: &[u8]) -> Option<&'static str> {
     let first_line = bytes.get(..bytes.len().min(64)).unwrap_or_default();
     let begins = |with: &str| {

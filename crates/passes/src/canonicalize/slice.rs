@@ -97,7 +97,7 @@ pub(super) fn slice_dims(site: &mut Site<'_>) -> Option<Rewrite> {
     Some(Rewrite::op(Op::Dims { sizes }, []))
 }
 
-/// Whether the indices from `start` on are proved to lie in `[0, size)`.
+/// Whether the indices from `start` on are proved to be in `[0, size)`.
 fn in_bounds(
     site: &mut Site<'_>,
     size: DimId,

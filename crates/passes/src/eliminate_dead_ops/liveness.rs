@@ -1,12 +1,13 @@
 //! What is needed: values, ops and symbols from which some output, or some effect, follows.
 //!
-//! One worklist over the whole graph, so that the cost is linear however regions nest and loops
-//! carry values. A symbol is needed when it stands in a size of anything needed; then what gives it
-//! its value is needed too: a `bind`, the results of a control op, the parameters of a region.
+//! One worklist over the whole graph, so that the cost is linear however regions nest and loops carry values. A symbol is
+//! needed when it is in a size of anything needed; then what gives it its value is needed too: a `bind`, the results of a
+//! control op, the parameters of a region.
 //!
-//! Not dropped, although nobody reads them: custom ops, whose effects are unknown; a `bind` whose symbols a contract fact
+//! Not dropped, although they have no reader: custom ops, whose effects are unknown; a `bind` whose symbols a contract fact
 //! relates to others, because proofs may rest on that fact; and what decides whether sizes are refused: control flow whose
-//! regions have requirements, what gives the symbols in requirements their values, and stacks whose layers may differ in size.
+//! regions have requirements, what gives the symbols in requirements their values, and stacks whose layers may differ in
+//! size.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use kiln_ir::{Definition, Graph, Op, OpData, OpId, RegionId, ValueId};
@@ -116,7 +117,7 @@ impl<'a> Walk<'a> {
         }
         for region in (0..graph.n_regions()).map(RegionId::new) {
             let owner = self.owners[region];
-            // Regions of ops that an earlier pass dropped belong to nobody.
+            // Regions of ops that an earlier pass dropped have no owner.
             if owner.is_none() && region != graph.body() {
                 continue;
             }

@@ -1,9 +1,8 @@
 //! `eliminate_dead_ops`: what no output needs is dropped.
 //!
-//! Inside control flow too: ops of regions, captures that no region reads, results that nobody
-//! reads, carried values that only feed themselves. Inputs of the graph stay. An op that would have
-//! faulted on its data is dropped like any other; what a dropped op asks of sizes is asked all the same, of regions entered
-//! (see `kiln_ir::Region::requirements`).
+//! Inside control flow too: ops of regions, captures and results without readers, carried values that only feed themselves.
+//! Inputs of the graph stay. An op that would have faulted on its data is dropped like any other; what a dropped op
+//! requires of sizes is checked all the same, of regions entered (see `kiln_ir::Region::requirements`).
 //!
 //! All that is dead goes at once, because it may be read by what is dead; it counts as one rewrite
 //! for each op and each part of an op.

@@ -62,7 +62,7 @@ pub(super) fn is_worth_keeping(graph: &Graph, id: OpId) -> bool {
     }
 }
 
-/// Whether a tensor is proved to have at most so many times as many elements as another one.
+/// Whether a tensor is proved to have at most `factor` times as many elements as another one.
 pub(super) fn is_at_most(
     scratch: &mut Graph,
     times: i64,

@@ -1,7 +1,6 @@
 //! What a rule sees and may do: the op, the ops behind its operands, proofs, and new ops.
 //!
-//! Invariant: ops a rule emits come before the op it looks at; a rule that then answers with
-//! nothing has only made dead ops.
+//! Invariant: ops a rule emits come before the op it looks at; a rule that then returns `None` has only made dead ops.
 
 use super::Rewrite;
 use crate::constants::{Splat, splat};

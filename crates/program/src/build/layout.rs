@@ -252,7 +252,7 @@ pub(super) fn concat_in_place(
     }
 }
 
-/// Where each operand of a step that only concatenates would lie in the result, if all of them can.
+/// Where each operand of a step that only concatenates would be in the result, if all of them can be there.
 fn parts_of(
     program: &mut Builder<'_>,
     block: &Block,
@@ -307,7 +307,7 @@ fn parts_of(
         let offset = dims.mul(start, along).ok()?;
         start = dims.add(start, *shapes.get(&part)?.get(axis)?).ok()?;
         let offset = program.sizes.intern(offset);
-        // Along the outermost axis parts lie in one piece, as they did.
+        // Along the outermost axis parts are contiguous, as before.
         let strides = if order.first() == Some(&axis) {
             block.buffers[part].strides.clone()
         } else {

@@ -91,7 +91,7 @@ pub(super) fn assign_places(
                 placed.push((buffer, slot));
                 seen.insert(buffer, slot);
             }
-            // What nobody needs after this step gives its slot back, but not to the step itself.
+            // A buffer that is dead after this step releases its slot, but not to the step itself.
             let reads = program.reads(&step.action).into_iter();
             let used = reads.chain(writes).map(|buffer| block.root(buffer));
             for buffer in used {

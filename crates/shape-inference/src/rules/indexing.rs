@@ -97,7 +97,7 @@ fn gather(
         .collect())
 }
 
-/// `indices` stands in for `operand` on every axis: at most as large on all but `axis`.
+/// `indices` replaces `operand` on every axis: at most as large on all but `axis`.
 fn check_elements(
     ctx: &InferenceContext<'_>,
     node: &Node<'_>,

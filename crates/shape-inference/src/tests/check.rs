@@ -1,4 +1,4 @@
-//! Types of whole graphs: checked, and computed anew.
+//! Types of whole graphs: checked, and recomputed.
 
 use super::describe;
 use crate::{check_types, infer_types, read_graph};

@@ -1,6 +1,6 @@
 //! Expressions from outside: what a [`DimId`] is made of, one level at a time.
 //!
-//! For whoever turns sizes into another form. Operands come before the expressions that use them, so a walk needs no
+//! For converting sizes into another form. Operands come before the expressions that use them, so a walk needs no
 //! recursion: ascending ids are a topological order.
 
 use super::{Atom, DimTable};

@@ -5,8 +5,8 @@
 //! making them where there are none. An op that inference refuses all the same is left out. Sizes
 //! share a few symbols; [`input_shapes`] picks values for them, 0, 1 and odd ones above all.
 //!
-//! A generated graph may still fail at run time, as any graph may: two symbols that must be equal
-//! and are not, a window larger than its operand. Custom ops, which nobody registers, are left out.
+//! A generated graph may still fail at run time, as any graph may: two symbols that must be equal and are not, a window
+//! larger than its operand. Custom ops, which are not registered, are left out.
 
 mod contraction;
 mod control;

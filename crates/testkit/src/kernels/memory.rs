@@ -5,14 +5,14 @@ use kiln_tensor::{DType, Tensor, TensorError, row_major_strides};
 
 use super::sizes::binding;
 
-/// Bytes before and after an operand that nobody may write.
+/// Bytes before and after an operand that must not be written.
 const GUARD: usize = 128;
 /// What guards hold, and results before they are written: a NaN, an odd integer.
 const POISON: u8 = 0xff;
 /// What guards of operands of truth values hold: every byte of those is 0 or 1.
 const POISON_BOOL: u8 = 1;
 
-/// Where an operand lies in the memory that is allocated for it.
+/// The place of an operand in the memory that is allocated for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
     /// Between guard bytes, as badly aligned as it may be.

@@ -102,7 +102,7 @@ fn kernels_that_differ_in_learned_numbers_are_the_same() {
     let learned = kernel("1.0387241", "-0.27154672");
     assert_eq!(learned, kernel("0.71203816", "0.082517736"));
     assert!(!learned.contains("1.038"), "{learned}");
-    // What somebody wrote down is part of the code.
+    // A number written by hand is part of the code.
     assert_ne!(kernel("0.5", "3.0"), kernel("0.25", "3.0"));
 }
 

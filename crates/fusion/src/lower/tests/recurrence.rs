@@ -87,7 +87,7 @@ fn several_values_are_carried_and_read_each_other() {
     check(&text, SIZES);
 }
 
-/// The number of the iteration as a number and as a position, from the end too; a count that nobody asks for.
+/// The iteration number as a number and as a position, from the end too; a count without a reader.
 #[test]
 fn the_number_of_the_iteration_is_the_step() {
     let text = over_all(

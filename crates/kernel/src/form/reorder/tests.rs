@@ -362,7 +362,7 @@ fn reduced_axes_that_no_load_is_moved_by_stay() {
     );
 }
 
-/// An extent of the one axis hangs on the other: they can be nested in one way only.
+/// The extent of one axis depends on the other: they can be nested in one way only.
 #[test]
 fn reduced_axes_whose_extents_hang_on_others_stay_inside_of_them() {
     let text = "kernel @triangle(%x: in f32[N, N], %y: out f32[]) {

@@ -1,4 +1,4 @@
-//! An ONNX model, read when somebody looks at it: a file that is known by its identity need not be read to be called.
+//! An ONNX model, read on demand: a file that is known by its identity need not be read to be called.
 
 use super::hashed::{self, Digested, ModelDigest};
 use super::known;
@@ -23,7 +23,7 @@ use {
 pub(crate) struct OnnxSource {
     model: ForkCell<Box<Model>>,
     digest: Option<ModelDigest>,
-    /// What is read when somebody looks at the model; none where it was read.
+    /// What is read on demand; `None` once it was read.
     unread: Option<Unread>,
 }
 

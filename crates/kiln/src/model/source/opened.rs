@@ -1,4 +1,4 @@
-//! The files of a model, held open: elements of constants are read when somebody needs them.
+//! The files of a model, held open: elements of constants are read on demand.
 //!
 //! Invariant: what is read is what the model was made of. Where a file may have changed since, the digest of what was
 //! read decides.

@@ -145,7 +145,7 @@ fn a_tensor_that_is_lent_is_written_in_place_and_comes_back() {
     assert_eq!(back.as_bytes().unwrap().as_ptr(), start);
     assert_eq!(memory.bytes(), 0);
     assert!(cpu.reclaim(&mut memory, DType::I32, &[3]).is_none());
-    // What others read, what lies in another order, what is nobody's to write, and what has nothing to write.
+    // Shared memory, another axis order, memory that must not be written, and nothing to write.
     let shared = back.clone();
     let refused = [
         shared,

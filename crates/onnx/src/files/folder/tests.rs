@@ -1,5 +1,4 @@
-//! What a model may not name, on a real file system. Each case is tried with `openat2` and with the
-//! walk that stands in for it.
+//! What a model may not name, on a real file system. Each case is tried with `openat2` and with the walk that replaces it.
 
 use std::fs;
 use std::os::unix::fs::symlink;

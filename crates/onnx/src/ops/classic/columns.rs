@@ -74,7 +74,7 @@ pub(super) fn normalize(ctx: &mut NodeContext<'_>) -> Imported {
     one(ctx.div(x, sum)?)
 }
 
-/// Elements that are missing, or equal to what stands for that, replaced by their column's.
+/// Elements that are missing, or equal to the marker of missing values, replaced by their column's.
 pub(super) fn impute(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let attributes = ctx.attributes();

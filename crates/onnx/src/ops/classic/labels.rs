@@ -111,7 +111,7 @@ pub(super) fn probit(ctx: &mut NodeContext<'_>, x: ValueId) -> Result<ValueId, E
     ctx.mul(sign, root)
 }
 
-/// Each element replaced by what its key stands for, numbers on both sides.
+/// Each element replaced by the value of its key, numbers on both sides.
 pub(super) fn encode(ctx: &mut NodeContext<'_>) -> Imported {
     let x = ctx.input(0)?;
     let Some((keys, values, default)) = read_table(ctx)? else {

@@ -200,7 +200,7 @@ impl Members {
     }
 }
 
-/// Where a node of a tree, by the numbers of both, stands in the table.
+/// The row in the table of a node of a tree, by the numbers of both.
 type Nodes = HashMap<(i64, i64), usize>;
 
 /// The trees of the attributes `nodes_*`, where nodes are called by number, and where they stand.

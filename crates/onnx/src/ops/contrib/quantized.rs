@@ -26,7 +26,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("QuantizeLinear", &[1], quantize_linear).taking(Takes::Narrow),
 ];
 
-/// The numbers that operand `index` stands for, by the scale and zero point at the next two.
+/// Operand `index`, dequantised by the scale and zero point at the next two.
 fn numbers(ctx: &mut NodeContext<'_>, index: usize) -> Result<ValueId, Error> {
     let (x, scale) = (ctx.input(index)?, ctx.input(index + 1)?);
     let scale = ctx.as_scalar(scale)?;

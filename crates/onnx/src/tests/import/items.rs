@@ -205,7 +205,7 @@ fn branches_give_sequences_of_one_form() {
     assert_eq!(run(&graph, &inputs)[0].to_vec::<f32>().unwrap(), [2.0, 1.0]);
     let unlike = at(17, choose("x z", "x"), &ImportOptions::new()).unwrap_err();
     assert_eq!(unlike.code(), "E0917");
-    // Of whoever can answer, which branch is taken is asked.
+    // The branch is asked of the caller, if it can answer.
     let answered = |answer| ImportOptions::new().answer(0, answer);
     for (answer, expected) in [(1, vec![1.0, 2.0]), (0, vec![1.0])] {
         let graph = at(17, choose("x z", "x"), &answered(answer)).unwrap();
