@@ -1,4 +1,4 @@
-//! `cargo xtask tune`: measures what register tiles take on this machine, and writes the table that schedules are chosen by.
+//! `cargo xtask tune`: measures the cost of register tiles on this machine, and writes the table by which schedules are chosen.
 //!
 //! Levels that this machine lacks keep their rows. Nothing else may run on the machine meanwhile.
 
@@ -12,9 +12,9 @@ use crate::{setup, workspace};
 /// Where the table is, within the workspace.
 const TABLE: &str = "crates/schedule-cpu/src/tile_costs.rs";
 
-/// What stands before the rows.
+/// The text before the rows.
 const HEAD: &str = "\
-//! What a step of a reduction takes each register tile, for rows of so many vectors. Written by `cargo xtask tune`.
+//! The measured cost of a reduction step for each register tile, by vectors per row. Written by `cargo xtask tune`.
 
 /// Level, work, rows and vectors of a tile, vectors of a row; and hundredths of what a vector's multiply-add takes where that
 /// is least in such work on the level.
