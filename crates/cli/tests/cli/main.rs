@@ -4,6 +4,8 @@
 
 mod support;
 
+#[cfg(all(feature = "llvm", feature = "onnx"))]
+mod book;
 #[cfg(feature = "llvm")]
 mod cache;
 #[cfg(feature = "llvm")]
