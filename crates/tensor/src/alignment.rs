@@ -6,7 +6,7 @@ const LINE: usize = 64;
 /// The smallest page of the systems we run on.
 const PAGE: usize = 4096;
 
-/// From so many bytes on memory starts at a page: that costs at most a sixteenth more of it.
+/// From this many bytes on, memory starts at a page: that costs at most a sixteenth more of it.
 const LARGE: usize = 16 * PAGE;
 
 /// What memory for so many bytes should be aligned to, in bytes: a cache line, or a page where there are many.

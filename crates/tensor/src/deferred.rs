@@ -1,4 +1,4 @@
-//! Elements that are loaded when somebody first looks at them: weights in a file of which a program may need few.
+//! Elements that are loaded on first access: weights in a file of which a program may need few.
 //!
 //! Dtype and shape are known from the start; copies and views share what is loaded. A load that fails is an error of that
 //! look, and is tried again by the next one. What has the elements meanwhile, such as the memory of a device, can
@@ -65,7 +65,7 @@ impl fmt::Debug for Deferred {
 }
 
 impl Tensor {
-    /// A tensor whose elements `load` gives, when somebody first looks at them; a tensor of that dtype with as many
+    /// A tensor whose elements `load` gives, on first access; a tensor of that dtype with as many
     /// elements, in row-major order. What fails is [`TensorError::Deferred`], or another error that `load` gives.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The memory of a tensor that nobody shares, without the tensor.
+//! The memory of an unshared tensor, without the tensor.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Tensor, TensorError, element_count};
 
-/// Memory that was a tensor's alone, to be written by somebody who knows nothing of shapes, and made a tensor again.
+/// Memory that one tensor owned exclusively, to be written without knowledge of shapes and made a tensor again.
 ///
 /// ```
 /// use kiln_tensor::{DType, Tensor};

@@ -1,4 +1,4 @@
-//! Memory that belongs to somebody else: a user's buffer, a pool, a mapped device.
+//! Memory owned outside this crate: a user's buffer, a pool, a mapped device.
 //!
 //! With `storage`'s callers checking ranges, the `unsafe` of this crate is this file: the promise
 //! the creator makes, and the one place that reads the pointer. The memory may be unaligned and is
@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::storage::Storage;
 use crate::{DType, Tensor, TensorError};
 
-/// A piece of memory and what to do when nobody needs it any more.
+/// A piece of memory and the hook that releases it.
 ///
 /// The hook runs exactly once: when the last tensor over the memory is dropped, or when the tensor
 /// could not be made. It may run on any thread.
@@ -62,14 +62,14 @@ impl Drop for Foreign {
 }
 
 impl Tensor {
-    /// A tensor over memory that somebody else owns, without a copy.
+    /// A tensor over foreign memory, without a copy.
     ///
     /// `strides` and `offset` are in elements; `offset` is where the element at index zero lies.
     /// The layout is checked to stay within the memory, and zero-size memory is never read.
     ///
     /// # Safety
     /// Until the release hook has run, the `bytes` bytes at `pointer` must be one initialised
-    /// allocation of at most `isize::MAX` bytes that any thread may read and nobody writes.
+    /// allocation of at most `isize::MAX` bytes that any thread may read and no thread writes.
     pub unsafe fn foreign(
         dtype: DType,
         shape: &[usize],
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn the_release_hook_runs_once_on_the_last_drop() {
         let (foreign, released) = memory(6, 0);
-        // SAFETY: `memory` keeps its buffer alive until the hook runs and nobody writes to it.
+        // SAFETY: `memory` keeps its buffer alive until the hook runs, and no thread writes to it.
         let tensor = unsafe { Tensor::foreign(DType::I32, &[2, 3], &[3, 1], 0, foreign) }.unwrap();
         let view = tensor.transpose(&[1, 0]).unwrap();
         assert_eq!(tensor.as_slice::<i32>().unwrap(), [0, 1, 2, 3, 4, 5]);
@@ -156,7 +156,7 @@ mod tests {
     fn a_byte_that_is_no_bool_is_an_error() {
         static BYTES: [u8; 3] = [0, 1, 7];
         let foreign = Foreign::new(NonNull::from(&BYTES[0]), 3, || ());
-        // SAFETY: the bytes live for ever, and nobody writes to them.
+        // SAFETY: the bytes are `'static`, and no thread writes to them.
         let tensor = unsafe { Tensor::foreign(DType::Bool, &[3], &[1], 0, foreign) }.unwrap();
         assert_eq!(tensor.as_slice::<bool>().unwrap_err().code(), "E0354");
         assert_eq!(tensor.to_vec::<bool>().unwrap_err().code(), "E0354");

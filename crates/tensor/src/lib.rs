@@ -1,7 +1,7 @@
 //! Host tensors: typed, strided, cheaply cloned arrays in the machine's own memory.
 //!
 //! A [`Tensor`] is a dtype, a shape, strides and a share of some storage. Views (transpose, slice,
-//! broadcast, reverse) share that storage; writing copies first when anybody else could see it.
+//! broadcast, reverse) share that storage; writing copies first when the storage is shared.
 //! Storage is aligned memory of our own, or [`Foreign`] memory that its owner gets back
 //! through a release hook; elements may also be [elsewhere](Tensor::resident) until the host looks
 //! at them. Every size is checked before memory is asked for, and memory that cannot be had is an

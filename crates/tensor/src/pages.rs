@@ -6,7 +6,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::TensorError;
 
-/// From so many bytes on memory is asked of the system itself, in huge pages if it has them.
+/// From this many bytes on, memory is requested from the system itself, in huge pages if it has them.
 const WORTH_MAPPING: usize = 4 << 20;
 
 /// Zeros in pages of their own, whose memory is there when it is first touched.

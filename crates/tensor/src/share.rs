@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::Tensor;
 use crate::storage::Storage;
 
-/// Keeps the memory of a tensor alive and as it is: whoever writes to a tensor whose memory is shared writes to a copy.
+/// Keeps the memory of a tensor alive and as it is: a write to a tensor whose memory is shared goes to a copy.
 ///
 /// Smaller than a clone of the tensor, which carries a shape and strides as well.
 ///

@@ -1,4 +1,4 @@
-//! Memory that tensors share: our own, or somebody else's that is given back on the last drop.
+//! Memory that tensors share: our own, or foreign memory that is released on the last drop.
 //!
 //! The only memory this crate allocates for elements is allocated here, aligned as [`alignment_of`] says, through
 //! `try_reserve`. Bytes of foreign memory are read through one `unsafe` block, in `foreign`.

@@ -342,7 +342,7 @@ impl Tensor {
         Ok(Tensor::from_parts(self.dtype, layout, storage))
     }
 
-    /// Whether its elements are there; those of a [deferred](Tensor::deferred) tensor are once somebody has looked at them.
+    /// Whether its elements are loaded; those of a [deferred](Tensor::deferred) tensor are after the first access.
     pub fn is_loaded(&self) -> bool {
         self.storage.is_loaded()
     }
