@@ -50,7 +50,7 @@ fn names(expr: &Expr) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// The nodes whose text stands in this node's text, those of its literals' models included.
+/// The nodes whose text is part of this node's text, those of its literals' models included.
 fn printed_references(expr: &Expr, node: &Node) -> Vec<NodeId> {
     let Node::Apply { op, operands } = node else {
         return Vec::new();
