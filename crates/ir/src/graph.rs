@@ -5,7 +5,7 @@
 //! one ([`Rebuild`](crate::Rebuild)).
 //!
 //! Invariants: the body region's parameters are the graph's inputs; every value is the parameter
-//! of exactly one region or the result of exactly one op; every op stands in exactly one region.
+//! of exactly one region or the result of exactly one op; every op is in exactly one region.
 
 use crate::ids::{OpId, RegionId, ValueId};
 use crate::op::Op;

@@ -17,7 +17,7 @@ use std::convert::Infallible;
 pub enum Visit {
     /// Nothing: copy the op, with its regions.
     Copy,
-    /// Its results were mapped (or nobody reads them): do not copy it.
+    /// Its results were mapped (or are never read): do not copy it.
     Done,
 }
 

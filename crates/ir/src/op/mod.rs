@@ -245,7 +245,7 @@ pub enum Op {
     Custom {
         /// The name it was registered by.
         name: String,
-        /// Its arguments, in the form that whoever registered it reads.
+        /// Its arguments, in the form that its registered implementation reads.
         arguments: String,
     },
 }

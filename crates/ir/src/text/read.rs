@@ -34,7 +34,7 @@ pub trait ResultTypes {
         new: &NewResults<'_>,
     ) -> Result<SmallVec<[Type; 1]>, String>;
 
-    /// Tells that the op now stands in the graph.
+    /// Records that the op is now in the graph.
     fn appended(&mut self, _graph: &Graph, _op: OpId) {}
 }
 
@@ -138,7 +138,7 @@ type Returned = (Option<String>, String, ValueId);
 
 /// An op whose regions are still to be read.
 struct OpenOp {
-    /// The region it stands in.
+    /// The region it is in.
     into: RegionId,
     /// Where its mnemonic is.
     start: Span,

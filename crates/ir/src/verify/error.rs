@@ -43,7 +43,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// One broken rule and its place. Always the fault of whoever built the graph.
+/// One broken rule and its place. Always the fault of the graph's builder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {kind}")]
 pub struct VerifyError {

@@ -1,4 +1,4 @@
-//! Which layer each box stands in: below everything it reads.
+//! Which layer each box is in: below everything it reads.
 //!
 //! Longest path from the top; then boxes that read nothing move down to their first reader, apart
 //! from inputs, which people look for at the top.
