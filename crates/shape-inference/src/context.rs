@@ -63,7 +63,7 @@ impl<'g> InferenceContext<'g> {
         self.graph.dims_mut()
     }
 
-    /// Whether the op stands in a nested region, which may never run.
+    /// Whether the op is in a nested region, which may never run.
     pub fn is_nested(&self) -> bool {
         self.state.depth > 0
     }

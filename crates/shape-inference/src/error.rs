@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::number::Number;
 
-/// An op whose types do not fit. Always the fault of whoever built the graph, or of its model.
+/// An op whose types do not fit. Always the fault of the graph's builder, or of its model.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: {kind}")]
 pub struct InferError {
@@ -119,7 +119,7 @@ pub enum InferErrorKind {
         /// Whether they are known to differ, rather than not known to be the same.
         disproved: bool,
     },
-    /// E0337: a custom op that nobody registered.
+    /// E0337: a custom op that is not registered.
     #[error(
         "no custom operation is registered as {name:?}; register a rule for it with the engine"
     )]

@@ -25,7 +25,7 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// The node of an op that stands in a graph.
+    /// The node of an op in a graph.
     pub fn of_op(data: &'a OpData) -> Self {
         Self {
             op: &data.op,
