@@ -1,4 +1,4 @@
-//! What can go wrong while one op computes, before anybody says which op it was.
+//! What can go wrong while one op computes, before the op is known.
 
 use kiln_scalar::ScalarError;
 use kiln_symbolic_shape::EvaluateError;

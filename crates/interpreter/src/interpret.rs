@@ -71,7 +71,7 @@ struct Machine<'g, 'o> {
 type Values = HashMap<ValueId, (Tensor, u64)>;
 
 impl<'g> Machine<'g, '_> {
-    /// Runs the ops of a region whose symbols are bound; answers with what it yields.
+    /// Runs the ops of a region whose symbols are bound; returns what it yields.
     fn run_region(
         &mut self,
         region: RegionId,
@@ -302,7 +302,7 @@ impl<'g> Machine<'g, '_> {
         Ok(())
     }
 
-    /// Refuses results that would exceed the limit before memory is asked for.
+    /// Refuses results that would exceed the limit before memory is allocated.
     fn reserve(
         &self,
         id: OpId,

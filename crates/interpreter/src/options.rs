@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// How to run. The default is [`Mode::Declared`] with default limits and nobody watching.
+/// How to run. The default is [`Mode::Declared`] with default limits and no observer.
 #[derive(Clone, Copy)]
 pub struct InterpretOptions<'a> {
     /// Whether results are rounded as their dtypes say, or every float is an `f64`.

@@ -8,7 +8,7 @@ use kiln_symbolic_shape::{
 };
 use kiln_tensor::TensorError;
 
-/// Checks requirements in their order; answers with those whose symbols have no values yet.
+/// Checks requirements in their order; returns those whose symbols have no values yet.
 ///
 /// # Errors
 /// The first that these sizes do not meet.

@@ -187,7 +187,7 @@ impl Machine<'_, '_> {
         })
     }
 
-    /// Refuses more iterations than may still run, where all of them will; answers with how many that are.
+    /// Refuses more iterations than may still run, where all of them will; returns their number.
     fn check_iterations(&self, id: OpId, trips: i64) -> Result<u64, InterpretError> {
         let limit = self.options.limits.iterations;
         let trips = u64::try_from(trips).unwrap_or(0);

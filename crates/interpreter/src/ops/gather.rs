@@ -243,7 +243,7 @@ pub(crate) fn integers(interrupt: Interrupt<'_>, indices: &Tensor) -> Result<Vec
     }
 }
 
-/// An index counted from the start, if it lies in `-size..size`.
+/// An index counted from the start, if it is in `-size..size`.
 fn in_range(index: i64, position: usize, size: usize) -> Result<usize, OpFault> {
     let from_start = if index < 0 {
         i128::from(index) + size as i128

@@ -1,6 +1,6 @@
 //! What each op computes, in files by family as the ops are grouped in the graph.
 //!
-//! Invariant: an op here answers with a result or a fault for any operands; it never panics.
+//! Invariant: an op here returns a result or a fault for any operands; it never panics.
 
 pub(crate) mod random;
 pub(crate) mod source;
