@@ -1,4 +1,4 @@
-//! Putting expressions in the place of symbols that nothing gives a value any more.
+//! Replaces symbols that no longer get a value by expressions.
 //!
 //! The graph is copied over a new table of sizes that never heard of those symbols: its facts, plan
 //! facts and hints are the old ones with the expressions put in. An error (a fact that then cannot

@@ -4,7 +4,7 @@
 //! carry values. A symbol is needed when it stands in a size of anything needed; then what gives it
 //! its value is needed too: a `bind`, the results of a control op, the parameters of a region.
 //!
-//! Not dropped, although nobody reads them: custom ops, whose effects are unknown; a `bind` whose symbols a contract fact
+//! Not dropped, although unread: custom ops, whose effects are unknown; a `bind` whose symbols a contract fact
 //! relates to others, because proofs may rest on that fact; and what decides whether sizes are refused: control flow whose
 //! regions have requirements, what gives the symbols in requirements their values, and stacks whose layers may differ in size.
 
@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
         }
         for region in (0..graph.n_regions()).map(RegionId::new) {
             let owner = self.owners[region];
-            // Regions of ops that an earlier pass dropped belong to nobody.
+            // Regions of ops that an earlier pass dropped have no owner.
             if owner.is_none() && region != graph.body() {
                 continue;
             }

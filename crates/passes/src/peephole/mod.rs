@@ -1,7 +1,7 @@
 //! The engine of local rewriting: one walk over the graph, a list of rules tried on each op.
 //!
 //! A rule looks at one op about to be copied and, through it, at the ops that made its operands,
-//! which are already rewritten. It answers with a value that holds the same elements, or with
+//! which are already rewritten. It returns a value that holds the same elements, or with
 //! another op that computes them; the rules are then tried again on that op. Every value a rule
 //! can see is of the op's own region, because regions see nothing else.
 //!
