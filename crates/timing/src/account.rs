@@ -4,7 +4,7 @@
 //! the account has two clocks of its own that go slower the more threads there are: one goes by the wall clock over
 //! the number of threads at work, and where none works, the other goes by the wall clock over the number that wait. A
 //! span's share is what its clock went while the span was its thread's innermost, and shares add up by construction.
-//! It knows no threads: whoever calls has each thread's frames in order.
+//! It knows no threads: the caller keeps each thread's frames in order.
 
 /// Parts of a nanosecond: shares are counted in 2^-32 of one.
 const FRACTION_BITS: u32 = 32;
@@ -119,7 +119,7 @@ impl Account {
         frame
     }
 
-    /// Closes a thread's innermost span, and answers with its nanoseconds. `is_inner`: a span of the same event is
+    /// Closes a thread's innermost span, and returns its nanoseconds. `is_inner`: a span of the same event is
     /// around it.
     pub(crate) fn end(
         &mut self,

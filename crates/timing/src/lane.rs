@@ -53,7 +53,7 @@ impl Lane {
         opens.find(|open| open.recorder == recorder)
     }
 
-    /// Opens a span inside all others; answers with what names it on this thread.
+    /// Opens a span inside all others; returns what names it on this thread.
     pub(crate) fn push(&mut self, recorder: u32, frame: Frame, detail: Option<Arc<str>>) -> u64 {
         let serial = self.next_serial;
         self.next_serial += 1;

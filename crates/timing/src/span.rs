@@ -43,7 +43,7 @@ impl<'a> Span<'a> {
         self.open.is_some()
     }
 
-    /// Ends it, and answers with its time; none where nothing was timed.
+    /// Ends it, and returns its time; none where nothing was timed.
     pub fn finish(mut self) -> Option<Duration> {
         self.close().map(|(_, closed)| closed.time)
     }

@@ -176,7 +176,7 @@ impl Timing {
     }
 }
 
-/// A compile that goes on; one that is dropped without success failed or panicked.
+/// A compile in progress; one that is dropped without success failed or panicked.
 struct Attempt<'a> {
     timing: &'a Timing,
     span: Span<'a>,
