@@ -77,7 +77,7 @@ impl<'a> NodeContext<'a> {
         }
     }
 
-    /// Whether the node stands in a body of control flow that may never run.
+    /// Whether the node is in a body of control flow that may never run.
     pub fn is_nested(&self) -> bool {
         self.frame.is_nested
     }

@@ -20,7 +20,7 @@ use crate::{Dim, ElementType, Error, LimitKind, Model, Name, ValueInfo, ValueTyp
 pub(super) struct Sizes(BTreeMap<String, DimId>);
 
 impl Sizes {
-    /// Declares a symbol for each name that stands in an input's type, narrowed as the caller asks;
+    /// Declares a symbol for each name in an input's type, narrowed as the caller asks;
     /// the sizes of inputs that the caller fixes are constants.
     pub(super) fn declare(
         builder: &mut GraphBuilder,
@@ -280,7 +280,7 @@ fn add_tensor(
     Ok(typed(builder.input(&input.name, dtype, &dims), element))
 }
 
-/// Checks that the caller speaks of inputs that are there.
+/// Checks that the caller refers to inputs that exist.
 fn check_names(model: &Model, options: &ImportOptions) -> Result<(), Error> {
     let mut inputs: Vec<String> = Vec::new();
     for input in model.graph().required_inputs() {

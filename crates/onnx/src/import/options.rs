@@ -135,7 +135,7 @@ impl fmt::Debug for ImportOptions {
     }
 }
 
-/// Imports one operator: reads the node, adds core operations, answers with the results.
+/// Imports one operator: reads the node, adds core operations, returns the results.
 ///
 /// Functions and closures are importers:
 ///

@@ -97,7 +97,7 @@ impl NodeContext<'_> {
         Ok(questions.answers.get(&number).copied())
     }
 
-    /// Notes that an answer would have kept `error` from happening; answers with the error.
+    /// Notes that an answer would have kept `error` from happening; returns the error.
     pub(crate) fn left_open(&self, place: Place, error: Error) -> Error {
         let questions = self.questions();
         match place.number {

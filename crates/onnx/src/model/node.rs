@@ -55,12 +55,12 @@ impl Node {
             .filter(|name| !name.is_empty())
     }
 
-    /// The names of the results. An empty name is a result that nobody asks for.
+    /// The names of the results. An empty name is a result that is not requested.
     pub fn outputs(&self) -> &[String] {
         &self.outputs
     }
 
-    /// The name of the result at `index`, unless nobody asks for it.
+    /// The name of the result at `index`, if it is requested.
     pub fn output(&self, index: usize) -> Option<&str> {
         self.outputs
             .get(index)

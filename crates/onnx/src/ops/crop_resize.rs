@@ -77,7 +77,7 @@ pub(super) fn cropped(
     }
 }
 
-/// As many points as `size`, evenly spaced between two parts of an axis; one alone lies in the middle.
+/// As many points as `size`, evenly spaced between two parts of an axis; one alone is in the middle.
 fn points(
     ctx: &mut NodeContext<'_>,
     (start, end): (ValueId, ValueId),

@@ -81,7 +81,7 @@ fn skip(ctx: &mut NodeContext<'_>, simple: bool) -> Imported {
             return Err(ctx.unsupported("the mean or deviation of a norm as a result"));
         }
     }
-    // Nobody reads the two in between.
+    // The two in between are not read.
     several([y, y, y, sum])
 }
 
