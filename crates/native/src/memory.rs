@@ -30,7 +30,7 @@ pub(crate) fn page_size() -> usize {
 impl WritableMemory {
     /// Zeros: `bytes` of them, a multiple of the page.
     pub(crate) fn map(bytes: usize) -> Result<Self, NativeError> {
-        // SAFETY: no address is asked for, so no other mapping is replaced.
+        // SAFETY: no address is requested, so no other mapping is replaced.
         let address = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -109,7 +109,7 @@ unsafe impl Sync for Mapping {}
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is exactly what was mapped, and every reference into it borrowed the
-        // owner, which is going away. Failing leaves the memory mapped, which harms nobody.
+        // owner, which is going away. Failing leaves the memory mapped, which is harmless.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr(), self.bytes) };
     }
 }
@@ -163,7 +163,7 @@ mod tests {
         let byte = sealed.pointer(page as u64).unwrap();
         assert_eq!(byte.as_ptr() as u64, start + page as u64);
         assert!(sealed.pointer(2 * page as u64).is_none());
-        // SAFETY: the byte lies in the mapping, which is readable and lives.
+        // SAFETY: the byte is in the mapping, which is readable and lives.
         assert_eq!(unsafe { byte.cast::<u8>().read() }, 7);
     }
 

@@ -1,6 +1,6 @@
 //! Asking inside a builtin, now and then, whether the run is to end.
 //!
-//! A builtin that is told to end returns at once; what it wrote is not defined, as that of a stopped launch.
+//! A builtin that is interrupted returns at once; what it wrote is not defined, as that of a stopped launch.
 
 use kiln_backend::StopSignal;
 use std::cmp::Ordering;

@@ -189,7 +189,7 @@ impl Elements {
     /// The elements.
     ///
     /// # Safety
-    /// `T` has the size of the dtype and holds any bits; nobody writes to the elements meanwhile.
+    /// `T` has the size of the dtype and holds any bits; no thread writes to the elements meanwhile.
     unsafe fn as_slice<T>(&self) -> &[T] {
         debug_assert_eq!(size_of::<T>(), self.dtype.size_in_bytes());
         // SAFETY: the range was checked to lie in live, initialised memory and to be aligned.
@@ -199,7 +199,7 @@ impl Elements {
     /// The elements.
     ///
     /// # Safety
-    /// As for `as_slice`, and nobody reads them meanwhile either.
+    /// As for `as_slice`, and no thread reads them meanwhile either.
     unsafe fn as_mut_slice<T>(&mut self) -> &mut [T] {
         debug_assert_eq!(size_of::<T>(), self.dtype.size_in_bytes());
         // SAFETY: as in `as_slice`; the memory was checked to be writable.

@@ -87,7 +87,7 @@ impl NativeExecution {
             if phase.tasks == 0 {
                 continue;
             }
-            // One task, or one thread, needs nobody to be woken.
+            // One task, or one thread, needs no thread to be woken.
             if phase.tasks == 1 || threads == 1 {
                 self.own_scratch.grow(phase.scratch)?;
                 let scratch = self.own_scratch.pointer().as_ptr();

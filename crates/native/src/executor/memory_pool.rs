@@ -1,4 +1,4 @@
-//! Memory that was given back, for whoever asks next: [`HostMemoryPool`].
+//! Returned memory, kept for the next request: [`HostMemoryPool`].
 //!
 //! Fresh memory is cleared, or mapped page by page as it is touched; for large results that takes longer than computing
 //! them. So what an executor's memory leaves behind is kept, up to a limit, and handed out again as it is: its content is

@@ -2,7 +2,7 @@
 //!
 //! The job is made once per execution and reused, so that a launch allocates nothing. Whatever a
 //! pool does, a phase's code runs only while the launch waits for it, on tasks of the phase, and
-//! with scratch that no other call has: the locks say so, and cost little when nobody waits.
+//! with scratch that no other call has: the locks say so, and cost little when uncontended.
 #![allow(unsafe_code, reason = "the phase's code is called here")]
 
 use super::memory_pool::HostMemoryPool;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// So many threads, made anew for each run, that take a few tasks at a time.
+/// This many threads, created for each run, that take a few tasks at a time.
 pub(super) struct Threads(pub(super) usize);
 
 impl TaskPool for Threads {
