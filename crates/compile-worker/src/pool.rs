@@ -113,7 +113,7 @@ impl Pool {
         self.shared.changed.notify_all();
     }
 
-    /// A worker that is of no use any more. When this returns, there is no process and no descriptor of it.
+    /// A worker that is no longer usable. When this returns, there is no process and no descriptor of it.
     pub(crate) fn bury(&self, worker: Worker) {
         drop(worker);
         self.shared.lock().live -= 1;

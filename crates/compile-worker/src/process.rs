@@ -42,7 +42,7 @@ pub(crate) enum Made {
     },
 }
 
-/// Why a worker made nothing. It is of no use any more.
+/// Why a worker made nothing. It is no longer usable.
 #[derive(Debug)]
 pub(crate) enum Lost {
     /// It was dead before it read the request: another may do it.
