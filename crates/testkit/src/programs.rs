@@ -154,7 +154,7 @@ impl Compared {
         for program in &self.programs {
             let target = target_of(program);
             let ran = program.run(inputs);
-            // An op that fails and whose results nobody reads may be left out.
+            // An op that fails and whose results are unread may be left out.
             let Some((promoted, declared)) = &references else {
                 continue;
             };

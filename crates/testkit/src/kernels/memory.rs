@@ -12,7 +12,7 @@ const POISON: u8 = 0xff;
 /// What guards of operands of truth values hold: every byte of those is 0 or 1.
 const POISON_BOOL: u8 = 1;
 
-/// Where an operand lies in the memory that is allocated for it.
+/// Where an operand is in the memory that is allocated for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
     /// Between guard bytes, as badly aligned as it may be.
