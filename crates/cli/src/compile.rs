@@ -93,7 +93,7 @@ impl Compile {
         Ok(Failures::default())
     }
 
-    /// Writes the bundle, if one is asked for; returns its size.
+    /// Writes the bundle, if one is requested; returns its size.
     #[cfg(feature = "llvm")]
     fn save(&self, model: &Model) -> Result<Option<u64>, Error> {
         let Some(path) = &self.output else {
@@ -112,7 +112,7 @@ impl Compile {
     }
 }
 
-/// Compiles for each of a profile's shapes that fits the model; answers with how many do.
+/// Compiles for each of a profile's shapes that fits the model; returns how many do.
 fn precompile(model: &Model, path: &Path) -> Result<usize, Error> {
     // One byte more than may be read is an error that says so.
     let limit = ShapeProfile::TEXT_BYTES as u64 + 1;

@@ -32,7 +32,7 @@ pub(crate) fn line(text: impl Display) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a line to standard error. Where that is closed, nobody wants to know.
+/// Writes a line to standard error. Errors are ignored: it may be closed.
 pub(crate) fn note(text: impl Display) {
     let _closed = writeln!(io::stderr().lock(), "{text}");
 }
