@@ -1,7 +1,7 @@
 //! `cargo xtask bless`: rewrites what is generated and checked in.
 //!
 //! The lists of public items and the table of crate edges; with `--snapshots`, the tests' snapshots too.
-//! Whoever runs it reads the difference before committing it.
+//! The caller reads the difference before committing it.
 
 use std::path::Path;
 use std::process::Command;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 /// One module.
 #[derive(Default)]
 pub(super) struct Module {
-    /// The module it stands in; its own index for the root.
+    /// The module it is in; its own index for the root.
     pub(super) parent: usize,
     /// Whether it is `pub`.
     pub(super) public: bool,

@@ -32,7 +32,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Rewrites the table in ARCHITECTURE.md; answers with the paths it changed.
+/// Rewrites the table in ARCHITECTURE.md; returns the paths it changed.
 pub(crate) fn bless(tree: &Tree) -> Result<Vec<String>> {
     let page = tree.read(PAGE)?;
     let fresh = with_table(&page, &Layers::load(tree)?)?;

@@ -36,7 +36,7 @@ pub(super) fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Rewrites the lists; answers with the paths it changed.
+/// Rewrites the lists; returns the paths it changed.
 pub(crate) fn bless(tree: &Tree) -> Result<Vec<String>> {
     let fresh = lists(tree)?;
     let mut changed: Vec<String> = Vec::new();
