@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_one_name_are_told_apart() {
+    fn functions_of_one_name_are_distinguished() {
         let (timing, _) = recorder();
         let first = timing.function_of("f", "one");
         let second = timing.function_of("f", "two");

@@ -122,7 +122,7 @@ impl StopSignal for StopsAt {
 }
 
 #[test]
-fn a_launch_ends_between_two_tasks_when_it_is_told_to() {
+fn a_stopped_launch_ends_between_two_tasks() {
     let x: Vec<f32> = (0..300).map(|i| (i + 1) as f32).collect();
     for pool in [
         Arc::new(Threads(3)) as Arc<dyn TaskPool>,
