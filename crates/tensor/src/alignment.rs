@@ -9,7 +9,7 @@ const PAGE: usize = 4096;
 /// From this many bytes on, memory starts at a page: that costs at most a sixteenth more of it.
 const LARGE: usize = 16 * PAGE;
 
-/// What memory for so many bytes should be aligned to, in bytes: a cache line, or a page where there are many.
+/// The alignment of memory for this many bytes, in bytes: a cache line, or a page where there are many.
 ///
 /// Rows of large arrays are often pages long. Where they begin with a page, a row that is read and one that is written
 /// take two pages instead of four; a layer norm over rows of 4 KiB ran 1.2 times faster for it.

@@ -5,7 +5,7 @@ use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;
 use kiln_tensor::{Tensor, match_dtype, row_major_strides};
 
-/// `x, at: int[axes], update -> like x`: `update` lies in the result from `at` on, along `axes`.
+/// `x, at: int[axes], update -> like x`: `update` is in the result from `at` on, along `axes`.
 pub(crate) fn update_slice(
     ctx: &EvaluateContext<'_>,
     x: &Tensor,

@@ -162,7 +162,7 @@ impl HostMemory {
         (end <= self.bytes).then(|| unsafe { self.start.add(offset) })
     }
 
-    /// Whether nobody minds writes.
+    /// Whether writes are allowed.
     fn is_writable(&self) -> bool {
         matches!(self.owner, Owner::Own(..) | Owner::Lent(_) | Owner::Nobody)
             && self.readers.load(Ordering::Acquire) == 0
@@ -247,7 +247,7 @@ pub(crate) fn tensor_over(
     Ok(unsafe { Tensor::foreign(dtype, shape, &strides, 0, foreign) }?)
 }
 
-/// Overwrites a tensor by what lies in memory.
+/// Overwrites a tensor with the contents of memory.
 pub(crate) fn copy_into(
     memory: &HostMemory,
     offset: usize,

@@ -103,7 +103,7 @@ impl<P: Piece + 'static> Kept<P> {
         self.rented_bytes.fetch_sub(bytes, Ordering::Release);
         pieces.push(piece);
         drop(pieces);
-        // Freed only now, when nobody waits.
+        // Freed only now, when no thread waits.
         drop(freed);
     }
 

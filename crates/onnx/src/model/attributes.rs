@@ -2,7 +2,7 @@
 //!
 //! An operator asks for what it expects, `attributes.get_or("axis", -1_i64)?`, and whatever else
 //! the model holds there is an error that names node, attribute, and both types. Attributes that
-//! nobody asks for are ignored.
+//! are not requested are ignored.
 
 use kiln_tensor::Tensor;
 

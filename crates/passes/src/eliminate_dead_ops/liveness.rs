@@ -1,7 +1,7 @@
 //! What is needed: values, ops and symbols from which some output, or some effect, follows.
 //!
 //! One worklist over the whole graph, so that the cost is linear however regions nest and loops
-//! carry values. A symbol is needed when it stands in a size of anything needed; then what gives it
+//! carry values. A symbol is needed when it is in a size of anything needed; then what gives it
 //! its value is needed too: a `bind`, the results of a control op, the parameters of a region.
 //!
 //! Not dropped, although unread: custom ops, whose effects are unknown; a `bind` whose symbols a contract fact
