@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn members_and_foreign_packages_are_told_apart() {
+    fn members_and_foreign_packages_are_distinguished() {
         let metadata: Metadata = serde_json::from_str(
             r#"{"packages":[{"name":"kiln","id":"1"},{"name":"serde","id":"2","license":"MIT"}],
                 "workspace_members":["1"]}"#,

@@ -54,7 +54,7 @@ impl<'a> EvaluateContext<'a> {
         Self { custom_ops, ..self }
     }
 
-    /// With a question that is asked after every few ten thousand elements: whether to stop, with [`OpFault::Stopped`].
+    /// With a callback that is called after every few ten thousand elements: whether to stop, with [`OpFault::Stopped`].
     pub fn with_cancelled(self, cancelled: Option<&'a dyn Fn() -> bool>) -> Self {
         Self { cancelled, ..self }
     }

@@ -323,7 +323,7 @@ impl<'g, 'o> Machine<'g, 'o> {
         Ok(())
     }
 
-    /// Refuses results that would exceed the limit before memory is asked for.
+    /// Refuses results that would exceed the limit before memory is allocated.
     fn reserve(
         &self,
         id: OpId,

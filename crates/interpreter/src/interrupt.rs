@@ -1,7 +1,7 @@
 //! Asking inside an op, now and then, whether to stop: [`Interrupt`].
 //!
 //! An op says how many elements it is about to work on, in pieces of at most [`PIECE`]; after each [`PIECE`] of them the
-//! caller's question is asked. Where the caller asks nothing, that is an addition and a comparison.
+//! caller's callback is called. Where there is none, that is an addition and a comparison.
 
 use crate::buffer::reserved;
 use crate::element::Number;

@@ -61,7 +61,7 @@ impl GuardedPages {
         let page = page_size();
         let inner = bytes.checked_next_multiple_of(page).ok_or_else(short)?;
         let mapped = inner.checked_add(2 * page).ok_or_else(short)?;
-        // SAFETY: no address is asked for, so no other mapping is replaced.
+        // SAFETY: no address is requested, so no other mapping is replaced.
         let mapping = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),

@@ -3,7 +3,7 @@
 //! A compiler hands over relocatable ELF objects, in a `kiln_backend::Artifact` or as they are.
 //! [`LoadedCode`] copies one into memory, applies its relocations and makes it executable: the
 //! functions it may call are three, `memcpy`, `memmove` and `memset`; its memory is never writable
-//! and executable at once, and is freed when nothing can run in it any more. [`NativeExecutor`]
+//! and executable at once, and is freed once nothing can run in it. [`NativeExecutor`]
 //! launches kernels on the host's memory, sharing tasks out on the runtime's threads, and runs the
 //! builtins.
 //!

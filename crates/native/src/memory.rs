@@ -29,7 +29,7 @@ pub(crate) fn page_size() -> usize {
 impl WritableMemory {
     /// Zeros: `bytes` of them, a multiple of the page.
     pub(crate) fn map(bytes: usize) -> Result<Self, NativeError> {
-        // SAFETY: no address is asked for, so no other mapping is replaced.
+        // SAFETY: no address is requested, so no other mapping is replaced.
         let address = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),

@@ -281,7 +281,7 @@ pub enum Error {
         found: String,
     },
 
-    /// E0926: the caller speaks of an input that the model does not have.
+    /// E0926: the caller refers to an input that the model does not have.
     #[error("expected one of the model's inputs {known:?}, found {name}")]
     UnknownInput {
         /// What the caller said.

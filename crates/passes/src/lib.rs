@@ -14,7 +14,7 @@
 //! | [`hoist_from_loops`] | what every iteration would compute alike; products over slices, for all at once |
 //! | [`sink_constants`] | constants captured by regions |
 //! | [`eliminate_common_subexpressions`] | what is computed twice |
-//! | [`eliminate_dead_ops`] | what nobody reads |
+//! | [`eliminate_dead_ops`] | what is never read |
 //!
 //! Sizes stay symbols throughout: a rule that needs two sizes to be equal asks the prover, and a
 //! proof that fails leaves the op as it is. Passes use contract facts, never plan facts or hints.

@@ -5,7 +5,7 @@
 //! - floats follow IEEE 754: round to nearest even, denormals kept, no traps, NaN in gives NaN
 //!   out unless the entry says otherwise; which NaN is not defined;
 //! - f32 functions beyond `+ - * / sqrt` are computed in f64 and rounded once; f16 and bf16
-//!   arithmetic is computed in f32, their functions in f64, and rounded once more;
+//!   arithmetic is computed in f32, their functions in f64, and rounded again;
 //! - integers are two's complement; `add`, `sub`, `mul`, `neg`, `abs` and `pow` wrap around;
 //! - nothing is undefined: what has no value is a typed fault ([`crate::ScalarFault`]).
 //!

@@ -9,7 +9,7 @@ use kiln_ir::{Op, Type};
 use std::fmt;
 use std::sync::Arc;
 
-/// Rules by name. The rule registered last is asked first. Cheap to clone.
+/// Rules by name. The rule registered last is tried first. Cheap to clone.
 #[derive(Clone)]
 pub struct ShapeInferenceEngine {
     rules: Vec<Arc<dyn ShapeInferenceRule>>,

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_and_unknown_names_are_told_apart() {
+    fn reserved_and_unknown_names_are_distinguished() {
         let reserved = "f8e4m3".parse::<DType>().unwrap_err();
         assert_eq!(
             reserved.to_string(),

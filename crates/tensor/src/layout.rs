@@ -1,4 +1,4 @@
-//! Where each element of a tensor lies: shape, strides and offset, without the data.
+//! Where each element of a tensor is: shape, strides and offset, without the data.
 //!
 //! Pure arithmetic. Invariants of a [`Layout`], kept by every function here:
 //! - the product of the non-zero dims, times the element size, is at most `isize::MAX`;
@@ -133,7 +133,7 @@ impl Layout {
         &self.strides
     }
 
-    /// Where the first element lies.
+    /// Where the first element is.
     #[inline]
     pub(crate) fn offset(&self) -> usize {
         self.offset

@@ -79,7 +79,7 @@ fn shapes_with_zeros_are_ordinary() {
 }
 
 #[test]
-fn elements_are_asked_for_by_their_own_type() {
+fn elements_are_read_by_their_own_type() {
     let mut tensor = iota(&[2]);
     assert_eq!(code(tensor.as_slice::<u32>().map(drop)), "E0342");
     assert_eq!(code(tensor.to_vec::<f32>()), "E0342");
@@ -179,7 +179,7 @@ fn slices_need_contiguous_elements_and_copies_do_not() {
 }
 
 #[test]
-fn writing_is_seen_by_nobody_else() {
+fn writes_are_invisible_to_other_tensors() {
     let mut x = iota(&[2, 2]);
     let address = x.as_slice::<i32>().unwrap().as_ptr();
     x.as_mut_slice::<i32>().unwrap()[0] = 7;

@@ -60,7 +60,7 @@ pub struct SeedsOfTheDay {
 /// The variable that fixes the first seed of the day.
 const FIRST_SEED: &str = "KILN_TEST_BASE";
 
-/// The variable that says for how many seconds a test goes on with seeds of the day.
+/// The variable that says for how many seconds a test continues with seeds of the day.
 const SECONDS: &str = "KILN_TEST_SECONDS";
 
 /// Seconds that a test has for them, where nothing is said.

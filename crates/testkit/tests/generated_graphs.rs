@@ -1,5 +1,5 @@
 //! Random graphs under every law: they print and read back, their types are those of the values
-//! they compute, and the passes change nothing that anybody can see.
+//! they compute, and the passes change nothing observable.
 //!
 //! `KILN_TEST_GRAPHS=FIRST..END` checks other seeds than the first few hundred.
 

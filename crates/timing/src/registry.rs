@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_nobody_registered_is_refused_with_the_list() {
+    fn an_unregistered_event_is_refused_with_the_list() {
         let registry = Registry::new();
         registry
             .register(Category::Compile, "compile_mlp", "Compilation time for mlp")

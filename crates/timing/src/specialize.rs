@@ -162,7 +162,7 @@ impl Timing {
     }
 }
 
-/// A compile that goes on; one that is dropped without success failed or panicked.
+/// A compile in progress; one that is dropped without success failed or panicked.
 struct Attempt<'a> {
     timing: &'a Timing,
     span: Span<'a>,
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_one_name_are_told_apart() {
+    fn functions_of_one_name_are_distinguished() {
         let (timing, _) = recorder();
         let first = timing.function_of("f", "one");
         let second = timing.function_of("f", "two");

@@ -44,7 +44,7 @@ impl Timing {
         Self(Arc::new(Inner::new(clock, options)))
     }
 
-    /// A recorder that times nothing until it is told to.
+    /// A recorder that times nothing until it is enabled.
     pub fn off() -> Self {
         let options = TimingOptions::new().verbosity(Verbosity::Off);
         Self::new(Arc::new(SystemClock::new()), options)

@@ -218,7 +218,7 @@ fn profile_prints_a_table_or_lines() {
 }
 
 #[test]
-fn inspect_goes_on_to_machine_code() {
+fn inspect_continues_to_machine_code() {
     let workshop = Workshop::new();
     let inspect = |stage: &str| {
         let output = workshop.kiln(&["inspect", "model.kiln", "--stage", stage]);

@@ -194,7 +194,7 @@ fn code_that_is_longer_than_a_message_may_be_is_an_error_of_one_kernel() {
         panic!("{error}");
     };
     assert!(*limit == 3 << 10 && given > limit, "{given} {limit}");
-    // The worker goes on.
+    // The worker continues.
     assert_eq!(compiler.n_lost(), 0);
     assert_eq!(
         compile(&compiler, &kernel("good"))

@@ -234,7 +234,7 @@ fn import_both(
     Ok(items.collect())
 }
 
-/// `Loop`: without a trip count it goes on until the condition is false, without a condition until
+/// `Loop`: without a trip count it continues until the condition is false, without a condition until
 /// the trip count is reached.
 pub(crate) fn import_loop(ctx: &mut NodeContext<'_>) -> Result<Outputs, Error> {
     let body = ctx.attributes().require::<&ModelGraph>("body")?;

@@ -280,7 +280,7 @@ fn add_tensor(
     Ok(typed(builder.input(&input.name, dtype, &dims), element))
 }
 
-/// Checks that the caller speaks of inputs that are there.
+/// Checks that the caller refers to inputs that exist.
 fn check_names(model: &Model, options: &ImportOptions) -> Result<(), Error> {
     let mut inputs: Vec<String> = Vec::new();
     for input in model.graph().required_inputs() {

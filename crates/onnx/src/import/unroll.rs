@@ -1,7 +1,7 @@
 //! Loops that are written out: over sequences, whose entries are known when the model is imported. How often such a loop runs
 //! may be for a call to say (see [`questions`](super::questions)).
 //!
-//! Each round imports the body once more. The nodes that this brings in count towards
+//! Each round imports the body again. The nodes that this brings in count towards
 //! [`Limits::inlined_nodes`](crate::Limits::inlined_nodes), the rounds of one loop are at most
 //! [`Limits::operator_parts`](crate::Limits::operator_parts).
 

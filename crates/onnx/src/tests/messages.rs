@@ -10,7 +10,7 @@ use crate::{Error, Folder, Model, NoFiles};
 
 /// What a download or a checkout leaves in the place of a model.
 #[test]
-fn what_often_stands_in_the_place_of_a_model_is_named() {
+fn common_files_mistaken_for_models_are_named() {
     let said = |bytes: &[u8]| {
         let error = Model::from_bytes(bytes, &NoFiles).unwrap_err();
         assert_eq!(error.code(), "E0901");

@@ -10,7 +10,7 @@ fn trimmed(source: &str) -> String {
 }
 
 #[test]
-fn what_nobody_reads_goes() {
+fn unread_ops_are_dropped() {
     assert_snapshot!(trimmed("
 graph @main(%x: f32[B], %unread: f32[C]) -> f32[B] {
   %1: f32[B] = neg %x

@@ -72,7 +72,7 @@ impl Plan {
                     };
                     chains[result] = Some(Box::new(start));
                 } else if let Some((from, affine)) = extend(graph, data, &uses, &chains) {
-                    // The chain goes on, so it does not end where it came from.
+                    // The chain continues, so it does not end where it came from.
                     if let Definition::Result { op, .. } = graph.value(from).definition {
                         ends[op] = None;
                     }

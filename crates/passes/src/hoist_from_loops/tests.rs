@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_tensor::Tensor;
 
-/// The graph without what is left behind.
+/// The graph without its leftovers.
 fn hoisted(source: &str) -> String {
     after(&[hoist_from_loops, eliminate_dead_ops], source)
 }

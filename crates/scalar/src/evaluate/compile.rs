@@ -151,7 +151,7 @@ struct Compiler {
     buffers: Vec<ScalarValue>,
     /// The buffer of each constant.
     constants: HashMap<ScalarValue, usize>,
-    /// Buffers that nobody needs any more, by dtype.
+    /// Buffers that are no longer needed, by dtype.
     free: BTreeMap<DType, Vec<usize>>,
 }
 

@@ -220,7 +220,7 @@ fn movement_keeps_what_needs_no_op() -> Built {
 }
 
 #[test]
-fn movement_gives_the_sizes_asked_for() -> Built {
+fn movement_gives_the_requested_sizes() -> Built {
     let mut builder = GraphBuilder::new("t");
     let x = input(&mut builder, "x", &["A", "B", "6"]);
     let (a, b) = (builder.symbol("A")?, builder.symbol("B")?);

@@ -71,7 +71,7 @@ pub fn run_kernel(
     )
 }
 
-/// The same in a context of one's own: with caches other than the device has, say.
+/// The same in a given context: with caches other than the device has, say.
 ///
 /// # Errors
 /// As [`run_kernel`].

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// So many threads, made anew for each run, that take a few tasks at a time.
+/// This many threads, created for each run, that take a few tasks at a time.
 pub(super) struct Threads(pub(super) usize);
 
 impl TaskPool for Threads {
@@ -122,7 +122,7 @@ impl StopSignal for StopsAt {
 }
 
 #[test]
-fn a_launch_ends_between_two_tasks_when_it_is_told_to() {
+fn a_stopped_launch_ends_between_two_tasks() {
     let x: Vec<f32> = (0..300).map(|i| (i + 1) as f32).collect();
     for pool in [
         Arc::new(Threads(3)) as Arc<dyn TaskPool>,

@@ -96,7 +96,7 @@ fn an_inner_body_captures_through_the_one_around_it() {
     );
 }
 
-/// The body of a loop that adds the iteration to a sum, stacks the sums, and goes on below `limit`.
+/// The body of a loop that adds the iteration to a sum, stacks the sums, and continues below `limit`.
 fn summing() -> GraphProto {
     graph(
         vec![
