@@ -1,4 +1,4 @@
-//! A tier in memory that keeps all it is given: for whoever wants the entries of one program together.
+//! An in-memory tier that keeps every entry, for collecting the entries of one program.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,20 +14,20 @@ use crate::tier::{Stored, Tier};
 /// An entry.
 #[derive(Clone, Debug)]
 pub struct Collected {
-    /// What it is found under.
+    /// Its key.
     pub key: CacheKey,
-    /// How long its content took to make.
+    /// How long its compile took.
     pub time: Duration,
     /// The content.
     pub content: Payload,
 }
 
-/// All that was stored, or found in tiers behind it.
+/// Every entry that was stored, or found in the tiers after it.
 #[derive(Debug, Default)]
 pub struct CollectingTier(Mutex<BTreeMap<KeyDigest, Collected>>);
 
 impl CollectingTier {
-    /// Nothing yet.
+    /// An empty tier.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,22 +1,22 @@
-//! Limits and times of a cache.
+//! Limits and time-outs of a cache.
 
 use std::time::Duration;
 
 use crate::bounded::LruLimits;
 
-/// How a cache is used.
+/// The settings of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
     /// How much is kept in memory.
     pub memory: LruLimits,
-    /// How long a compile that somebody else is at, in this process or another, is trusted to come to an end. After
-    /// this, whoever asks compiles beside it.
+    /// How long a compile by another thread or process is trusted to finish. After this, a new caller compiles in
+    /// parallel.
     pub trusted: Duration,
-    /// The time until a compile that failed is tried again; each further time is twice as long.
+    /// The back-off after the first failed compile; it doubles with each further failure.
     pub retry_first: Duration,
-    /// The longest such time.
+    /// The maximum back-off.
     pub retry_most: Duration,
-    /// How many failures are remembered.
+    /// The maximum number of remembered failures.
     pub remembered_failures: usize,
 }
 

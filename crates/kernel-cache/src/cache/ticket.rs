@@ -1,7 +1,7 @@
-//! [`Ticket`]: the right to compile a key, and all that is done with it.
+//! [`Ticket`]: the right to compile a key, and the steps of doing so.
 //!
-//! The order: memory once more; tiers; the claim among processes; tiers once more, by whoever had to wait for it; the
-//! compile; memory; those who wait; tiers; the claim given up.
+//! In order: check memory again; tiers; claim the key among processes; tiers again if the claim had to be waited for;
+//! compile; memory; wake waiters; tiers; release the claim.
 
 use std::any::Any;
 use std::fmt;
@@ -20,31 +20,31 @@ use crate::miss::TierMiss;
 use crate::stats::Counters;
 use crate::tier::{Claim, Tier};
 
-/// How long the first pause is between two looks at another process's compile, and the longest.
+/// The first and the maximum interval for polling another process's compile.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// Who hears where a value comes from.
+/// A callback notified of where a value comes from.
 type FirstTold = Box<dyn FnOnce(&Source) + Send>;
 
-/// The right to compile a key. Dropped unused, those who wait are told; one of them may take over.
+/// The right to compile a key. If it is dropped unused, waiters are notified and one may take over.
 pub struct Ticket<V, E> {
     cache: TieredCache<V, E>,
     key: CacheKey,
-    /// None where nobody waits: in a forked child, and inside another compile.
+    /// `None` where no thread waits: in a forked child, and inside another compile.
     lead: Option<Lead<KeyDigest, Shared<V, E>>>,
-    /// Who hears of what was found before those who wait do.
+    /// Notified of a found value before its waiters are.
     first_told: Option<FirstTold>,
-    /// Which errors say that a compile was given up, and nothing of the key.
+    /// Which errors mean that the compile was given up rather than that the key failed.
     gives_up: Option<fn(&E) -> bool>,
 }
 
-/// What came of claiming a key among processes.
+/// The result of claiming a key among processes.
 enum Claimed<V> {
-    /// Compile; and drop this when the entry is stored.
+    /// Compile; drop this once the entry is stored.
     Compile(Vec<Box<dyn Any + Send>>),
-    /// Another process did.
+    /// Another process compiled it.
     Found(Found<V>),
-    /// Another process is at it, and the caller's limit is over.
+    /// Another process is compiling it, and the caller's limit has passed.
     Timeout,
 }
 
@@ -63,8 +63,8 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// With someone who hears where the value comes from before those who wait have it: for accounts that are to be right
-    /// when they go on.
+    /// Adds a callback that learns where the value comes from before waiters get it, so accounts are up to date when
+    /// they continue.
     #[must_use]
     pub fn first_telling(self, listener: impl FnOnce(&Source) + Send + 'static) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// With errors that say that a compile was given up: they are not remembered, and one of those who wait takes over.
+    /// Marks errors that mean the compile was given up: they are not remembered, and a waiter takes over.
     #[must_use]
     pub fn giving_up_on(self, gives_up: fn(&E) -> bool) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// Tells how many wait for it, also while it is being compiled; none where no thread can.
+    /// A handle that counts the waiters, also during the compile; `None` where no thread can wait.
     pub fn counting_waiters(&self) -> Option<impl Fn() -> usize + use<V, E>> {
         self.lead.as_ref().map(Lead::counting)
     }
@@ -92,23 +92,23 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         &self.key
     }
 
-    /// How many wait for it now. A compile that is queued, and that nobody waits for any more, may be dropped.
+    /// The current number of waiters. A queued compile without waiters may be dropped.
     pub fn n_waiting(&self) -> usize {
         self.lead.as_ref().map_or(0, Lead::n_followers)
     }
 
-    /// A place among those who wait for it; none where no thread can: in a forked child, and inside another compile.
+    /// A waiter for this compile; `None` where no thread can wait: in a forked child, and inside another compile.
     pub fn waiter(&self) -> Option<Waiter<V, E>> {
         let follow = self.lead.as_ref()?.follow();
         let inner = Arc::clone(&self.cache.inner);
         Some(Waiter::new(inner, self.key.clone(), follow).of_leader())
     }
 
-    /// The value if memory or a tier has it, shared with those who wait; what the tiers say if not. Nothing is compiled,
-    /// no other process is waited for, and those who wait are told that it was given up.
+    /// The value if memory or a tier has it, shared with waiters; otherwise the reasons of the tiers. Nothing is
+    /// compiled, no other process is waited for, and waiters are notified that the compile was given up.
     ///
     /// # Errors
-    /// What each tier says.
+    /// The reason of each tier.
     pub fn look_up(self) -> Result<Found<V>, Vec<TierMiss>> {
         let inner = Arc::clone(&self.cache.inner);
         if let Some(value) = inner.in_memory(&self.key) {
@@ -125,11 +125,11 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// The value: from a tier if one has it, from another process that is at it and done within `limit`, or compiled;
-    /// then kept, shared with those who wait, and stored.
+    /// The value: from a tier, from another process that finishes within `limit`, or compiled; then kept in memory,
+    /// shared with waiters, and stored.
     ///
     /// # Errors
-    /// The compile's own; that it panicked; that another process is at it for longer than the limit.
+    /// The compile's own error; the compile panicked; another process exceeds the limit.
     pub fn compile(
         self,
         limit: Duration,
@@ -139,7 +139,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         let _nesting = Nesting::enter();
         let inner = Arc::clone(&self.cache.inner);
         self.begin_at(inner.clock.now());
-        // Whoever led before may have finished between the look at memory and the lead.
+        // The previous leader may have finished between the memory lookup and taking the lead.
         if let Some(value) = inner.in_memory(&self.key) {
             let source = Source::Memory;
             return Ok(self.finish(Found { value, source }));
@@ -178,7 +178,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         let end = inner.clock.now();
         let time = end.saturating_sub(begin);
         Counters::add_time(&counters.compile_nanoseconds, time);
-        // Dropped without being told anything, it was given up.
+        // Dropping the lead without a result gives the compile up.
         let lead = self.lead.take();
         let tell = |shared| lead.map(|lead| lead.finish(shared));
         match result {
@@ -223,7 +223,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// Claims the key in every tier that knows claims, and waits for who has it there.
+    /// Claims the key in every tier that supports claims, and waits for another holder.
     fn claim(&self, inner: &Inner<V, E>, limit: Duration, is_inside: bool) -> Claimed<V> {
         let mut held = Vec::new();
         for tier in &inner.tiers {
@@ -250,7 +250,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
             match tier.try_claim(&self.key) {
                 Claim::Unavailable => return Claimed::Compile(Vec::new()),
                 Claim::Held(claim) => {
-                    // Somebody may have come to an end since the tiers were asked.
+                    // Another process may have finished since the tiers were read.
                     return match tier.contains(&self.key) {
                         true => self.look_again(inner, vec![claim]),
                         false => Claimed::Compile(vec![claim]),
@@ -262,7 +262,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
                 }
                 Claim::Busy => {}
             }
-            // Whatever the clock does, no wait is longer than what was slept.
+            // The time slept bounds the wait, whatever the clock does.
             let waited = slept.max(inner.clock.now().saturating_sub(begin));
             if waited >= inner.options.trusted {
                 Counters::count(&counters.takeovers);
@@ -291,7 +291,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// From now on it is at work, and trusted for as long as any compile.
+    /// Marks the compile as started, so its trust period begins now.
     fn begin_at(&self, now: Duration) {
         if let Some(lead) = &self.lead {
             lead.begin_at(now);

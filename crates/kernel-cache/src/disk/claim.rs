@@ -1,7 +1,7 @@
-//! Who makes an entry, among processes: whoever has locked the claim file of its key.
+//! Claims among processes: the process that locks a key's claim file compiles the entry.
 //!
-//! The system gives a lock up when its process ends, so the dead hold none. The file is removed by its holder alone,
-//! while it is locked; whoever got the lock of a file that is not there under that name any more begins again.
+//! The system releases locks when a process ends, so a dead process holds none. Only the holder removes the file, while
+//! it is locked; a process whose locked file no longer has that name starts over.
 
 use crate::fs::{FileKind, Folder, FolderFile};
 use crate::key::KeyDigest;
@@ -10,7 +10,7 @@ use crate::tier::Claim;
 use super::ATTEMPTS;
 use super::name::FileName;
 
-/// A locked claim file; dropped, it is removed and then unlocked.
+/// A locked claim file; on drop it is removed and then unlocked.
 struct Held {
     folder: Box<dyn Folder>,
     name: String,
@@ -19,7 +19,7 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // One that stays is locked by nobody, and does no harm.
+        // A file that stays is unlocked, and harmless.
         let _ = self.folder.remove(&self.name);
     }
 }
@@ -45,7 +45,7 @@ pub(super) fn try_claim(folder: Box<dyn Folder>, digest: KeyDigest, user: u32) -
                     _file: file,
                 }));
             }
-            // Removed by who held it before.
+            // Removed by the previous holder.
             Ok(true) => {}
             Ok(false) => return Claim::Busy,
             Err(_) => return Claim::Unavailable,
@@ -54,7 +54,7 @@ pub(super) fn try_claim(folder: Box<dyn Folder>, digest: KeyDigest, user: u32) -
     Claim::Busy
 }
 
-/// Whether a name is that of this file.
+/// Whether a name still refers to that file.
 pub(super) fn is_named(folder: &dyn Folder, name: &str, identity: (u64, u64)) -> bool {
     folder
         .info_of(name)
