@@ -1,4 +1,4 @@
-//! Inputs that a caller gives up: results may take their memory.
+//! Donated inputs: results may be computed in their memory.
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use crate::error::RuntimeError;
 /// the graph changes a part of the input alone, the rest is not even copied.
 ///
 /// Whether it does is for the program to say: the output must be computed by steps that may work in place, from an input that
-/// nothing needs any more, of the same bytes. The memory must be the tensor's own, row-major, and not of `bool`. Otherwise the
+/// no longer needed, of the same bytes. The memory must be the tensor's own, row-major, and not of `bool`. Otherwise the
 /// output is computed beside the input, with the same elements.
 ///
 /// On a device with a memory of its own the output of a pair stays there, unless the program has its [outputs in the host's
@@ -93,7 +93,7 @@ impl Donations {
         }
     }
 
-    /// Forgets the last call, before one of so many inputs and outputs.
+    /// Forgets the last call, before one with this many inputs and outputs.
     ///
     /// # Errors
     /// `E0898` for a pair of an input and an output that are not there.

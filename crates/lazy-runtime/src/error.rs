@@ -1,4 +1,4 @@
-//! What can go wrong when a program is compiled or run.
+//! The errors of compiling and running a program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +93,7 @@ pub enum RuntimeError {
     NotCompiled {
         /// The step.
         step: String,
-        /// Why the interpreter cannot stand in.
+        /// Why the interpreter cannot be used instead.
         reason: String,
     },
 
@@ -130,7 +130,7 @@ pub enum RuntimeError {
     NotInCache {
         /// The kernel.
         kernel: String,
-        /// What each store says.
+        /// The result of each store.
         reason: String,
     },
 
@@ -163,7 +163,7 @@ pub enum RuntimeError {
         limit: Duration,
     },
 
-    /// Somebody else's compile gave nothing; has the code of the cache's error.
+    /// Another caller's compile gave no result; has the code of the cache's error.
     #[error("kernel @{kernel}: {error}")]
     Cache {
         /// The kernel.

@@ -1,8 +1,8 @@
-//! The plans of a program: the main one, and others for sizes on which plan facts do not hold.
+//! The plans of a program: the main one, and others for sizes on which plan facts fail.
 //!
-//! A plan serves every call on whose sizes the facts hold that it was made with. At most [`MOST_PARTIAL`] are made without
-//! some facts; after these comes the general one, without any, so that a program has at most two plans more, however its
-//! facts fail. No lock is held while a plan is made, and each is made once.
+//! A plan serves every call whose sizes satisfy the facts it was built with. At most [`MOST_PARTIAL`] are built without
+//! some of the facts; after these comes the general plan, without any, so a program has at most two further plans,
+//! whichever facts fail. No lock is held while a plan is built, and each is built once.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ use crate::recorder::Recorder;
 use crate::run::States;
 use crate::runtime::Runtime;
 
-/// At most so many plans are made without some facts, but with others.
+/// The maximum number of plans built with some facts dropped and others kept.
 const MOST_PARTIAL: usize = 10;
 
 /// How long a call that does not wait for ever waits until it looks again.
@@ -167,7 +167,7 @@ impl OtherPlan {
         })
     }
 
-    /// Has it made on a thread of its own, if no thread of this process does so.
+    /// Builds it on a separate thread, unless a thread of this process already does.
     fn begin(self: &Arc<Self>, planner: &PlannerHandle, runtime: &Arc<Runtime>, by: &Recorder) {
         let process = std::process::id();
         if self.made_in.swap(process, Ordering::AcqRel) == process {

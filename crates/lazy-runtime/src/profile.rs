@@ -1,4 +1,4 @@
-//! What each step of a run cost: for tables that people read.
+//! The cost of each step of a run, for tables.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Run<'_> {
         plan: &StepPlan,
         begin: Duration,
     ) -> Result<(), Stop> {
-        // A fault is told at the segment's end, by which time it is known where it came from.
+        // A fault is reported at the segment's end, when its origin is known.
         let end = self.runtime.clock().now();
         let of_tensors = |tensors: &[TensorPlace]| {
             tensors

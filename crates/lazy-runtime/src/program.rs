@@ -1,4 +1,4 @@
-//! A program that runs: its main plan, and other plans for sizes on which facts do not hold.
+//! A program ready to run: its main plan, and other plans for sizes on which facts do not hold.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub struct CompiledProgram {
 
 impl Drop for CompiledProgram {
     fn drop(&mut self) {
-        // Its constants are others' too; those that nobody has now are given up.
+        // Its constants are shared; those without another user are released.
         self.clear();
         self.runtime.constants().sweep();
     }

@@ -1,4 +1,4 @@
-//! The runtime: a compiler, a device, threads, and what they made so far, shared by programs.
+//! The runtime: a compiler, a device, threads, and their results so far, shared by programs.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -25,7 +25,7 @@ use crate::run::States;
 use crate::variants::{Making, Variant, VariantRecord, Variants};
 use crate::watch::Watch;
 
-/// At most so many bytes of an arena are had beyond those that a call needs.
+/// The maximum number of bytes by which an arena may exceed what a call needs.
 const MOST_AHEAD: usize = 128 << 20;
 
 /// How much earlier than a call may wait for code it goes on without, at most, so as not to be late: compilers keep cores
@@ -98,7 +98,7 @@ impl Runtime {
         Self::of_parts(parts, self.options.clone())
     }
 
-    /// With stores behind memory, the fastest first. To be said before anything is compiled.
+    /// Adds stores after memory, the fastest first. To be called before anything is compiled.
     #[must_use]
     pub fn with_tiers(self, tiers: Vec<Arc<dyn Tier>>) -> Self {
         let parts = Parts {
@@ -187,7 +187,7 @@ impl Runtime {
         &self.variants
     }
 
-    /// Has a variant made behind the back of calls: compiled with the first schedule that was not tried yet.
+    /// Requests a variant in the background: compiled with the first schedule not tried yet.
     pub(crate) fn make_variant(
         &self,
         variant: &Arc<Variant>,
@@ -233,7 +233,7 @@ impl Runtime {
         self.variants.clear();
     }
 
-    /// Changes when code becomes ready behind the back of calls.
+    /// Changes when code becomes ready in the background.
     pub(crate) fn published(&self) -> u64 {
         self.manager.kernels().published()
     }
@@ -242,7 +242,7 @@ impl Runtime {
     pub(crate) fn retry_at(&self, choices: &PlanOperation<Choice>) -> Option<Duration> {
         let left = |choice: &Choice| self.manager.kernels().retry_in(&choice.key);
         let least = choices.launches().filter_map(left).min();
-        // What panicked is not remembered, and tried at once by whoever else needs it.
+        // A compile that panicked is not remembered; the next caller that needs it retries at once.
         let delay = least.unwrap_or(self.options.cache.retry_most);
         let mut choices = choices.launches();
         choices
@@ -261,7 +261,7 @@ impl Runtime {
     }
 
     /// Frees memory that no call needs now: what programs hold for later calls, and what the device keeps beyond so many
-    /// bytes. Answers with how many bytes less the pool has; the next calls take longer.
+    /// bytes. Returns the number of bytes freed from the pool; the next calls take longer.
     pub fn trim_memory(&self, keep: usize) -> usize {
         let held = || {
             let stats = self.memory_stats().unwrap_or_default();
@@ -284,7 +284,7 @@ impl Runtime {
         held.push(Arc::downgrade(states));
     }
 
-    /// Memory of the device. Where it is short, what nobody needs now is freed first.
+    /// Allocates device memory. If it is short, memory that no call needs now is freed first.
     pub(crate) fn alloc(&self, bytes: usize) -> Result<Memory, ExecuteError> {
         match self.executor().alloc(bytes) {
             Err(error) if error.out_of_memory && self.trim_memory(0) > 0 => {
@@ -311,7 +311,7 @@ impl Runtime {
         self.manager.workers().counts()
     }
 
-    /// Waits until nothing is compiled or stored any more, at most so long; says whether that is so.
+    /// Waits up to a limit until nothing is being compiled or stored; returns whether that is so.
     pub fn wait_idle(&self, limit: Duration) -> bool {
         self.manager.workers().wait_idle(limit)
     }
@@ -324,7 +324,7 @@ impl Runtime {
         &self.manager.kernels().counters
     }
 
-    /// Has constants that were packed stored, behind the back of calls.
+    /// Stores packed constants in the background.
     pub(crate) fn store_constants(&self, recorder: &Recorder) {
         let store = &self.constants.packed;
         if let Some(work) = store.storing(&self.parts.executor, recorder) {

@@ -1,4 +1,4 @@
-//! Compiling before a call needs it: for given shapes, for those of a profile, or all that needs no shape.
+//! Ahead-of-time compilation: for given shapes, for those of a profile, or of everything that needs no shape.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::program::CompiledProgram;
 
 impl CompiledProgram {
     /// Compiles every kernel of the main plan, for whatever sizes may come, and of the plan for sizes on which facts do not
-    /// hold, and waits for that. Answers with how many there are.
+    /// hold, and waits for that. Returns how many there are.
     ///
     /// # Errors
     /// The first that does not compile; that there is no plan for all sizes.

@@ -1,5 +1,4 @@
-//! Constants on the device: uploaded, packed or read from a store once, shared between programs and variants by their
-//! digest.
+//! Constants on the device: uploaded, packed or read from a store once, shared between programs and variants by digest.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -119,12 +118,12 @@ impl ConstantStore {
         forms.get(form)?.get()?.as_ref().ok().cloned()
     }
 
-    /// Whether somebody has a constant as it is, or is at it.
+    /// Whether a constant is uploaded, or being uploaded.
     pub(crate) fn has_plain(&self, constant: &Constant) -> bool {
         self.forms.lock().contains_key(&plain_form(constant))
     }
 
-    /// Whether somebody has a part packed so, or is at it.
+    /// Whether a part is packed so, or being packed.
     pub(crate) fn has_packed(&self, part: &ConstantPart, spec: &PackSpec) -> bool {
         self.forms.lock().contains_key(&part.form(spec))
     }
@@ -156,11 +155,11 @@ impl ConstantStore {
         }
     }
 
-    /// Forgets the constants that nothing uses any more.
+    /// Forgets unused constants.
     pub(crate) fn sweep(&self) {
         let is_used = |entry: &Entry| match entry.get() {
             Some(Ok(memory)) => Arc::strong_count(memory.handle()) > 1,
-            // Somebody is at it.
+            // It is being prepared.
             _ => true,
         };
         let mut unused = Vec::new();
@@ -171,7 +170,7 @@ impl ConstantStore {
             }
             keeps
         });
-        // Freed only now, when nobody waits.
+        // Freed only now, when no caller waits.
         drop(unused);
     }
 

@@ -16,7 +16,7 @@ pub(crate) enum KernelFailure {
 }
 
 impl KernelFailure {
-    /// Whether the compile was ended because no call wanted it any more.
+    /// Whether the compile was cancelled because no call needs it.
     pub(crate) fn is_cancelled(&self) -> bool {
         matches!(self, Self::Compile(error) if error.code == CompileError::CANCELLED)
     }

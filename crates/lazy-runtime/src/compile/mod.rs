@@ -1,4 +1,4 @@
-//! Compiling on first use: each kernel once, whoever asks, on threads of their own; and what it cost.
+//! Compilation on first use: each kernel once, on separate threads, with a record of its cost.
 
 mod budget;
 mod codec;

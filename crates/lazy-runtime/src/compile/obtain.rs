@@ -1,4 +1,4 @@
-//! Code for the kernels of a plan: asked for all at once, waited for one by one.
+//! Code for the kernels of a plan: requested all at once, waited for one by one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::error::RuntimeError;
 use crate::recorder::Recorder;
 
-/// How long a call that somebody may end waits until it looks whether somebody did.
+/// How often a cancellable call that waits checks for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A kernel that a step launches: the choices whose predicates hold, best first.
@@ -65,7 +65,7 @@ impl Work for CompileJob {
             allowed,
             recorder,
         } = *self;
-        // Whoever waits is told by the ticket.
+        // The ticket notifies waiters.
         let _ = kernels.fulfil(ticket, &identity, &schedule, allowed, &recorder);
     }
 
@@ -178,7 +178,7 @@ impl Obtaining<'_> {
                         }
                         Permission::LookUp | Permission::Demand => (Urgency::Urgent, false),
                     };
-                    // Where nobody can wait for it, in a forked child, it is done here.
+                    // Where no thread can wait for it, in a forked child, it runs here.
                     let Some(waiter) = waiter else {
                         let result =
                             self.kernels
@@ -229,7 +229,7 @@ impl Obtaining<'_> {
                 self.kernels.cancel(choice.key.digest());
             }
             request.progress = Progress::Done(Err(NoCode::Error(error)));
-            // The compile is dropped where it has not begun and nobody else waits for it.
+            // The compile is dropped if it has not begun and no other caller waits for it.
             if self.workers.forget(&choice.key.digest()) {
                 self.kernels.note_change();
             }
@@ -284,8 +284,8 @@ impl Obtaining<'_> {
         true
     }
 
-    /// Waits for as long as the patience lasts, or until there is a result; no where somebody ends the call meanwhile.
-    /// Looks on the way whether all threads hang.
+    /// Waits until the patience ends or there is a result; false if the call is cancelled meanwhile.
+    /// Also checks whether all threads hang.
     fn watch(
         &self,
         waiter: &Waiter<CompiledKernel, KernelFailure>,

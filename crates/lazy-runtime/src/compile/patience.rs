@@ -1,4 +1,4 @@
-//! How long a call waits for a compiler, and whether anything is compiled for it.
+//! How long a call waits for a compiler, and whether it compiles at all.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Permission {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience<'a> {
     pub(crate) permission: Permission,
-    /// When the call goes on without; none is never.
+    /// When the call continues without the code; `None` is never.
     pub(crate) block_until: Option<Duration>,
     /// When the call gives up; none is never.
     pub(crate) fail_at: Option<Duration>,
@@ -35,7 +35,7 @@ pub(crate) struct Patience<'a> {
     pub(crate) control: Option<&'a CallControl>,
 }
 
-/// Longer than anybody waits, and short enough to be added to.
+/// Longer than any caller waits, and short enough to be added to.
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
 impl Patience<'_> {

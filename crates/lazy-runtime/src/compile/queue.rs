@@ -1,6 +1,7 @@
-//! Which job is next: those that a call waits for first, in order; then the others, the dearest first, few at a time.
+//! The order of jobs: those that a call waits for first, in order; then the others, the most valuable first, few at a
+//! time.
 //!
-//! Nothing is run here, and the lock is held for a moment only. A model checker runs this file in every interleaving.
+//! Nothing runs here, and the lock is held only briefly. A model checker runs this file in every interleaving.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::sync::{Condvar, Mutex, lock, wait, wait_while};
 pub(crate) struct JobQueue<K, J> {
     state: Mutex<State<K, J>>,
     changed: Condvar,
-    /// How many jobs that nobody waits for run at one time.
+    /// The maximum number of running jobs without a waiting caller.
     background_limit: usize,
 }
 
@@ -21,7 +22,7 @@ pub(crate) struct JobQueue<K, J> {
 pub(crate) enum Urgency {
     /// A call waits for it.
     Urgent,
-    /// Nobody waits; the higher its worth the sooner.
+    /// No caller waits; the higher its worth, the sooner.
     Background {
         /// What it is expected to save.
         worth: u64,
@@ -40,7 +41,7 @@ impl Urgency {
     }
 }
 
-/// A job handed out. Whoever has it says when it is [done](JobQueue::done).
+/// A job handed out. Its holder must report that it is [done](JobQueue::done).
 #[derive(Debug)]
 pub(crate) struct Taken<J> {
     pub(crate) job: J,
@@ -94,7 +95,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         Ok(())
     }
 
-    /// Somebody waits for a job that was queued for later.
+    /// A caller now waits for a job that was queued for later.
     pub(crate) fn hurry(&self, id: &K) {
         let mut state = lock(&self.state);
         let found = state
@@ -194,7 +195,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         jobs.map(|(_, job)| job).collect()
     }
 
-    /// Waits until no job waits or runs, at most so long; says whether that is so.
+    /// Waits up to a limit until no job waits or runs; returns whether that is so.
     pub(crate) fn wait_idle(&self, limit: Duration) -> bool {
         let state = lock(&self.state);
         let is_busy = |state: &mut State<K, J>| {
@@ -211,7 +212,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
 }
 
 impl<J> Taken<J> {
-    /// The job, and what [`JobQueue::done`] is to be told.
+    /// The job, and the argument of [`JobQueue::done`].
     pub(crate) fn into_parts(self) -> (J, bool) {
         (self.job, self.is_background)
     }

@@ -1,4 +1,4 @@
-//! Counters of what a runtime compiled, and of everything it did otherwise than planned.
+//! Counters of a runtime's compiles, and of every deviation from the plan.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct CompilationStats {
     pub timeouts: u64,
     /// Calls that were cancelled.
     pub cancelled: u64,
-    /// Constants laid out anew for kernels.
+    /// Constants repacked for kernels.
     pub constants_packed: u64,
     /// Constants that a store had so.
     pub constants_loaded: u64,

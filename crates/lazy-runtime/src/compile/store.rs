@@ -1,6 +1,6 @@
-//! The kernels of a runtime: found in memory or a tier, or compiled, each once whoever asks for it.
+//! The kernels of a runtime: found in memory or a tier, or compiled, each at most once.
 //!
-//! [`Kernels`] has everything that a compile needs and no threads, so that a job may hold it for as long as it takes.
+//! [`Kernels`] has everything that a compile needs and no threads, so a job may hold it for any length of time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -74,9 +74,9 @@ pub(crate) enum Asked {
     Ready(Arc<CompiledKernel>),
     /// Nothing, and why.
     Failed(Failure<KernelFailure>),
-    /// Whoever asks makes it, on whatever thread.
+    /// The caller compiles it, on any thread.
     Lead(Ticket<CompiledKernel, KernelFailure>),
-    /// Somebody is at it.
+    /// Another thread is compiling it.
     Follow(Waiter<CompiledKernel, KernelFailure>),
 }
 
@@ -196,7 +196,7 @@ impl Kernels {
         found.value
     }
 
-    /// Does what a ticket is for: from a tier, or by compiling where that is `allowed`. Whoever waits is told.
+    /// Carries out a ticket: reads from a tier, or compiles if that is `allowed`. Waiters are notified.
     pub(crate) fn fulfil(
         &self,
         ticket: Ticket<CompiledKernel, KernelFailure>,
@@ -256,7 +256,7 @@ impl Kernels {
         let found = ticket.compile(self.trusted, || {
             recorder.count(Counter::Miss);
             let (result, record) = self.compile(identity, schedule, &key, recorder, &is_cancelled);
-            // Before anybody is told of the result. One that was cancelled is no failure, and gives none.
+            // Before waiters are notified. A cancelled compile is no failure, and gives none.
             if !result.as_ref().is_err_and(KernelFailure::is_cancelled) {
                 number = self.note(record);
             }
@@ -350,7 +350,7 @@ impl Kernels {
         }
     }
 
-    /// Counts a compile and keeps its record; answers with the record's position.
+    /// Counts a compile and keeps its record; returns the record's position.
     fn note(&self, record: CompileRecord) -> Option<usize> {
         let counters = &self.counters;
         Counters::count(&counters.compilations);
@@ -390,7 +390,7 @@ impl Kernels {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Something that was asked for is not any more.
+    /// A request is no longer pending.
     pub(crate) fn note_change(&self) {
         self.published.fetch_add(1, Ordering::Release);
     }

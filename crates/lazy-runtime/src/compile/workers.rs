@@ -1,6 +1,6 @@
-//! Threads that compile: as many as are allowed, made when they are needed, with room for a compiler's recursion.
+//! Compile threads: up to a limit, started on demand, with stack space for a compiler's recursion.
 //!
-//! In a process forked off from the one that made them there are none; whoever has a job then does it himself.
+//! In a process forked off from the one that started them there are none; a caller then runs its job itself.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,11 +27,11 @@ pub(crate) trait Work: Send {
     /// Does it.
     fn run(self: Box<Self>);
 
-    /// Whether anybody waits for it.
+    /// Whether a caller waits for it.
     fn is_wanted(&self) -> bool;
 }
 
-/// What is done whether or not anybody waits.
+/// Work that is done whether or not a caller waits.
 impl<F: FnOnce() + Send> Work for F {
     fn run(self: Box<Self>) {
         self();
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Workers {
-    /// At most `threads` threads, `background` of them for what nobody waits for.
+    /// At most `threads` threads, `background` of them for jobs without a waiting caller.
     pub(crate) fn new(
         threads: usize,
         background: usize,
@@ -107,7 +107,7 @@ impl Workers {
         }
     }
 
-    /// Somebody waits for a job that was queued for later.
+    /// A caller now waits for a job that was queued for later.
     pub(crate) fn hurry(&self, id: KeyDigest) {
         if !self.is_forked() {
             self.shared.queue.hurry(&id);
@@ -121,7 +121,7 @@ impl Workers {
         }
     }
 
-    /// Drops a job that has not begun and that nobody waits for any more; says whether there was one.
+    /// Drops a job that has not begun and has no waiting caller; returns whether there was one.
     pub(crate) fn forget(&self, id: &KeyDigest) -> bool {
         // Dropped only when the queue is free again.
         !self.is_forked()
@@ -132,7 +132,7 @@ impl Workers {
                 .is_some()
     }
 
-    /// Waits until no job waits or runs, at most so long; says whether that is so.
+    /// Waits up to a limit until no job waits or runs; returns whether that is so.
     pub(crate) fn wait_idle(&self, limit: Duration) -> bool {
         self.is_forked() || self.shared.queue.wait_idle(limit)
     }
@@ -157,7 +157,7 @@ impl Workers {
         }
     }
 
-    /// Makes a thread if more are allowed than there are; says whether there is any.
+    /// Starts a thread if more are allowed; returns whether there is any.
     fn ensure_thread(&self) -> bool {
         let shared = &self.shared;
         let (waiting, running) = shared.queue.counts();
@@ -234,7 +234,7 @@ impl Drop for Workers {
         }
         let dropped = self.shared.queue.stop();
         drop(dropped);
-        // What was compiled is being stored; whoever hangs is left behind.
+        // The compiled code is being stored; a hung thread is left behind.
         self.shared.queue.wait_idle(FAREWELL);
     }
 }
@@ -243,7 +243,7 @@ impl Drop for Workers {
 fn on_a_large_stack(job: Job) {
     thread::scope(|scope| {
         let builder = thread::Builder::new().stack_size(STACK);
-        // Without threads at all, the job is dropped, which whoever waits for it is told.
+        // Without any threads, the job is dropped, and its waiter is notified.
         if let Ok(handle) = builder.spawn_scoped(scope, || job.run()) {
             let _ = handle.join();
         }

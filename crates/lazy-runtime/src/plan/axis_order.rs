@@ -1,9 +1,9 @@
-//! The order in which the axes of a buffer lie in memory.
+//! The memory order of a buffer's axes.
 
 use kiln_tensor::{Tensor, TensorError};
 use smallvec::SmallVec;
 
-/// Axes of a buffer in the order in which they lie in memory, outermost first. Its elements lie one after another.
+/// The axes of a buffer in memory order, outermost first. Its elements are contiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AxisOrder(SmallVec<[usize; 6]>);
 

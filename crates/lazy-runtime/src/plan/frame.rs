@@ -1,4 +1,4 @@
-//! The memories of one run of a block, and operands as parts of them.
+//! The memories of one run of a block, and operands as ranges of them.
 
 use kiln_backend::{Memory, MemorySlice};
 use kiln_tensor::DType;
@@ -36,7 +36,7 @@ pub(crate) struct PlacedTensor<'a> {
     pub(crate) offset: usize,
     pub(crate) dtype: DType,
     pub(crate) shape: &'a [usize],
-    /// How its axes lie in memory, if not as they are listed.
+    /// The memory order of its axes, if not the listed one.
     pub(crate) order: Option<&'a AxisOrder>,
     /// Elements from one index to the next, where they lie apart.
     pub(crate) apart: Option<&'a [isize]>,
@@ -123,7 +123,7 @@ impl Frame {
         }
     }
 
-    /// The memory that an operand lies in, and where it begins.
+    /// The memory that holds an operand, and its offset.
     #[inline]
     pub(crate) fn memory<'a>(
         &'a self,

@@ -1,7 +1,7 @@
 //! Launch plans: everything about a segment that depends on sizes, evaluated once per combination of them.
 //!
-//! A [`SegmentPlan`] is immutable and shared by every run whose symbols have the same values. It holds compiled
-//! kernels, the numbers of their launches, and for each operand which memory of the run it lies in, and where.
+//! A [`SegmentPlan`] is immutable and shared by every run with the same symbol values. It holds compiled kernels, the
+//! numbers of their launches, and the memory and offset of each operand.
 
 mod arena;
 mod axis_order;
@@ -63,7 +63,7 @@ pub(crate) struct SegmentPlan {
     pub(crate) use_so_far: Use,
     /// What its kernels take, where one may get a variant.
     pub(crate) heat: Option<Heat>,
-    /// Raised when it is worth making anew.
+    /// Raised when the plan is worth rebuilding.
     pub(crate) stale: Stale,
     /// Whether its sizes are known to take much time.
     pub(crate) is_hot: AtomicBool,
@@ -79,7 +79,7 @@ pub(crate) struct OwnMemory {
     pub(crate) result: Option<usize>,
 }
 
-/// A result that may lie in a parameter's memory, in a plan whose steps are all launches.
+/// A result that may use a parameter's memory, in a plan whose steps are all launches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DonationPlan {
     /// The parameter, by position.
@@ -97,7 +97,7 @@ impl SegmentPlan {
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Goes on from another plan for the same sizes, which this one takes the place of.
+    /// Carries on from another plan for the same sizes, which this one replaces.
     pub(crate) fn take_over(&self, before: &Self) {
         self.use_so_far.take_over(&before.use_so_far);
         if before.is_hot.load(Ordering::Relaxed) {
@@ -198,7 +198,7 @@ pub(crate) struct TensorPlace {
     pub(crate) operand: Operand,
     pub(crate) dtype: DType,
     pub(crate) shape: SmallVec<[usize; 6]>,
-    /// How its axes lie in memory, if not as they are listed.
+    /// The memory order of its axes, if not the listed one.
     pub(crate) order: Option<AxisOrder>,
     /// Elements from one index to the next, where they lie apart: in a part of something larger.
     pub(crate) apart: Option<SmallVec<[isize; 6]>>,

@@ -5,7 +5,7 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering}
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock};
 pub(crate) use std::thread;
 
-/// So many rounds of spinning; the model checker's has fewer.
+/// The number of spin rounds; the model checker's has fewer.
 pub(crate) const fn spins(rounds: u32) -> u32 {
     rounds
 }

@@ -1,4 +1,4 @@
-//! The pool under load: every task once, whoever calls, however often.
+//! The pool under load: every task runs exactly once, from any caller, in any number of runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Steps that go through the host: `bind`, interpreted ops, and kernels without code.
+//! Steps that run on the host: `bind`, interpreted ops, and kernels without code.
 
 use kiln_backend::StopSignal as _;
 use kiln_backend::{Builtin, BuiltinOperand};
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
             self.check_type(step, **value, tensor.dtype(), tensor.shape(), binding)?;
             outputs.push(self.own(tensor, step)?);
         }
-        // What was read may lie in the memory that is written next, which nobody may look at then.
+        // The memory written next may hold what was read, and must not be read then.
         drop(results);
         for (tensor, place) in outputs.iter().zip(writes) {
             self.copy_to(step, tensor, place, frame)?;
@@ -173,7 +173,7 @@ impl<'a> Run<'a> {
         Ok(self.run_builtin(&step.name, &Builtin::Copy, &[(from, what)], &[(to, what)])?)
     }
 
-    /// Computes the ops of a step one by one; answers with every value.
+    /// Computes the ops of a step one by one; returns every value.
     fn evaluate(
         &self,
         step: &Step,
@@ -218,7 +218,7 @@ impl<'a> Run<'a> {
                     evaluate_op(&ctx, &op.op, &operands).map_err(|fault| fault_of(graph, id, fault))
                 }
             };
-            // What ended the call says why.
+            // The cause of the cancellation is the error.
             if results.is_err() {
                 self.check_control()?;
             }
@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Makes a tensor of the host what a buffer lies in.
+    /// Stores a host tensor as the contents of a buffer.
     pub(super) fn bring(
         &self,
         block: BlockId,
@@ -343,7 +343,7 @@ impl<'a> Run<'a> {
         self.bring_memory(block, buffer, memory, 0, frame)
     }
 
-    /// Makes a memory what a buffer lies in.
+    /// Stores a memory as that of a buffer.
     pub(super) fn bring_memory(
         &self,
         block: BlockId,

@@ -1,6 +1,6 @@
 //! Running a program: bind, look up the launch plan, walk its steps.
 //!
-//! No lock is held while anything runs. Recursion is over nested control steps, whose depth the graph's verifier
+//! No lock is held while anything runs. Recursion is only over nested control steps, whose depth the graph's verifier
 //! bounds.
 
 mod bind;
@@ -43,7 +43,7 @@ pub(crate) struct Value {
     pub(crate) offset: usize,
     pub(crate) dtype: DType,
     pub(crate) shape: SmallVec<[usize; 6]>,
-    /// How its axes lie in memory, if not as they are listed.
+    /// The memory order of its axes, if not the listed one.
     pub(crate) order: Option<AxisOrder>,
     /// Elements from one index to the next, where they lie apart.
     pub(crate) apart: Option<SmallVec<[isize; 6]>>,
@@ -71,7 +71,7 @@ pub(crate) struct Entry {
     pub(crate) runs_behind: bool,
 }
 
-/// Why a run ended early. In a box: what a run answers with passes many levels, and mostly all is well.
+/// Why a run ended early. Boxed: the result passes many levels, and errors are rare.
 #[derive(Debug)]
 pub(crate) struct Stop(pub(crate) Box<Why>);
 

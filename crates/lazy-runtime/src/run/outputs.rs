@@ -1,4 +1,4 @@
-//! The outputs of a call: new tensors, or those that the caller gave.
+//! The outputs of a call: new tensors, or those provided by the caller.
 
 use kiln_backend::Resident;
 use kiln_program::{BufferId, Place};
@@ -118,7 +118,7 @@ impl Run<'_> {
             let reclaim = |memory| executor.reclaim(memory, place.dtype, &place.shape);
             let tensor = match frame.kept(own.index).and_then(reclaim) {
                 Some(tensor) => tensor,
-                // Somebody else has the memory too.
+                // The memory has another owner too.
                 None => {
                     let tensor = self.download(frame.tensor(place)?, "an output")?.copied();
                     frame.drop_memory(own.index);

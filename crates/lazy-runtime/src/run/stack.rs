@@ -1,7 +1,7 @@
-//! What a loop gives in each iteration, under a new outermost axis: written into one memory, or copied there.
+//! The stacked results of a loop's iterations, under a new outermost axis: written into one memory, or copied there.
 //!
-//! The memory is the device's, so that limits see it. Where every iteration is known to run, all of it is asked for before the
-//! second one; else it grows by doubling.
+//! The memory is the device's, so limits apply to it. If every iteration is known to run, all of it is allocated before
+//! the second one; otherwise it grows by doubling.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ impl Run<'_> {
         })
     }
 
-    /// Memory for so many layers, within the limit of what may be alive at once.
+    /// Memory for this many layers, within the limit on live memory.
     fn memory_of_layers(&self, step: &Step, bytes: usize, room: usize) -> Result<Memory, Stop> {
         let bytes = bytes.saturating_mul(room);
         let (given, limit) = (bytes as u64, self.runtime.options().live_bytes);

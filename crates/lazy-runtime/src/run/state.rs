@@ -1,4 +1,5 @@
-//! What one run at a time needs and later runs reuse: the device's execution, frames with their memories, the last plan.
+//! The state of one run at a time, reused by later runs: the device's execution, frames with their memories, the last
+//! plan.
 
 use std::sync::Arc;
 
@@ -83,7 +84,7 @@ pub(crate) struct RunState {
     pub(crate) taken: SmallVec<[Taken; 4]>,
     /// Whether anything was launched that may have written into them.
     pub(crate) began: bool,
-    /// What stands in for a tensor that is lent.
+    /// A placeholder for a tensor that is lent.
     pub(crate) nothing: Tensor,
     pub(crate) launched: Vec<Launched>,
     /// How many launches there were since the device was waited for.
@@ -129,7 +130,7 @@ impl RunState {
     }
 }
 
-/// What stands in for a tensor whose memory a call has: an error for anyone who looks.
+/// A placeholder for a tensor whose memory a call has taken: reading it is an error.
 fn nothing() -> Tensor {
     let gone = || {
         let why = "its memory was given to a call, which put a result there";

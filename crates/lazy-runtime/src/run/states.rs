@@ -1,7 +1,7 @@
-//! The states that wait for their next run, each where the thread that used it last will look first.
+//! Idle run states, each kept where the thread that used it last looks first.
 //!
-//! Threads that call one program at once would otherwise hand their states to each other with every call, and all that
-//! lies in them, from the cache of one core to that of the next.
+//! Otherwise threads that call one program at once would exchange states, and the data in them, between the caches of
+//! their cores at every call.
 
 use kiln_fork_lock::ForkLock;
 
@@ -32,7 +32,7 @@ impl<T: Send> States<T> {
         self.0.own().lock().push(state);
     }
 
-    /// Gives back the memory of states that nobody uses.
+    /// Releases the memory of idle states.
     pub(crate) fn clear(&self) {
         for states in self.0.all() {
             states.lock().clear();

@@ -1,4 +1,4 @@
-//! Tensors whose elements lie apart, as the host sees them: parts of something larger.
+//! Strided tensors on the host: views into larger memory.
 
 use kiln_backend::{Builtin, BuiltinOperand, MemorySlice};
 use kiln_tensor::{DType, Offsets, Tensor};
@@ -43,7 +43,7 @@ impl Run<'_> {
         let placed = frame.tensor(place)?;
         let executor = self.runtime.executor();
         let tensor = self.copied(what, |goes_on| tensor.dense_while(goes_on))?;
-        // A copy, so that nobody holds the memory when it is written to.
+        // A copy, so no other handle holds the memory when it is written.
         let whole = {
             let around = executor.download(placed.memory, placed.offset, place.dtype, &flat);
             let around = around.map_err(RuntimeError::execute(what))?;
@@ -94,7 +94,7 @@ const PIECE: usize = 1 << 16;
 /// What elements are, and how they lie.
 type Strided<'a> = (DType, &'a [usize], &'a [isize]);
 
-/// Picks the elements out of what they lie in.
+/// Gathers the elements of a view.
 fn pick(
     from: &[u8],
     to: &mut [u8],
@@ -115,7 +115,7 @@ fn pick(
     }
 }
 
-/// Puts the elements into what they lie in.
+/// Scatters elements into a view.
 fn put(
     from: &[u8],
     to: &mut [u8],

@@ -1,4 +1,4 @@
-//! Variants as a run meets them: turns of those on trial, and kernels that have become worth one.
+//! Variants during a run: rounds of those on trial, and kernels that have become worth one.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl Run<'_> {
                     variant
                 }
             };
-            // This plan has not seen the variant at all; at any stage but this one it is worth making anew.
+            // This plan has not seen the variant; at any stage but this one it is worth rebuilding.
             variant.watch_queued(heat.stale());
         });
     }

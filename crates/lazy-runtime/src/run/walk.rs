@@ -1,4 +1,4 @@
-//! The walk over a program's segments and steps: the path that a warm call takes.
+//! The walk over a program's segments and steps: the hot path of a warm call.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl Run<'_> {
         self.is_current(&plan).then_some(plan)
     }
 
-    /// Whether a plan needs not be made anew: not if its steps may have got code, or better code, since.
+    /// Whether a plan need not be rebuilt; false if its steps may have got code, or better code, since.
     pub(super) fn is_current(&self, plan: &SegmentPlan) -> bool {
         if plan.stale.is_raised() {
             return false;
@@ -131,7 +131,7 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a block whose first segment is planned; answers with its results.
+    /// Runs a block whose first segment is planned; returns its results.
     pub(super) fn block(
         &mut self,
         id: BlockId,
@@ -261,7 +261,7 @@ impl Run<'_> {
                             Counters::count(&self.runtime.counters().fallbacks);
                             self.prepared.recorder.count(Counter::Fallback);
                         }
-                        // The next call makes the plan anew.
+                        // The next call rebuilds the plan.
                         Until::Retry(at) if self.runtime.clock().now() >= at => plan.stale.raise(),
                         Until::Retry(_) | Until::Ever => {}
                     }
@@ -282,7 +282,7 @@ impl Run<'_> {
         if let Some(heat) = heat {
             self.ask_for_variants(steps, plan, heat);
         }
-        // Before anybody takes what a launch left that ended before its time.
+        // Before any step reads the output of a launch that was cut short.
         self.check_control()?;
         match entry.runs_behind {
             true => Ok(()),
@@ -381,7 +381,7 @@ impl Run<'_> {
         Ok(self.run_builtin(&step.name, &plan.builtin, &inputs, &outputs)?)
     }
 
-    /// Waits for what was launched, and tells of the first fault.
+    /// Waits for everything launched, and reports the first fault.
     pub(super) fn finish(&mut self) -> Result<(), Stop> {
         let fault = self
             .state
@@ -393,7 +393,7 @@ impl Run<'_> {
         error.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Says which op a fault came from: the step's first that can have caused it.
+    /// Attributes a fault to an op: the step's first that can have caused it.
     fn fault(&self, fault: Fault) -> RuntimeError {
         let mut launched = self.state.launched.iter();
         let Some(launched) = launched.find(|launched| launched.number == fault.launch) else {

@@ -1,5 +1,5 @@
-//! How long the kernels of a launch plan take: sampled, so that a call that is not looked at pays for one count, which no
-//! other thread waits for.
+//! How long the kernels of a launch plan take: sampled, so that a call that is not sampled pays for one counter, which
+//! no other thread contends for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::per_thread::PerThread;
 
-/// Of so many runs of a plan by one thread one is timed, step by step.
+/// One in this many runs of a plan by one thread is timed, step by step.
 const ONE_IN: u32 = 16;
 
-/// Where sizes are likely, so many runs are timed, those after a thread's first, before variants are asked for.
+/// If sizes are likely, this many runs after a thread's first are timed before variants are requested.
 const EAGER_RUNS: u32 = 3;
 
 /// Where sizes are likely, kernels that take less than this share of the plan's time, in hundredths, are left alone.
@@ -19,7 +19,7 @@ const EAGER_SHARE: u64 = 2;
 /// No group.
 const NONE: u32 = u32::MAX;
 
-/// Raised once a plan is worth making anew: a variant of one of its kernels is on trial, kept or dropped.
+/// Raised once a plan is worth rebuilding: a variant of one of its kernels is on trial, kept or dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stale(Arc<AtomicBool>);
 
@@ -59,7 +59,7 @@ struct Group {
 pub(crate) struct Hot {
     /// One of its steps.
     pub(crate) step: usize,
-    /// What it took so far, all runs together, as far as samples tell.
+    /// The total time of all runs so far, estimated from samples.
     pub(crate) spent: Duration,
     pub(crate) is_likely: bool,
 }
@@ -113,7 +113,7 @@ impl HeatGroups {
 }
 
 impl Heat {
-    /// Counts a run; says whether its steps are to be timed.
+    /// Counts a run; returns whether its steps are to be timed.
     pub(crate) fn begin(&self) -> bool {
         let run = self.runs.own().fetch_add(1, Ordering::Relaxed);
         run % ONE_IN == ONE_IN - 1 || ((1..=EAGER_RUNS).contains(&run) && self.is_eager())
@@ -172,7 +172,7 @@ impl Heat {
         }
     }
 
-    /// What is raised when the plan is worth making anew.
+    /// The flag raised when the plan is worth rebuilding.
     pub(crate) fn stale(&self) -> &Stale {
         &self.stale
     }

@@ -1,4 +1,4 @@
-//! Makes a variant, on a thread that compiles: the kernel with its sizes known, compiled, and put on trial.
+//! Builds a variant on a compile thread: specialises the kernel to its sizes, compiles it, and puts it on trial.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct Making {
     pub(crate) is_allowed: bool,
     pub(crate) recorder: Recorder,
     pub(crate) margin: u32,
-    /// How long somebody else's compile of the same may take.
+    /// How long another caller's compile of the same key may take.
     pub(crate) trusted: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The variants of a process: which there are, how far each is, and how many more there may be.
+//! The variants of a process: their stages, and how many more are allowed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -75,9 +75,9 @@ pub(crate) enum Stage {
 /// What asking for a variant gives.
 #[derive(Clone, Debug)]
 pub(crate) enum Begun {
-    /// Whoever asked has it made.
+    /// The caller is to compile it.
     New(Arc<Variant>),
-    /// Somebody asked before.
+    /// It was requested before.
     Known(Arc<Variant>),
     /// There may be no more.
     Refused,
@@ -194,7 +194,7 @@ impl Variants {
         ]
     }
 
-    /// Forgets all of them. Plans that use one keep it until they are made anew.
+    /// Forgets all of them. Plans that use one keep it until they are rebuilt.
     pub(crate) fn clear(&self) {
         let state = std::mem::take(&mut *self.state.lock());
         self.count.store(0, Ordering::Release);
@@ -236,7 +236,7 @@ impl Variant {
         self.watch(&Stage::Queued, stale);
     }
 
-    /// Whether nobody has said which schedules are to be tried.
+    /// Whether the schedules to try have not been set.
     pub(crate) fn is_new(&self) -> bool {
         self.progress.lock().tries.is_none()
     }
@@ -254,7 +254,7 @@ impl Variant {
         Some(schedule)
     }
 
-    /// Goes on to another stage, and tells the plans that wait for it.
+    /// Moves to another stage, and notifies the plans that wait for it.
     pub(crate) fn set(&self, stage: Stage) {
         let mut progress = self.progress.lock();
         progress.stage = stage;
@@ -265,7 +265,7 @@ impl Variant {
         watchers.iter().for_each(Stale::raise);
     }
 
-    /// Ends a trial. Says whether another schedule is to be compiled now.
+    /// Ends a trial. Returns whether another schedule is to be compiled now.
     pub(crate) fn settle(&self, trial: &Arc<Trial>, verdict: Verdict) -> bool {
         let has_more = self
             .progress

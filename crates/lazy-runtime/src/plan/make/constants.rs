@@ -1,4 +1,4 @@
-//! Constants of a plan: which form of which one a step wants, and having all of them brought into it at once.
+//! The constants of a plan: the form each step needs, and bringing all of them into it at once.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Bringing {
         let next = AtomicUsize::new(0);
         let bring = || {
             while let Some(need) = self.needs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                // What goes wrong is told when a step asks for the constant.
+                // A failure is reported when a step needs the constant.
                 let _ = self.source.bring(need);
             }
         };
