@@ -1,4 +1,4 @@
-//! What a backend that compiles kernels is: [`KernelCompiler`].
+//! The interface of a backend that compiles kernels: [`KernelCompiler`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,7 +91,7 @@ pub struct Candidate {
     pub cost: f64,
 }
 
-/// A part of compiling, for whoever measures it.
+/// A phase of compiling, for measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CompilePhase {
@@ -111,7 +111,7 @@ pub trait CompileObserver {
     fn begin(&mut self, phase: CompilePhase);
     /// The part that began last ends.
     fn end(&mut self, phase: CompilePhase);
-    /// Whether the result is not wanted any more. A compiler that can stop asks now and then.
+    /// Whether the result is no longer wanted. A compiler that can stop polls this.
     fn is_cancelled(&self) -> bool {
         false
     }

@@ -1,6 +1,6 @@
-//! Memory that a device keeps for whoever asks next, as a runtime sees it: limits, statistics, trimming.
+//! A device's pool of free memory, as a runtime sees it: limits, statistics, trimming.
 //!
-//! Not here: who keeps it, and how. That is each executor's own.
+//! The pool itself belongs to each executor.
 
 use crate::execute::{ExecuteError, Memory};
 
@@ -9,7 +9,7 @@ use crate::execute::{ExecuteError, Memory};
 /// What [`KernelExecutor::alloc`](crate::KernelExecutor::alloc) gives is rented here. Memory goes back when the last
 /// handle to it is gone, wherever that is: with an arena, or with an output that the host still reads.
 pub trait MemoryPool: Send + Sync {
-    /// At least so many bytes, their content not defined: kept ones where some fit.
+    /// Allocates at least this many bytes with undefined content, from kept memory if some fits.
     ///
     /// # Errors
     /// If memory is short, or the limit is reached.
@@ -20,7 +20,7 @@ pub trait MemoryPool: Send + Sync {
         drop(memory);
     }
 
-    /// Frees what is kept beyond so many bytes, the oldest first; answers with how many bytes those were.
+    /// Frees kept memory beyond this many bytes, the oldest first; returns how many bytes were freed.
     fn trim(&self, keep: usize) -> usize;
 
     /// What it holds and did.
@@ -33,7 +33,7 @@ pub trait MemoryPool: Send + Sync {
 pub struct MemoryLimits {
     /// Most bytes at one time, rented and kept together; what would exceed it is refused.
     pub total_bytes: usize,
-    /// Most bytes kept for whoever asks next.
+    /// The maximum number of bytes kept for later allocations.
     pub kept_bytes: usize,
 }
 
@@ -49,7 +49,7 @@ impl MemoryLimits {
         Self::DEFAULT
     }
 
-    /// At most so many bytes at one time.
+    /// At most this many bytes in use at one time.
     #[must_use]
     pub fn with_total_bytes(self, total_bytes: usize) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl MemoryLimits {
         }
     }
 
-    /// At most so many bytes kept.
+    /// At most this many bytes kept.
     #[must_use]
     pub fn with_kept_bytes(self, kept_bytes: usize) -> Self {
         Self { kept_bytes, ..self }
@@ -75,11 +75,11 @@ impl Default for MemoryLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Bytes that somebody has.
+    /// Bytes in use.
     pub rented_bytes: usize,
     /// Most bytes that were rented at one time.
     pub peak_bytes: usize,
-    /// Bytes kept for whoever asks next.
+    /// Bytes kept for later allocations.
     pub kept_bytes: usize,
     /// How often memory was asked for.
     pub rents: u64,

@@ -1,4 +1,4 @@
-//! Laying out a constant operand anew, as a [`PackSpec`] says. Applied once per constant, not per launch.
+//! Packing of a constant operand by a [`PackSpec`]. Done once per constant, not per launch.
 
 #[cfg(test)]
 mod tests;
@@ -6,7 +6,7 @@ mod tests;
 use kiln_tensor::{Tensor, TensorError};
 use serde::{Deserialize, Serialize};
 
-/// How a constant operand is laid out anew: row-major over the axes listed, with zeros where a block is not full.
+/// How a constant operand is packed: row-major over the axes listed, with zeros where a block is not full.
 ///
 /// Each axis of the operand is named once, whole, or twice, as the number of a block and the index within it.
 ///
@@ -111,7 +111,7 @@ impl PackSpec {
         Ok(self.loops(shape)?.iter().map(|part| part.extent).collect())
     }
 
-    /// The operand, laid out anew.
+    /// The packed operand.
     ///
     /// # Errors
     /// If the specification does not fit the operand, or memory is short.

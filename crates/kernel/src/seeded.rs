@@ -1,8 +1,8 @@
-//! Mistakes that can be switched on one at a time, to see that tests notice them.
+//! Seeded faults: mistakes that can be switched on one at a time, to check that tests detect them.
 //!
-//! They are there with the feature `seeded-faults` alone, which nothing but a test of the tests asks for; without it
-//! [`is_on`] is always false, and what it guards is no part of the program. Each is a mistake that somebody could have
-//! made in lowering, planning or code generation.
+//! They exist only with the feature `seeded-faults`, which only tests of the tests enable; without it [`is_on`] is
+//! always false, and the guarded code is compiled out. Each is a plausible mistake in lowering, planning or code
+//! generation.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,7 +20,7 @@ pub enum Fault {
     DroppedGuard,
     /// All rows of a tile read and write the first one's place.
     MissingRowOffset,
-    /// What is left over of a tile's rows is not computed.
+    /// The row remainder of a tile is not computed.
     SkippedRows,
     /// A tile of more rows than are left repeats the last but one.
     LostLastRow,

@@ -1,4 +1,4 @@
-//! The loops of a kernel: what each item runs over, and which outer axes run in order.
+//! The loops of a kernel: the axes of each item, and which outer axes run in order.
 
 use kiln_symbolic_shape::Predicate;
 
@@ -39,7 +39,7 @@ pub(crate) fn reduced_axes(stage: &Stage) -> &[AxisId] {
     }
 }
 
-/// Whether an axis is proved to have a multiple of so many points, at all sizes.
+/// Whether an axis is proved to have a multiple of this many points, at all sizes.
 pub fn is_multiple(kernel: &Kernel, axis: AxisId, of: u32) -> bool {
     let Extent::Size(dim) = kernel.axis(axis).extent else {
         return false;

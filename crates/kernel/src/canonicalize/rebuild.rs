@@ -1,4 +1,4 @@
-//! A kernel built anew: what is used, in the order in which it is used, under names given by that order.
+//! Rebuilds a kernel: used parts only, in order of use, with names given by that order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub(super) enum Facts {
     All,
 }
 
-/// The kernel built anew, and the old symbol for each new one. None if a size cannot be written anew.
+/// The rebuilt kernel, and the old symbol of each new one. `None` if a size cannot be rebuilt.
 pub(super) fn rebuild(kernel: &Kernel, facts: Facts) -> Option<(Kernel, Vec<SymbolId>)> {
     let live = live_stages(kernel);
     let (dims, import, symbols) = renamed_dims(kernel, facts)?;
@@ -343,7 +343,7 @@ impl Rebuild<'_> {
         Some(())
     }
 
-    /// A node built anew, operands first.
+    /// Rebuilds a node, operands first.
     fn node(&mut self, root: NodeId) -> Option<NodeId> {
         let kernel = self.kernel;
         let mut pending = vec![(root, false)];

@@ -1,7 +1,7 @@
-//! Makes kernels: nodes are typed and shared as they are added.
+//! Builds kernels: nodes are typed and shared as they are added.
 //!
-//! A mistake (operands of the wrong dtype, an id of another kernel) does not interrupt the caller: the first one
-//! is kept and [`KernelBuilder::finish`] answers with it. What the kernel means as a whole is not checked here.
+//! A mistake (operands of the wrong dtype, an id of another kernel) does not interrupt the caller: the first one is
+//! kept and returned by [`KernelBuilder::finish`]. The kernel as a whole is not checked here.
 
 use std::collections::HashMap;
 
@@ -387,7 +387,7 @@ impl KernelBuilder {
         }
     }
 
-    /// Any node, for whoever rewrites kernels: its operands are nodes of this builder.
+    /// Adds any node, for rewriting kernels: its operands are nodes of this builder.
     pub fn push_node(&mut self, node: Node) -> NodeId {
         match node {
             Node::Literal(value) => self.literal(value),
