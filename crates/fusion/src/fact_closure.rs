@@ -18,7 +18,7 @@ use kiln_symbolic_shape::{
 
 use crate::budget::Budget;
 
-/// So many tables are made at most, one per set of symbols beyond those of inputs.
+/// The maximum number of tables, one per set of symbols beyond those of inputs.
 const TABLE_LIMIT: usize = 64;
 
 /// The facts of a graph that a plan may use, and what follows from them.

@@ -1,7 +1,7 @@
-//! What is known of two sizes, plan facts included, and what sizes are likely.
+//! Relations between sizes, including plan facts, and likely sizes.
 //!
-//! The one place where fusion asks whether two sizes are equal. A plan fact says so only for the
-//! plan that rests on it; whoever used one gets its number and has to store it.
+//! Fusion decides only here whether two sizes are equal. A plan fact makes them equal only for the plan that rests on
+//! it; its user gets the fact's number and has to store it.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Limits of a dimension table: how large an expression may grow and how long a proof may take.
 //!
-//! Reaching a size limit is no error: the operands are wrapped in derived symbols and the expression starts anew.
+//! Reaching a size limit is no error: the operands are wrapped in derived symbols and the expression starts over.
 
 use serde::{Deserialize, Serialize};
 

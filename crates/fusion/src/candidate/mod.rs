@@ -1,8 +1,8 @@
-//! A candidate: ops that may become one kernel, looked at as a whole.
+//! A candidate: ops that may become one kernel, examined as a whole.
 //!
-//! [`examine`] is the legality of fusion, all of it: whoever grows regions asks here and nowhere
-//! else. It proves that sizes are equal (or notes the plan fact that says so), finds out where each
-//! value is read, and judges by that whether one kernel can do it all in its class.
+//! [`examine`] decides the legality of fusion; region growing consults nothing else. It proves that sizes are equal (or
+//! notes the plan fact that states it), finds where each value is read, and decides whether one kernel can compute it
+//! all in its class.
 
 mod access;
 mod emission;

@@ -1,4 +1,4 @@
-//! Which groups are offered to be joined, by which rule, in which order.
+//! The groups offered for joining, by which rule, in which order.
 
 use kiln_ir::{Graph, ValueId};
 
@@ -8,7 +8,7 @@ use crate::sizes::Sizes;
 /// Why groups are offered. In the order in which the rules are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
-    /// An index map goes into whoever reads it.
+    /// An index map is fused into its reader.
     IndexMap,
     /// What follows a contraction or window is done on its result while it is at hand.
     Epilogue,

@@ -13,7 +13,7 @@ use super::guard::{Guard, GuardId};
 /// Constants with more elements than this are not looked through for being all the same.
 const SPLAT_LIMIT: usize = 4096;
 
-/// Numbers that take more decimal digits than this were learned, not written down by somebody.
+/// Numbers that take more decimal digits than this were learned, not written by hand.
 const WRITTEN_DIGITS: usize = 5;
 
 impl Lowering<'_> {

@@ -1,9 +1,9 @@
-//! From a graph to a plan: regions are grown, lowered, and put in order.
+//! From a graph to a plan: regions are grown, lowered, and ordered.
 //!
-//! What lowering refuses is taken apart again: its ops may not be that one kernel, and the region is
-//! grown anew. A few times; then the ops that still fail stay alone. An op that is no kernel even
-//! alone is left to the interpreter, with the reason among the node's notes. Attempts end: from the
-//! limit on, each leaves at least one more op alone.
+//! A region that lowering rejects is split again: its ops may not form that kernel, and the region is regrown. After a
+//! few attempts the ops that still fail stay alone. An op that cannot be a kernel even alone is left to the
+//! interpreter, with the reason among the node's notes. Attempts terminate: from the limit on, each leaves at least one
+//! more op alone.
 
 mod loops;
 
@@ -30,7 +30,7 @@ use crate::op_kind::{apart, unit_cost};
 use crate::options::FusionOptions;
 use crate::sizes::Sizes;
 
-/// How often a region is grown anew before what lowering refuses stays alone.
+/// How often a region is regrown before rejected ops stay alone.
 const ATTEMPT_LIMIT: usize = 8;
 
 /// Decides which ops of a verified graph become one kernel, and how every other op is done.

@@ -1,4 +1,4 @@
-//! One region becomes one block: a step per node, buffers for values.
+//! Builds a block from a region: a step per node, buffers for values.
 
 use std::collections::HashMap;
 
@@ -178,7 +178,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         values.iter().map(|&value| self.packed(value)).collect()
     }
 
-    /// The buffer of a value, row-major: for whoever takes no strides.
+    /// The buffer of a value, row-major: for users that support no strides.
     fn packed(&mut self, value: ValueId) -> Result<BufferId, ProgramError> {
         let buffer = self.buffer(value)?;
         debug_assert!(
@@ -280,7 +280,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
 
     /// Makes the result of a lone slice or broadcast a view of its operand, where it is proved to lie there in one piece.
     ///
-    /// Not a result of the block: whoever is given a small part would keep the whole alive.
+    /// Not a result of the block: a caller given a small part would keep the whole alive.
     fn is_part(&mut self, node: &Node) -> Result<bool, ProgramError> {
         let &[id] = node.ops.as_slice() else {
             return Ok(false);

@@ -1,9 +1,9 @@
-//! Samples: sizes that the facts allow, at which the prover looks before it searches.
+//! Samples: sizes allowed by the facts, which the prover tries before it searches.
 //!
-//! What is false at allowed sizes cannot be proved, and most proofs that fail are seen to fail at one of a few points. So
-//! each atom has a value at each of [`SAMPLES`] points, made when the atom is. A point that a new fact excludes is drawn
-//! anew, a few times; where none is found it is dropped. Samples never prove anything: a table without them proves the same,
-//! and takes longer to fail.
+//! A predicate that is false at allowed sizes cannot be proved, and most failing proofs fail at one of a few points. So
+//! each atom has a value at each of [`SAMPLES`] points, computed when the atom is created. A point excluded by a new
+//! fact is redrawn, a few times; if none is found it is dropped. Samples never prove anything: a table without them
+//! proves the same, and takes longer to fail.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,9 @@ use crate::range::DimRange;
 
 /// How many points there are.
 const SAMPLES: usize = 16;
-/// How often a point is drawn anew for one fact.
+/// How often a point is redrawn for one fact.
 const MAX_DRAWS: u64 = 3;
-/// How many values one table draws anew for facts; afterwards a point that a fact excludes is dropped.
+/// How many values one table redraws for facts; afterwards a point that a fact excludes is dropped.
 const MAX_DRAWN: u64 = 1 << 20;
 /// With more facts than this no further point is looked for.
 const MAX_CHECKED: usize = 64;
@@ -152,7 +152,7 @@ impl DimTable {
         }
     }
 
-    /// Draws all points anew, after ranges were narrowed by more than facts.
+    /// Redraws all points, after ranges were narrowed by more than facts.
     pub(super) fn resample_all(&mut self) {
         for point in 0..SAMPLES {
             self.samples.dropped &= !(1 << point);
@@ -162,7 +162,7 @@ impl DimTable {
         }
     }
 
-    /// Draws a point anew; whether all facts hold there.
+    /// Redraws a point; returns whether all facts hold there.
     fn redraw(&mut self, point: usize, attempt: u64) -> bool {
         let atoms = self.atoms.len();
         let steps = 2 * atoms as u64 + self.facts.len() as u64;
@@ -295,13 +295,13 @@ fn draw(values: &Values, symbol: usize, point: usize, attempt: u64) -> Option<i6
     fit(values, wanted)
 }
 
-/// The least value, or one that is no less odd.
+/// The minimum, or a value that is no less odd.
 fn least(values: &Values) -> i64 {
     let DimRange { min, max } = values.range;
     min.unwrap_or_else(|| max.map_or(0, |max| max.min(0)))
 }
 
-/// 1, or the least value above it, and so many steps more.
+/// 1, or the minimum above it, plus this many steps.
 fn near(values: &Values, steps: i64) -> i64 {
     let step = values.congruence.modulus.max(1);
     least(values)
