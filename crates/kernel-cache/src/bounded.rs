@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_recently_used_goes_first_by_count_and_by_bytes() {
+    fn least_recently_used_entries_are_evicted_first_by_count_and_by_bytes() {
         let mut lru = BoundedLru::new(LruLimits {
             entries: 3,
             bytes: 100,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_alone_replaces_nothing_but_its_own_key() {
+    fn an_oversized_value_evicts_only_its_own_key() {
         let limits = LruLimits {
             entries: 3,
             bytes: 100,
