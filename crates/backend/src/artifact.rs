@@ -1,7 +1,7 @@
-//! What compiling gives: [`ArtifactParts`], which are data, and [`Artifact`], whose code may be run.
+//! The result of a compile: [`ArtifactParts`], which are data, and [`Artifact`], whose code may be run.
 //!
-//! Parts can be read, written and sent about. Only [`Artifact::trusted`] makes code of them, and it is unsafe: a compiler
-//! calls it on what it made, and a store on what it kept of that and checked.
+//! Parts can be read, written and sent. Only [`Artifact::trusted`] turns them into code, and it is unsafe: a compiler
+//! calls it on its own output, and a store on a checked copy of that.
 #![allow(
     unsafe_code,
     reason = "the caller that makes an artifact vouches for its code"

@@ -1,4 +1,4 @@
-//! Steps of a program that are no kernels: an executor implements them itself.
+//! Program steps that are not kernels: an executor implements them itself.
 
 use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};

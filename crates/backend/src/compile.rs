@@ -1,4 +1,4 @@
-//! What a backend that compiles kernels is: [`KernelCompiler`].
+//! The interface of a backend that compiles kernels: [`KernelCompiler`].
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A compiler around another one: [`CompilerWrapper`].
+//! A compiler that wraps another: [`CompilerWrapper`].
 
 use crate::artifact::Artifact;
 use crate::compile::{

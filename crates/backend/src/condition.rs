@@ -1,4 +1,4 @@
-//! What a kernel takes for granted of its sizes, as data: checked wherever the numbers of a launch are evaluated.
+//! The size conditions a kernel assumes, as data: checked wherever the numbers of a launch are evaluated.
 
 use kiln_symbolic_shape::{DimId, DimTable, Predicate};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
-//! What runs compiled kernels on a device: [`KernelExecutor`], and the [`Execution`] that one run of a program holds.
+//! Execution of compiled kernels on a device: [`KernelExecutor`], and the [`Execution`] that one run of a program
+//! holds.
 //!
-//! A device has a memory of its own and may run behind its caller. What both sides keep to:
+//! A device has its own memory and may run asynchronously to its caller. The contract of both sides:
 //!
 //! - **Order.** An execution is one stream: its launches and builtins take effect as if one ran after another, in the order in
 //!   which they were given. When they run is the device's to say, at the latest in [`finish`](Execution::finish). Executions
@@ -13,7 +14,7 @@
 //! - **Residence.** An output may stay where it was computed, as a tensor that is [`Resident`]. So what `upload` returns may be
 //!   a tensor's memory, and is only read, unless that tensor was given up and no other handle to the memory is left; and a
 //!   device uses memory again once the last handle to it is gone, and no sooner.
-//! - **Sizes.** Nothing that runs on a device returns a size: what a program needs to know it downloads.
+//! - **Sizes.** Nothing that runs on a device returns a size: a program downloads the values it needs.
 //! - **Loss.** All that a lost device is asked fails with [`ExecuteError::device_lost`], at the latest when it is waited for.
 //!   Giving memory up, which cannot fail, still works, and so does [`reclaim`](KernelExecutor::reclaim).
 //! - **Parallelism** is the device's own: see [`parallelism`](KernelExecutor::parallelism).
@@ -125,7 +126,7 @@ pub struct MemorySlice<'a> {
 pub struct Launch<'a> {
     /// The buffers, in the kernel's order. Written ones overlap no other, save for the artifact's `in_place` pairs.
     pub buffers: &'a [MemorySlice<'a>],
-    /// What the kernel's artifact says of the sizes of this launch.
+    /// The size-dependent numbers from the kernel's artifact, for this launch.
     pub numbers: &'a LaunchNumbers,
 }
 
@@ -331,7 +332,7 @@ pub trait KernelExecutor: Send + Sync {
     fn begin(&self) -> Box<dyn Execution>;
 }
 
-/// Says when a run is to end before its time. Asked often, and from any thread; once it says so, it keeps saying so.
+/// Decides when a run is to end early. Polled often, from any thread; once it returns true, it stays true.
 pub trait StopSignal: Send + Sync {
     /// Whether to end.
     fn is_stopped(&self) -> bool;

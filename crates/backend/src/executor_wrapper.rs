@@ -1,4 +1,4 @@
-//! An executor around another one: [`ExecutorWrapper`].
+//! An executor that wraps another: [`ExecutorWrapper`].
 
 use std::sync::Arc;
 

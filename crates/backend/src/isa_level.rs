@@ -1,9 +1,8 @@
-//! The one table of instruction-set levels: what compilers generate code for, and devices run.
+//! The table of instruction-set levels: what compilers generate code for, and devices run.
 //!
-//! Levels are named by what they need, never by a processor's marketing name: a compiler is told
-//! each feature. Invariants: a host that has a level has every feature of
-//! it, the operating system's support for the wide registers included; a level's name and
-//! features are part of the cache key, so neither changes its meaning once released.
+//! Levels are named by the features they need, never by a processor's marketing name; a compiler is given each feature.
+//! Invariants: a host that has a level has every feature of it, including the operating system's support for the wide
+//! registers; a level's name and features are part of the cache key, so neither changes its meaning once released.
 
 use std::fmt;
 use std::str::FromStr;
@@ -121,7 +120,7 @@ impl IsaLevel {
         matches!(self, IsaLevel::Avx2Fma | IsaLevel::Avx512)
     }
 
-    /// Whether stores behind a mask may take as long as a dozen others: seen on AMD's cores without AVX-512.
+    /// Whether masked stores may take as long as a dozen others: seen on AMD's cores without AVX-512.
     pub const fn has_slow_masked_stores(self) -> bool {
         matches!(self, IsaLevel::Avx2Fma)
     }

@@ -1,7 +1,7 @@
-//! The key of compiled code: BLAKE3 of everything that decides what a backend makes, and of nothing else.
+//! The key of compiled code: BLAKE3 of everything that determines a backend's output, and of nothing else.
 //!
-//! Never in a key: names, paths, time, pointers, the order of a map, a processor's name. What differs in any field has
-//! another key, and equal fields have the same one in every process and on every machine.
+//! Names, paths, times, pointers, map order and processor names are never part of a key. A difference in any field
+//! gives another key, and equal fields give the same key in every process and on every machine.
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
-//! What a backend is, without being one: compilers of kernels, what they make, and devices that run it.
+//! The interfaces of a backend: compilers of kernels, their artifacts, and devices that run them.
 //!
-//! A backend is a [`KernelCompiler`], which makes [`Artifact`]s of verified kernels, and a [`KernelExecutor`], a device that
-//! loads artifacts and launches them in [`Execution`]s. A [`Quantity`] is a number of a launch that depends on sizes;
-//! [`stable_key`] names compiled code by all that decides it.
+//! A backend is a [`KernelCompiler`], which compiles verified kernels to [`Artifact`]s, and a [`KernelExecutor`], a
+//! device that loads artifacts and launches them in [`Execution`]s. A [`Quantity`] is a size-dependent number of a
+//! launch; [`stable_key`] identifies compiled code by everything that determines it.
 //!
-//! *Invariants.* Nothing here is of one backend, and nothing runs code. Keys depend on text alone.
+//! *Invariants.* Nothing here is specific to one backend, and nothing runs code. Keys depend on text alone.
 
 #![deny(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! A device's pool of memory that was given back, as a runtime sees it: limits, statistics, trimming.
 //!
-//! Not here: who keeps it, and how. That is each executor's own.
+//! The pool itself belongs to each executor.
 
 use crate::execute::{ExecuteError, Memory};
 

@@ -111,7 +111,7 @@ impl PackSpec {
         Ok(self.loops(shape)?.iter().map(|part| part.extent).collect())
     }
 
-    /// The operand, laid out anew.
+    /// The packed operand.
     ///
     /// # Errors
     /// If the specification does not fit the operand, or memory is short.

@@ -1,4 +1,4 @@
-//! The runtime's threads, as executors see them.
+//! The runtime's threads, as executors use them.
 
 use std::sync::Arc;
 

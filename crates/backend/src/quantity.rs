@@ -1,8 +1,8 @@
-//! Numbers of a launch that depend on sizes, threads and caches, as data.
+//! Size-dependent numbers of a launch, as data.
 //!
-//! A postfix program over `i64`, evaluated with checks. Backends make them when they compile; the runtime
-//! evaluates them when it makes a launch plan. What is constant is computed while they are made. Operations on
-//! the way run in 128 bits, so only a value that itself does not fit is an overflow.
+//! A postfix program over `i64`, evaluated with checks. Backends build them when they compile; the runtime evaluates
+//! them when it builds a launch plan. Constant parts are folded during construction. Intermediate results have 128
+//! bits, so only a value that itself does not fit is an overflow.
 
 mod convert;
 mod display;
@@ -162,7 +162,7 @@ impl Quantity {
         }
     }
 
-    /// The least multiple of `unit` that is not below.
+    /// The smallest multiple of `unit` that is not below.
     #[must_use]
     pub fn round_up(self, unit: Self) -> Self {
         self.ceil_div(unit.clone()) * unit

@@ -1,8 +1,8 @@
 //! Outputs that stay in the memory of their device: [`Resident`].
 //!
-//! To its user a resident tensor is one like any other. The host's first look at its elements downloads them, once; a call on
-//! the same device reads them where they are. The tensor keeps its memory from being used again, and the executor that
-//! downloads, so it outlives its runtime. Not here: which memory is whose, which is each executor's to know.
+//! A resident tensor is used like any other. The host's first access to its elements downloads them, once; a call on
+//! the same device reads them in place. The tensor keeps its memory from being reused, and keeps the executor that
+//! downloads it alive, so it outlives its runtime. Each executor tracks the ownership of its memory.
 
 use std::fmt;
 use std::sync::Arc;

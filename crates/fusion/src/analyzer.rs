@@ -1,4 +1,4 @@
-//! What in a graph could be one kernel, and what that would be worth: what planning and explanations ask.
+//! Fusion candidates of a graph and their benefit, for planning and explanations.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::options::FusionOptions;
 use crate::sizes::Sizes;
 use crate::subgraph;
 
-/// Says what in a graph could be one kernel, and what that would be worth.
+/// Finds what in a graph could be one kernel, and what that would be worth.
 #[derive(Debug)]
 pub struct FusionCandidateAnalyzer<'a> {
     pub(crate) graph: &'a Graph,

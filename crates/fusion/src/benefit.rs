@@ -1,4 +1,4 @@
-//! What joining ops is worth: bytes not moved, kernels not launched.
+//! The benefit of joining ops: bytes not moved, kernels not launched.
 
 use std::fmt;
 

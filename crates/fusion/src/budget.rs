@@ -1,4 +1,4 @@
-//! The steps of work that a plan has left, counted and not timed: the same graph is planned alike on every machine.
+//! The work budget of a plan, counted and not timed: a graph gets the same plan on every machine.
 
 use std::cell::Cell;
 

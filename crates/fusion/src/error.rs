@@ -1,4 +1,4 @@
-//! What can go wrong in fusion, apart from lowering.
+//! The errors of fusion, apart from lowering.
 
 use kiln_ir::ValueId;
 
@@ -25,9 +25,9 @@ pub enum FusionError {
         node: String,
         /// The value.
         value: ValueId,
-        /// What the graph says.
+        /// As declared by the graph.
         expected: String,
-        /// What inference says.
+        /// As inferred.
         found: String,
     },
     /// E0427: ops that need their own results: the graph is broken, or regions were joined wrongly.

@@ -1,4 +1,4 @@
-//! Why two ops are in one kernel, or why not.
+//! Explains why two ops are, or are not, in one kernel.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::error::FusionError;
 use crate::grow::defining;
 use crate::plan::{FusionNode, FusionNodeId, FusionPlan, NodeKind};
 
-/// What an explanation is asked about: an op, or the op that gives a value.
+/// The subject of an explanation: an op, or the op that produces a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// An op.

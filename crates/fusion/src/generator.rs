@@ -1,7 +1,7 @@
-//! The kernels of a plan's nodes, each for all sizes and made once.
+//! The generic kernels of a plan's nodes, each built once.
 //!
-//! A kernel that knows sizes is not lowered again: it is this one with facts about its symbols
-//! ([`kiln_kernel::specialize`]), which a runtime asks for where sizes come often.
+//! A kernel with known sizes is not lowered again: it is the generic one with facts about its symbols
+//! ([`kiln_kernel::specialize`]), which a runtime requests for frequent sizes.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Limits of planning: how large a kernel may grow, and how much work may go into one plan.
+//! Limits of planning: the size of a kernel, and the work spent on one plan.
 //!
 //! Reaching either is no error. A kernel stops growing, and the plan stays right.
 

@@ -1,4 +1,4 @@
-//! What fusion needs to know of an op, in one table: how it moves through memory, and what it costs.
+//! Properties of ops that fusion needs, in one table: memory access, and cost.
 
 use kiln_backend::Builtin;
 use kiln_ir::{Graph, Op, OpId, Type};

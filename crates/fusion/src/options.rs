@@ -1,4 +1,4 @@
-//! What fusion may do.
+//! The options of fusion.
 
 use kiln_symbolic_shape::FactSelection;
 
@@ -12,7 +12,7 @@ use crate::limits::FusionLimits;
 pub struct FusionOptions {
     /// The plan facts that may be taken to hold. A plan for sizes on which some fail does without those.
     pub facts: FactSelection,
-    /// Whether ops are joined at all; off, every op is a node of its own.
+    /// Whether ops are joined at all; if not, every op is its own node.
     pub fuse: bool,
     /// The most ops in one kernel.
     pub max_ops: usize,

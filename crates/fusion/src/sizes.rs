@@ -1,4 +1,4 @@
-//! What is known of two sizes, plan facts included, and what sizes are likely.
+//! Relations between sizes, including plan facts, and likely sizes.
 //!
 //! The one place where fusion compares two sizes. A plan fact holds only for the plan that rests on it; a caller that used
 //! one gets its number and must store it.

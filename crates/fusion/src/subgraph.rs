@@ -1,4 +1,4 @@
-//! What some ops of a graph give to the rest of it.
+//! The values that a set of ops provides to the rest of a graph.
 
 use std::collections::BTreeSet;
 

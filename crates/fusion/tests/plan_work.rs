@@ -1,7 +1,7 @@
-//! Work of planning, in steps and not in time, for graphs of the same kind that grow: it grows as their ops do.
+//! The work of planning, in steps rather than time, for growing graphs of one kind: it grows with the number of ops.
 //!
-//! Counted is all that has a counter: proofs about sizes (of passes, of the plan and of each kernel's own table), steps of
-//! the plan, and the nodes of the kernels that have to be compiled.
+//! Every counter is checked: proofs about sizes (of passes, of the plan and of each kernel's own table), steps of the
+//! plan, and the nodes of the kernels to compile.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,7 +1,7 @@
 //! A least-recently-used map bounded by count and by bytes: one type for kernels, plans and pooled memory.
 //!
-//! The order is a library's; this adds the account of bytes. It locks nothing and drops nothing: what has to go is
-//! handed back, so that the caller drops it where that may take time.
+//! The order is the LRU crate's; this type adds the byte accounting. It takes no lock and drops nothing: evicted values
+//! are returned, so the caller decides where to drop them.
 
 use std::borrow::Borrow;
 use std::collections::hash_map::RandomState;
@@ -9,7 +9,7 @@ use std::hash::Hash;
 
 use lru::LruCache;
 
-/// A map that gives up what was used longest ago.
+/// A map that evicts its least recently used entry first.
 ///
 /// ```
 /// use kiln_kernel_cache::{BoundedLru, LruLimits};
@@ -28,22 +28,23 @@ pub struct BoundedLru<K: Hash + Eq, V> {
     bytes: usize,
 }
 
-/// How much is kept.
+/// The limits of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruLimits {
     /// At most this many entries.
     pub entries: usize,
-    /// At most this many bytes, as the entries are said to have.
+    /// At most this many bytes, by the sizes given at insertion.
     pub bytes: usize,
 }
 
-/// What became of an insertion.
+/// The result of an insertion.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "what was evicted is to be dropped where that may take time"]
 pub struct Inserted<K, V> {
-    /// Whether the entry is in; not when it alone is above a limit.
+    /// Whether the entry was inserted; false if it alone exceeds a limit.
     pub is_kept: bool,
-    /// What is not there any more: what stood under the key, what was used longest ago, or the entry itself.
+    /// The values removed: the previous value of the key, the least recently used entries, or the rejected entry
+    /// itself.
     pub evicted: Vec<(K, V)>,
 }
 
@@ -63,7 +64,7 @@ impl<K: Hash + Eq, V> BoundedLru<K, V> {
         }
     }
 
-    /// The value under a key, which is then the one used last.
+    /// The value of a key; marks it as most recently used.
     pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -71,7 +72,7 @@ impl<K: Hash + Eq, V> BoundedLru<K, V> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
-    /// The value under a key; the order stays.
+    /// The value of a key; does not change the order.
     pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -79,7 +80,7 @@ impl<K: Hash + Eq, V> BoundedLru<K, V> {
         self.entries.peek(key).map(|entry| &entry.value)
     }
 
-    /// Puts a value that takes `bytes` under a key, and hands back what has to go for it.
+    /// Inserts a value that takes `bytes`, and returns the values evicted for it.
     pub fn insert(&mut self, key: K, value: V, bytes: usize) -> Inserted<K, V> {
         if self.limits.entries == 0 || bytes > self.limits.bytes {
             let mut evicted = Vec::from_iter(self.remove_entry(&key));
@@ -103,7 +104,7 @@ impl<K: Hash + Eq, V> BoundedLru<K, V> {
         }
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -111,20 +112,20 @@ impl<K: Hash + Eq, V> BoundedLru<K, V> {
         self.remove_entry(key).map(|(_, value)| value)
     }
 
-    /// Takes out what was used longest ago.
+    /// Removes the least recently used entry.
     pub fn pop(&mut self) -> Option<(K, V)> {
         let (key, entry) = self.entries.pop_lru()?;
         self.bytes = self.bytes.saturating_sub(entry.bytes);
         Some((key, entry.value))
     }
 
-    /// Other limits; what is above them is handed back.
+    /// Sets new limits and returns the entries evicted by them.
     pub fn set_limits(&mut self, limits: LruLimits) -> Vec<(K, V)> {
         self.limits = limits;
         self.trim()
     }
 
-    /// Empties the map and hands its entries back.
+    /// Empties the map and returns its entries.
     pub fn clear(&mut self) -> Vec<(K, V)> {
         std::iter::from_fn(|| self.pop()).collect()
     }
@@ -134,17 +135,17 @@ impl<K: Hash + Eq, V> BoundedLru<K, V> {
         self.limits
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many bytes they take, as was said when they were inserted.
+    /// The total size in bytes, by the sizes given at insertion.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_recently_used_goes_first_by_count_and_by_bytes() {
+    fn least_recently_used_entries_are_evicted_first_by_count_and_by_bytes() {
         let mut lru = BoundedLru::new(LruLimits {
             entries: 3,
             bytes: 100,
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_alone_replaces_nothing_but_its_own_key() {
+    fn an_oversized_value_evicts_only_its_own_key() {
         let limits = LruLimits {
             entries: 3,
             bytes: 100,

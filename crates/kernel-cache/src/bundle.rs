@@ -1,4 +1,4 @@
-//! Many entries in one file: what a program needs to run elsewhere, made once and only read after.
+//! Many entries in one file: everything a program needs to run elsewhere, written once and then only read.
 //!
 //! ```text
 //! prelude   8 magic, 4 format, 4 number of entries, 8 length of the manifest, 8 length of the file, 8 whether it is sealed
@@ -8,11 +8,11 @@
 //!           32 authentication code, where it is sealed: keyed BLAKE3 of everything before
 //! entries   as in a cache folder, signed where the bundle is sealed, one after another
 //! ```
-//! Numbers are little-endian. Nothing depends on where the file is. A bundle is given to be used as it is: damage is an
-//! error and not a miss. It is read, never mapped, so a file that changes meanwhile changes nothing that was checked.
+//! Numbers are little-endian. Nothing depends on the file's location. Damage to a bundle is an error and not a miss.
+//! The file is read, never mapped, so later changes to it cannot affect checked bytes.
 //!
-//! Digests are against accidents: the maker of a bundle can make them. So code of a bundle is code only where the caller
-//! vouches for the file, or a key of the caller's sealed it; otherwise it is handed out as data.
+//! Digests detect accidents, not attacks: the maker of a bundle can compute them. So code of a bundle is code only if
+//! the caller vouches for the file, or a key of the caller's sealed it; otherwise it is returned as data.
 
 mod tier;
 mod trust;
@@ -32,24 +32,24 @@ use crate::seal::check_code;
 
 use trust::Trust;
 
-/// What every bundle begins with.
+/// The magic number of a bundle.
 const MAGIC: [u8; 8] = *b"\x89KILB\r\n\x1a";
 
-/// The format that is written and read.
+/// The format version read and written.
 const FORMAT: u32 = 2;
 
-/// Bytes of the prelude.
+/// Size of the prelude in bytes.
 const PRELUDE: usize = 40;
 
-/// Bytes of an entry in the index.
+/// Size of an index entry in bytes.
 const INDEXED: usize = DIGEST + 16;
 
-/// Manifests and indices are small beside what they are of.
+/// The maximum size of manifest and index.
 const FRONT_LIMIT: u64 = 1 << 30;
 
-/// A bundle, open; its entries are read when they are asked for.
+/// An open bundle; entries are read on request.
 ///
-/// Safe code has no bundle's code run without a key:
+/// Safe code cannot run a bundle's code without a key:
 ///
 /// ```compile_fail,E0133
 /// let bundle = kiln_kernel_cache::Bundle::open_trusted("model.kiln-bundle");
@@ -71,11 +71,10 @@ struct Indexed {
 }
 
 impl Bundle {
-    /// Opens a bundle to be looked at: reads and checks its manifest and index, and the length of the file. Its code is
-    /// data.
+    /// Opens a bundle for reading: checks its manifest, index and file length. Its code is treated as data.
     ///
     /// # Errors
-    /// A file that cannot be read, that is no bundle, of another format, or damaged.
+    /// The file cannot be read, is not a bundle, has another format, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CacheError> {
         Self::open_with(path.as_ref(), Trust::None)
     }
@@ -113,7 +112,7 @@ impl Bundle {
         else {
             return Err(damaged("its prelude", "lengths without sense".to_owned()));
         };
-        // At most as long as the file, which was just seen.
+        // Bounded by the length of the file, checked above.
         let front_bytes = usize::try_from(front_bytes).unwrap_or(usize::MAX);
         extend_with_zeros(&mut front, front_bytes - PRELUDE).map_err(io("reading"))?;
         file.read_exact_at(&mut front[PRELUDE..], PRELUDE as u64)
@@ -148,25 +147,25 @@ impl Bundle {
         })
     }
 
-    /// What its maker said of it.
+    /// The manifest.
     pub fn manifest(&self) -> &[u8] {
         &self.manifest
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many entries it has.
+    /// The number of entries.
     pub fn n_entries(&self) -> usize {
         self.index.len()
     }
 
-    /// Reads entries whole and checks them: those whose kind `which` wants.
+    /// Reads and checks the entries whose kind `which` accepts.
     ///
     /// # Errors
-    /// The first that is damaged.
+    /// The first damaged entry.
     pub fn verify(&self, which: impl Fn(&str) -> bool) -> Result<(), CacheError> {
         for (&digest, &place) in &self.index {
             let checked = self
@@ -180,7 +179,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// The error that an entry is damaged.
+    /// The error for a damaged entry.
     fn damaged_entry(&self, digest: KeyDigest, place: Indexed, miss: &Miss) -> CacheError {
         let Indexed { offset, bytes } = place;
         let part = format!(
@@ -218,7 +217,7 @@ impl Prelude {
             let problem = "it does not begin as a bundle".to_owned();
             return Err(damaged(path, "its prelude", problem));
         }
-        // Two numbers of 32 bits: the format, and how many entries there are.
+        // Two 32-bit numbers: the format and the number of entries.
         let (format, n_entries) = (number(8) as u32, (number(8) >> 32) as u32);
         if format != FORMAT {
             return Err(CacheError::BundleFormat {
@@ -240,7 +239,7 @@ impl Prelude {
         })
     }
 
-    /// The bytes of the authentication code behind the index.
+    /// The length of the authentication code after the index.
     fn code_bytes(&self) -> usize {
         match self.is_sealed {
             true => DIGEST,

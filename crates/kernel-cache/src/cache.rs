@@ -1,8 +1,8 @@
-//! [`TieredCache`]: memory in front of tiers, with one compile per key, and a reason for everything that is not a hit.
+//! [`TieredCache`]: memory in front of tiers, with one compile per key, and a reason for every miss.
 //!
-//! No lock is held while anything is compiled, read, written, decoded, logged or dropped. A forked child has no use for
-//! the locks of its parent, which may be held for ever: there, memory and single flight are passed over, and tiers and
-//! compiles work.
+//! No lock is held while anything is compiled, read, written, decoded, logged or dropped. A forked child cannot use the
+//! locks of its parent, which may be held for ever: it bypasses memory and single flight, and uses tiers and compiles
+//! alone.
 
 mod inner;
 mod memory;
@@ -37,7 +37,7 @@ pub use options::CacheOptions;
 pub use ticket::Ticket;
 pub use waiter::{Canceller, Waiter};
 
-/// How many heads of stored entries are looked at for an explanation.
+/// How many heads of stored entries are read for an explanation.
 const HEADS: usize = 4096;
 
 /// Values by key: in memory, in tiers, or compiled. A handle; clones share everything.
@@ -50,11 +50,11 @@ pub struct TieredCache<V, E> {
 pub struct Found<V> {
     /// The value.
     pub value: Arc<V>,
-    /// Where from.
+    /// Its source.
     pub source: Source,
 }
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
@@ -64,30 +64,30 @@ pub enum Source {
     Tier {
         /// The tier's name.
         name: String,
-        /// What those before it said.
+        /// The misses of the tiers before it.
         misses: Vec<TierMiss>,
     },
-    /// Another thread compiled it meanwhile.
+    /// Another thread compiled it in the meantime.
     Shared,
     /// It was compiled now.
     Compiled {
         /// How long that took.
         time: Duration,
-        /// What the tiers said.
+        /// The misses of the tiers.
         misses: Vec<TierMiss>,
     },
 }
 
-/// What to do about a key.
+/// The next step for a key.
 #[derive(Debug)]
 pub enum Begin<V, E> {
     /// Use it.
     Ready(Found<V>),
-    /// Compile it; here or on another thread.
+    /// Compile it, here or on another thread.
     Lead(Ticket<V, E>),
     /// Another caller compiles it: wait for it, or go on without.
     Follow(Waiter<V, E>),
-    /// It failed before, and is not tried again yet.
+    /// It failed before, and is not due for a retry yet.
     Failed(Failure<E>),
 }
 
@@ -134,7 +134,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
     /// finish. The limit does not apply to the caller's own compile.
     ///
     /// # Errors
-    /// The compile's own, just now or from before; a compile elsewhere that panicked or takes too long.
+    /// The compile's own error, new or remembered; another caller's compile panicked or takes too long.
     pub fn get_or_compile(
         &self,
         key: &CacheKey,
@@ -159,7 +159,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         }
     }
 
-    /// What to do about a key. Looks at memory alone, and never waits.
+    /// The next step for a key. Checks memory alone, and never waits.
     pub fn begin(&self, key: &CacheKey) -> Begin<V, E> {
         let inner = &self.inner;
         if let Some(value) = inner.in_memory(key) {
@@ -184,7 +184,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
                 }
                 lead(Some(first))
             }
-            // A thread that compiles and waits may be what the other waits for.
+            // A compiling thread that waits could deadlock with the compile it waits for.
             Joined::Follow(_) if is_nested() => {
                 Counters::count(&inner.counters.reentrant);
                 lead(None)
@@ -198,7 +198,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
     /// The value of a key if memory or a tier has it; otherwise what the tiers say. Never waits.
     ///
     /// # Errors
-    /// What each tier says.
+    /// The reason of each tier.
     pub fn lookup(&self, key: &CacheKey) -> Result<Found<V>, Vec<TierMiss>> {
         if let Some(value) = self.inner.in_memory(key) {
             return Ok(Found {
@@ -241,7 +241,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         self.inner.tiers.iter().for_each(|tier| tier.remove(key));
     }
 
-    /// Empties memory and forgets failures. Values in use live on until nothing uses them; tiers keep what they have.
+    /// Empties memory and forgets failures. Values in use stay alive; tiers keep their entries.
     pub fn clear_memory(&self) {
         if let Some(memory) = self.inner.memory() {
             memory.clear();
@@ -249,7 +249,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         self.forget_failures();
     }
 
-    /// The time until a compile that failed is tried again; none where there was none, or it is due.
+    /// The time until a failed compile is retried; `None` if there was none, or a retry is due.
     pub fn retry_in(&self, key: &CacheKey) -> Option<Duration> {
         match self.inner.failure(key, self.inner.clock.now())? {
             Failure::Compile { retry_in, .. } => retry_in,
@@ -257,14 +257,14 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         }
     }
 
-    /// Forgets failures, so that everything is tried again.
+    /// Forgets failures, so every key is retried.
     pub fn forget_failures(&self) {
         if let Some(mut failures) = self.inner.failures() {
             failures.clear();
         }
     }
 
-    /// Other limits on memory.
+    /// Sets new memory limits.
     pub fn set_memory_limits(&self, limits: LruLimits) {
         if let Some(memory) = self.inner.memory() {
             let now = self.inner.clock.now();
@@ -272,7 +272,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         }
     }
 
-    /// What the tiers hold now, to explain misses with. Reads the heads of stored entries.
+    /// A snapshot of the tiers, to explain misses with. Reads the heads of stored entries.
     pub fn stored_heads(&self) -> StoredHeads {
         let heads = self.inner.tiers.iter().flat_map(|tier| {
             let heads = tier.heads(HEADS);
@@ -281,7 +281,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         StoredHeads(heads.collect())
     }
 
-    /// How many keys are being compiled.
+    /// The number of keys being compiled.
     pub fn n_compiling(&self) -> usize {
         match self.inner.is_forked() {
             true => 0,
@@ -289,22 +289,22 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> TieredCache<V, E> {
         }
     }
 
-    /// What happened so far.
+    /// The statistics so far.
     pub fn stats(&self) -> CacheStats {
         let size = self.inner.memory().map(LruKernelCache::size);
         let (kernels, bytes) = size.unwrap_or_default();
         self.inner.counters.snapshot(kernels, bytes)
     }
 
-    /// Counts from nothing again.
+    /// Resets the statistics.
     pub fn reset_stats(&self) {
         self.inner.counters.reset();
     }
 }
 
 impl<V: Send + Sync + 'static, E: fmt::Display + Send + Sync + 'static> TieredCache<V, E> {
-    /// Why a key would be compiled now. Reads the heads of stored entries: for people and records, not for every call.
-    /// After a compile it would find the new entry: ask before.
+    /// Why a key would be compiled now. Reads the heads of stored entries: for diagnostics, not for every call. Call it
+    /// before the compile; after it the new entry is found.
     pub fn explain(&self, key: &CacheKey) -> MissReport {
         let inner = &self.inner;
         let is_in_memory = inner.has_in_memory(key);

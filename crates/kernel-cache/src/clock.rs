@@ -1,3 +1,3 @@
-//! Time, injected: nothing here asks the system for it. The clock is that of `timing`.
+//! Time is injected: nothing here reads the system clock. The clock type is that of `timing`.
 
 pub use kiln_timing::Clock;

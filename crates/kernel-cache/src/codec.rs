@@ -1,20 +1,20 @@
-//! Values to bytes and back: what stands between the memory of a cache and its tiers.
+//! Conversion between values and bytes, between the in-memory cache and its tiers.
 
 use crate::payload::{Content, Payload};
 
-/// How values of a cache become bytes that outlive the process.
+/// Encodes and decodes the values of a cache.
 pub trait Codec<V>: Send + Sync {
     /// The bytes of a value.
     ///
     /// # Errors
-    /// Why it has none; it is then kept in memory alone, and counted.
+    /// Why it cannot be encoded; it is then kept in memory alone, and counted.
     fn encode(&self, value: &V) -> Result<Payload, String>;
 
-    /// A value of a content that a tier has checked: it is what `encode` gave once. Where that matters for safety, ask whether
-    /// it [is code](Content::is_code): a tier is any implementation of a safe trait.
+    /// The value of checked content, once returned by `encode`. Where that matters for safety, check that it [is
+    /// code](Content::is_code): any safe type may implement a tier.
     ///
     /// # Errors
-    /// Why they give none; the entry is removed, and the value compiled.
+    /// Why it cannot be decoded; the entry is removed, and the value compiled.
     fn decode(&self, content: Content<'_>) -> Result<V, String>;
 
     /// The memory that a value takes.

@@ -14,20 +14,20 @@ use crate::tier::{Stored, Tier};
 /// An entry.
 #[derive(Clone, Debug)]
 pub struct Collected {
-    /// What it is found under.
+    /// Its key.
     pub key: CacheKey,
-    /// How long its content took to make.
+    /// How long its compile took.
     pub time: Duration,
     /// The content.
     pub content: Payload,
 }
 
-/// All that was stored, or found in tiers behind it.
+/// Every entry that was stored, or found in the tiers after it.
 #[derive(Debug, Default)]
 pub struct CollectingTier(Mutex<BTreeMap<KeyDigest, Collected>>);
 
 impl CollectingTier {
-    /// Nothing yet.
+    /// An empty tier.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! A folder of entries, one file each: [`DiskTier`]. Any number of processes share it, none waits for another here.
+//! A folder of entries, one file each: [`DiskTier`]. Any number of processes may share it; none waits for another here.
 //!
 //! Entries are written to a draft and renamed, so a reader sees a whole one or none; a second writer replaces an entry by
 //! an equal one. The folder is opened and checked at each use. No lock of this process is held across uses, so a forked
@@ -32,18 +32,18 @@ use name::FileName;
 
 pub use manage::{Cleared, DiskUsage, EntryInfo, Verified};
 
-/// How often something that others may get in the way of is begun again.
+/// How many times an operation is retried after interference from another process.
 const ATTEMPTS: usize = 8;
 
-/// The code of a folder that is of no use, as [`CacheError`] has it.
+/// The error code for an unusable folder, as in [`CacheError`].
 const FOLDER: &str = "E0705";
 
-/// Bytes of a content that are read and checked at a time.
+/// Content is read and checked in pieces of this many bytes.
 const PIECE: usize = 1 << 18;
 
 /// Entries in a folder.
 ///
-/// A file system of one's own could give any bytes, so it is not for safe code:
+/// A custom file system could return any bytes, so safe code cannot supply one:
 ///
 /// ```compile_fail,E0133
 /// use kiln_kernel_cache::{DiskOptions, DiskTier, SystemFs};
@@ -58,19 +58,20 @@ pub struct DiskTier {
     has_warned: AtomicBool,
 }
 
-/// How a folder of entries is used.
+/// The settings of a folder of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// About how many bytes the folder may hold; what was used longest ago goes when there are more. A process looks
-    /// through the folder when it has itself written a sixteenth of this, so several may exceed it by as much each.
+    /// The approximate byte limit of the folder; the least recently used entries are evicted above it. A process scans
+    /// the folder after writing a sixteenth of this itself, so several processes may each exceed the limit by that
+    /// much.
     pub max_bytes: u64,
-    /// The most bytes of one entry.
+    /// The maximum size of one entry in bytes.
     pub max_entry_bytes: u64,
-    /// Whether an entry is made to outlast a power cut before it is published. Without it, one that did not is found
-    /// damaged, and made again.
+    /// Whether an entry is synced to disk before it is published. Without this, an entry lost in a power cut is found
+    /// damaged and rebuilt.
     pub sync: bool,
-    /// Signs the entries that are written; those that are not signed with it are misses then. Without it, entries that
-    /// another process signed are read as others, and neither replaced nor removed.
+    /// Signs written entries; entries not signed with this key are misses. Without a key, signed entries are read like
+    /// others, and neither replaced nor removed.
     pub key: Option<SealKey>,
 }
 
@@ -86,7 +87,7 @@ impl Default for DiskOptions {
 }
 
 impl DiskTier {
-    /// Entries in the folder at a path, which is made when something is stored.
+    /// Entries in the folder at a path; the folder is created by the first store.
     pub fn at(path: impl Into<PathBuf>, options: DiskOptions) -> Self {
         Self::on(SystemFs::new(path), options)
     }
@@ -100,7 +101,7 @@ impl DiskTier {
         }
     }
 
-    /// Why the folder cannot be used, if it cannot. One that is missing is made when it is needed.
+    /// Why the folder cannot be used, if so. A missing folder is created when needed.
     pub fn problem(&self) -> Option<CacheError> {
         match self.folder() {
             Ok(_) | Err(FolderProblem::Missing) => None,
@@ -108,11 +109,11 @@ impl DiskTier {
         }
     }
 
-    /// The folder, judged.
+    /// The open folder, after the permission check.
     fn folder(&self) -> Result<Box<dyn Folder>, FolderProblem> {
         let folder = match self.fs.open() {
             Ok(folder) => folder,
-            // A link or a file at its end fails in ways that differ between systems; look what is there.
+            // A link or a file at the end of the path fails differently on each system, so check what is there.
             Err(error) => {
                 if let Ok(info) = self.fs.info() {
                     trust::judge_folder(&info, self.fs.user())?;
@@ -127,7 +128,7 @@ impl DiskTier {
         Ok(folder)
     }
 
-    /// The same, made if it is not there.
+    /// As above, creating the folder if it is missing.
     fn folder_made(&self) -> Result<Box<dyn Folder>, FolderProblem> {
         match self.folder() {
             Err(FolderProblem::Missing) => {
@@ -145,7 +146,7 @@ impl DiskTier {
         CacheError::Folder { path, problem }
     }
 
-    /// A file's bytes, if they may be believed to be ours.
+    /// The bytes of a file, if its owner and mode are trusted.
     fn read_file(
         &self,
         folder: &dyn Folder,
@@ -183,7 +184,7 @@ impl DiskTier {
         Ok(file)
     }
 
-    /// Looks for an entry in the folder; one that is found bad is removed.
+    /// Looks up an entry in the folder; a bad one is removed.
     fn look_up<T>(
         &self,
         key: &CacheKey,
@@ -215,7 +216,7 @@ impl DiskTier {
         let (bytes, file) = self.read_file(folder, &name)?;
         let (head, payload) = entry::read(bytes, self.options.key.as_ref())?;
         entry::matches(&head, key)?;
-        // What cannot be marked is evicted earlier than it should be, no more.
+        // An entry that cannot be marked as used is evicted early, nothing worse.
         let _ = file.touch();
         Ok(StoredEntry {
             compile_time: head.compile_time,
@@ -223,7 +224,7 @@ impl DiskTier {
         })
     }
 
-    /// The content of an entry, read and checked piece by piece, each while it is in the processor's caches.
+    /// The content of an entry, read and checked piece by piece while each piece is in the processor's caches.
     fn lookup_into(
         &self,
         folder: &dyn Folder,
@@ -243,7 +244,7 @@ impl DiskTier {
         let mut checker = entry::Checker::new(&front, self.options.key.as_ref());
         let mut read = |target: &mut [u8]| {
             file.read_into(target).map_err(|error| match error.kind() {
-                // It became shorter under us.
+                // The file was truncated during the read.
                 ErrorKind::UnexpectedEof => Miss::Digest { part: "content" },
                 _ => Miss::io("reading the entry")(error),
             })
@@ -259,8 +260,8 @@ impl DiskTier {
         Ok(head.compile_time)
     }
 
-    /// Whether an entry is signed, and this process has no key: it is left to those who have. Where its head is damaged, it
-    /// counts as unsigned.
+    /// Whether an entry is signed and this process has no key: such entries are left to processes with the key. An
+    /// entry with a damaged head counts as unsigned.
     fn is_anothers(&self, folder: &dyn Folder, name: &str) -> bool {
         if self.options.key.is_some() {
             return false;
@@ -271,7 +272,7 @@ impl DiskTier {
         front.is_ok_and(|(front, _)| entry::is_signed(&front))
     }
 
-    /// Everything before the content of an open entry, and what it says.
+    /// Everything before the content of an open entry, and the parsed head.
     fn read_front(&self, file: &mut dyn FolderFile) -> Result<(Vec<u8>, EntryHead), Miss> {
         let info = file.info().map_err(Miss::io("looking at the entry"))?;
         let mut front = file.read(PRELUDE).map_err(Miss::io("reading the entry"))?;
@@ -308,11 +309,11 @@ impl DiskTier {
             });
         match written {
             Ok(()) if self.options.sync => {
-                // The rename may be lost in a power cut, and with it the entry; that is a miss.
+                // A power cut may lose the rename and with it the entry; that is a miss.
                 let _ = folder.sync();
             }
             Ok(()) => {}
-            // What cannot be removed is removed by whoever makes room next.
+            // A draft that cannot be removed here is removed by the next eviction.
             Err(_) => drop(folder.remove(&draft)),
         }
         written
@@ -321,7 +322,7 @@ impl DiskTier {
     fn try_put(&self, key: &CacheKey, front: &[u8], content: &[u8]) -> Result<(), NotStored> {
         let folder = self.folder_made()?;
         match self.write(&*folder, key, front, content) {
-            // The folder was removed under us, or the draft swept away: once more.
+            // The folder was removed, or the draft swept up: retry.
             Err(NotStored::Io {
                 kind: ErrorKind::NotFound,
                 ..
@@ -330,7 +331,7 @@ impl DiskTier {
         }
     }
 
-    /// Says once, aloud, that something is wrong with the folder: on standard error where nobody listens to `tracing`.
+    /// Reports a folder problem once: on standard error if there is no `tracing` subscriber.
     fn warn(&self, problem: &dyn std::fmt::Display, code: Option<&'static str>) {
         let folder = self.fs.path().display();
         if self.has_warned.swap(true, Ordering::Relaxed) {
@@ -339,7 +340,7 @@ impl DiskTier {
             tracing::warn!(%folder, code, "the cache folder is of no use: {problem}");
             if !tracing::dispatcher::has_been_set() {
                 let name = self.fs.path().file_name().unwrap_or_default().display();
-                // There is nobody to tell that it cannot be told.
+                // A failed write to standard error cannot be reported.
                 let _ = writeln!(
                     std::io::stderr(),
                     "kiln: the cache folder {name} is of no use: {problem}"
@@ -417,20 +418,20 @@ impl Tier for DiskTier {
     }
 }
 
-/// A new file, locked, so that others see that its writer lives.
+/// A new file, locked, so other processes see that its writer is alive.
 fn create_draft(folder: &dyn Folder) -> Result<(String, Box<dyn FolderFile>), NotStored> {
     let doing = "making a draft";
     let mut last = std::io::Error::from(ErrorKind::AlreadyExists);
     for _ in 0..ATTEMPTS {
-        // The keys of a hasher are the library's random numbers, the same in forked children; a name that is taken is no
-        // harm.
+        // The hasher's keys are the standard library's random numbers, equal in forked children; a name collision is
+        // harmless.
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_i32(getpid().as_raw_nonzero().get());
         let number = hasher.finish();
         let name = FileName::Draft(number).to_string();
         match folder.create(&name) {
             Ok(file) => {
-                // One that is swept away before it is locked, or where there are no locks, is written again.
+                // A draft swept up before it was locked, or on a system without locks, is written again.
                 let _ = file.try_lock();
                 return Ok((name, file));
             }

@@ -1,4 +1,4 @@
-//! The bytes of an entry: how they are framed, and how they are checked before anything is believed.
+//! The byte format of an entry: framing, and the checks made before any content is trusted.
 //!
 //! ```text
 //! prelude   8 magic, 4 format, 4 epoch, 32 digest of the key, 4 length of the head, 4 signed, 8 length of the content
@@ -8,8 +8,8 @@
 //!           32 authentication code, where the prelude's second last number is 1: keyed BLAKE3 of everything before
 //!           32 BLAKE3 of everything before
 //! ```
-//! Numbers are little-endian. Nothing here depends on where the file is, on the machine or on the time, so an entry can
-//! be copied. Reading never trusts a length: each is held against the bytes that are there.
+//! Numbers are little-endian. Nothing depends on the file's location, the machine or the time, so an entry can be
+//! copied. Every length is checked against the bytes available.
 
 mod head;
 #[cfg(test)]
@@ -22,43 +22,43 @@ use crate::miss::{Miss, NotStored};
 use crate::payload::Payload;
 use crate::seal::{SealKey, check_code};
 
-/// What every entry begins with: not text, and spoilt by whoever converts line ends.
+/// The magic number of every entry: not text, and broken by any line-ending conversion.
 const MAGIC: [u8; 8] = *b"\x89KILN\r\n\x1a";
 
-/// The format that is written and read; also in the names of files.
+/// The format version read and written; also part of file names.
 pub(crate) const FORMAT: u32 = 1;
 
-/// Raised when all that was stored so far must not be used any more.
+/// Raised to invalidate everything stored so far.
 const EPOCH: u32 = 2;
 
-/// Bytes of the prelude.
+/// Size of the prelude in bytes.
 pub(crate) const PRELUDE: usize = 64;
 
-/// Bytes of a digest.
+/// Size of a digest in bytes.
 pub(crate) const DIGEST: usize = 32;
 
-/// Heads are small.
+/// The maximum size of a head.
 pub(crate) const HEAD_LIMIT: usize = 1 << 16;
 
-/// What an entry says about its content.
+/// The metadata of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryHead {
     /// The digest of the key.
     pub digest: KeyDigest,
-    /// What it holds.
+    /// The kind of content.
     pub kind: String,
-    /// How long it took to make.
+    /// How long the compile took.
     pub compile_time: Duration,
     /// The key's fields, the subject first.
     pub fields: Vec<KeyField>,
-    /// Bytes of content.
+    /// Size of the content in bytes.
     pub content_bytes: u64,
 }
 
-/// An entry as a tier hands it out.
+/// An entry as a tier returns it.
 #[derive(Clone, Debug)]
 pub struct StoredEntry {
-    /// How long its content took to make.
+    /// How long its compile took.
     pub compile_time: Duration,
     /// The content.
     pub payload: Payload,
@@ -94,15 +94,15 @@ pub(crate) fn front(
     Ok(front)
 }
 
-/// Checks a content against what stands behind it, as it is read piece by piece.
+/// Checks content against its trailer, piece by piece.
 pub(crate) struct Checker {
     digest: blake3::Hasher,
-    /// Where there is a key.
+    /// Present if entries are signed.
     code: Option<blake3::Hasher>,
 }
 
 impl Checker {
-    /// Begins behind everything before the content.
+    /// Starts after everything before the content.
     pub(crate) fn new(front: &[u8], key: Option<&SealKey>) -> Self {
         let mut checker = Self {
             digest: blake3::Hasher::new(),
@@ -120,14 +120,14 @@ impl Checker {
         }
     }
 
-    /// What stands behind the content: the code of a signed entry, and the digest.
+    /// The trailer: the authentication code of a signed entry, and the digest.
     pub(crate) fn finish(mut self, seal: &[u8]) -> Result<(), Miss> {
         let (code, digest) = seal.split_at(seal.len().saturating_sub(DIGEST));
         self.digest.update(code);
         if self.digest.finalize().as_bytes() != digest {
             return Err(Miss::Digest { part: "content" });
         }
-        // Whole, but by whom? Without a key, signed entries are read as others.
+        // Intact, but the author is unverified: without a key, signed entries are read like others.
         match &self.code {
             Some(hasher) => check_code(hasher, code),
             None => Ok(()),
@@ -135,7 +135,7 @@ impl Checker {
     }
 }
 
-/// What stands behind the content: with a key, the code that signs it, and then the digest.
+/// The trailer: with a key, the authentication code, then the digest.
 pub(crate) fn seal(front: &[u8], content: &[u8], key: Option<&SealKey>) -> Vec<u8> {
     let mut seal = Vec::with_capacity(2 * DIGEST);
     if let Some(key) = key {
@@ -148,22 +148,22 @@ pub(crate) fn seal(front: &[u8], content: &[u8], key: Option<&SealKey>) -> Vec<u
     seal
 }
 
-/// How many bytes stand behind the content, by the prelude.
+/// The length of the trailer, from the prelude.
 pub(crate) fn seal_bytes(prelude: &[u8]) -> Result<usize, Miss> {
     Prelude::read(prelude).map(|prelude| prelude.seal_bytes())
 }
 
-/// Whether an entry is signed, by its prelude.
+/// Whether an entry is signed, from the prelude.
 pub(crate) fn is_signed(prelude: &[u8]) -> bool {
     Prelude::read(prelude).is_ok_and(|prelude| prelude.is_signed)
 }
 
-/// How many bytes of the file come before its content, by its prelude; for reading the head alone.
+/// The length of everything before the content, from the prelude; for reading only the head.
 pub(crate) fn front_bytes(prelude: &[u8]) -> Result<usize, Miss> {
     Prelude::read(prelude).map(|prelude| PRELUDE + prelude.head_bytes + DIGEST)
 }
 
-/// The head of a file that has `file_bytes`; `front` is everything before its content.
+/// The head of a file of `file_bytes`; `front` is everything before its content.
 pub(crate) fn read_head(front: &[u8], file_bytes: u64) -> Result<EntryHead, Miss> {
     let prelude = Prelude::read(front)?;
     if prelude.file_bytes() != Some(file_bytes) {
@@ -193,7 +193,7 @@ pub(crate) fn read_head(front: &[u8], file_bytes: u64) -> Result<EntryHead, Miss
     })
 }
 
-/// A whole file, checked; with a key, only one that is signed with it.
+/// A whole file, checked; with a key, accepted only if signed with it.
 pub(crate) fn read(file: Vec<u8>, key: Option<&SealKey>) -> Result<(EntryHead, Payload), Miss> {
     let head = read_head(&file, file.len() as u64)?;
     let begin = front_bytes(&file)?;
@@ -205,7 +205,7 @@ pub(crate) fn read(file: Vec<u8>, key: Option<&SealKey>) -> Result<(EntryHead, P
     Ok((head, Payload::of_range(file, begin..end)))
 }
 
-/// Whether a checked entry is the one of a key.
+/// Whether a checked entry belongs to a key.
 pub(crate) fn matches(head: &EntryHead, key: &CacheKey) -> Result<(), Miss> {
     if head.digest != key.digest() {
         return Err(Miss::Key {

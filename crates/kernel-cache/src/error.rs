@@ -1,4 +1,4 @@
-//! What the caller of a cache can be told besides a value: [`CacheError`]s, and failures of its own compile.
+//! The errors a cache returns: [`CacheError`]s, and failures of the caller's own compile.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::key::CacheKey;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// E0701: the compile panicked; the key can be tried again at once.
+    /// E0701: the compile panicked; the key can be retried at once.
     #[error("compiling {key} panicked: {message}")]
     Panicked {
         /// What was compiled.
@@ -23,7 +23,7 @@ pub enum CacheError {
     /// E0702: another caller compiles, and takes longer than this one is willing to wait.
     #[error("waited {limit:?} for another compile of {key}; wait longer, or go on without it")]
     Timeout {
-        /// What is compiled.
+        /// The key.
         key: CacheKey,
         /// How long the caller waited.
         limit: Duration,
@@ -32,14 +32,14 @@ pub enum CacheError {
     /// E0703: the wait was cancelled.
     #[error("waiting for the compile of {key} was cancelled")]
     Cancelled {
-        /// What is compiled.
+        /// The key.
         key: CacheKey,
     },
 
     /// E0704: the compile was given up without a result; the key can be tried again at once.
     #[error("the compile of {key} was given up; ask for it again")]
     Abandoned {
-        /// What was to be compiled.
+        /// The key.
         key: CacheKey,
     },
 
@@ -52,29 +52,29 @@ pub enum CacheError {
         problem: FolderProblem,
     },
 
-    /// E0706: the system failed while the folder was looked through.
+    /// E0706: a system error while the folder was scanned.
     #[error("{doing} failed in the cache folder {path:?}: {message}")]
     Io {
         /// The folder.
         path: PathBuf,
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// The system's words.
+        /// The system's message.
         message: String,
     },
 
-    /// E0707: a bundle is not what it was when it was made.
+    /// E0707: a bundle changed since it was written.
     #[error("the bundle {path:?} is damaged: {part}: {problem}; copy or make it again")]
     Bundle {
         /// The file.
         path: PathBuf,
-        /// What of it.
+        /// The affected part.
         part: String,
         /// What is wrong.
         problem: String,
     },
 
-    /// E0710: a file of a cache key that is not to be believed.
+    /// E0710: an untrusted key file.
     #[error("cannot use the cache key {path:?}: {problem}")]
     KeyFile {
         /// The file.
@@ -96,14 +96,14 @@ pub enum CacheError {
         found: u32,
     },
 
-    /// E0711: a bundle that the given key did not seal.
+    /// E0711: a bundle not sealed with the given key.
     #[error(
         "expected {path:?} to be a bundle sealed with the given key, found {found}; seal it with this key when it is made"
     )]
     BundleSeal {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// The actual state of the seal.
         found: &'static str,
     },
 
@@ -112,11 +112,11 @@ pub enum CacheError {
     BundleIo {
         /// The file.
         path: PathBuf,
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// What kind of failure it was.
+        /// The kind of error.
         kind: ErrorKind,
-        /// The system's words.
+        /// The system's message.
         message: String,
     },
 }
@@ -128,14 +128,14 @@ pub enum Failure<E> {
     Compile {
         /// Its error.
         error: Arc<E>,
-        /// The time until it is tried again; none if it was tried just now.
+        /// The time until a retry; `None` if the compile ran just now.
         retry_in: Option<Duration>,
     },
-    /// There was no compile to fail.
+    /// The failure is not that of a compile.
     Cache(CacheError),
 }
 
-/// Why a folder is not used.
+/// Why a folder is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderProblem {
@@ -151,9 +151,9 @@ pub enum FolderProblem {
     /// It belongs to another user.
     #[error("expected a folder of user {expected}, found one of user {found}; use another folder")]
     ForeignOwner {
-        /// Who we are.
+        /// The user of this process.
         expected: u32,
-        /// Whose it is.
+        /// The owner.
         found: u32,
     },
     /// Others may write to it.
@@ -162,14 +162,14 @@ pub enum FolderProblem {
         /// Its mode.
         mode: u32,
     },
-    /// The system failed.
+    /// A system error.
     #[error("{doing} failed: {message}")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// What kind of failure it was.
+        /// The kind of error.
         kind: ErrorKind,
-        /// The system's words.
+        /// The system's message.
         message: String,
     },
 }
@@ -194,7 +194,7 @@ impl CacheError {
 }
 
 impl FolderProblem {
-    /// Whether the folder could be used and is not to be believed.
+    /// Whether the folder is accessible but not trusted.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Why a key misses: what each tier says, and the stored entry that comes nearest, field by field.
+//! Explains a cache miss: the result of each tier, and a field-by-field comparison with the nearest stored entry.
 
 use std::fmt;
 
@@ -6,35 +6,35 @@ use crate::entry::EntryHead;
 use crate::key::{CacheKey, FieldDifference, KeyDigest, differences};
 use crate::miss::TierMiss;
 
-/// Why a key is not found now.
+/// Why a key is not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissReport {
     /// The key.
     pub key: CacheKey,
-    /// Whether it is in memory, and so misses nothing.
+    /// Whether the key is in memory, and so is no miss.
     pub is_in_memory: bool,
-    /// What each tier says, in their order, up to one that has it.
+    /// The result of each tier in order, up to the first hit.
     pub tiers: Vec<TierMiss>,
-    /// The tier that has it.
+    /// The tier that has the entry.
     pub found_in: Option<String>,
-    /// The failure of a compile that is not tried again yet.
+    /// A remembered compile failure that is not due for a retry yet.
     pub failure: Option<String>,
-    /// The stored entry that comes nearest; none where nothing of the key's subject is stored.
+    /// The nearest stored entry; `None` if the key's subject has no entries.
     pub nearest: Option<Nearest>,
 }
 
-/// An entry of the same subject.
+/// A stored entry of the same subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nearest {
     /// Its tier.
     pub tier: String,
     /// The digest of its key.
     pub digest: KeyDigest,
-    /// In what its key differs.
+    /// The fields in which its key differs.
     pub differences: Vec<FieldDifference>,
 }
 
-/// What the tiers hold at some moment: taken once, asked about many keys.
+/// A snapshot of what the tiers hold: taken once, used to explain many keys.
 #[derive(Clone, Debug, Default)]
 pub struct StoredHeads(pub(crate) Vec<(String, EntryHead)>);
 

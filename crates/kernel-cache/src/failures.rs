@@ -1,7 +1,7 @@
-//! Compiles that failed, remembered for a while: not tried again at each call, and not for ever.
+//! Failed compiles, remembered with an exponential back-off.
 //!
-//! The first retry comes after a short time, each further one after twice as long, up to a limit. Only this process
-//! remembers: a failure on disk would outlive its cause.
+//! The first retry is due after a short time, each further one after twice as long, up to a limit. Failures are kept
+//! per process: on disk they would outlive their cause.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,10 +35,10 @@ impl<E> Failures<E> {
         }
     }
 
-    /// The failure of a key that is not to be tried again yet, and the time until it is.
+    /// The failure of a key that is not due for a retry, and the time until it is.
     pub(crate) fn get(&mut self, key: KeyDigest, now: Duration) -> Option<(Arc<E>, Duration)> {
         let failure = self.remembered.get(&key)?;
-        // A clock that went back tells nothing, and the retry is due.
+        // If the clock went back, the retry is due.
         let since = now.checked_sub(failure.at)?;
         let left = failure.delay.checked_sub(since)?;
         (left > Duration::ZERO).then(|| (Arc::clone(&failure.error), left))

@@ -1,4 +1,5 @@
-//! One maker per key among the threads of a process: who comes first leads, the others follow and wait, with a limit.
+//! Single flight among the threads of a process: the first caller of a key leads, later ones follow and wait with a
+//! limit.
 //!
 //! A leader that goes away without a result wakes its followers. One that takes longer than it is trusted to is not waited
 //! for: the next caller leads beside it. Locks are taken map first, then slot, and none is held while anything is made. All
@@ -9,20 +10,20 @@ use std::time::Duration;
 
 use crate::sync::{Arc, Condvar, Mutex, lock};
 
-/// What is being made.
+/// The keys being compiled.
 pub(crate) struct Flights<K, T> {
     slots: Mutex<BTreeMap<K, Arc<Slot<T>>>>,
 }
 
-/// Who the caller is.
+/// The role of a caller.
 pub(crate) enum Joined<K: Ord, T: Clone> {
-    /// The one to make it.
+    /// Compiles.
     Lead(Lead<K, T>),
-    /// One to wait.
+    /// Waits.
     Follow(Follow<T>),
 }
 
-/// The duty to finish.
+/// The leader's duty to finish.
 pub(crate) struct Lead<K: Ord, T: Clone> {
     flights: Arc<Flights<K, T>>,
     key: K,
@@ -31,22 +32,22 @@ pub(crate) struct Lead<K: Ord, T: Clone> {
     pub(crate) is_takeover: bool,
 }
 
-/// A place among those who wait.
+/// A registered waiter.
 pub(crate) struct Follow<T> {
     slot: Arc<Slot<T>>,
     id: u64,
 }
 
-/// What waiting gave.
+/// The result of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Waited<T> {
     /// The leader's result.
     Done(T),
-    /// The leader went away.
+    /// The leader left.
     Abandoned,
-    /// Nothing yet.
+    /// No result yet.
     Timeout,
-    /// Nothing, and no more waiting.
+    /// Cancelled without a result.
     Cancelled,
 }
 
@@ -57,7 +58,7 @@ struct Slot<T> {
 
 struct State<T> {
     outcome: Outcome<T>,
-    /// Those who wait, and whether they were cancelled.
+    /// The waiters, with their cancelled flags.
     followers: BTreeMap<u64, bool>,
     next_id: u64,
     began: Duration,
@@ -110,14 +111,14 @@ impl<K: Ord + Copy, T: Clone> Flights<K, T> {
         })
     }
 
-    /// How many keys are being made.
+    /// The number of keys being compiled.
     pub(crate) fn len(&self) -> usize {
         lock(&self.slots).len()
     }
 }
 
 impl<K: Ord, T: Clone> Lead<K, T> {
-    /// A place among those who wait for this leader.
+    /// A waiter for this leader.
     pub(crate) fn follow(&self) -> Follow<T> {
         let mut state = lock(&self.slot.state);
         let id = state.next_id;
@@ -128,7 +129,7 @@ impl<K: Ord, T: Clone> Lead<K, T> {
         Follow { slot, id }
     }
 
-    /// Gives everybody the result.
+    /// Gives every follower the result.
     pub(crate) fn finish(self, result: T) {
         self.end(Outcome::Done(result));
     }
@@ -138,12 +139,12 @@ impl<K: Ord, T: Clone> Lead<K, T> {
         lock(&self.slot.state).began = now;
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub(crate) fn n_followers(&self) -> usize {
         lock(&self.slot.state).followers.len()
     }
 
-    /// Tells how many wait, also once the leader is busy.
+    /// A handle that counts waiters, also while the leader is busy.
     pub(crate) fn counting(&self) -> impl Fn() -> usize + use<K, T> {
         let slot = Arc::clone(&self.slot);
         move || lock(&slot.state).followers.len()
@@ -153,7 +154,7 @@ impl<K: Ord, T: Clone> Lead<K, T> {
         // Out of the map before any follower is notified: a later caller starts a new flight.
         {
             let mut slots = lock(&self.flights.slots);
-            // Another may lead in its place by now.
+            // Another leader may have replaced it by now.
             let is_ours = slots
                 .get(&self.key)
                 .is_some_and(|slot| Arc::ptr_eq(slot, &self.slot));
@@ -171,13 +172,13 @@ impl<K: Ord, T: Clone> Lead<K, T> {
 
 impl<K: Ord, T: Clone> Drop for Lead<K, T> {
     fn drop(&mut self) {
-        // Says nothing where there is a result.
+        // Has no effect if there is a result.
         self.end(Outcome::Abandoned);
     }
 }
 
 impl<T: Clone> Follow<T> {
-    /// Waits for the result, at most so long.
+    /// Waits up to a limit for the result.
     pub(crate) fn wait(&self, limit: Duration) -> Waited<T> {
         let state = lock(&self.slot.state);
         let (state, _) = self
@@ -195,7 +196,7 @@ impl<T: Clone> Follow<T> {
         }
     }
 
-    /// What ends this wait from elsewhere.
+    /// A handle that cancels this wait.
     pub(crate) fn canceller(&self) -> impl Fn() + Send + Sync + 'static
     where
         T: Send + 'static,

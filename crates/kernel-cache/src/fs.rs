@@ -1,7 +1,7 @@
-//! The files that the disk tier needs, as traits, so that tests can make any call fail.
+//! The file operations of the disk tier as traits, so tests can make any call fail.
 //!
-//! An [`Fs`] is one folder on some system; opened, it is a [`Folder`], whose files are named without a path. What may be
-//! believed of a folder or a file is decided by the disk tier, from their [`FileInfo`]. [`SystemFs`] is the real one.
+//! An [`Fs`] is one folder; opened, it is a [`Folder`] whose files are named without a path. The disk tier decides from
+//! a [`FileInfo`] whether a folder or file is trusted. [`SystemFs`] is the real file system.
 
 mod regular;
 mod system;
@@ -13,7 +13,7 @@ use std::path::Path;
 pub use regular::open_regular;
 pub use system::SystemFs;
 
-/// Makes room for what is read, as zeros.
+/// Grows the buffer with zeros for the bytes to read.
 pub(crate) fn extend_with_zeros(bytes: &mut Vec<u8>, n_bytes: usize) -> io::Result<()> {
     bytes.try_reserve_exact(n_bytes).map_err(|_| {
         let problem = format!("cannot allocate {n_bytes} bytes: free memory");
@@ -25,55 +25,55 @@ pub(crate) fn extend_with_zeros(bytes: &mut Vec<u8>, n_bytes: usize) -> io::Resu
 
 /// One folder, opened at each use: it may be removed or replaced meanwhile.
 pub trait Fs: Send + Sync + fmt::Debug {
-    /// Where it is, for messages.
+    /// The path, for messages.
     fn path(&self) -> &Path;
-    /// The user that this process is.
+    /// The user of this process.
     fn user(&self) -> u32;
-    /// Makes the folder and those above it, for this user alone.
+    /// Creates the folder and its parents, accessible to this user alone.
     ///
     /// # Errors
-    /// The system's; none if the folder is there.
+    /// The system's; none if the folder exists.
     fn make(&self) -> io::Result<()>;
-    /// Opens the folder; not through a link at its end.
+    /// Opens the folder; the last path component may not be a link.
     ///
     /// # Errors
     /// The system's.
     fn open(&self) -> io::Result<Box<dyn Folder>>;
-    /// What stands at its path, links not followed.
+    /// The info of whatever is at the path; links are not followed.
     ///
     /// # Errors
     /// The system's.
     fn info(&self) -> io::Result<FileInfo>;
 }
 
-/// An open folder. Whatever is renamed or removed around it, names are those in this folder.
+/// An open folder. Names are relative to it, even if it is renamed or removed.
 pub trait Folder: Send + Sync {
-    /// What it is.
+    /// The folder's info.
     ///
     /// # Errors
     /// The system's.
     fn info(&self) -> io::Result<FileInfo>;
-    /// What a file is, links not followed.
+    /// The info of a file; links are not followed.
     ///
     /// # Errors
     /// The system's.
     fn info_of(&self, name: &str) -> io::Result<FileInfo>;
-    /// Opens a file for reading; not through a link, and without waiting at a pipe.
+    /// Opens a file for reading; does not follow links or block on pipes.
     ///
     /// # Errors
     /// The system's.
     fn open(&self, name: &str) -> io::Result<Box<dyn FolderFile>>;
-    /// Makes a file that is not there yet, for this user alone.
+    /// Creates a new file, accessible to this user alone.
     ///
     /// # Errors
     /// The system's.
     fn create(&self, name: &str) -> io::Result<Box<dyn FolderFile>>;
-    /// Opens a file for locking, and makes it if it is not there; not through a link.
+    /// Opens a file for locking, creating it if missing; does not follow links.
     ///
     /// # Errors
     /// The system's.
     fn open_or_create(&self, name: &str) -> io::Result<Box<dyn FolderFile>>;
-    /// Gives a file another name, in place of what has it.
+    /// Renames a file, replacing any file with the new name.
     ///
     /// # Errors
     /// The system's.
@@ -88,7 +88,7 @@ pub trait Folder: Send + Sync {
     /// # Errors
     /// The system's.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Makes renames outlast a power cut.
+    /// Syncs the folder, so renames survive a power cut.
     ///
     /// # Errors
     /// The system's.
@@ -97,17 +97,17 @@ pub trait Folder: Send + Sync {
 
 /// An open file.
 pub trait FolderFile: Send + Sync {
-    /// What it is.
+    /// The file's info.
     ///
     /// # Errors
     /// The system's.
     fn info(&self) -> io::Result<FileInfo>;
-    /// The next bytes, as many or up to its end.
+    /// The next bytes, up to the given count or the end of the file.
     ///
     /// # Errors
     /// The system's; out of memory where there is none for them.
     fn read(&mut self, n_bytes: usize) -> io::Result<Vec<u8>>;
-    /// The next bytes, as many as there is room for.
+    /// Fills the buffer with the next bytes.
     ///
     /// # Errors
     /// The system's; an unexpected end where there are fewer.
@@ -117,44 +117,44 @@ pub trait FolderFile: Send + Sync {
     /// # Errors
     /// The system's.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Makes its content outlast a power cut.
+    /// Syncs the content, so it survives a power cut.
     ///
     /// # Errors
     /// The system's.
     fn sync(&self) -> io::Result<()>;
-    /// Marks it as used now.
+    /// Marks the file as used now.
     ///
     /// # Errors
     /// The system's.
     fn touch(&self) -> io::Result<()>;
-    /// Locks it until it is closed, whichever process has it open, and says whether that worked; does not wait. A
-    /// process that ends gives its locks up.
+    /// Locks the file until it is closed, whichever process has it open; returns whether that worked, without waiting.
+    /// The locks of a process end with it.
     ///
     /// # Errors
-    /// The system's: it may know no locks.
+    /// The system's: it may not support locks.
     fn try_lock(&self) -> io::Result<bool>;
 }
 
-/// What the system says about a file or folder.
+/// The metadata of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileInfo {
-    /// What it is.
+    /// Its type.
     pub kind: FileKind,
-    /// Whose it is.
+    /// Its owner.
     pub owner: u32,
-    /// Who may do what with it: the nine bits of `rwxrwxrwx`, and those above.
+    /// Its permissions: the nine bits of `rwxrwxrwx`, and those above.
     pub mode: u32,
-    /// How many names it has.
+    /// The number of hard links.
     pub links: u64,
     /// Its size.
     pub bytes: u64,
-    /// When it was last used, in nanoseconds of the file system's clock; any number at all.
+    /// When it was last used, in nanoseconds by the file system's clock; may be any number.
     pub used: i128,
     /// Device and number: equal for two names of one file.
     pub identity: (u64, u64),
 }
 
-/// What something in a folder is.
+/// The type of a folder's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.

@@ -1,19 +1,19 @@
-//! What an entry is found under: [`CacheKey`], a digest of everything its content depends on, and those things by name.
+//! [`CacheKey`]: a digest of everything the content of an entry depends on, with those fields by name.
 //!
-//! The digest decides; the fields are there to explain a miss, and to notice two things that share a digest by mistake.
-//! The first field is the key's *subject*: what was compiled; the rest say how. Never in a key: paths, time, pointers,
-//! the order of a map, a processor's name.
+//! The digest identifies the entry; the fields explain misses and detect two things that share a digest by mistake. The
+//! first field is the *subject*: what was compiled; the others are how. Paths, times, pointers, map order and processor
+//! names are never part of a key.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The version of how [`CacheKey::of_fields`] makes a digest: another one, other digests.
+/// The version of the digest scheme of [`CacheKey::of_fields`]; a new version changes every digest.
 const FORMAT: &str = "kiln cache key 1";
 
-/// Values of fields up to this many bytes are kept as they are, longer ones as digests.
+/// Field values up to this many bytes are kept as text, longer ones as digests.
 const TEXT_LIMIT: usize = 256;
 
-/// The key of an entry. Cheap to clone; equal when kind and digest are.
+/// The key of an entry. Cheap to clone; two keys are equal if kind and digest are.
 #[derive(Clone)]
 pub struct CacheKey(Arc<Parts>);
 
@@ -23,7 +23,7 @@ struct Parts {
     fields: Vec<KeyField>,
 }
 
-/// What an entry holds, by name; the cache does not look into it.
+/// The kind of content of an entry, by name; opaque to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryKind(&'static str);
 
@@ -31,7 +31,7 @@ pub struct EntryKind(&'static str);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyDigest([u8; 32]);
 
-/// One thing that a key depends on.
+/// One input of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyField {
     /// Its name: `compiler`.
@@ -54,19 +54,19 @@ pub enum FieldValue {
     },
 }
 
-/// A field in which two keys differ; none where a key does not have it.
+/// A field in which two keys differ; `None` on the side of a key that lacks the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldDifference {
     /// The field's name.
     pub name: String,
-    /// The value asked for.
+    /// The value of the requested key.
     pub wanted: Option<FieldValue>,
-    /// The value of the other.
+    /// The value of the other key.
     pub found: Option<FieldValue>,
 }
 
 impl CacheKey {
-    /// A key whose digest is made elsewhere, of these fields at least; the subject is the first.
+    /// A key with a digest computed by the caller from at least these fields; the first is the subject.
     pub fn new<N: Into<String>, V: AsRef<str>>(
         kind: EntryKind,
         digest: KeyDigest,
@@ -83,13 +83,13 @@ impl CacheKey {
         }))
     }
 
-    /// A key whose digest is that of its kind and fields, in this order; the subject is the first.
+    /// A key with a digest of its kind and fields in this order; the first is the subject.
     pub fn of_fields<N: Into<String>, V: AsRef<str>>(
         kind: EntryKind,
         fields: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
         let mut hasher = blake3::Hasher::new();
-        // Each part with its length in front, so that no two lists of parts give the same bytes.
+        // Each part is preceded by its length, so different lists of parts never give the same bytes.
         let mut put = |part: &str| {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
@@ -111,7 +111,7 @@ impl CacheKey {
         }))
     }
 
-    /// What the entry holds.
+    /// The kind of content.
     pub fn kind(&self) -> EntryKind {
         self.0.kind
     }
@@ -152,11 +152,11 @@ impl EntryKind {
     pub const KERNEL: Self = Self("kernel");
     /// Serialised programs.
     pub const PROGRAM: Self = Self("program");
-    /// Constants that were made when a program was: elements, row-major.
+    /// Constants computed when a program was built: elements, row-major.
     pub const CONSTANT: Self = Self("constant");
-    /// Constants in the layout of a kernel.
+    /// Constants in a kernel's layout.
     pub const PACKED: Self = Self("packed");
-    /// What a file of a known identity holds.
+    /// The contents of a file with a known identity.
     pub const FILE: Self = Self("file");
 
     /// Another kind.
@@ -169,7 +169,7 @@ impl EntryKind {
         self.0
     }
 
-    /// Whether what is stored under it is run.
+    /// Whether content of this kind is executed.
     pub fn is_code(self) -> bool {
         self == Self::KERNEL
     }
@@ -192,7 +192,7 @@ impl KeyDigest {
         &self.0
     }
 
-    /// Reads 64 hexadecimal digits in lower case.
+    /// Parses 64 lower-case hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Self> {
         let value = |digit: u8| match digit {
             b'0'..=b'9' => Some(digit - b'0'),
@@ -209,7 +209,7 @@ impl KeyDigest {
         Some(Self(bytes))
     }
 
-    /// The first eight digits, for people.
+    /// The first eight digits, for display.
     pub fn short(&self) -> String {
         self.to_string().chars().take(8).collect()
     }
@@ -278,7 +278,7 @@ impl fmt::Display for FieldDifference {
     }
 }
 
-/// The fields in which two lists differ, in their order.
+/// The fields in which two lists differ, in order.
 pub(crate) fn differences(wanted: &[KeyField], found: &[KeyField]) -> Vec<FieldDifference> {
     let value = |fields: &[KeyField], name: &str| {
         fields

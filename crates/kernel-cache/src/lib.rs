@@ -1,9 +1,9 @@
-//! Keeps what was compiled: in memory, on disk, wherever else a store is attached; compiled once per key.
+//! A cache of compiled artifacts: in memory, on disk and in any other attached store; one compile per key.
 //!
-//! [`TieredCache`] is what a runtime holds: an LRU of ready values in front of [`Tier`]s of bytes, with one compile per
-//! key across threads and processes. What it holds is a [`Codec`]'s affair: kernels, serialised programs, packed
-//! constants; the bytes are never looked into, but code is told from data ([`Payload`]). Whatever is wrong with a store is a [`Miss`] that says why, or a
-//! [`NotStored`], each counted; it is never an error of the call.
+//! A runtime holds a [`TieredCache`]: an LRU of ready values in front of [`Tier`]s of bytes, with one compile per key
+//! across threads and processes. A [`Codec`] defines the values: kernels, serialised programs, packed constants. The
+//! cache does not interpret the bytes, but keeps code and data apart ([`Payload`]). A problem with a store is a
+//! [`Miss`] with a reason, or a [`NotStored`], each counted; it is never an error of the call.
 //!
 //! | you want to | use |
 //! |---|---|

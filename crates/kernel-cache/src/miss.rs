@@ -1,4 +1,4 @@
-//! Why something is not in a tier, and why something was not put there: reasons, none of them an error of the call.
+//! Why an entry is not in a tier, and why one was not stored: reasons, never errors of the call.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -13,15 +13,15 @@ pub enum Miss {
     /// Nothing is stored under the key.
     #[error("no such entry")]
     Absent,
-    /// The file is shorter or longer than it says.
+    /// The length of the file does not match its prelude.
     #[error("expected {expected} bytes, found {found}")]
     Length {
-        /// What it says.
+        /// The expected length.
         expected: u64,
-        /// What it has.
+        /// The actual length.
         found: u64,
     },
-    /// The file does not begin as an entry.
+    /// The file does not begin with the magic number.
     #[error("the file is no cache entry")]
     NotAnEntry,
     /// Written in another format.
@@ -32,7 +32,7 @@ pub enum Miss {
         /// The entry's.
         found: u32,
     },
-    /// Written before everything was declared void.
+    /// Written under an earlier epoch.
     #[error("expected epoch {expected}, found {found}")]
     Epoch {
         /// The present one.
@@ -40,7 +40,7 @@ pub enum Miss {
         /// The entry's.
         found: u32,
     },
-    /// The entry is that of another key.
+    /// The entry belongs to another key.
     #[error("expected the entry of {expected}, found that of {found}")]
     Key {
         /// The key.
@@ -48,33 +48,33 @@ pub enum Miss {
         /// The entry's.
         found: KeyDigest,
     },
-    /// The entry holds something else.
+    /// The entry has another kind of content.
     #[error("expected a {expected}, found a {found:?}")]
     Kind {
-        /// What was asked for.
+        /// The requested kind.
         expected: EntryKind,
-        /// What there is.
+        /// The stored kind.
         found: String,
     },
-    /// The digest is the same and a field of the key is not: two things share a key.
+    /// Same digest, but a field differs: two things share a key.
     #[error("the entry differs in {field}, which its key does not tell apart")]
     Field {
         /// The field.
         field: String,
     },
-    /// The head of the entry has its digest and no sense.
+    /// The head matches its digest but is malformed.
     #[error("malformed head: {what}")]
     Head {
         /// What is wrong.
         what: &'static str,
     },
-    /// The bytes are not those that were written.
+    /// The bytes changed after they were written.
     #[error("damaged: the digest of its {part} does not match")]
     Digest {
         /// Head or content.
         part: &'static str,
     },
-    /// The entry is whole, and not signed with the key of this process.
+    /// The entry is intact, but not signed with the key of this process.
     #[error("expected an entry that is signed with the cache key, found another")]
     Unauthenticated,
     /// Above the limit on one entry.
@@ -85,37 +85,37 @@ pub enum Miss {
         /// The limit.
         limit: u64,
     },
-    /// A file that is not to be believed.
+    /// An untrusted file.
     #[error("refused: {0}")]
     Rejected(Rejection),
-    /// The folder is not to be believed, or cannot be used.
+    /// The folder is untrusted or unusable.
     #[error(transparent)]
     Folder(#[from] FolderProblem),
     /// Reading failed.
     #[error("{doing} failed: {message}")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// What kind of failure it was.
+        /// The kind of error.
         kind: ErrorKind,
-        /// The system's words.
+        /// The system's message.
         message: String,
     },
-    /// The content was whole and gave no value.
+    /// The content is intact but could not be decoded.
     #[error("the content cannot be used: {message}")]
     Undecodable {
-        /// The codec's words.
+        /// The codec's message.
         message: String,
     },
-    /// Another store could not be asked.
+    /// Another store could not be reached.
     #[error("unavailable: {message}")]
     Unavailable {
-        /// Its words.
+        /// Its message.
         message: String,
     },
 }
 
-/// What is wrong with a file that might hold an entry.
+/// Why a file is not accepted as an entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
@@ -125,9 +125,9 @@ pub enum Rejection {
     /// Another user's.
     #[error("expected a file of user {expected}, found one of user {found}")]
     ForeignOwner {
-        /// Who we are.
+        /// The user of this process.
         expected: u32,
-        /// Whose it is.
+        /// The owner.
         found: u32,
     },
     /// Others may write to it.
@@ -136,7 +136,7 @@ pub enum Rejection {
         /// Its mode.
         mode: u32,
     },
-    /// It has other names.
+    /// It has other hard links.
     #[error("it has {links} names, expected one")]
     HardLinks {
         /// How many.
@@ -144,7 +144,7 @@ pub enum Rejection {
     },
 }
 
-/// Which counter a miss moves.
+/// The counter that a miss increments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum MissCategory {
@@ -154,9 +154,9 @@ pub enum MissCategory {
     Corrupt,
     /// Of another version.
     Skewed,
-    /// Not believed: owner, mode, links, size, another key's.
+    /// Untrusted: owner, mode, links, size, another key.
     Rejected,
-    /// The system failed.
+    /// A system error.
     IoError,
 }
 
@@ -169,7 +169,7 @@ pub struct TierMiss {
     pub miss: Miss,
 }
 
-/// Why something was not put into a tier.
+/// Why an entry was not stored in a tier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotStored {
@@ -181,41 +181,41 @@ pub enum NotStored {
         /// The limit.
         limit: u64,
     },
-    /// The value has no bytes.
+    /// The value cannot be encoded.
     #[error("the value cannot be stored: {message}")]
     Unencodable {
-        /// The codec's words.
+        /// The codec's message.
         message: String,
     },
-    /// The folder is not to be believed, or cannot be used.
+    /// The folder is untrusted or unusable.
     #[error(transparent)]
     Folder(#[from] FolderProblem),
     /// Writing failed.
     #[error("{doing} failed: {message}")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// What kind of failure it was.
+        /// The kind of error.
         kind: ErrorKind,
-        /// The system's words.
+        /// The system's message.
         message: String,
     },
-    /// Data, under the kind of code.
+    /// Data under the kind of code.
     #[error("expected compiled code under the key of a kernel, found data")]
     NotCode,
-    /// The tier takes nothing.
+    /// The tier is read-only.
     #[error("the tier is read-only")]
     ReadOnly,
-    /// Another store could not be asked.
+    /// Another store could not be reached.
     #[error("unavailable: {message}")]
     Unavailable {
-        /// Its words.
+        /// Its message.
         message: String,
     },
 }
 
 impl Miss {
-    /// Which counter it moves.
+    /// The counter that it increments.
     pub fn category(&self) -> MissCategory {
         match self {
             Self::Absent => MissCategory::Absent,

@@ -1,8 +1,8 @@
-//! What an entry holds: [`Payload`] owns it, [`Content`] borrows it.
+//! The content of an entry: [`Payload`] owns it, [`Content`] borrows it.
 //!
-//! Code and data are told apart by type. Invariants: only `unsafe` makes code of bytes, and code stays code on its way
-//! through tiers; so what a codec is given as code was made by an encoder that vouched for it, however many stores written in
-//! safe Rust it went through.
+//! Code and data are different types. Invariants: only `unsafe` turns bytes into code, and code stays code on its way
+//! through tiers; so content given to a codec as code came from an encoder that vouched for it, even through stores
+//! written in safe Rust.
 #![allow(
     unsafe_code,
     reason = "the constructors of code are unsafe: their callers promise what the bytes are"
@@ -15,7 +15,7 @@ use crate::miss::NotStored;
 
 /// The content of an entry, owned.
 ///
-/// Safe code makes data of bytes, and no code:
+/// Safe code can make data from bytes, but not code:
 ///
 /// ```compile_fail,E0133
 /// fn plant(bytes: Vec<u8>) -> kiln_kernel_cache::Payload {
@@ -37,7 +37,7 @@ pub struct Content<'a> {
 }
 
 impl Payload {
-    /// Bytes that are read with checks and never run.
+    /// Bytes that are parsed with checks and never run.
     pub fn data(bytes: impl Into<Vec<u8>>) -> Self {
         let buffer = bytes.into();
         let range = 0..buffer.len();
@@ -47,7 +47,7 @@ impl Payload {
     /// Bytes that become code.
     ///
     /// # Safety
-    /// The bytes are what the codec of compiled code made of an artifact, unchanged.
+    /// The bytes are the unchanged output of the codec for a compiled artifact.
     pub unsafe fn code(bytes: impl Into<Vec<u8>>) -> Self {
         Self {
             is_code: true,
@@ -93,7 +93,7 @@ impl Deref for Payload {
 }
 
 impl<'a> Content<'a> {
-    /// Bytes that are read with checks and never run.
+    /// Bytes that are parsed with checks and never run.
     pub fn data(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
@@ -111,7 +111,7 @@ impl<'a> Content<'a> {
         self.is_code
     }
 
-    /// The bytes, to be written where they are found again under a key: what is under a key of code is read as code.
+    /// The bytes, to be stored where they are found again under a key: content under a key of code is read as code.
     pub(crate) fn for_key(self, key: &CacheKey) -> Result<&'a [u8], NotStored> {
         match key.kind().is_code() && !self.is_code {
             true => Err(NotStored::NotCode),

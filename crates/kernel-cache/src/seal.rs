@@ -1,6 +1,6 @@
 //! The key of a folder whose entries are authenticated: [`SealKey`].
 //!
-//! The authentication code of an entry is BLAKE3, keyed, of its front and content. Invariant: the key's bytes are never
+//! The authentication code of an entry is a keyed BLAKE3 of its front and content. Invariant: the key's bytes are never
 //! printed, and codes are compared in constant time.
 
 use std::fmt;
@@ -10,33 +10,34 @@ use crate::error::CacheError;
 use crate::fs::{FileKind, Fs, SystemFs};
 use crate::miss::Miss;
 
-/// What keys of different uses are derived by.
+/// The derivation contexts of keys for different uses.
 const CONTEXT: &str = "kiln cache entries, authentication key, 1";
 
-/// Fewer bytes than this are too easily guessed.
+/// Shorter secrets are too easily guessed.
 const LEAST: u64 = 32;
 
-/// More bytes than this are no key file.
+/// A longer file is not a key file.
 const MOST: u64 = 4096;
 
-/// The bits of a mode that let anyone but the owner at a file.
+/// The mode bits that give others access to a file.
 const OTHERS: u32 = 0o077;
 
-/// A secret that authenticates entries: those without its code are misses, so another writer to the folder cannot plant
-/// one.
+/// A secret that authenticates entries: those without a valid code are misses, so another writer to the folder cannot
+/// plant one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SealKey([u8; 32]);
 
 impl SealKey {
-    /// The key of a secret. Give at least 32 bytes of a random number generator.
+    /// The key derived from a secret of at least 32 bytes from a random number generator.
     pub fn of_secret(secret: &[u8]) -> Self {
         Self(blake3::derive_key(CONTEXT, secret))
     }
 
-    /// The key of a file with 32 to 4096 bytes, such as from `head -c 32 /dev/urandom`.
+    /// The key from a file of 32 to 4096 bytes, for example from `head -c 32 /dev/urandom`.
     ///
     /// # Errors
-    /// E0710 when the file is not there, is no regular file of this user, is open to others, or has too few or many bytes.
+    /// E0710 if the file is missing, is not a regular file of this user, is accessible to others, or has too few or
+    /// many bytes.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, CacheError> {
         let path = path.as_ref();
         Self::try_read(path).map_err(|problem| CacheError::KeyFile {
@@ -55,7 +56,7 @@ impl SealKey {
         };
         let fs = SystemFs::new(parent);
         let folder = fs.open().map_err(system)?;
-        // Not through a link, and without waiting at a pipe.
+        // Does not follow links or block on pipes.
         let mut file = folder.open(name).map_err(system)?;
         let info = file.info().map_err(system)?;
         if info.kind != FileKind::Regular {
@@ -87,13 +88,13 @@ impl SealKey {
         Ok(Self::of_secret(&secret))
     }
 
-    /// Begins a code.
+    /// Starts a code.
     pub(crate) fn hasher(&self) -> blake3::Hasher {
         blake3::Hasher::new_keyed(&self.0)
     }
 }
 
-/// Whether a code is the one of what was hashed, in constant time.
+/// Compares a code with that of the hashed bytes, in constant time.
 pub(crate) fn check_code(hasher: &blake3::Hasher, code: &[u8]) -> Result<(), Miss> {
     let code = <[u8; 32]>::try_from(code).map_err(|_| Miss::Unauthenticated)?;
     match hasher.finalize() == blake3::Hash::from_bytes(code) {

@@ -1,4 +1,4 @@
-//! What a cache did, counted: [`CacheStats`]. Everything that goes another way than a hit has a counter of its own.
+//! Counters of a cache: [`CacheStats`]. Every outcome other than a hit has its own counter.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use crate::miss::MissCategory;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters, as they are counted.
+        /// Event counters.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: AtomicU64,)*
         }
 
-        /// What a cache did since it was made, or since [reset](crate::TieredCache::reset_stats).
+        /// Statistics of a cache since its creation or the last [reset](crate::TieredCache::reset_stats).
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct CacheStats {
@@ -26,7 +26,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// The counts, beside what is in memory.
+            /// The event counters.
             pub(crate) fn snapshot(&self, kernels: usize, bytes: usize) -> CacheStats {
                 CacheStats {
                     kernels: kernels as u64,
@@ -35,14 +35,14 @@ macro_rules! counters {
                 }
             }
 
-            /// Everything from nothing.
+            /// Sets every counter to zero.
             pub(crate) fn reset(&self) {
                 $(self.$name.store(0, Ordering::Relaxed);)*
             }
         }
 
         impl CacheStats {
-            /// Every counter by name, in this order.
+            /// Every counter with its name, in declaration order.
             pub fn counters(&self) -> Vec<(&'static str, u64)> {
                 vec![
                     ("kernels", self.kernels),
@@ -59,57 +59,57 @@ counters! {
     memory_hits,
     /// Lookups answered by a tier.
     tier_hits,
-    /// Lookups answered by a compile that another thread was at.
+    /// Lookups answered by another thread's compile.
     shared,
-    /// Lookups that no tier answered.
+    /// Lookups that missed in every tier.
     misses,
     /// Entries found damaged.
     corrupt,
     /// Entries of other versions.
     skewed,
-    /// Entries and folders not believed.
+    /// Entries and folders rejected as untrusted.
     rejected,
-    /// Failures of the system while something was looked up.
+    /// System errors during lookups.
     io_error,
-    /// Compiles begun.
+    /// Compiles started.
     compiles,
-    /// Compiles that gave a value.
+    /// Compiles that produced a value.
     compile_ok,
     /// Compiles that failed.
     compile_err,
     /// Compiles that panicked.
     panics,
-    /// Lookups answered by a failure from before.
+    /// Lookups answered by a remembered failure.
     remembered_failures,
-    /// Waits given up at their limit.
+    /// Waits that timed out.
     timeout,
     /// Waits cancelled.
     cancelled,
-    /// Compiles that others were at, for too long to be waited for.
+    /// Lookups that compiled in parallel because another compile took too long.
     takeovers,
-    /// Compiles that others were at, and a thread that compiles may not wait for.
+    /// Lookups that compiled in parallel because a compiling thread may not wait.
     reentrant,
     /// Entries stored in tiers.
     stored,
-    /// Entries that could not be.
+    /// Entries that could not be stored.
     not_stored,
     /// Values evicted from memory.
     evicted,
     /// Entries evicted from tiers.
     tier_evicted,
-    /// Nanoseconds of compiling.
+    /// Nanoseconds spent compiling.
     compile_nanoseconds,
-    /// Nanoseconds of compiling that tiers saved.
+    /// Nanoseconds of compile time saved by tiers.
     saved_nanoseconds,
 }
 
 impl CacheStats {
-    /// Lookups that nothing was compiled for.
+    /// Lookups that needed no compile.
     pub fn hits(&self) -> u64 {
         self.memory_hits + self.tier_hits + self.shared
     }
 
-    /// Hits of all lookups that gave a value or were missed, from 0 to 1; 1 where there was none.
+    /// The hit rate over all lookups that gave a value or missed, from 0 to 1; 1 if there were none.
     pub fn hit_rate(&self) -> f64 {
         match self.hits() + self.misses {
             0 => 1.0,
@@ -117,12 +117,12 @@ impl CacheStats {
         }
     }
 
-    /// The time of all compiles.
+    /// The total compile time.
     pub fn compile_time(&self) -> Duration {
         Duration::from_nanos(self.compile_nanoseconds)
     }
 
-    /// The mean time of a compile; none without one.
+    /// The mean compile time; `None` if nothing was compiled.
     pub fn average_compile_time(&self) -> Option<Duration> {
         let nanoseconds = self.compile_nanoseconds.checked_div(self.compiles)?;
         Some(Duration::from_nanos(nanoseconds))

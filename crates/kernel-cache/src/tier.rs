@@ -1,4 +1,4 @@
-//! A store of bytes behind the memory of a cache: [`Tier`]. Disk is one; a remote store would be another.
+//! A store of bytes after the in-memory cache: [`Tier`]. Disk is one; a remote store would be another.
 
 use std::any::Any;
 use std::fmt;
@@ -10,10 +10,10 @@ use crate::key::CacheKey;
 use crate::miss::{Miss, NotStored};
 use crate::payload::Content;
 
-/// A store of entries by key. What goes wrong is a reason, never a panic and never an error of the call; what it hands
-/// out was checked to be what was put in.
+/// A store of entries by key. Failures are reported as reasons, never as panics or errors of the call; returned content
+/// was verified to be what was stored.
 pub trait Tier: Send + Sync {
-    /// Its name in messages and statistics.
+    /// The name used in messages and statistics.
     fn name(&self) -> &str;
 
     /// The entry of a key.
@@ -22,8 +22,8 @@ pub trait Tier: Send + Sync {
     /// Why there is none.
     fn get(&self, key: &CacheKey) -> Result<StoredEntry, Miss>;
 
-    /// The content of a key's entry, where it has as many bytes as there is room for; and how long it took to make. On an
-    /// error `content` holds anything.
+    /// Reads the content of a key's entry into `content` if the sizes match, and returns its compile time. After an
+    /// error `content` is unspecified.
     ///
     /// # Errors
     /// Why there is none.
@@ -39,11 +39,11 @@ pub trait Tier: Send + Sync {
         Ok(entry.compile_time)
     }
 
-    /// Puts an entry under a key, in place of what is there. A tier whose bytes leave the process takes code alone under
-    /// the kind of code: what it reads back there, it hands out as code.
+    /// Stores an entry under a key, replacing any previous one. A tier whose bytes leave the process accepts only code
+    /// under the kind of code, since it returns what it reads there as code.
     ///
     /// # Errors
-    /// Why it was not.
+    /// Why it was not stored.
     fn put(
         &self,
         key: &CacheKey,
@@ -51,18 +51,18 @@ pub trait Tier: Send + Sync {
         content: Content<'_>,
     ) -> Result<Stored, NotStored>;
 
-    /// Removes what stands under a key; nothing if it cannot.
+    /// Removes the entry of a key; does nothing if it cannot.
     fn remove(&self, key: &CacheKey);
 
-    /// Whether an entry may be there; reads none of its content.
+    /// Whether an entry may exist; reads none of its content.
     fn contains(&self, key: &CacheKey) -> bool;
 
-    /// Claims the making of an entry among all that share the store. Does not wait.
+    /// Claims the compile of an entry among all users of the store. Does not wait.
     fn try_claim(&self, _key: &CacheKey) -> Claim {
         Claim::Unavailable
     }
 
-    /// The error that a miss is, where the store was given to be used as it is and damage in it is not made good.
+    /// Turns a miss into an error, for a store that is used as given, where damage is not repaired.
     fn damage(&self, _key: &CacheKey, _miss: &Miss) -> Option<CacheError> {
         None
     }
@@ -73,22 +73,22 @@ pub trait Tier: Send + Sync {
     }
 }
 
-/// What came of storing.
+/// The result of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// Entries that had to go for it.
+    /// Entries evicted for it.
     pub evicted: u64,
     /// Their bytes.
     pub evicted_bytes: u64,
 }
 
-/// Whether the caller is the one to make an entry.
+/// Whether the caller may compile the entry.
 pub enum Claim {
-    /// It is, until it drops this.
+    /// It may, until it drops this.
     Held(Box<dyn Any + Send>),
     /// Another process is.
     Busy,
-    /// There is no telling.
+    /// Unknown.
     Unavailable,
 }
 

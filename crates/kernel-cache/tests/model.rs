@@ -1,4 +1,4 @@
-//! Single flight under a model checker: the file of the library itself, on locks whose every interleaving is chosen.
+//! Single flight under a model checker: the library's own source file, on locks with every interleaving explored.
 
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
@@ -68,7 +68,7 @@ fn check(test: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(test, ROUNDS);
 }
 
-/// What the cache does with a flight: memory, then join, then memory again, then make it.
+/// The cache's use of a flight: check memory, join, check memory again, compile.
 fn get(
     flights: &Shared,
     memory: &Mutex<Option<usize>>,
@@ -140,7 +140,7 @@ fn in_every_interleaving_a_leader_that_gives_up_is_followed_by_another() {
 }
 
 #[test]
-fn in_every_interleaving_the_one_who_has_it_made_elsewhere_gets_it() {
+fn in_every_interleaving_a_delegating_leader_gets_the_result() {
     check(|| {
         let flights: Shared = Arc::new(Flights::new());
         let Joined::Lead(lead) = flights.join(7, Duration::ZERO, LONG) else {
@@ -245,7 +245,7 @@ fn a_late_leader_leaves_the_flight_of_the_one_beside_it_alone() {
 }
 
 #[test]
-fn in_every_interleaving_a_leader_that_is_not_trusted_any_more_is_led_beside() {
+fn in_every_interleaving_an_untrusted_leader_is_replaced_in_parallel() {
     check(|| {
         let flights: Shared = Arc::new(Flights::new());
         let Joined::Lead(slow) = flights.join(7, Duration::ZERO, LONG) else {

@@ -1,11 +1,11 @@
 //! Canonical kernels: one text for all kernels that a backend would compile to the same code.
 //!
-//! In this order: axes that always go together become one; sizes become symbols of their own where no proof needs to
-//! know more of them; facts that no proof needs are dropped, and so is everything unused; names are given by order.
-//! The verifier is the judge of each step: none is kept that it would accept less of, or that changes the class.
+//! In this order: axes that are always used together are merged; sizes become fresh symbols where no proof depends on
+//! them; unneeded facts and unused parts are dropped; names are given by order. The verifier judges each step: a step
+//! is undone if less is proved after it, or if it changes the class.
 //!
-//! A canonical kernel is launched with the values of its own symbols, which are expressions over the original's
-//! sizes ([`CanonicalKernel::values`]). Buffers keep their order; their shapes may have fewer axes.
+//! A canonical kernel is launched with the values of its own symbols, which are expressions over the original's sizes
+//! ([`CanonicalKernel::values`]). Buffers keep their order; their shapes may have fewer axes.
 
 mod generalize;
 mod merge_axes;

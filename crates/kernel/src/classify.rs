@@ -1,7 +1,7 @@
-//! The class of a kernel and the role of each axis: what fusion's cost model, `explain` and the backends read.
+//! The class of a kernel and the role of each axis, as used by fusion's cost model, `explain` and the backends.
 //!
-//! The class is that of what a kernel spends its time on: what is computed of operands before a sum of products, or
-//! of its result after, changes nothing. Roles are given by the first rule that has one for an axis: steps, windows,
+//! The class is that of the dominant computation: a prologue on the operands of a sum of products, or an epilogue on
+//! its result, does not change it. The role of an axis comes from the first rule that applies: steps, windows,
 //! contractions, rows.
 
 mod attention;

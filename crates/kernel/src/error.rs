@@ -1,4 +1,4 @@
-//! What can be wrong with a kernel.
+//! The errors of an invalid kernel.
 
 use std::fmt;
 
@@ -230,7 +230,7 @@ pub enum KernelError {
     },
 }
 
-/// Everything that the verifier says against a kernel, up to a limit.
+/// Every error that the verifier reports for a kernel, up to a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelErrors {
     /// The kernel's name.

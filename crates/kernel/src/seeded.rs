@@ -1,4 +1,4 @@
-//! Mistakes that can be switched on one at a time, to see that tests notice them.
+//! Seeded faults: mistakes that can be switched on one at a time, to check that tests detect them.
 //!
 //! They exist with the feature `seeded-faults` alone, which only a test of the tests enables; without it [`is_on`] is
 //! always false, and what it guards is not compiled in. Each is a plausible mistake in lowering, planning or code
@@ -20,7 +20,7 @@ pub enum Fault {
     DroppedGuard,
     /// All rows of a tile read and write the first one's place.
     MissingRowOffset,
-    /// What is left over of a tile's rows is not computed.
+    /// The row remainder of a tile is not computed.
     SkippedRows,
     /// A tile of more rows than are left repeats the last but one.
     LostLastRow,

@@ -1,7 +1,7 @@
-//! A kernel for sizes that are known: the same kernel with more facts, which is all that a variant is.
+//! Specialises a kernel to known sizes: a variant is the same kernel with more facts.
 //!
-//! The symbols stay, in their order, so that what launches the one can launch the other. Where a symbol stood there is
-//! its value; what is computed at each point, and in which order, is as it was.
+//! The symbols stay, in their order, so a launch of one can launch the other. Each known symbol is replaced by its
+//! value; the computation at each point, and its order, are unchanged.
 
 use kiln_symbolic_shape::Binding;
 

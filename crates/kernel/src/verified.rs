@@ -1,4 +1,4 @@
-//! A kernel that the verifier accepted, with what it found out. Backends take nothing else.
+//! A kernel that the verifier accepted, with the results of the analysis. Backends accept nothing else.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl VerifiedKernel {
         }
     }
 
-    /// The name for people: the label, or else the kernel's own name, which is what its text says.
+    /// The display name: the label, or else the kernel's own name, which is the one in its text.
     pub fn name(&self) -> &str {
         match &self.label {
             Some(label) => label,

@@ -1,6 +1,6 @@
-//! The verifier: whether a kernel means something, and what can be proved of its indices.
+//! The verifier: whether a kernel is valid, and what can be proved of its indices.
 //!
-//! It collects: one run reports every broken rule it finds, up to a limit, in four steps.
+//! One run reports every broken rule it finds, up to a limit, in four steps.
 //!
 //! 1. Ids are of this kernel ([`ids`]); nothing else is looked at where they are not.
 //! 2. Names, scopes and places: axes belong to one stage, store or block; stages are read where they have a value.
@@ -8,7 +8,7 @@
 //! 4. Indices: each is classified ([`crate::IndexClass`]), plain stores are proved to write each element once,
 //!    combining ones to serialise the axes that they must.
 //!
-//! A kernel that passed means the same to every backend, and makes them panic-free.
+//! A verified kernel has the same meaning for every backend, and lets backends be panic-free.
 
 mod budget;
 mod combining;

@@ -1,8 +1,8 @@
-//! What one call may take, and who may end it: [`CallOptions`], [`Cancellation`], [`CallControl`].
+//! The limits of one call, and its cancellation: [`CallOptions`], [`Cancellation`], [`CallControl`].
 //!
-//! A call that is to end does so between two steps or two rounds of a loop, in the middle of a launch or of an interpreted
-//! op, and while it waits for code; what it had is given back as at the end of any call. Code that runs reads the call's stop
-//! word now and then; [`Watch`](crate::watch::Watch) sets it. A call that nothing can end has no word of its own.
+//! A cancelled call ends between two steps or two iterations of a loop, within a launch or an interpreted op, or while
+//! it waits for code; its resources are released as at the end of any call. Running code polls the call's stop word;
+//! [`Watch`](crate::watch::Watch) sets it. A call that cannot be cancelled has no stop word.
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Cancellation {
 
 type Question = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What a call may take, and who may end it; by default nobody.
+/// The limits of a call, and who may cancel it; by default no one.
 #[derive(Clone, Default)]
 pub struct CallOptions {
     cancellation: Option<Cancellation>,
@@ -178,7 +178,7 @@ impl CallControl {
         } else {
             return GOES_ON;
         };
-        // Whoever was first says why.
+        // The first cause is kept.
         let relaxed = Ordering::Relaxed;
         match self
             .stopped

@@ -1,4 +1,4 @@
-//! The calls of a program: which of them are timed, and whether the first ones are over that a policy waits for.
+//! The calls of a program: which of them are timed, and whether the initial calls that a policy waits for are over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,7 +36,7 @@ impl Calls {
         }
     }
 
-    /// Counts a call: how many there were, this one included, as far as the policy tells them apart.
+    /// Counts a call; returns its number, counted from 1, as far as the policy distinguishes calls.
     pub(crate) fn count(&self) -> u64 {
         if self.first.load(Ordering::Relaxed) >= self.told_apart {
             return self.told_apart;

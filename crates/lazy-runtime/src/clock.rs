@@ -1,3 +1,3 @@
-//! Time, injected: nothing below asks the system for it. The clocks are those of `timing`.
+//! Time is injected: nothing below reads the system clock. The clock types are those of `timing`.
 
 pub use kiln_timing::{Clock, SystemClock};

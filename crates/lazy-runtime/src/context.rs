@@ -1,7 +1,7 @@
-//! A kernel of a program, to be compiled when it is first needed: [`LazyCompilationContext`].
+//! A kernel of a program, compiled when it is first needed: [`LazyCompilationContext`].
 //!
-//! It says what the kernel is and in which ways it can be compiled, which the compiler is asked once. Not here: what there is
-//! code of, which is the manager's to know, and the sizes of a launch.
+//! It holds the kernel and its possible schedules, which the compiler is queried for once. The manager owns the code;
+//! the sizes of a launch are not part of it.
 
 use std::sync::Arc;
 

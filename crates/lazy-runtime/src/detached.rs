@@ -1,7 +1,7 @@
-//! Work that nothing can end, for calls that may be ended: planning, reading weights, laying them out.
+//! Uninterruptible work of calls that may be cancelled: planning, reading weights, packing them.
 //!
-//! It is done on a thread of its own, and the call waits for it until it is to end. The work then goes on; what it makes is
-//! kept where the next call finds it, so that it is neither lost nor done twice.
+//! It runs on its own thread, and the call waits for it until the call is cancelled. The work then continues; its
+//! result is kept for the next call, so it is neither lost nor done twice.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Inputs that a caller gives up: results may take their memory.
+//! Donated inputs: results may be computed in their memory.
 
 use smallvec::SmallVec;
 

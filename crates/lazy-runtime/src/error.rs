@@ -1,4 +1,4 @@
-//! What can go wrong when a program is compiled or run.
+//! The errors of compiling and running a program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +93,7 @@ pub enum RuntimeError {
     NotCompiled {
         /// The step.
         step: String,
-        /// Why the interpreter cannot stand in.
+        /// Why the interpreter cannot be used instead.
         reason: String,
     },
 
@@ -130,7 +130,7 @@ pub enum RuntimeError {
     NotInCache {
         /// The kernel.
         kernel: String,
-        /// What each store says.
+        /// The result of each store.
         reason: String,
     },
 

@@ -1,4 +1,4 @@
-//! How the kernels of a runtime's compiler would rather have their buffers.
+//! The buffer layouts preferred by the kernels of a runtime's compiler.
 
 use std::sync::Arc;
 

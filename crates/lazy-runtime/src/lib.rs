@@ -1,11 +1,11 @@
 //! Runs programs: binds sizes, compiles kernels when they are first needed, launches them on a device.
 //!
-//! A [`Runtime`] has a compiler, a device and threads, each behind a trait of `kernel`; it names no backend. A
-//! [`CompiledProgram`] runs on it, from any number of threads at once. A call looks up the launch plan of its sizes (a
-//! hash of the inputs' dims) and walks it; what a plan needs is evaluated, chosen and compiled once, when sizes come
-//! for the first time. Where a fact that the program was planned under does not hold, the [`Planner`] makes another
-//! plan, counted. Nothing falls back silently: every step left to the interpreter, every schedule passed over has a
-//! counter in [`CompilationStats`] or a [`CompileRecord`].
+//! A [`Runtime`] has a compiler, a device and threads, each through a trait; it names no backend. A [`CompiledProgram`]
+//! runs on it, from any number of threads at once. A call looks up the launch plan of its sizes (a hash of the inputs'
+//! dims) and walks it; a plan is evaluated, and its kernels chosen and compiled, once, when its sizes first occur. If a
+//! fact that the program was planned under does not hold, the [`Planner`] builds another plan, which is counted. There
+//! are no silent fallbacks: every step left to the interpreter and every skipped schedule has a counter in
+//! [`CompilationStats`] or a [`CompileRecord`].
 //!
 //! | you want to | use |
 //! |---|---|

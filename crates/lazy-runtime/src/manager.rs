@@ -1,7 +1,7 @@
 //! The kernels of a runtime and the threads that compile them: [`LazyCompilationManager`].
 //!
-//! What a program launches is asked for here, all kernels of a plan at once. Not here: which kernels a call needs, and how
-//! long it waits for them. A job on a compile thread holds the [`Kernels`] and never the manager, which ends with its threads.
+//! A plan requests all its kernels here at once. Which kernels a call needs, and how long it waits for them, is decided
+//! elsewhere. A job on a compile thread holds the [`Kernels`] and never the manager, which ends with its threads.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,7 +16,7 @@ use crate::options::RuntimeOptions;
 use crate::parts::Parts;
 use crate::recorder::Recorder;
 
-/// A cache of kernels, the compiler behind it, and its threads.
+/// A cache of kernels, its compiler, and the compile threads.
 pub(crate) struct LazyCompilationManager {
     kernels: Arc<Kernels>,
     workers: Workers,

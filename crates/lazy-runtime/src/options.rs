@@ -1,4 +1,4 @@
-//! How a runtime behaves.
+//! The options of a runtime.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

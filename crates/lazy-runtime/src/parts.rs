@@ -1,4 +1,4 @@
-//! What a runtime is put together from.
+//! The components of a runtime.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct Parts {
     pub(crate) compiler: Option<Arc<dyn KernelCompiler>>,
     pub(crate) executor: Arc<dyn KernelExecutor>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Stores behind memory, the fastest first.
+    /// Stores after memory, the fastest first.
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
     /// Times what is done for programs that have no recorder of their own.
     pub(crate) recorder: Recorder,

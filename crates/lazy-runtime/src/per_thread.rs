@@ -1,5 +1,5 @@
-//! One of something for each thread, as far as places go: what every call writes, in cache lines that no other thread's
-//! call waits for.
+//! One slot per thread, as far as slots are available: data written by every call, in cache lines that no other
+//! thread's calls contend for.
 
 use std::array;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! Who plans: the facade composes fusion and program, and hands that down, so that other plans can be made on demand.
+//! The planner interface: the facade composes fusion and program and passes them in, so that further plans can be built
+//! on demand.
 
 use std::error::Error;
 

@@ -1,8 +1,8 @@
-//! The plans of a program: the main one, and others for sizes on which plan facts do not hold.
+//! The plans of a program: the main one, and others for sizes on which plan facts fail.
 //!
-//! A plan serves every call on whose sizes the facts hold that it was made with. At most [`MOST_PARTIAL`] are made without
-//! some facts; after these comes the general one, without any, so that a program has at most two plans more, however its
-//! facts fail. No lock is held while a plan is made, and each is made once.
+//! A plan serves every call whose sizes satisfy the facts it was built with. At most [`MOST_PARTIAL`] are built without
+//! some of the facts; after these comes the general plan, without any, so a program has at most two further plans,
+//! whichever facts fail. No lock is held while a plan is built, and each is built once.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! What each step of a run cost: for tables that people read.
+//! The cost of each step of a run, for tables.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A program that runs: its main plan, and other plans for sizes on which facts do not hold.
+//! A program ready to run: its main plan, and other plans for sizes on which facts do not hold.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! A recorder of `timing`, and the events of this crate in it.
+//! A `timing` recorder, and the events that this crate records.
 //!
-//! A program has one of its own, or else the runtime's. What is counted here is what the recorder's owner had done, whatever
-//! else shares the runtime.
+//! A program has its own recorder or uses the runtime's. A recorder counts only what its owner requested, whatever else
+//! shares the runtime.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The runtime: a compiler, a device, threads, and what they made so far, shared by programs.
+//! The runtime: a compiler, a device, threads, and their results so far, shared by programs.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -98,7 +98,7 @@ impl Runtime {
         Self::of_parts(parts, self.options.clone())
     }
 
-    /// With stores behind memory, the fastest first. To be said before anything is compiled.
+    /// Adds stores after memory, the fastest first. To be called before anything is compiled.
     #[must_use]
     pub fn with_tiers(self, tiers: Vec<Arc<dyn Tier>>) -> Self {
         let parts = Parts {

@@ -1,16 +1,16 @@
-//! The locks that the queue of compiles uses. The model checker's test replaces this module by its own.
+//! The locks of the compile queue. The model checker's test replaces this module by its own.
 
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Locks. Data behind every mutex of this crate are whole between any two statements, so poison says nothing.
+/// Locks. The data under every mutex of this crate is consistent between any two statements, so poisoning is ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits to be told of a change.
+/// Waits for a notification.
 pub(crate) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }

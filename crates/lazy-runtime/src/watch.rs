@@ -1,10 +1,11 @@
-//! The thread that ends calls while they are at work: [`Watch`].
+//! The thread that cancels calls while they run: [`Watch`].
 //!
-//! Compiled code reads a call's stop word and knows neither clocks nor callers. A thread of the runtime asks each call that
-//! may be ended, every few milliseconds, and sets its word. It starts with the first such call, ends when there was none for
-//! a while or the runtime is dropped, and holds no runtime. A forked child, which has no such thread, starts its own.
+//! Compiled code reads a call's stop word and knows neither clocks nor callers. A thread of the runtime polls each
+//! cancellable call every few milliseconds, and sets its word. It starts with the first such call, ends when there was
+//! none for a while or the runtime is dropped, and does not keep the runtime alive. A forked child, which lacks this
+//! thread, starts its own.
 //!
-//! Invariants: no lock is held while a caller's question is asked; a call that nothing can end is not listed here.
+//! Invariants: no lock is held while a caller's callback runs; a call that cannot be cancelled is not listed here.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Before calls: shapes compiled for ahead, profiles that another process continues with.
+//! Ahead of calls: precompiled shapes, and profiles continued by another process.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! What the runtime does around the arithmetic: compiles once, plans again, counts, refuses, reports.
+//! The runtime around the arithmetic: compiles once, replans, counts, rejects, reports.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Calls whose sizes break what the ops of a graph ask of them: compiled code refuses what the interpreter refuses, with
-//! its code, and computes what it computes.
+//! Calls whose sizes violate the requirements of ops: compiled code rejects what the interpreter rejects, with the same
+//! error code, and otherwise computes the same.
 
 #![allow(clippy::expect_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! Calls that are ended early: wherever they are, with a typed error, and nothing left behind.
+//! Cancelled calls: at any point, with a typed error, and without leaks.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 

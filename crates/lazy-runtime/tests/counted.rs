@@ -1,4 +1,4 @@
-//! Statistics are what a compiler that counts saw.
+//! Statistics agree with the counts of a counting compiler.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! A device may run behind its caller, within rules. A device that breaks one is seen to break programs: so the suite, which
-//! runs on a late and reordering device, would see a runtime that relies on more than the rules, too.
+//! A device may run asynchronously, within rules. A device that breaks a rule is shown to break programs: so the suite,
+//! which runs on a late and reordering device, would detect a runtime that relies on more than the rules.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,5 +1,5 @@
-//! Calls at the edges: integers of every width that become sizes, custom ops that give what they should not, profiles of
-//! every kind of step.
+//! Edge cases of calls: integers of every width that become sizes, custom ops with invalid results, profiles of every
+//! kind of step.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 

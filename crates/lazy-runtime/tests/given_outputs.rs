@@ -1,4 +1,4 @@
-//! Calls that write into tensors that are given.
+//! Calls that write into tensors provided by the caller.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

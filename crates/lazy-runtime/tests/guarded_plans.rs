@@ -1,5 +1,5 @@
-//! Guarded plans: ops that are one kernel where sizes are equal that need not be, and the general plan where they are not.
-//! Each call's sizes decide, whatever the calls before brought.
+//! Guarded plans: ops fused under size equalities that may fail, and the general plan for when they do. Each call's
+//! sizes decide, independent of earlier calls.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Loops ask as little of the device and of the host as they can: what each iteration does is counted.
+//! Loops use the device and the host as little as possible: the work of each iteration is counted.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

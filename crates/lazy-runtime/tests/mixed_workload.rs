@@ -1,4 +1,4 @@
-//! Calls of several programs at sizes that come often and sizes that come once: what is asked for is mostly there.
+//! Calls of several programs at frequent and at one-off sizes: most requests hit the cache.
 
 mod support;
 

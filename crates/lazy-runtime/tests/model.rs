@@ -1,5 +1,4 @@
-//! The queue of compiles under a model checker: the file of the library itself, on locks whose every interleaving is
-//! chosen.
+//! The compile queue under a model checker: the library's own source file, on locks with every interleaving explored.
 
 #![allow(clippy::expect_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! Plans for sizes on which some plan facts fail: how many there are, which serves which call, and who waits for one.
+//! Plans for sizes on which some plan facts fail: how many there are, which one serves a call, and which calls wait.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

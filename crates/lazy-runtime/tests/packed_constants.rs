@@ -1,5 +1,4 @@
-//! Constants in the layouts of kernels: packed once, for whichever program and process; what is wrong with a store of them
-//! costs a packing and never an answer.
+//! Packed constants: packed once for all programs and processes; a bad store entry costs a packing, never a result.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,4 +1,4 @@
-//! A store written in safe Rust can give any bytes under any key. Those of code are not run.
+//! A store written in safe Rust can return any bytes under any key. They are never run as code.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,4 +1,4 @@
-//! When kernels are compiled, what answers meanwhile, and how long anybody waits.
+//! Compile policies: when kernels are compiled, what computes meanwhile, and how long calls wait.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 

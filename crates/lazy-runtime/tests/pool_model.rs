@@ -1,5 +1,5 @@
-//! The pool of threads under a model checker: the file of the library itself, on locks, atomics and threads whose every
-//! interleaving is chosen.
+//! The thread pool under a model checker: the library's own source file, on locks, atomics and threads with every
+//! interleaving explored.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 

@@ -1,5 +1,5 @@
-//! Outputs that stay on a device with a memory of its own: what crosses between it and the host, whose memory is whose, and
-//! what becomes of tensors whose device, runtime or program is gone.
+//! Outputs that stay on a device with its own memory: transfers to and from the host, ownership of memory, and tensors
+//! that outlive their device, runtime or program.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,4 +1,4 @@
-//! Many threads, many processes, forked ones, shapes in any order: every answer right, every kernel compiled once.
+//! Many threads, processes and forks, shapes in any order: every result right, every kernel compiled once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 

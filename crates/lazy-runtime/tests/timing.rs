@@ -1,4 +1,4 @@
-//! What a program's recorder says: one event per kernel, timed once per specialisation, and a sum that is the whole.
+//! A program's recorder: one event per kernel, timed once per specialisation, and parts that add up to the total.
 
 mod support;
 

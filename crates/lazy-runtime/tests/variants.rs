@@ -1,4 +1,4 @@
-//! Variants: made for sizes that take most time, behind the back of calls; kept where they win, and nowhere else seen.
+//! Variants: compiled in the background for the sizes that take most time, kept where they win, invisible elsewhere.
 
 mod support;
 

@@ -1,7 +1,8 @@
-//! Buffers: the tensors of a block, and where each lies.
+//! Buffers: the tensors of a block, and the place of each.
 //!
-//! Invariants: a view's base stands earlier in the arena and is no view itself; a buffer in the arena, a result and
-//! what a step made are written by exactly one step, save that views of one base may be written by a step each.
+//! Invariants: a view's base comes earlier in the arena and is not a view itself; a buffer in the arena, a result and
+//! the output of a step are written by exactly one step, except that views of one base may each be written by their own
+//! step.
 
 use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};

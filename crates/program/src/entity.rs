@@ -1,4 +1,4 @@
-//! Ids of other crates' arenas in stored form: their numbers.
+//! The stored form of ids of other crates' arenas: their numbers.
 
 use cranelift_entity::EntityRef;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

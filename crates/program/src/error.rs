@@ -1,4 +1,4 @@
-//! What can go wrong when a program is built, written or read.
+//! The errors of building, writing and reading a program.
 
 use kiln_symbolic_shape::DimError;
 
@@ -35,7 +35,7 @@ pub enum ProgramError {
     Kernel {
         /// The kernel's name.
         kernel: String,
-        /// What the verifier says.
+        /// The verifier's message.
         problem: String,
     },
     /// E0841: a stored program that is damaged.

@@ -1,4 +1,4 @@
-//! The ids of a program's arenas. Each means something in the program that made it alone.
+//! The ids of a program's arenas. An id is valid only in the program that made it.
 
 use cranelift_entity::entity_impl;
 use serde::{Deserialize, Serialize};

@@ -1,20 +1,20 @@
-//! Programs as plain data: what a graph has become when it is ready to run.
+//! Programs as plain data: the executable form of a graph.
 //!
 //! A [`Program`] has a block for the graph's body and one for each region of a control step. A block is *segments* of
-//! *steps* over *buffers*: a segment ends where data become sizes, so that everything within it can be evaluated
-//! ahead, once per combination of sizes. A step launches a kernel, has the executor run a builtin, binds symbols,
-//! runs other blocks, or asks the interpreter. Where each buffer lies is decided here, with sizes still symbols:
-//! buffers that are never needed at once share a slot of the arena if one is provably as large as the other.
+//! *steps* over *buffers*: a segment ends where data become sizes, so everything within it can be evaluated in advance,
+//! once per combination of sizes. A step launches a kernel, runs a builtin on the executor, binds symbols, runs other
+//! blocks, or calls the interpreter. Buffers are placed here, with sizes still symbolic: buffers that are never live at
+//! once share a slot of the arena if one is provably as large as the other.
 //!
-//! Nothing here runs, and nothing here knows a backend. `lazy-runtime` runs programs.
+//! Nothing here runs programs or knows a backend; `lazy-runtime` runs them.
 //!
 //! | you want to | use |
 //! |---|---|
-//! | make one | [`build`] |
-//! | see one | its `Display` |
-//! | keep one | [`Program::store`], [`Program::load`] |
-//! | know what it asks of a call | [`Segment::check`], [`Segment::requirements`] |
-//! | know what sizes decide | [`PlanOperation`] |
+//! | build one | [`build`] |
+//! | print one | its `Display` |
+//! | store one | [`Program::store`], [`Program::load`] |
+//! | know what it requires of a call | [`Segment::check`], [`Segment::requirements`] |
+//! | know what depends on sizes | [`PlanOperation`] |
 //!
 //! ```
 //! use kiln_fusion::{FusionOptions, plan};

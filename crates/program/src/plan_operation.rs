@@ -1,7 +1,7 @@
-//! What sizes decide, as data: whether a plan serves them, and by which code a kernel is launched.
+//! Decisions that depend on sizes, as data: whether a plan serves them, and which code a kernel is launched with.
 //!
-//! A program has the checks of its segments; the dispatch of a kernel depends on what a compiler offers for it. A runtime
-//! executes both when it makes a launch plan. A call with sizes that came before looks at neither.
+//! A program has the checks of its segments; a kernel's dispatch depends on the schedules a compiler offers for it. A
+//! runtime executes both when it builds a launch plan. A call with known sizes executes neither.
 
 use std::cell::OnceCell;
 

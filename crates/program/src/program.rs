@@ -66,7 +66,7 @@ pub struct Donation {
 }
 
 impl Block {
-    /// The buffer whose memory another one lies in, or itself.
+    /// The buffer that owns the memory of another one, or itself.
     pub fn root(&self, buffer: BufferId) -> BufferId {
         match self.buffers[buffer].place {
             Place::View { of, .. } => of,
@@ -82,7 +82,7 @@ pub struct Segment {
     pub steps: Vec<Step>,
     /// The pieces of its arena.
     pub slots: Vec<Slot>,
-    /// Buffers that lie in memory of their own and are first written here.
+    /// Buffers with their own memory that are first written here.
     pub own: Vec<BufferId>,
     /// The sizes that its steps need.
     pub sizes: Vec<SizeId>,

@@ -1,6 +1,6 @@
-//! Every size that a program needs at run time, once: shapes, strides, offsets, kernels' symbols.
+//! The table of every size that a program needs at run time: shapes, strides, offsets, kernels' symbols.
 //!
-//! A launch plan evaluates them together; everything else in a program names them by [`SizeId`].
+//! A launch plan evaluates them together; the rest of a program refers to them by [`SizeId`].
 
 use std::collections::HashMap;
 

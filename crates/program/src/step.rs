@@ -1,4 +1,4 @@
-//! Steps: what a program does, one after the other.
+//! The steps of a program, in order of execution.
 
 use kiln_backend::Builtin;
 use kiln_ir::{OpId, ValueId};
@@ -67,7 +67,7 @@ pub enum Action {
         #[serde(with = "crate::entity::list")]
         symbols: Vec<SymbolId>,
     },
-    /// Runs a block again and again, as the graph's `loop` says.
+    /// Runs a block repeatedly, as the graph's `loop`.
     Loop {
         /// `i64[]`: at most how often.
         trips: BufferId,

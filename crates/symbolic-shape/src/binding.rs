@@ -1,4 +1,4 @@
-//! Concrete values for symbols: what a call's actual sizes say.
+//! Concrete values for symbols: the actual sizes of a call.
 //!
 //! A binding checks only that it does not contradict itself; bounds and facts are checked by
 //! [`DimTable::check`](crate::DimTable::check).

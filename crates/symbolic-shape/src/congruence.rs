@@ -43,7 +43,7 @@ impl Congruence {
         }
     }
 
-    /// The greatest divisor of `divisor` modulo which the residue is known, and that residue.
+    /// The largest divisor of `divisor` modulo which the residue is known, and that residue.
     pub(crate) fn common(&self, divisor: i64) -> (i64, i64) {
         let step = gcd(self.modulus, divisor).max(1);
         (step, self.residue.rem_euclid(step))

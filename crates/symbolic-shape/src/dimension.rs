@@ -152,12 +152,12 @@ impl SymbolicDimension {
         self.max.filter(|&max| max == self.min)
     }
 
-    /// The least size.
+    /// The minimum size.
     pub fn min(&self) -> i64 {
         self.min
     }
 
-    /// The greatest size, or none.
+    /// The maximum size, or `None`.
     pub fn max(&self) -> Option<i64> {
         self.max
     }

@@ -1,4 +1,4 @@
-//! What can go wrong when dimensions are built, related or evaluated.
+//! The errors of building, relating and evaluating dimensions.
 //!
 //! Names that came from outside are escaped where they are stored, so messages are safe to print.
 

@@ -31,7 +31,7 @@ pub enum Predicate {
 }
 
 impl Predicate {
-    /// Every expression the predicate speaks of, left to right.
+    /// Every expression in the predicate, left to right.
     pub fn dims(&self) -> Vec<DimId> {
         match self {
             Predicate::Equal(a, b)
@@ -85,7 +85,7 @@ pub struct ContractFact {
 pub enum FactOrigin {
     /// The user or the model declared it.
     Declared,
-    /// An operator needs it; the text says which, such as `reshape %5`.
+    /// An operator needs it; the text names the operator, such as `reshape %5`.
     Required(String),
 }
 
@@ -110,7 +110,7 @@ pub struct PlanFact {
 }
 
 impl PlanFact {
-    /// What it says, as text: `A == B`. Two tables of the same graph name the same fact alike.
+    /// The predicate as text: `A == B`. Two tables of the same graph name the same fact alike.
     pub fn name(&self, table: &DimTable) -> String {
         let (left, right) = (table.display(self.left), table.display(self.right));
         format!("{left} == {right}")

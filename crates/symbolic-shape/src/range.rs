@@ -1,4 +1,4 @@
-//! Closed integer intervals with open ends, and interval arithmetic on them.
+//! Closed integer intervals, possibly unbounded, and interval arithmetic on them.
 //!
 //! Every operation is sound: the result holds every value that operands inside their ranges can give. A bound that does
 //! not fit into an `i64` becomes an open end.
@@ -8,9 +8,9 @@ use std::fmt;
 /// The values a size can take: from `min` to `max`, both included; `None` is an open end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DimRange {
-    /// The least value, or none.
+    /// The minimum, or `None`.
     pub min: Option<i64>,
-    /// The greatest value, or none.
+    /// The maximum, or `None`.
     pub max: Option<i64>,
 }
 
@@ -47,12 +47,12 @@ impl DimRange {
         self.min.filter(|_| self.min == self.max)
     }
 
-    /// Whether `value` lies inside.
+    /// Whether `value` is in the range.
     pub fn contains(&self, value: i64) -> bool {
         self.min.is_none_or(|min| min <= value) && self.max.is_none_or(|max| value <= max)
     }
 
-    /// Whether no integer lies inside.
+    /// Whether the range is empty.
     pub fn is_empty(&self) -> bool {
         matches!((self.min, self.max), (Some(min), Some(max)) if min > max)
     }
@@ -78,7 +78,7 @@ impl DimRange {
         }
     }
 
-    /// The least range that holds both.
+    /// The smallest range that contains both.
     pub fn hull(&self, other: &DimRange) -> DimRange {
         let ends = |a: Option<i64>, b: Option<i64>, pick: fn(i64, i64) -> i64| Some(pick(a?, b?));
         DimRange {

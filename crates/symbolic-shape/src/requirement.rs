@@ -1,9 +1,9 @@
-//! What an operator requires of concrete sizes, checked at each call.
+//! The requirements of an operator on concrete sizes, checked at each call.
 //!
-//! A requirement is kept as it was met, expression by expression. It is dropped only where it holds by what is known
-//! *without* it, never because a result would otherwise have no size: `bcast(D, 4)` is 4 wherever it has a value, and that
-//! is no reason why `D` should broadcast with 4. A list of requirements is checked in order, so each may rely on those
-//! before it.
+//! A requirement is kept as stated, expression by expression. It is dropped only if it follows from facts known
+//! *without* it, never because a result would otherwise have no size: `bcast(D, 4)` is 4 wherever it has a value, but
+//! that does not imply that `D` broadcasts with 4. A list of requirements is checked in order, so each may rely on
+//! those before it.
 
 use std::borrow::Cow;
 

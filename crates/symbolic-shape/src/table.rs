@@ -56,7 +56,7 @@ pub struct DimTable {
     atom_ids: HashMap<Atom, AtomId>,
     symbols: PrimaryMap<SymbolId, SymbolInfo>,
     names: HashMap<Arc<str>, SymbolId>,
-    /// Where the search for a free name with this stem goes on.
+    /// Where the search for a free name with this stem continues.
     stems: HashMap<String, u64>,
     /// The first symbol that stands for an expression.
     wrapped: HashMap<DimId, SymbolId>,
@@ -244,7 +244,7 @@ impl DimTable {
         }
     }
 
-    /// Every value of the expression lies in this range, whenever the contract facts hold and it has a value.
+    /// Every value of the expression is in this range, whenever the contract facts hold and it has a value.
     pub fn range(&self, dim: DimId) -> DimRange {
         self.values(dim).range
     }

@@ -1,4 +1,5 @@
-//! What all of Kiln's text forms share: tokens, a cursor over them, diagnostics, and the reader of dimension expressions.
+//! Shared by all of Kiln's text forms: tokens, a cursor over them, diagnostics, and the reader of dimension
+//! expressions.
 
 mod cursor;
 mod diagnostic;

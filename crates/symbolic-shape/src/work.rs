@@ -1,4 +1,4 @@
-//! How much work a table has done, counted in steps and not in time, so that it is the same in every run.
+//! The work done by a table, counted in steps rather than time, so that it is the same in every run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

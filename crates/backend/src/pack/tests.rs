@@ -1,4 +1,4 @@
-//! Packing and its inverse, and specifications that fit nothing.
+//! Packing and its inverse, and specifications that do not fit.
 
 use kiln_tensor::DType;
 use proptest::prelude::*;

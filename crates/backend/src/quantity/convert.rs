@@ -1,7 +1,7 @@
-//! Sizes of a kernel as quantities.
+//! Conversion of a kernel's sizes to quantities.
 //!
-//! Derived symbols stand for their definitions; each is computed once, before what uses it, so the program is
-//! no longer than the expressions it is made of. Nothing recurses: expressions come after their operands.
+//! Derived symbols stand for their definitions; each is computed once, before its first use, so the program is no
+//! longer than the expressions it is built from. Nothing recurses: expressions come after their operands.
 
 use std::collections::{BTreeMap, BTreeSet};
 

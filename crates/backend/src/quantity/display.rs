@@ -1,5 +1,5 @@
-//! Quantities in infix, for people: `min((n0 + 15) / 16, threads * 4)`. Symbols are `n0`, `n1` and so on; a value
-//! that is used more than once is `k0 = ...; ` in front.
+//! Infix display of quantities: `min((n0 + 15) / 16, threads * 4)`. Symbols are `n0`, `n1` and so on; a value used more
+//! than once is defined in front as `k0 = ...; `.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! Many quantities at once: what they share is computed once.
+//! Many quantities evaluated together: common subexpressions are computed once.
 //!
-//! The numbers of a kernel's launch are made of the same few sizes over and over. A launch plan evaluates those of a
-//! hundred kernels, so it counts.
+//! The numbers of a kernel's launch are built from the same few sizes, and a launch plan evaluates those of a hundred
+//! kernels, so sharing pays.
 
 use std::collections::HashMap;
 

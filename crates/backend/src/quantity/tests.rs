@@ -1,4 +1,4 @@
-//! Quantities: conversion against the table's own evaluation, folding, printing, damaged programs.
+//! Quantities: conversion checked against the table's own evaluation, folding, printing, malformed programs.
 
 use kiln_symbolic_shape::{Binding, DimId, DimTable};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! For each op: at which indices it reads its operands, given where its result is wanted.
+//! The indices at which each op reads its operands, given the indices of its result.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Where a value is read, as far as fusion cares: which axes each of its indices uses, and how.
+//! Index patterns as fusion sees them: which axes each index of a read uses, and how.
 
 use kiln_symbolic_shape::DimId;
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! A candidate: ops that may become one kernel, looked at as a whole.
+//! A candidate: ops that may become one kernel, examined as a whole.
 //!
 //! [`examine`] is the whole legality of fusion: growing regions asks it and nothing else. It proves that sizes are equal
 //! (or notes the plan fact that says so), finds out where each value is read, and decides by that whether one kernel can

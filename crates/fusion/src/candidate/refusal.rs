@@ -1,4 +1,4 @@
-//! Which rule is against doing some ops in one kernel: the reasons that plans print.
+//! Why ops cannot be one kernel: the reasons that plans print.
 
 use kiln_ir::{Graph, OpId, ValueId};
 use kiln_kernel::Class;

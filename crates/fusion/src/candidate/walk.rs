@@ -1,7 +1,7 @@
-//! Asks every op of a candidate where its operands are read, from the results to the inputs.
+//! Propagates read indices through a candidate, from the results to the inputs.
 //!
-//! The same demand-driven order as lowering, with indices reduced to the axes they use: what is
-//! demanded twice at the same indices is one thing. Nothing is judged here but what no kernel can do.
+//! The demand-driven order is that of lowering, with indices reduced to the axes they use: equal demands at equal
+//! indices are one. Only ops that no kernel can compute are rejected here.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
-//! What limits a kernel: its bytes, or one kind of work, and how long that lasts.
+//! The bound of a kernel: its bytes, or one kind of work, and its duration.
 //!
-//! Bytes move while something is computed, so the longer of the two counts; kinds of work come one after the other.
+//! Memory transfers overlap with computation, so the longer of the two counts; kinds of work are summed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

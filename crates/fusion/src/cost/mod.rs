@@ -1,6 +1,6 @@
 //! The cost model: bytes moved, work done, launches, at likely sizes.
 //!
-//! Rough on purpose: it orders candidates and says what a fusion is worth, and never decides whether
+//! Rough on purpose: it orders candidates and estimates its benefit, and never decides whether
 //! one is right. The figures are those of a device: see [`rates`].
 
 mod effort;

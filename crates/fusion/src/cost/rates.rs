@@ -36,7 +36,7 @@ impl Rates {
         work: [40.0, 13.0, 38.0, 50.0, 21.0, 9.0, 4.5, 20.0, 6.0],
     };
 
-    /// With launches that take so many nanoseconds.
+    /// With launches that take this many nanoseconds.
     #[must_use]
     pub const fn with_launch(mut self, nanoseconds: f64) -> Self {
         self.launch = nanoseconds;

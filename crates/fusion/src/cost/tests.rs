@@ -1,4 +1,4 @@
-//! The cost model on single ops whose limits are plain.
+//! The cost model on single ops with obvious bounds.
 
 use std::collections::BTreeSet;
 

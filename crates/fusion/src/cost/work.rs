@@ -1,4 +1,4 @@
-//! What an op has to do: of which kind, and how much of it, at likely sizes.
+//! The work of an op: its kind and amount, at likely sizes.
 
 use kiln_ir::{Graph, Op, OpId, ValueId};
 use kiln_symbolic_shape::DimId;

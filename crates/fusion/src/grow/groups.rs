@@ -1,8 +1,7 @@
-//! Groups of ops while they grow: who holds which op, who reads whom, and what must come first.
+//! Groups of ops during growth: the ops each holds, its readers, and its predecessors.
 //!
-//! Every op has one home group. An index map may be held by further groups, which do it again.
-//! A group never changes: joining makes a new one, so that a refusal stays true of the pair it was
-//! found for.
+//! Every op has one home group. An index map may also be held by further groups, which recompute it. A group is
+//! immutable: joining makes a new one, so a refusal stays valid for the pair it was found for.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -95,7 +95,7 @@ struct Union {
 }
 
 impl Growth<'_> {
-    /// What each op is and costs by itself.
+    /// The kind of each op, and its cost alone.
     fn describe_singles(&mut self) {
         let ids: Vec<GroupId> = self.groups.ids().collect();
         for id in ids {

@@ -1,4 +1,4 @@
-//! Which groups are offered to be joined, by which rule, in which order.
+//! The groups offered for joining, by which rule, in which order.
 
 use kiln_ir::{Graph, ValueId};
 

@@ -1,8 +1,8 @@
 //! The state of a lowering, and the driver that answers demands.
 //!
-//! An op's lowering asks for its operands; where an answer is not there yet it stops with [`Halt::Pending`] and is
-//! run again when it is. So the driver keeps a stack of its own and nothing recurses over the region. For that, what
-//! an op's lowering makes must be the same each time: nodes are shared, axes are kept by the stage that they are for.
+//! An op's lowering demands its operands; if one is not available yet it stops with [`Halt::Pending`] and runs again
+//! later. So the driver keeps an explicit stack and nothing recurses over the region. An op's lowering must therefore
+//! produce the same result each time: nodes are shared, axes are kept by the stage that they are for.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -52,7 +52,7 @@ impl From<DimError> for Halt {
 /// What a step of a lowering gives.
 pub(super) type Step<T> = Result<T, Halt>;
 
-/// One element asked for.
+/// One demanded element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Demand {
     /// Of which value.

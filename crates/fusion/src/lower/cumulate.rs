@@ -1,6 +1,6 @@
-//! Running reductions: a carry block where the output's axis is its steps, elsewhere a reduction of all that came
-//! before.
+//! Running reductions: a carry block if the output's axis is its steps, otherwise a reduction over the prefix.
 //!
+//! The second is always correct, and quadratic; if the first is possible, that is noted for the next attempt.
 //! The second is right anywhere, and quadratic; that the first is possible is noted for the next attempt.
 
 use kiln_ir::{CumulateFunction, OpData};

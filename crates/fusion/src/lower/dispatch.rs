@@ -1,4 +1,4 @@
-//! Which family of ops answers a demand.
+//! Dispatches a demand to the lowering of its op's family.
 
 use kiln_ir::{Op, OpData, OpId};
 use kiln_kernel::NodeId;

@@ -85,7 +85,7 @@ pub struct LoweredKernel {
 /// Lowers a region to one kernel. The region's plan facts are taken to hold; the result is not verified.
 ///
 /// # Errors
-/// Says why the region cannot be one kernel.
+/// Explains why the region cannot be one kernel.
 pub fn lower(graph: &Graph, region: &Region<'_>) -> Result<LoweredKernel, LowerError> {
     schedule::lower_region(graph, region)
 }

@@ -1,4 +1,4 @@
-//! Pools: a reduction over the window, of what is no padding.
+//! Pools: a reduction over the window, padding excluded.
 
 use kiln_ir::{Integers, OpData, PoolFunction, Window};
 use kiln_kernel::{Axes, NodeId, Nodes, Reduction, StageOperation};

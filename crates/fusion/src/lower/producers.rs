@@ -1,4 +1,4 @@
-//! Which op of a region computes a value, and at what depth.
+//! The op of a region that produces a value, and its depth.
 //!
 //! Depths order the operands of commutative functions: layers of equal structure become equal kernels, whatever came first
 //! in the graph.

@@ -1,4 +1,4 @@
-//! Slices: indices scaled and moved.
+//! Slices: scaled and shifted indices.
 
 use kiln_ir::{Dims, Integers, OpData};
 use kiln_kernel::{NodeId, Nodes};

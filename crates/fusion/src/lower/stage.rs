@@ -1,8 +1,8 @@
-//! Stages: what is computed once and read by several.
+//! Stages: values computed once and read by several consumers.
 //!
-//! A reduction asked for at indices of outer axes alone is a scalar. Where an index runs along an inner axis of the
-//! stage that asks, the stage is an array over an axis of its own in that place, and the asking index reads it; all
-//! who ask along different axes read one array. An index in between (computed from inner axes) is refused.
+//! A reduction demanded at indices of outer axes alone is a scalar. If an index runs along an inner axis of the
+//! demanding stage, the reduction becomes an array over its own axis, which that index reads; all consumers along
+//! different axes read one array. An index in between (computed from inner axes) is rejected.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ pub(super) type StageBody = Step<(StageOperation, NodeId)>;
 /// A stage about to be made.
 pub(super) struct NewStage {
     key: StageKey,
-    /// Where the value is asked for.
+    /// Where the value is demanded.
     pub(super) indices: Nodes,
     /// When.
     pub(super) guard: GuardId,

@@ -1,4 +1,4 @@
-//! From a graph to a plan: regions are grown, lowered, and put in order.
+//! From a graph to a plan: regions are grown, lowered, and ordered.
 //!
 //! A region that lowering refuses is split: its ops may not be that one kernel, and the region is grown again. After a few
 //! attempts the ops that still fail stay alone. An op that is no kernel even alone is left to the interpreter, with the

@@ -1,4 +1,4 @@
-//! How a plan prints: a line per node, and how it came about below it.
+//! The text form of a plan: a line per node, followed by how it was formed.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What can be asked of a single node: whether another one could join it, and whether its shapes are right.
+//! Queries on a single node: whether another node could join it, and whether its shapes are valid.
 
 use std::collections::BTreeSet;
 

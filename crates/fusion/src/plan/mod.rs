@@ -1,9 +1,8 @@
-//! A plan: which ops of a graph are done together, how, and in which order.
+//! A plan: which ops of a graph run together, how, and in which order.
 //!
-//! Invariants: every op that a region of the graph holds is in exactly one node, ops in the body of a loop that is one
-//! kernel in none but that loop's; the nodes of a
-//! region are listed in an order in which each comes after what it reads and after what gives its
-//! sizes their values.
+//! Invariants: every op of a region of the graph is in exactly one node; ops in the body of a loop that is one kernel
+//! are in that loop's node alone; each node of a region is listed after the nodes it reads and after those that bind
+//! its sizes.
 
 mod build;
 mod display;

@@ -1,4 +1,4 @@
-//! A node of a plan: ops that are done together, and how.
+//! A node of a plan: ops that run together, and how.
 
 use std::fmt;
 
@@ -69,7 +69,7 @@ pub struct FusionNode {
     pub kind: NodeKind,
     /// A readable name made from the ops: `matmul_bias_relu`. Not unique.
     pub name: String,
-    /// The region of the graph that its ops stand in.
+    /// The region of the graph that contains its ops.
     pub region: RegionId,
     /// Its ops, in program order. Every op of a graph is among those of exactly one node, or in the body of a loop that is.
     pub ops: Vec<OpId>,

@@ -1,4 +1,4 @@
-//! A bundle as a tier: read-only, and damage in it is final.
+//! A bundle as a read-only tier; damage in it is an error.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use crate::tier::{Stored, Tier};
 
 use super::{Bundle, Indexed};
 
-/// Bytes of a content that are read and checked at a time.
+/// Content is read and checked in pieces of this many bytes.
 const PIECE: usize = 1 << 18;
 
 impl Bundle {
@@ -26,7 +26,7 @@ impl Bundle {
     fn read_at(&self, target: &mut [u8], offset: u64) -> Result<(), Miss> {
         let read = self.file.read_exact_at(target, offset);
         read.map_err(|error| match error.kind() {
-            // It became shorter under us.
+            // The file was truncated during the read.
             ErrorKind::UnexpectedEof => Miss::Digest { part: "content" },
             _ => Miss::io("reading the bundle")(error),
         })

@@ -1,4 +1,4 @@
-//! Why the code of a bundle may be run, if it may: the caller vouches for the file, or gives the key that sealed it.
+//! Whether code of a bundle may be run: the caller vouches for the file, or provides the key that sealed it.
 #![allow(
     unsafe_code,
     reason = "the code of a bundle that is trusted is vouched for here"
@@ -13,7 +13,7 @@ use crate::seal::SealKey;
 
 use super::Bundle;
 
-/// Who says that code of a bundle is code.
+/// The party that vouches for the code of a bundle.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trust {
     /// No one.
@@ -25,7 +25,7 @@ pub(super) enum Trust {
 }
 
 impl Trust {
-    /// The key that every part must have been signed with.
+    /// The key that must have signed every part.
     pub(super) fn key(&self) -> Option<&SealKey> {
         match self {
             Self::None | Self::Caller => None,
@@ -33,7 +33,7 @@ impl Trust {
         }
     }
 
-    /// The content of an entry that was checked with this [`key`](Self::key), as code where its kind is that of code.
+    /// The content of an entry checked with this [`key`](Self::key), as code if its kind is code.
     pub(super) fn vouch(&self, kind: &str, payload: Payload) -> Payload {
         match (kind == EntryKind::KERNEL.name(), self) {
             // SAFETY: the caller of `open_trusted` promised it; and who has the key writes bundles with `Bundle::write`, which
@@ -51,13 +51,13 @@ impl Bundle {
     /// As [`open`](Self::open).
     ///
     /// # Safety
-    /// The file was made by [`write`](Self::write) of entries whose code came from a compiler, and no one changed it on
-    /// purpose. Otherwise bytes of anyone's making are run as code.
+    /// The file was made by [`write`](Self::write) from entries whose code came from a compiler, and was not tampered
+    /// with. Otherwise arbitrary bytes are run as code.
     pub unsafe fn open_trusted(path: impl AsRef<Path>) -> Result<Self, CacheError> {
         Self::open_with(path.as_ref(), Trust::Caller)
     }
 
-    /// Opens a bundle that was sealed with a key. Its code may be run: only one who has the key can have made it.
+    /// Opens a sealed bundle. Its code may be run: only a holder of the key can have made it.
     ///
     /// # Errors
     /// As [`open`](Self::open); E0711 for a bundle without a seal, or with another key's.

@@ -1,4 +1,4 @@
-//! Making a bundle: everything into a draft beside it, then renamed, so that there is a whole one or none.
+//! Writing a bundle: a draft next to the target, then a rename, so readers see a whole bundle or none.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,8 +13,8 @@ use crate::seal::SealKey;
 use super::{Bundle, FORMAT, INDEXED, MAGIC, PRELUDE};
 
 impl Bundle {
-    /// Writes a bundle of these entries, in place of what is at the path, and returns its length. With a key, the bundle is
-    /// sealed with it. Equal manifests, entries and keys make equal files.
+    /// Writes a bundle of these entries, replacing any file at the path, and returns its length. With a key, the bundle
+    /// is sealed. Equal manifests, entries and keys give equal files.
     ///
     /// # Errors
     /// A file that cannot be written, an entry that is too large, or data under the key of code.
@@ -69,7 +69,7 @@ impl Bundle {
             let code = key.hasher().update(&before).finalize();
             before.extend(code.as_bytes());
         }
-        // The keys of a hasher are the library's random numbers.
+        // The hasher's keys are the standard library's random numbers.
         let number = RandomState::new().build_hasher().finish();
         let mut draft = path.as_os_str().to_owned();
         draft.push(format!(".{number:016x}.draft"));

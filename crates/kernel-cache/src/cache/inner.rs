@@ -1,5 +1,5 @@
-//! What the handles of a cache share, and the small steps on it. Each takes a lock for a moment, and gives it back
-//! before anything is decoded, stored or dropped.
+//! State shared by the handles of a cache, and operations on it. Each holds a lock briefly, and releases it before
+//! anything is decoded, stored or dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -29,11 +29,11 @@ pub(super) struct Inner<V, E> {
     pub(super) failures: Mutex<Failures<E>>,
     pub(super) flights: Arc<Flights<KeyDigest, Shared<V, E>>>,
     pub(super) counters: Counters,
-    /// The process that made it.
+    /// The process that created the cache.
     pub(super) process: Pid,
 }
 
-/// What a leader gives its followers.
+/// The result a leader shares with its followers.
 pub(super) enum Shared<V, E> {
     Value(Arc<V>),
     Failed(Arc<E>),
@@ -71,7 +71,7 @@ impl<V, E> Shared<V, E> {
 }
 
 impl<V, E> Inner<V, E> {
-    /// Whether this is a child of the process that made the cache.
+    /// Whether this process is a forked child of the cache's creator.
     pub(super) fn is_forked(&self) -> bool {
         getpid() != self.process
     }
@@ -92,13 +92,13 @@ impl<V, E> Inner<V, E> {
         Some(value)
     }
 
-    /// Whether memory has a key; that is no use of it.
+    /// Whether memory has a key; does not count as a use.
     pub(super) fn has_in_memory(&self, key: &CacheKey) -> bool {
         self.memory()
             .is_some_and(|memory| memory.contains(key.digest()))
     }
 
-    /// The failure of a key that is not to be tried again yet.
+    /// The remembered failure of a key that is not due for a retry.
     pub(super) fn failure(&self, key: &CacheKey, now: Duration) -> Option<Failure<E>> {
         let (error, left) = self.failures()?.get(key.digest(), now)?;
         Some(Failure::Compile {
@@ -121,8 +121,8 @@ impl<V, E> Inner<V, E> {
         }
     }
 
-    /// The value from the first tier that has it, kept in memory and in the tiers before. Where none has it, the caller
-    /// counts the reasons.
+    /// The value from the first tier that has it, also stored in memory and in the tiers before it. If none has it, the
+    /// caller counts the reasons.
     pub(super) fn in_tiers(&self, key: &CacheKey) -> Result<Found<V>, Vec<TierMiss>> {
         let mut misses = Vec::new();
         for (position, tier) in self.tiers.iter().enumerate() {
@@ -153,7 +153,7 @@ impl<V, E> Inner<V, E> {
         }
     }
 
-    /// The value from one tier, kept in memory.
+    /// The value from one tier, also kept in memory.
     fn in_tier(
         &self,
         tier: &dyn Tier,

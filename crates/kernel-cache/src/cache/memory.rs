@@ -1,8 +1,7 @@
-//! The tier in memory: [`LruKernelCache`], values that are ready to be used, by key.
+//! The in-memory tier: [`LruKernelCache`], ready-to-use values by key.
 //!
-//! It is bounded by count and bytes; what was used longest ago goes first, and what has to go is logged with what it was
-//! worth. Each step takes the lock for a moment; nothing is dropped or logged while it is held. Not here: what is to be done
-//! where a key is missing.
+//! Bounded by count and bytes; the least recently used value is evicted first and logged with its compile time and use.
+//! Each operation holds the lock briefly; nothing is dropped or logged under it. Handling a miss is the caller's part.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,10 +15,10 @@ pub(super) struct LruKernelCache<V> {
     entries: Mutex<BoundedLru<KeyDigest, KernelCacheEntry<V>>>,
 }
 
-/// A value and what is known of its use.
+/// A value and its usage.
 struct KernelCacheEntry<V> {
     value: Arc<V>,
-    /// How long it took to compile, here or wherever a tier has it from.
+    /// How long it took to compile, here or before a tier stored it.
     compile_time: Duration,
     /// By the cache's clock.
     last_used: Duration,
@@ -33,7 +32,7 @@ impl<V> LruKernelCache<V> {
         }
     }
 
-    /// The value of a key, which is then used at `now`.
+    /// The value of a key, marked as used at `now`.
     pub(super) fn get(&self, key: KeyDigest, now: Duration) -> Option<Arc<V>> {
         let mut entries = lock(&self.entries);
         let entry = entries.get(&key)?;
@@ -42,7 +41,8 @@ impl<V> LruKernelCache<V> {
         Some(Arc::clone(&entry.value))
     }
 
-    /// Puts a value that takes `bytes` under a key, in place of what is there; returns how many others had to go.
+    /// Inserts a value that takes `bytes`, replacing the key's previous value; returns the number of other values
+    /// evicted.
     pub(super) fn set(
         &self,
         key: KeyDigest,
@@ -78,20 +78,20 @@ impl<V> LruKernelCache<V> {
         drop(removed);
     }
 
-    /// Other limits; returns how many values are above them and had to go.
+    /// Sets new limits; returns the number of values evicted.
     pub(super) fn set_limits(&self, limits: LruLimits, now: Duration) -> usize {
         let evicted = lock(&self.entries).set_limits(limits);
         note_evicted(evicted, now)
     }
 
-    /// How many values there are, and the bytes that they take.
+    /// The number of values, and their size in bytes.
     pub(super) fn size(&self) -> (usize, usize) {
         let entries = lock(&self.entries);
         (entries.len(), entries.bytes())
     }
 }
 
-/// Says what had to go, and counts it: values that are used often and are long to compile mean that limits are too low.
+/// Logs and counts evictions: evicting values that are used often and slow to compile means the limits are too low.
 fn note_evicted<V>(
     evicted: impl IntoIterator<Item = (KeyDigest, KernelCacheEntry<V>)>,
     now: Duration,
@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(of("a"), Some((2, at(3), at(5))));
             assert_eq!(of("b"), Some((0, at(1), at(5))));
         }
-        // What was used longest ago goes; what is replaced is not counted.
+        // The least recently used value is evicted; replacement is not counted.
         assert_eq!(cache.set(key("c"), &Arc::new(()), 10, at(5), at(4)), 1);
         assert_eq!(cache.set(key("c"), &Arc::new(()), 20, at(5), at(4)), 0);
         assert!(!cache.contains(key("b")) && cache.contains(key("a")));

@@ -1,5 +1,5 @@
-//! Whether this thread is inside a compile. Such a thread never waits for another compile: with a work-stealing pool
-//! below, that one may be waiting for this thread.
+//! Tracks whether this thread is inside a compile. Such a thread never waits for another compile: under a work-stealing
+//! pool that compile may be waiting for this thread.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Inside a compile, until it is dropped.
+/// Marks the thread as compiling until dropped.
 pub(super) struct Nesting(());
 
 impl Nesting {

@@ -1,10 +1,10 @@
-//! Limits and times of a cache.
+//! Limits and time-outs of a cache.
 
 use std::time::Duration;
 
 use crate::bounded::LruLimits;
 
-/// How a cache is used.
+/// The settings of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
     /// How much is kept in memory.
@@ -12,11 +12,11 @@ pub struct CacheOptions {
     /// How long a compile by another caller, in this process or another, is trusted to finish. After that, a caller
     /// compiles beside it.
     pub trusted: Duration,
-    /// The time until a compile that failed is tried again; each further time is twice as long.
+    /// The back-off after the first failed compile; it doubles with each further failure.
     pub retry_first: Duration,
-    /// The longest such time.
+    /// The maximum back-off.
     pub retry_most: Duration,
-    /// How many failures are remembered.
+    /// The maximum number of remembered failures.
     pub remembered_failures: usize,
 }
 

@@ -1,4 +1,4 @@
-//! [`Ticket`]: the right to compile a key, and all that is done with it.
+//! [`Ticket`]: the right to compile a key, and the steps of doing so.
 //!
 //! The order: memory again; the tiers; the claim among processes; the tiers again, after waiting for a claim; the compile;
 //! memory; the waiters; the tiers; release of the claim.
@@ -20,10 +20,10 @@ use crate::miss::TierMiss;
 use crate::stats::Counters;
 use crate::tier::{Claim, Tier};
 
-/// How long the first pause is between two looks at another process's compile, and the longest.
+/// The first and the maximum interval for polling another process's compile.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// Who hears where a value comes from.
+/// A callback notified of where a value comes from.
 type FirstTold = Box<dyn FnOnce(&Source) + Send>;
 
 /// The right to compile a key. If it is dropped unused, the waiters are notified, and one of them may take over.
@@ -32,17 +32,17 @@ pub struct Ticket<V, E> {
     key: CacheKey,
     /// `None` where there can be no waiters: in a forked child, and inside another compile.
     lead: Option<Lead<KeyDigest, Shared<V, E>>>,
-    /// Who hears of what was found before those who wait do.
+    /// Notified of a found value before its waiters are.
     first_told: Option<FirstTold>,
-    /// Which errors say that a compile was given up, and nothing of the key.
+    /// Which errors mean that the compile was given up rather than that the key failed.
     gives_up: Option<fn(&E) -> bool>,
 }
 
-/// What came of claiming a key among processes.
+/// The result of claiming a key among processes.
 enum Claimed<V> {
-    /// Compile; and drop this when the entry is stored.
+    /// Compile; drop this once the entry is stored.
     Compile(Vec<Box<dyn Any + Send>>),
-    /// Another process did.
+    /// Another process compiled it.
     Found(Found<V>),
     /// Another process is compiling it, and the caller's limit has passed.
     Timeout,
@@ -63,8 +63,8 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// With someone who hears where the value comes from before those who wait have it: for accounts that are to be right
-    /// when they go on.
+    /// Adds a callback that learns where the value comes from before waiters get it, so accounts are up to date when
+    /// they continue.
     #[must_use]
     pub fn first_telling(self, listener: impl FnOnce(&Source) + Send + 'static) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// With errors that say that a compile was given up: they are not remembered, and one of those who wait takes over.
+    /// Marks errors that mean the compile was given up: they are not remembered, and a waiter takes over.
     #[must_use]
     pub fn giving_up_on(self, gives_up: fn(&E) -> bool) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// Tells how many wait for it, also while it is being compiled; none where no thread can.
+    /// A handle that counts the waiters, also during the compile; `None` where no thread can wait.
     pub fn counting_waiters(&self) -> Option<impl Fn() -> usize + use<V, E>> {
         self.lead.as_ref().map(Lead::counting)
     }
@@ -97,7 +97,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         self.lead.as_ref().map_or(0, Lead::n_followers)
     }
 
-    /// A place among those who wait for it; none where no thread can: in a forked child, and inside another compile.
+    /// A waiter for this compile; `None` where no thread can wait: in a forked child, and inside another compile.
     pub fn waiter(&self) -> Option<Waiter<V, E>> {
         let follow = self.lead.as_ref()?.follow();
         let inner = Arc::clone(&self.cache.inner);
@@ -108,7 +108,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
     /// no other process is waited for; the waiters are notified that it was given up.
     ///
     /// # Errors
-    /// What each tier says.
+    /// The reason of each tier.
     pub fn look_up(self) -> Result<Found<V>, Vec<TierMiss>> {
         let inner = Arc::clone(&self.cache.inner);
         if let Some(value) = inner.in_memory(&self.key) {
@@ -178,7 +178,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         let end = inner.clock.now();
         let time = end.saturating_sub(begin);
         Counters::add_time(&counters.compile_nanoseconds, time);
-        // Dropped without being told anything, it was given up.
+        // Dropping the lead without a result gives the compile up.
         let lead = self.lead.take();
         let tell = |shared| lead.map(|lead| lead.finish(shared));
         match result {
@@ -223,7 +223,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// Claims the key in every tier that knows claims, and waits for who has it there.
+    /// Claims the key in every tier that supports claims, and waits for another holder.
     fn claim(&self, inner: &Inner<V, E>, limit: Duration, is_inside: bool) -> Claimed<V> {
         let mut held = Vec::new();
         for tier in &inner.tiers {
@@ -262,7 +262,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
                 }
                 Claim::Busy => {}
             }
-            // Whatever the clock does, no wait is longer than what was slept.
+            // The time slept bounds the wait, whatever the clock does.
             let waited = slept.max(inner.clock.now().saturating_sub(begin));
             if waited >= inner.options.trusted {
                 Counters::count(&counters.takeovers);
@@ -291,7 +291,7 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Ticket<V, E> {
         }
     }
 
-    /// From now on it is at work, and trusted for as long as any compile.
+    /// Marks the compile as started, so its trust period begins now.
     fn begin_at(&self, now: Duration) {
         if let Some(lead) = &self.lead {
             lead.begin_at(now);

@@ -1,4 +1,4 @@
-//! [`Waiter`]: a place among those who wait for a compile that another thread is at.
+//! [`Waiter`]: waits for a compile that another thread runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::flight::{Follow, Waited};
 use crate::key::CacheKey;
 use crate::stats::Counters;
 
-/// A place among those who wait; dropped, it is given up, and the compile goes on.
+/// A registered waiter; dropping it gives up the wait, and the compile continues.
 pub struct Waiter<V, E> {
     inner: Arc<Inner<V, E>>,
     key: CacheKey,
@@ -20,7 +20,7 @@ pub struct Waiter<V, E> {
     is_counted: bool,
 }
 
-/// Ends a wait from another thread.
+/// Cancels a wait from another thread.
 pub struct Canceller(Box<dyn Fn() + Send + Sync>);
 
 impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Waiter<V, E> {
@@ -45,10 +45,10 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Waiter<V, E> {
         }
     }
 
-    /// Waits for the result, at most so long. A wait that ended without one can be begun again.
+    /// Waits up to a limit for the result. A wait that ended without one can be repeated.
     ///
     /// # Errors
-    /// The compile's own; that it panicked, was given up, or is not done yet; that the wait was cancelled.
+    /// The compile's own error; the compile panicked, was given up, or is not done yet; the wait was cancelled.
     pub fn wait(&self, limit: Duration) -> Result<Found<V>, Failure<E>> {
         let counters = &self.inner.counters;
         let key = || self.key.clone();
@@ -73,20 +73,20 @@ impl<V: Send + Sync + 'static, E: Send + Sync + 'static> Waiter<V, E> {
         Err(Failure::Cache(error))
     }
 
-    /// Waits for the end of the compile, at most so long; says whether it has come, or the wait was cancelled. Counts
-    /// nothing: what came of it [`wait`](Self::wait) says.
+    /// Waits up to a limit for the end of the compile; returns whether it ended or the wait was cancelled. Counts
+    /// nothing; [`wait`](Self::wait) returns the result.
     pub fn is_over_within(&self, limit: Duration) -> bool {
         !matches!(self.follow.wait(limit), Waited::Timeout)
     }
 
-    /// What ends this wait from another thread.
+    /// A handle that cancels this wait from another thread.
     pub fn canceller(&self) -> Canceller {
         Canceller(Box::new(self.follow.canceller()))
     }
 }
 
 impl Canceller {
-    /// Ends the wait; nothing if it ended before.
+    /// Cancels the wait; does nothing if it already ended.
     pub fn cancel(&self) {
         (self.0)();
     }

@@ -10,7 +10,7 @@ use crate::tier::Claim;
 use super::ATTEMPTS;
 use super::name::FileName;
 
-/// A locked claim file; dropped, it is removed and then unlocked.
+/// A locked claim file; on drop it is removed and then unlocked.
 struct Held {
     folder: Box<dyn Folder>,
     name: String,
@@ -45,7 +45,7 @@ pub(super) fn try_claim(folder: Box<dyn Folder>, digest: KeyDigest, user: u32) -
                     _file: file,
                 }));
             }
-            // Removed by who held it before.
+            // Removed by the previous holder.
             Ok(true) => {}
             Ok(false) => return Claim::Busy,
             Err(_) => return Claim::Unavailable,
@@ -54,7 +54,7 @@ pub(super) fn try_claim(folder: Box<dyn Folder>, digest: KeyDigest, user: u32) -
     Claim::Busy
 }
 
-/// Whether a name is that of this file.
+/// Whether a name still refers to that file.
 pub(super) fn is_named(folder: &dyn Folder, name: &str, identity: (u64, u64)) -> bool {
     folder
         .info_of(name)

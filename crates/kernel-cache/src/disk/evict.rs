@@ -1,8 +1,8 @@
-//! Making room: when the folder holds too much, what was used longest ago goes.
+//! Eviction: above the folder's limit, the least recently used entries are removed.
 //!
-//! One process at a time makes room; the others go on. Files that vanish meanwhile are fine. A reader that has a file
-//! open keeps it. The order is that of the file system's times: where its clock jumped, the order is a worse one, and
-//! times in the future count as the oldest, so that they do not stay for ever.
+//! One process at a time evicts; others continue. Files may vanish meanwhile, and a reader keeps a file that it has
+//! open. The order is that of the file system's timestamps: a clock jump makes it worse, and times in the future count
+//! as the oldest, so such entries do not stay for ever.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -13,13 +13,13 @@ use super::DiskTier;
 use super::claim::is_named;
 use super::name::FileName;
 
-/// How far in the future a time may be, in nanoseconds: machines that share a folder differ.
+/// How far in the future a timestamp may be, in nanoseconds: the clocks of machines that share a folder differ.
 const DRIFT: i128 = 3_600_000_000_000;
 
-/// What this process knows of the folder's size.
+/// This process's estimate of the folder's size.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// Bytes at the last look.
+    /// Bytes at the last scan.
     seen: AtomicU64,
     /// Bytes written since.
     written: AtomicU64,
@@ -33,7 +33,7 @@ struct Candidate {
 }
 
 impl DiskTier {
-    /// Notes that this many bytes were written, and makes room if it may be needed.
+    /// Records written bytes, and evicts if the limit may be exceeded.
     pub(super) fn account_for(&self, bytes: u64) -> Stored {
         let limit = self.options.max_bytes;
         let account = &self.account;
@@ -52,7 +52,7 @@ impl DiskTier {
         }
     }
 
-    /// Looks through the folder; removes what is too much, and what the dead left. None if it cannot now.
+    /// Scans the folder; removes excess entries and the files of dead processes. `None` if it cannot now.
     fn make_room(&self) -> Option<Stored> {
         let folder = self.folder().ok()?;
         let lock = folder
@@ -73,7 +73,7 @@ impl DiskTier {
                 false => candidate.used,
             });
             for candidate in &candidates {
-                // A little further down, so that the next entry does not come here again.
+                // A little below the limit, so the next store does not evict again.
                 if total <= limit - limit / 8 {
                     break;
                 }
@@ -95,7 +95,7 @@ impl DiskTier {
         Some(stored)
     }
 
-    /// The entries there are; removes drafts and claims of the dead on the way.
+    /// The existing entries; removes drafts and claims of dead processes on the way.
     fn look_through(&self, folder: &dyn Folder) -> Option<Vec<Candidate>> {
         let mut candidates = Vec::new();
         for name in folder.list().ok()? {
@@ -119,7 +119,7 @@ impl DiskTier {
     }
 }
 
-/// Removes a draft or a claim that no living process has locked; answers whether it did.
+/// Removes a draft or a claim that no living process has locked; returns whether it did.
 pub(super) fn remove_if_dead(folder: &dyn Folder, name: &str) -> bool {
     let Ok(file) = folder.open(name) else {
         return false;

@@ -1,4 +1,4 @@
-//! What a person does with a folder of entries: list it, count it, check it, clear it.
+//! Management of a folder of entries: list, measure, verify, clear.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use super::DiskTier;
 use super::evict::remove_if_dead;
 use super::name::FileName;
 
-/// An entry in a list.
+/// A listed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryInfo {
     /// The digest of its key.
@@ -21,11 +21,11 @@ pub struct EntryInfo {
     pub bytes: u64,
     /// When it was last used: nanoseconds since 1970 by the file system's clock.
     pub used: i128,
-    /// What it says about its content, or why it cannot be read.
+    /// Its metadata, or why it cannot be read.
     pub head: Result<EntryHead, Miss>,
 }
 
-/// How much a folder holds.
+/// The size of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskUsage {
     /// Entries.
@@ -36,39 +36,39 @@ pub struct DiskUsage {
     pub foreign_entries: u64,
     /// Their bytes.
     pub foreign_bytes: u64,
-    /// Drafts: of writers at work, or of dead ones.
+    /// Drafts: of active or dead writers.
     pub drafts: u64,
     /// The limit on bytes.
     pub max_bytes: u64,
 }
 
-/// What checking a folder found.
+/// The result of verifying a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Entries that are whole.
     pub whole: u64,
-    /// Those that are not, and why.
+    /// Damaged entries, and why.
     pub bad: Vec<(KeyDigest, Miss)>,
 }
 
-/// What clearing a folder removed.
+/// The result of clearing a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleared {
-    /// Entries, in whatever format.
+    /// Entries, in any format.
     pub entries: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Drafts and claims that the dead left.
+    /// Drafts and claims of dead processes.
     pub leftovers: u64,
     /// Entries that could not be removed.
     pub failed: u64,
 }
 
 impl DiskTier {
-    /// Every entry, the one used last first. Reads their heads, whose digests are checked; not their content.
+    /// Every entry, most recently used first. Reads and checks the heads, not the content.
     ///
     /// # Errors
-    /// A folder that cannot be used; one that is missing has no entries.
+    /// The folder cannot be used; a missing one has no entries.
     pub fn entries(&self) -> Result<Vec<EntryInfo>, CacheError> {
         let mut entries = Vec::new();
         self.for_each_file(|folder, name, info| {
@@ -85,7 +85,7 @@ impl DiskTier {
         Ok(entries)
     }
 
-    /// How much there is.
+    /// The size of the folder.
     ///
     /// # Errors
     /// As [`entries`](Self::entries).
@@ -109,7 +109,7 @@ impl DiskTier {
         Ok(usage)
     }
 
-    /// Reads every entry whole and checks it; `remove` removes those that are bad.
+    /// Reads and checks every entry; `remove` removes the bad ones.
     ///
     /// # Errors
     /// As [`entries`](Self::entries).
@@ -135,8 +135,8 @@ impl DiskTier {
         Ok(verified)
     }
 
-    /// Removes every entry, those of other versions too, and what the dead left. Entries that are being written, and
-    /// files that are none of ours, stay.
+    /// Removes every entry, including those of other versions, and the files of dead processes. Entries being written,
+    /// and files with other names, stay.
     ///
     /// # Errors
     /// As [`entries`](Self::entries).
@@ -185,7 +185,7 @@ impl DiskTier {
         mut visit: impl FnMut(&dyn Folder, FileName, FileInfo),
     ) -> Result<(), CacheError> {
         self.for_each_name(|folder, file, name| {
-            // What vanishes meanwhile is not there.
+            // A file that vanished is skipped.
             if let Ok(info) = folder.info_of(file) {
                 visit(folder, name, info);
             }

@@ -1,18 +1,18 @@
-//! The names of files in a folder of entries. What has none of these names is not touched.
+//! File names in a folder of entries. Files with other names are not touched.
 
 use std::fmt;
 
 use crate::entry::FORMAT;
 use crate::key::KeyDigest;
 
-/// A file of ours.
+/// A file of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileName {
     /// An entry in this format.
     Entry(KeyDigest),
-    /// An entry in another format: takes room, and is not read.
+    /// An entry in another format: takes space, and is not read.
     Foreign(KeyDigest),
-    /// Being written.
+    /// A draft being written.
     Draft(u64),
     /// Locked by the process that makes an entry.
     Claim(KeyDigest),
@@ -26,7 +26,7 @@ const CLAIM: &str = ".claim";
 const EVICTION: &str = "eviction.claim";
 
 impl FileName {
-    /// The file with this name, if it is one of ours.
+    /// The file with this name, if it is one of the cache's.
     pub(super) fn read(name: &str) -> Option<Self> {
         if name == EVICTION {
             return Some(Self::Eviction);

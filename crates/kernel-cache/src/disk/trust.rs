@@ -1,4 +1,4 @@
-//! What is believed: folders and files of this user, that no other user may write to, reached through no link. Code in them
+//! The trust rule: folders and files of this user, writable by no other user, and reached through no link. Code in them
 //! is code.
 #![allow(
     unsafe_code,
@@ -13,21 +13,21 @@ use crate::payload::Payload;
 
 use super::{DiskOptions, DiskTier};
 
-/// The bits of a mode that let others write.
+/// The mode bits that let others write.
 const OTHERS_WRITE: u32 = 0o022;
 
 impl DiskTier {
-    /// Entries in the folder of a file system of one's own: in tests, one with faults.
+    /// Entries in the folder of a custom file system, such as one with injected faults in tests.
     ///
     /// # Safety
-    /// What reads give was written through this or another `DiskTier` on the same files, or differs so that its digests do
-    /// not match. Otherwise bytes of anyone's making may be run as code.
+    /// Reads must return bytes written through a `DiskTier` on the same files, or bytes whose digests do not match.
+    /// Otherwise arbitrary bytes may be run as code.
     pub unsafe fn with_fs(fs: impl Fs + 'static, options: DiskOptions) -> Self {
         Self::on(fs, options)
     }
 }
 
-/// The checked content of a key's entry, as code where the key is one of code.
+/// The checked content of a key's entry, as code if the key is one of code.
 pub(super) fn vouch(key: &CacheKey, payload: Payload) -> Payload {
     match key.kind().is_code() {
         // SAFETY: an entry of this key was written by a `DiskTier`, which stores nothing but code under it; its digests, and
@@ -38,7 +38,7 @@ pub(super) fn vouch(key: &CacheKey, payload: Payload) -> Payload {
     }
 }
 
-/// Whether a folder may be used.
+/// Whether a folder is trusted.
 pub(super) fn judge_folder(info: &FileInfo, user: u32) -> Result<(), FolderProblem> {
     match info.kind {
         FileKind::Folder => {}
@@ -57,7 +57,7 @@ pub(super) fn judge_folder(info: &FileInfo, user: u32) -> Result<(), FolderProbl
     }
 }
 
-/// Whether a file may be read. One without a name was replaced after it was opened, and is as good as before.
+/// Whether a file is trusted. A file without a name was replaced after it was opened, which is fine.
 pub(super) fn judge_file(info: &FileInfo, user: u32) -> Result<(), Rejection> {
     if info.kind != FileKind::Regular {
         return Err(Rejection::NotRegular(info.kind.name()));

@@ -7,7 +7,7 @@ use crate::key::{CacheKey, FieldValue, KeyDigest, KeyField};
 const TEXT: u8 = 0;
 const DIGEST: u8 = 1;
 
-/// What a head says: kind, compile time, fields.
+/// The parsed head: kind, compile time, fields.
 pub(super) type Parts = (String, Duration, Vec<KeyField>);
 
 /// The bytes of a head.
@@ -33,7 +33,7 @@ pub(super) fn write(key: &CacheKey, compile_time: Duration) -> Vec<u8> {
     head
 }
 
-/// What the bytes of a head say.
+/// Parses the bytes of a head.
 pub(super) fn read(head: &[u8]) -> Result<Parts, &'static str> {
     let mut reader = Reader(head);
     let kind = reader.text().ok_or("kind")?;
@@ -46,7 +46,7 @@ pub(super) fn read(head: &[u8]) -> Result<Parts, &'static str> {
     Ok((kind, compile_time, fields))
 }
 
-/// A length that no head can hold stands for a text that is too long; the limit on heads then refuses the entry.
+/// A text that is too long gets a length that no head can hold; the limit on heads then rejects the entry.
 fn put_text(head: &mut Vec<u8>, text: &str) {
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
     head.extend(length.to_le_bytes());

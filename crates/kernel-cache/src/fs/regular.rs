@@ -1,7 +1,7 @@
-//! Opening files that a user names: regular files, and nothing that could block or has no end.
+//! Opens files named by a user: regular files only, since others may block or have no end.
 //!
-//! The file is opened without waiting for a writer, and looked at by its descriptor, so nothing can be exchanged between
-//! check and use. Links are followed: the path is the caller's own.
+//! The file is opened without blocking and checked through its descriptor, so it cannot be swapped between check and
+//! use. Links are followed: the path is the caller's own.
 
 use std::fs::File;
 use std::io;
@@ -19,8 +19,8 @@ use rustix::io::Errno;
 /// ```
 ///
 /// # Errors
-/// Those of opening; [`io::ErrorKind::InvalidInput`] for a pipe, a device, a socket or a folder, which is neither waited
-/// for nor read.
+/// Those of opening; [`io::ErrorKind::InvalidInput`] for a pipe, a device, a socket or a folder, none of which is
+/// waited for or read.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let descriptor = rustix::fs::openat(CWD, path, flags, Mode::empty());

@@ -1,4 +1,4 @@
-//! [`SystemFs`]: a real folder. Everything in it is reached through its descriptor, and no link is followed.
+//! [`SystemFs`]: a real folder. All access goes through its descriptor, and links are not followed.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -30,7 +30,7 @@ struct SystemFile {
 
 impl Drop for SystemFile {
     fn drop(&mut self) {
-        // Closing is not enough: a child that was forked meanwhile has the file open too, and would keep the lock.
+        // Closing is not enough: a child forked in the meantime has the file open too, and would keep the lock.
         let locker = self.locker.load(Ordering::Relaxed);
         if locker != 0 && locker == this_process() {
             let _ = self.file.unlock();
@@ -43,7 +43,7 @@ fn this_process() -> i32 {
 }
 
 impl SystemFs {
-    /// The folder at this path, whether it is there or not.
+    /// The folder at this path, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -121,7 +121,7 @@ impl Folder for SystemFolder {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for item in Dir::read_from(&self.0)? {
-            // Names that are no text are none of ours.
+            // Names that are not UTF-8 are never the cache's own.
             if let Ok(name) = item?.file_name().to_str() {
                 names.push(name.to_owned());
             }

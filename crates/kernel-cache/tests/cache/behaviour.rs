@@ -1,4 +1,4 @@
-//! What a cache does when nothing is wrong with the machine: hits, misses, failures, panics, waits, explanations.
+//! A cache on a healthy machine: hits, misses, failures, panics, waits, explanations.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -106,7 +106,7 @@ fn an_entry_can_be_copied_elsewhere_and_used_there() {
 }
 
 #[test]
-fn what_a_remote_tier_has_is_kept_nearer_and_one_that_is_down_is_a_miss() {
+fn remote_hits_are_kept_in_nearer_tiers_and_unreachable_tiers_are_misses() {
     let folder = tempfile::tempdir().expect("there is room");
     let remote = Arc::new(Remote::default());
     compile(&cache_of(vec![remote.clone()]), "a");
@@ -131,7 +131,7 @@ fn what_a_remote_tier_has_is_kept_nearer_and_one_that_is_down_is_a_miss() {
 }
 
 #[test]
-fn accounts_are_told_where_a_value_comes_from_before_those_who_wait_have_it() {
+fn sources_are_reported_before_waiters_are_woken() {
     let folder = tempfile::tempdir().expect("there is room");
     for expected in ["compiled", "tier"] {
         let cache = cache_at(folder.path());
@@ -141,7 +141,7 @@ fn accounts_are_told_where_a_value_comes_from_before_those_who_wait_have_it() {
         let waiting = Waiting::of(&cache, "a");
         let (told, accounts) = mpsc::channel();
         let ticket = ticket.first_telling(move |source| {
-            // Whoever waits still does.
+            // The waiter has not been woken yet.
             assert!(!waiting.0.is_over_within(Duration::ZERO));
             told.send(match source {
                 Source::Compiled { .. } => "compiled",
@@ -178,7 +178,7 @@ fn programs_and_kernels_of_one_folder_are_kept_apart() {
 }
 
 #[test]
-fn memory_gives_up_what_was_used_longest_ago_and_the_folder_still_has_it() {
+fn memory_evicts_least_recently_used_values_that_the_folder_keeps() {
     let folder = tempfile::tempdir().expect("there is room");
     let cache = cache_at(folder.path());
     let entries = 2;
@@ -300,7 +300,7 @@ impl Waiting {
 }
 
 #[test]
-fn a_hung_compile_times_out_for_others_who_then_go_on() {
+fn waiters_time_out_on_a_hung_compile_and_continue() {
     let cache = cache_of(Vec::new());
     let Begin::Lead(hung) = cache.begin(&key("a")) else {
         panic!("it is not being compiled");
@@ -329,7 +329,7 @@ fn a_hung_compile_times_out_for_others_who_then_go_on() {
 }
 
 #[test]
-fn a_compile_that_is_not_trusted_any_more_is_compiled_beside() {
+fn a_compile_past_its_trust_period_is_repeated_in_parallel() {
     let hand = crate::support::ManualClock::default();
     let options = CacheOptions::default();
     let cache = TestCache::new(BytesCodec, Arc::new(hand.clone()), options);
@@ -410,7 +410,7 @@ fn cancelling_a_wait_ends_it_and_the_last_waiter_that_leaves_shows_on_the_ticket
     insta::assert_snapshot!(failure, @"waiting for the compile of program b8357d64 was cancelled");
     drop(second);
     assert_eq!((queued.n_waiting(), cache.stats().cancelled), (0, 1));
-    // Nobody waits: what is queued can be dropped, and what runs is kept when it is done.
+    // Without waiters a queued compile can be dropped; a running one is kept when it is done.
     queued
         .compile(LONG, || Ok(content("a")))
         .expect("it compiles");
@@ -419,7 +419,7 @@ fn cancelling_a_wait_ends_it_and_the_last_waiter_that_leaves_shows_on_the_ticket
 }
 
 #[test]
-fn a_compile_that_is_given_up_is_taken_over_by_one_who_waits() {
+fn an_abandoned_compile_is_taken_over_by_a_waiter() {
     let cache = cache_of(Vec::new());
     let Begin::Lead(ticket) = cache.begin(&key("a")) else {
         panic!("it is not being compiled");

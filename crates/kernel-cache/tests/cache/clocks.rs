@@ -1,4 +1,4 @@
-//! Clocks that jump, and times of files that no clock gave.
+//! Clock jumps, and file timestamps that no clock produced.
 
 use std::fs::{File, FileTimes};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Code is told from data: what no encoder vouched for does not get to where code is read.
+//! Code and data are kept apart: content that no encoder vouched for is never read as code.
 
 use std::time::Duration;
 

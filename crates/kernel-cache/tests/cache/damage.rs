@@ -1,4 +1,4 @@
-//! Damaged entries, entries of other versions, power cuts: a miss that says why, and a compile that puts it right.
+//! Damaged entries, entries of other versions, power cuts: a miss with a reason, and a compile that repairs it.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A system that fails at any call, in any way: the compile is done, its value is right, and something is counted.
+//! System calls that fail, in any way: the compile succeeds, its value is right, and the failure is counted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -187,7 +187,7 @@ fn child_with_a_refused_folder() {
 }
 
 #[test]
-fn a_refused_folder_is_told_once_on_standard_error_where_nobody_listens() {
+fn a_refused_folder_is_reported_once_on_standard_error_without_a_subscriber() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().expect("there is room");
     let open = std::fs::Permissions::from_mode(0o777);
@@ -218,7 +218,7 @@ fn a_refused_folder_is_told_once_on_standard_error_where_nobody_listens() {
 }
 
 #[test]
-fn a_folder_of_no_use_is_warned_of_once() {
+fn an_unusable_folder_is_warned_about_once() {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Counts warnings.

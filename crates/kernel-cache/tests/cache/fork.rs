@@ -53,7 +53,7 @@ fn a_forked_child_compiles_and_looks_up_and_never_hangs() {
     });
     let child = fork(|| use_in_child(&cache));
     assert_eq!(child.wait(), Some(0));
-    // What the child compiled is stored, and the parent goes on.
+    // The child's entry is stored, and the parent continues.
     assert!(disk_at(folder.path()).get(&key("led")).is_ok());
     done.send(()).expect("the thread listens");
     let found = thread

@@ -1,4 +1,4 @@
-//! Writers killed at any moment: every entry is whole, nobody waits for the dead, and what they left is swept up.
+//! Writers killed at any moment: every entry is whole, no process waits for a dead one, and its files are swept up.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn large(name: &str) -> Vec<u8> {
     content(name).repeat(100)
 }
 
-/// Writes two keys over and over, and never comes to an end by itself.
+/// Writes two keys repeatedly, without end.
 fn write_for_ever(folder: &Path, plan: &Arc<Plan>) -> i32 {
     let disk = disk_with(FaultyFs::new(folder, plan), DiskOptions::default());
     let cache = cache_of(vec![Arc::new(disk)]);
@@ -55,7 +55,7 @@ fn a_thousand_writers_killed_at_random_leave_whole_entries() {
             .wrapping_add(1);
         let chance = random >> 33;
         if round % 2 == 0 {
-            // By itself, at one of its calls to the system or in the middle of one that writes.
+            // By its own signal, at a system call or in the middle of a write.
             let plan = Plan::killing(chance as usize % 100);
             let child = fork(|| write_for_ever(folder.path(), &plan));
             assert_eq!(child.wait(), None, "it was killed");
@@ -69,13 +69,13 @@ fn a_thousand_writers_killed_at_random_leave_whole_entries() {
         }
         n_drafts += files(folder.path(), ".draft").len();
         expect_whole(folder.path(), round);
-        // Whoever makes room sweeps up.
+        // The next eviction sweeps up.
         disk_at(folder.path())
             .put(&key("c"), Duration::ZERO, Content::data(&[1]))
             .expect("there is room");
         assert_eq!(files(folder.path(), ".draft").len(), 0, "round {round}");
     }
-    // Otherwise nobody was killed at work.
+    // Otherwise no writer was killed at work.
     println!("{n_drafts} drafts were left");
     assert!(n_drafts > 100, "{n_drafts}");
 }
@@ -106,7 +106,7 @@ fn a_writer_killed_at_any_call_to_the_system_leaves_whole_entries_and_no_lock() 
         }
         n_killed += 1;
         expect_whole(&path, call);
-        // Nobody waits for the dead, whatever they had locked.
+        // No process waits for a dead one, whatever it had locked.
         let cache = cache_at(&path);
         let found = cache.get_or_compile(&key("a"), Duration::ZERO, || Ok(large("a")));
         assert_eq!(*found.expect("it compiles").value, large("a"));

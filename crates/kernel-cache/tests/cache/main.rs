@@ -1,4 +1,4 @@
-//! What a cache must survive, on real files and in real processes.
+//! Faults that a cache must survive, on real files and in real processes.
 
 #![allow(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Real file systems that are full or read-only: a child mounts one of its own, which goes with it.
+//! Real file systems that are full or read-only: a child process mounts its own, which ends with it.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -13,7 +13,7 @@ use crate::support::{LONG, cache_at, content, disk_at, files, key};
 /// What a child ends with that may not mount.
 const NOT_ALLOWED: i32 = 77;
 
-/// A namespace of mounts that nobody else sees; says whether there is one.
+/// A private mount namespace; returns whether one is available.
 fn enter_own_namespace() -> bool {
     // SAFETY: the functions have no preconditions.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };

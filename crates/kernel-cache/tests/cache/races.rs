@@ -1,4 +1,4 @@
-//! What other processes do at the worst moment, one moment at a time.
+//! Races with other processes, one interleaving at a time.
 
 use std::fs;
 use std::sync::Arc;
@@ -168,7 +168,7 @@ impl Tier for Late {
 }
 
 #[test]
-fn what_another_process_stored_just_before_the_claim_is_not_compiled_again() {
+fn an_entry_stored_just_before_the_claim_is_not_recompiled() {
     let folder = tempfile::tempdir().expect("there is room");
     let late = Late {
         disk: disk_at(folder.path()),

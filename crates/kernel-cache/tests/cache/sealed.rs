@@ -1,4 +1,4 @@
-//! Folders with a key: what is not signed with it is a miss, and those without the key only read.
+//! Sealed folders: entries not signed with the key are misses, and processes without the key only read.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -79,7 +79,7 @@ fn every_change_of_a_signed_entry_is_a_miss() {
 }
 
 #[test]
-fn those_without_the_key_read_and_neither_replace_nor_remove() {
+fn processes_without_the_key_read_but_never_replace_or_remove() {
     let folder = tempfile::tempdir().expect("there is room");
     let disk = sealed(folder.path(), 1);
     disk.put(&key("a"), Duration::ZERO, Content::data(b"code"))

@@ -1,4 +1,4 @@
-//! Many threads and many processes, one cold key.
+//! Many threads and processes on one cold key.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,7 +78,7 @@ fn child_that_joins_the_storm() {
     }
 }
 
-/// The number of compiles of so many processes; `meanwhile` is done again and again, given the cache's folder.
+/// The number of compiles by this many processes; `meanwhile` runs repeatedly, given the cache's folder.
 fn storm_of_processes(n_processes: usize, n_keys: usize, meanwhile: impl Fn(&Path)) -> usize {
     let folder = tempfile::tempdir().expect("there is room");
     let marks = tempfile::tempdir().expect("there is room");

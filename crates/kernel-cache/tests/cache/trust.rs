@@ -1,4 +1,4 @@
-//! Folders and files that are not to be believed.
+//! Untrusted folders and files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -17,7 +17,7 @@ fn fill(folder: &Path) {
     found.expect("it compiles");
 }
 
-/// The cache is of no use, says so in words, is not written to, and everything compiles.
+/// The cache is unusable, reports it, is not written to, and everything compiles.
 fn is_refused(folder: &Path) -> String {
     let cache = cache_at(folder);
     let found = cache.get_or_compile(&key("a"), LONG, || Ok(content("a")));

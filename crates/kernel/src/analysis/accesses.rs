@@ -1,4 +1,4 @@
-//! Every load and store of a kernel, with the loops that it is inside of.
+//! Every load and store of a kernel, with the loops that enclose it.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
-//! Where a loop may be split: values chosen by where along an axis an element is, as in a concatenation.
+//! Loop splitting: finds values selected by position along an axis, as in a concatenation.
 //!
-//! To the kernel each element is a choice between all parts. On either side of a boundary the choice is made, and nothing
-//! of the part that is not chosen is computed or loaded.
+//! In the kernel each element is a selection between all parts. On either side of a boundary the selection is known,
+//! and the other part is neither computed nor loaded.
 
 use std::collections::BTreeSet;
 

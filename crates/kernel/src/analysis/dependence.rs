@@ -1,7 +1,7 @@
 //! Which axes a node depends on, and how an index moves along an axis.
 //!
-//! Dependence looks through locals: a local depends on what its stage does, its own axes apart. What a carry block
-//! holds depends on every outer axis and on the step.
+//! Dependence looks through locals: a local depends on the axes its stage depends on, except the stage's own. The
+//! values of a carry block depend on every outer axis and on the step.
 
 use cranelift_entity::SecondaryMap;
 use kiln_scalar::{ScalarOp, ScalarValue};
@@ -55,7 +55,7 @@ fn position(axis: AxisId) -> (usize, u64) {
 pub struct Dependence {
     nodes: SecondaryMap<NodeId, AxisSet>,
     stages: SecondaryMap<StageId, AxisSet>,
-    /// Whether a stage stands in a carry block.
+    /// Whether a stage is in a carry block.
     carried: SecondaryMap<StageId, bool>,
 }
 

@@ -1,6 +1,6 @@
-//! Arrays that one map alone reads, each element for its own, as the scores of an attention are scaled and masked.
+//! Arrays read by a single elementwise map, as when the scores of an attention are scaled and masked.
 //!
-//! What becomes of an element can then be computed as the array is filled.
+//! The map can be fused into its producer.
 
 use super::{Dependence, expression_nodes};
 use crate::form::{AxisId, Item, Kernel, Node, NodeId, StageId, StageOperation};

@@ -1,4 +1,4 @@
-//! What values are computed from, and how many operations that takes.
+//! The nodes that values are computed from, and the number of operations.
 
 use std::collections::HashSet;
 

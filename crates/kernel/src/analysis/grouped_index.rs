@@ -1,4 +1,4 @@
-//! Indices that count through groups, as the channels of a convolution in groups do: `group * size + place`.
+//! Grouped indices, such as the channels of a grouped convolution: `group * size + place`.
 
 use kiln_scalar::ScalarOp;
 

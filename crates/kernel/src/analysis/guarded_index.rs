@@ -1,4 +1,4 @@
-//! Indices of loads that are in bounds only where a guard says so, as a window's are at the edges of an image.
+//! Indices of loads that are in bounds only under a guard, such as a window's at the edges of an image.
 
 use std::collections::BTreeSet;
 

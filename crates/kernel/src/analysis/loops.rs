@@ -1,4 +1,4 @@
-//! The loops of a kernel: what each item runs over, and which outer axes run in order.
+//! The loops of a kernel: the axes of each item, and which outer axes run in order.
 
 use kiln_symbolic_shape::Predicate;
 

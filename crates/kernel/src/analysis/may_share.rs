@@ -1,4 +1,4 @@
-//! Which results a kernel may write over which of its operands.
+//! Which results of a kernel may overwrite which of its operands.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! Differences that are never positive: an element minus the largest of those it is one of.
+//! Recognises differences that are never positive: an element minus the maximum of a set that contains it.
 //!
-//! The argument of every exponential in a softmax is one. Half of what `exp` does is for arguments on the other side.
+//! The argument of every exponential in a softmax is one. Half of the work of `exp` is for positive arguments.
 
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;

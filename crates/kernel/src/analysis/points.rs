@@ -1,4 +1,4 @@
-//! How much a kernel computes at given sizes.
+//! The amount of work of a kernel at given sizes.
 
 use kiln_symbolic_shape::Binding;
 

@@ -1,6 +1,6 @@
-//! How far an index gets from its value at a tile's first point.
+//! The range of an index relative to its value at a tile's first point.
 //!
-//! Where the lowest and the highest value are in bounds, all between them are, and one test before the loops serves the
+//! If the minimum and the maximum are in bounds, so is everything between, and one test before the loops serves the
 //! whole tile.
 
 use super::Dependence;
@@ -11,7 +11,7 @@ use crate::form::{AxisId, Kernel, NodeId};
 pub enum AxisPoints {
     /// One point, whose index is known.
     One,
-    /// So many, one after the other.
+    /// This many, one after the other.
     Next(i64),
     /// All: a loop over the axis is inside of the tile.
     All,

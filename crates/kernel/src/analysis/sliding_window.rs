@@ -1,4 +1,4 @@
-//! Windows that slide along an axis: neighbouring points read the same elements, at different taps.
+//! Sliding windows along an axis: neighbouring points read the same elements at different taps.
 //!
 //! Five taps at each of eight neighbouring pixels are forty products of twelve elements.
 

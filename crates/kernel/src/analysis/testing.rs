@@ -1,4 +1,4 @@
-//! What tests of the analyses share.
+//! Test helpers of the analyses.
 
 use crate::form::{AxisId, NodeId};
 use crate::verified::VerifiedKernel;

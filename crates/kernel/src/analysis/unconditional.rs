@@ -1,4 +1,4 @@
-//! What may be left out although it might fail, and what may be computed whether or not it is needed.
+//! Which nodes may be dropped although they might fault, and which may be computed speculatively.
 
 use cranelift_entity::SecondaryMap;
 use kiln_scalar::{ScalarOp, ScalarValue};

@@ -1,8 +1,8 @@
-//! Sizes become symbols of their own where no proof needs to know what they are.
+//! Replaces sizes by fresh symbols where no proof depends on their values.
 //!
-//! An expression becomes one symbol everywhere. A constant becomes one symbol per set of places that indices tie
-//! together: that two sizes are both 384 is an accident. The constant is a hint then, and what it is a multiple of a
-//! fact. All at once is tried first, then one by one.
+//! An expression becomes one symbol everywhere. A constant becomes one symbol per set of positions tied together by
+//! indices, since two sizes may both be 384 by accident. The constant is kept as a hint, and its divisors as a fact.
+//! All replacements are tried at once first, then one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
-//! Two axes that always go together become one: an elementwise kernel over `[B, S, D]` is one over `[B*S*D]`.
+//! Merges axes that are always used together: an elementwise kernel over `[B, S, D]` becomes one over `[B*S*D]`.
 //!
-//! Axes `a` and `b`, next to each other where they are run over, go together when each index list that names one
-//! names both, plainly and side by side, and nothing else names either but positions `a * |b| + b`. The axes of the
-//! buffer or stage so indexed then go together too, and so must whatever else indexes those, until nothing more follows.
-//! Memory allows it where a step of the left axis is as many of the right one as that is long.
+//! Adjacent axes `a` and `b` can be merged if each index list that names one names both, plainly and side by side, and
+//! nothing else names either except positions `a * |b| + b`. The indexed axes of the buffer or stage must then merge
+//! too, and so must every other index of those, up to a fixed point. The memory layout allows it if a step of the left
+//! axis equals the length of the right one in steps of that axis.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! Positions in row-major order, `a * |b| + b`: where two axes become one, that is the one's index.
+//! Row-major positions, `a * |b| + b`: when two axes are merged, this is the index of the merged axis.
 //!
-//! Random bits are a function of the position, so without this no two axes of theirs would ever become one.
+//! Random bits are a function of the position, so their axes could not be merged without this rule.
 
 use std::collections::BTreeSet;
 

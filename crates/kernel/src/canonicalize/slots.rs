@@ -1,4 +1,4 @@
-//! The places of a kernel where a size stands: axes of buffers, strides, extents, sizes as numbers.
+//! The slots of a kernel that hold a size: axes of buffers, strides, extents, sizes as numbers.
 
 use kiln_symbolic_shape::DimId;
 

@@ -1,4 +1,4 @@
-//! What canonical kernels look like, and that equal structure gives equal text.
+//! The form of canonical kernels, and equal texts for equal structure.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Attention: sums of products, reduced along a row, and summed again with other factors.
+//! Recognises attention: sums of products, reduced along a row, and summed again with other factors.
 
 use super::Contraction;
 use super::dependence::{Dependence, reduced};

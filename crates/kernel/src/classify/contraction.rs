@@ -1,4 +1,4 @@
-//! Sums of products of two factors.
+//! Recognises contractions: sums of products of two factors.
 
 use kiln_scalar::ScalarOp;
 

@@ -1,4 +1,4 @@
-//! Classes, with the reasons.
+//! Kernel classes, with their reasons.
 
 use crate::text::read;
 use crate::verify::verify;

@@ -1,4 +1,4 @@
-//! Windows: indices that move along an axis that is kept and one that is reduced.
+//! Recognises windows: indices that move along both a kept and a reduced axis.
 
 use super::dependence::reduced;
 use crate::form::{AxisId, BufferId, Kernel, Node, StageId};

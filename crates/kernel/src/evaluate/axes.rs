@@ -1,4 +1,4 @@
-//! Walking the points of nested axes.
+//! Iteration over the points of nested axes.
 
 use super::{EvaluateError, Evaluator};
 use crate::form::{AxisId, Extent};

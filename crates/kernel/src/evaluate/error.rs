@@ -1,4 +1,4 @@
-//! What can go wrong while a kernel is evaluated.
+//! The errors of evaluating a kernel.
 
 use kiln_scalar::ScalarError;
 use kiln_tensor::{DType, TensorError};
@@ -81,7 +81,7 @@ pub enum EvaluateError {
         /// What is wrong.
         what: String,
     },
-    /// A size without a value, or sizes that contradict what the kernel says of them.
+    /// A size without a value, or sizes that contradict the kernel's facts.
     #[error(transparent)]
     Size(#[from] kiln_symbolic_shape::EvaluateError),
     /// An operation on what it does not take, or a fault.

@@ -1,10 +1,10 @@
-//! The meaning of a kernel, carried out: slow, and written as the form's types describe it.
+//! A reference evaluator of kernels: slow, and a direct transcription of the form's definition.
 //!
-//! Outer points run one after the other, the last axis fastest; at each, the items in order. Every node that a value, an
-//! index or an extent is made of is computed, also those whose result a condition then discards; only a load whose condition
-//! is false is not performed. Buffers are logical tensors: strides are for those who lay memory out.
+//! Outer points run in sequence, the last axis fastest; at each, the items in order. Every node that a value, an index
+//! or an extent depends on is computed, even if a condition then discards the result; only a load with a false
+//! condition is not performed. Buffers are logical tensors: strides have no effect here.
 //!
-//! Plain stores are counted: that each element of an `out` buffer is written exactly once is checked.
+//! Plain stores are counted, to check that each element of an `out` buffer is written exactly once.
 
 mod axes;
 mod error;

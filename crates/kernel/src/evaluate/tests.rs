@@ -1,4 +1,4 @@
-//! What the examples do not show: edges of reductions, faults, coverage, and what does not fit.
+//! Cases that the examples do not cover: edge cases of reductions, faults, coverage, and mismatched inputs.
 
 use kiln_scalar::Mode;
 use kiln_tensor::{DType, Tensor, bf16, f16};

@@ -1,4 +1,4 @@
-//! Buffers: what a kernel reads and writes.
+//! Buffers: the memory a kernel reads and writes.
 
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;

@@ -1,4 +1,4 @@
-//! Makes kernels: nodes are typed and shared as they are added.
+//! Builds kernels: nodes are typed and shared as they are added.
 //!
 //! A mistake (operands of the wrong dtype, an id of another kernel) does not interrupt the caller: the first one is kept
 //! and returned by [`KernelBuilder::finish`]. What the kernel means as a whole is not checked here.

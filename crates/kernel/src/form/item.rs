@@ -1,4 +1,4 @@
-//! What a kernel does at each outer point, in order: stages, stores and carry blocks.
+//! The items a kernel runs at each outer point, in order: stages, stores and carry blocks.
 
 use kiln_scalar::ScalarValue;
 use kiln_symbolic_shape::DimId;
@@ -236,9 +236,9 @@ pub enum Combine {
     Add,
     /// Multiplies.
     Mul,
-    /// Keeps the smaller, as `min` of `scalar` says.
+    /// Keeps the smaller value, with the semantics of `scalar`'s `min`.
     Min,
-    /// Keeps the larger, as `max` of `scalar` says.
+    /// Keeps the larger value, with the semantics of `scalar`'s `max`.
     Max,
     /// Replaces; of several in the order of the outer points, then of the inner ones, the last stays.
     Set,

@@ -1,7 +1,7 @@
-//! A kernel: symbols, buffers, axes, and what is done at each point of the outer axes.
+//! A kernel: symbols, buffers, axes, and the items run at each point of the outer axes.
 //!
-//! Plain data, made by [`KernelBuilder`](super::KernelBuilder) and not changed afterwards. That it means
-//! something is for the verifier to say; here ids are in range and operands come before their users.
+//! Plain data, built by [`KernelBuilder`](super::KernelBuilder) and immutable afterwards. Ids are in range and operands
+//! come before their users; all else is checked by the verifier.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
-//! The scalar language: the nodes that values, indices and conditions are made of.
+//! The scalar language: the nodes of values, indices and conditions.
 //!
-//! Nodes are pure: what one means depends only on the axes, sizes, buffers and stages it names. The
-//! builder makes equal nodes one. Operands always come before the node that uses them.
+//! Nodes are pure: a node's value depends only on the axes, sizes, buffers and stages it names. The builder shares
+//! equal nodes. Operands always come before the node that uses them.
 
 use kiln_scalar::{Function, ScalarOp, ScalarValue};
 use kiln_symbolic_shape::DimId;

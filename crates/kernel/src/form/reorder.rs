@@ -1,4 +1,4 @@
-//! The same kernel with the axes of its buffers in another order in memory, and its loops in the order of memory.
+//! Reorders the axes of a kernel's buffers in memory, and its loops to match.
 
 use std::collections::BTreeSet;
 

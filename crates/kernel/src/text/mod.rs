@@ -1,8 +1,8 @@
 //! The kernel's text form: printer and reader, each the other's inverse.
 //!
-//! Laws, each a property test: reading what was printed gives a kernel that prints the same, with its symbols in the same
-//! order; printing is deterministic; any text is read or rejected with a diagnostic. Text is also how kernels are serialised
-//! and what keys are taken of. The grammar is in the book's page on the kernel form.
+//! Laws, each a property test: reading printed text gives a kernel that prints the same, with its symbols in the same
+//! order; printing is deterministic; any text is read or rejected with a diagnostic. Text is also the serialised form
+//! of kernels and the input of keys. The grammar is in the book's page on the kernel form.
 
 mod names;
 mod operand;

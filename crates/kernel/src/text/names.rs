@@ -1,4 +1,4 @@
-//! The names that things go by in the text: their own where those are names, free and distinct, else others like them.
+//! Names in the text: the kernel's own where they are valid, free and distinct, otherwise similar ones.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Operands of the reader: nodes, and numbers that take the dtype of what they stand beside.
+//! Operands of the reader: nodes, and numbers that take the dtype of the other operand.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The dtype where nothing says another.
+    /// The default dtype.
     pub(super) fn usual_dtype(&self) -> DType {
         match self {
             Number::Integer(_) => DType::I64,

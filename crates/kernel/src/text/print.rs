@@ -1,6 +1,6 @@
 //! Prints a kernel as text.
 //!
-//! Deterministic: everything comes in the order of the kernel's lists. Sizes print in their simplest form.
+//! Deterministic: everything is printed in the order of the kernel's lists. Sizes print in their simplest form.
 
 use std::fmt::Write;
 

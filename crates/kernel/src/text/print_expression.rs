@@ -1,7 +1,7 @@
 //! Prints a scalar expression.
 //!
-//! What is used more than once, or nests too deep, gets a name in a block in front: `{ t0 = exp(x); t0 * t0 }`. So the text
-//! is no longer than the number of nodes, up to a factor, and reads back within the reader's limit of depth. Nothing recurses.
+//! A node that is used more than once, or nests too deep, is named in a block in front: `{ t0 = exp(x); t0 * t0 }`. So
+//! the text is linear in the number of nodes, and reads back within the reader's depth limit. Nothing recurses.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! Reads a kernel from text: its items. It stops at the first error.
 //!
-//! What is read is a kernel of the form, every node typed; whether it means something as a whole is for the verifier. Nothing
-//! recurses but expressions, whose depth is limited.
+//! The result is a well-formed kernel with every node typed; whether it is valid as a whole is checked by the verifier.
+//! Only expressions recurse, and their depth is limited.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Reads what has the form of a call: stages of a block, sizes, conversions and functions.
+//! Reads call-shaped syntax: stages of a block, sizes, conversions and functions.
 
 use kiln_scalar::{Function, ScalarOp};
 use kiln_symbolic_shape::text::{Diagnostic, Span, TokenKind, parse_dim};

@@ -1,6 +1,6 @@
 //! Reads a scalar expression, by operator precedence.
 //!
-//! Recursion is limited: brackets, calls and signs count as levels of depth.
+//! Recursion is limited: brackets, calls and signs count towards the depth.
 
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::text::{Diagnostic, TokenKind};

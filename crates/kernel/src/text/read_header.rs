@@ -1,7 +1,7 @@
 //! Reads a kernel's header: its name, symbols, buffers, and what is known of sizes.
 //!
-//! Facts are read before the shapes they speak of, so that sizes are made knowing them; symbols are declared before either,
-//! in the order of the list, or else in that of the shapes.
+//! Facts are read before the shapes they refer to, so that sizes are built with them known; symbols are declared before
+//! either, in the order of the list, or else in that of the shapes.
 
 use kiln_symbolic_shape::text::{Diagnostic, Span, TokenKind, parse_dim, parse_shape, parse_where};
 use kiln_symbolic_shape::{DimError, DimTable, SymbolicDimension};

@@ -1,7 +1,7 @@
-//! A kernel with its sizes as simple as its facts allow, and equal nodes one again.
+//! Simplifies a kernel's sizes under its facts, and merges nodes that became equal.
 //!
-//! Sizes are made before or after facts are known; a reader knows the facts first. So the printer prints the simplest form,
-//! and what was read back is printed the same.
+//! Sizes may be built before their facts are known; a reader knows the facts first. So the printer prints the simplest
+//! form, and text that was read prints the same again.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The text form: what prints how, what is rejected how, and the laws.
+//! The text form: printing, diagnostics, and the round-trip laws.
 
 mod laws;
 mod rejected;

@@ -1,4 +1,4 @@
-//! The words and marks of the kernel's grammar, for printer and reader alike.
+//! The keywords and punctuation of the kernel grammar, shared by printer and reader.
 
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::text::TokenKind;

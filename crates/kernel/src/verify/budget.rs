@@ -1,4 +1,4 @@
-//! How much work one verification may do. When it ends nothing more is proved, which is always sound.
+//! The work budget of one verification. Once it is spent nothing more is proved, which is always sound.
 
 /// Steps left.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
-//! Stores that join what is there: which outer axes must run in order.
+//! Combining stores: which outer axes must run in order.
 //!
-//! An outer axis may run in parallel when the indices tell its points apart: two points never meet at one element.
-//! Where several stores or loads use the buffer, an index that all of them share must do so, of outer axes alone.
+//! An outer axis may run in parallel if the indices distinguish its points: no two points meet at one element. If
+//! several stores or loads use the buffer, an index shared by all of them must do so, using outer axes alone.
 
 use std::collections::BTreeSet;
 

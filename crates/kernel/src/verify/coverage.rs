@@ -1,8 +1,8 @@
 //! Whether the plain stores to a buffer write each of its elements exactly once.
 //!
-//! Each store's indices are numbers in a mixed radix of its axes (see [`super::digits`]), every axis used whole and
-//! once, so a store writes each element of a box once. Then the boxes of all stores must tile the buffer: side by side
-//! along an axis, or every k-th element each, and so on within each of these.
+//! Each store's indices are mixed-radix numbers of its axes (see [`super::digits`]), every axis used whole and once, so
+//! a store writes each element of a box once. The boxes of all stores must tile the buffer: side by side along an axis,
+//! or interleaved with stride k, recursively.
 
 use std::collections::{BTreeMap, BTreeSet};
 

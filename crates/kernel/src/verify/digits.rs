@@ -1,8 +1,8 @@
-//! Indices as sums of digits: which part of which axis an index of a store is made of.
+//! Indices as sums of digits: which part of which axis an index of a store consists of.
 //!
-//! A digit of an axis is `(axis / divisor) % modulus`. An index that is a constant plus digits times coefficients,
-//! each coefficient the product of what is below it, runs over an interval and hits each of its elements once: it is
-//! a number in a mixed radix.
+//! A digit of an axis is `(axis / divisor) % modulus`. An index that is a constant plus digits times coefficients, each
+//! coefficient the product of the moduli below it, covers an interval and hits each element once: it is a mixed-radix
+//! number.
 
 use std::collections::HashMap;
 
@@ -248,7 +248,7 @@ impl Form {
         Some(Interval { start, count, step })
     }
 
-    /// Whether the index tells all values of its digits apart.
+    /// Whether the index distinguishes all values of its digits.
     pub(super) fn tells_apart(&self, sizes: &mut Sizes, budget: &mut Budget) -> bool {
         let Some((_, terms)) = self.ascending(sizes, budget) else {
             return false;

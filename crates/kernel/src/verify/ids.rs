@@ -1,4 +1,4 @@
-//! Whether every id is of this kernel, and operands come before their users. What follows relies on it.
+//! Checks that every id belongs to this kernel, and that operands come before their users. Later steps rely on it.
 
 use cranelift_entity::EntityRef;
 use kiln_symbolic_shape::DimId;

@@ -1,7 +1,7 @@
 //! How each index stays within its bounds: proved, tested by the load's `inside`, or checked.
 //!
-//! A load's class follows from the axes that the load itself depends on, and from its own condition: where it is
-//! performed says nothing, so a backend may move it out of any loop that it does not depend on.
+//! A load's class depends on the axes of the load itself and on its own condition, not on where it is performed, so a
+//! backend may move it out of any loop that it does not depend on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::error::KernelError;
 use crate::form::{AxisId, Extent, Kernel, Load, Node, NodeId, StageId};
 use crate::verified::{IndexClass, KernelInfo};
 
-/// How many conditions of selections in one index are told apart.
+/// The maximum number of selection conditions per index that are distinguished.
 const MAX_CHOICES: usize = 3;
 
 /// Classifies every load and proves every index of a local.
@@ -120,7 +120,7 @@ pub(super) fn is_within(
     if conditions.is_empty() || conditions.len() > MAX_CHOICES || budget.is_spent() {
         return false;
     }
-    // Selections are told apart: proved where each holds, whichever way the conditions go.
+    // Case analysis on selections: proved if it holds in each case, whatever the conditions.
     (0..1_u32 << conditions.len()).all(|choice| {
         budget.spend(points.table.len() as u64);
         let mut case = points.undecided();

@@ -68,10 +68,10 @@ impl<'k> Points<'k> {
         }
     }
 
-    /// The points of these axes, and of those that their extents speak of.
+    /// The points of these axes, and of those that their extents refer to.
     pub(super) fn of(kernel: &'k Kernel, axes: &BTreeSet<AxisId>, budget: &mut Budget) -> Self {
         let mut points = Self::new(kernel);
-        // An extent speaks of axes made before its own, or they teach nothing.
+        // An extent refers to axes made before its own; others give no facts.
         for &axis in axes {
             points.enter(axis, budget);
         }
@@ -550,7 +550,7 @@ pub(super) fn integer(value: ScalarValue) -> Option<i64> {
     }
 }
 
-/// The least and the largest value of an integer dtype; none where 64 signed bits do not hold it.
+/// The minimum and the maximum value of an integer dtype; `None` if they do not fit in 64 signed bits.
 fn bounds(dtype: DType) -> (Option<i64>, Option<i64>) {
     match dtype {
         DType::I32 => (Some(i32::MIN.into()), Some(i32::MAX.into())),

@@ -1,8 +1,8 @@
-//! Names, places and scopes: what may be spoken of where.
+//! Names and scopes: which axes and stages may be used where.
 //!
 //! The outer axes are in scope everywhere; a block's within it; a stage's and a store's own in its expressions. An
-//! `init` sees the outer axes and the stage's own. The value of a clamped extent sees what is in scope before its
-//! axis. A stage is read after its place, by `prev` within its block, by `last` after it.
+//! `init` sees the outer axes and the stage's own. The value of a clamped extent sees the axes in scope before its own.
+//! A stage is read after its definition, by `prev` within its block, by `last` after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,7 +90,7 @@ fn binders(kernel: &Kernel, report: &mut Report) {
         }
     }
     for (id, axis) in kernel.axes() {
-        // One that nothing runs over and nothing speaks of is left over from building, and no harm.
+        // An unused axis without a loop is left over from building, and harmless.
         if found[id] > 1 {
             report.push(KernelError::AxisBinders {
                 axis: axis.name.clone(),

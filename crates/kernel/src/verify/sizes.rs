@@ -1,7 +1,8 @@
-//! Sizes of a kernel, for proofs about where stores reach.
+//! Sizes of a kernel, for proofs about the range of stores.
 //!
-//! Two tables: one knows what the kernel declares, the other also that each axis of a store has a point. What is said
-//! of single points may use the second; what is said of whole buffers must hold where there is no point at all.
+//! There are two tables: one has the kernel's declared facts, the other also assumes that each axis of a store has a
+//! point. Proofs about single points may use the second; proofs about whole buffers must hold even where there is no
+//! point.
 
 use kiln_symbolic_shape::{
     ContractFact, DimError, DimId, DimImport, DimTable, FactOrigin, Fuel, Predicate,

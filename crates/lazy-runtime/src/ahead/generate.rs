@@ -1,6 +1,6 @@
 //! Concrete shapes out of symbolic ones: [`ShapeVariantGenerator`].
 //!
-//! Deterministic: the same seed, shapes and counts give the same answer everywhere.
+//! Deterministic: the same seed, shapes and counts give the same result on every machine.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ impl ShapeVariantGenerator {
         Self { seed }
     }
 
-    /// So many different combinations of sizes, or as many as there are: the likely one, the smallest and the largest
+    /// This many distinct combinations of sizes, or as many as there are: the likely one, the smallest and the largest
     /// first, then random ones; at most 65,536. A dimension without an upper bound goes up to 1024. Each element has the
     /// sizes of all shapes, which share dimensions by their names.
     pub fn generate_variants(&self, shapes: &[SymbolicShape], count: usize) -> Vec<Vec<Vec<i64>>> {
@@ -104,7 +104,7 @@ impl ShapeVariantGenerator {
         sizes.collect()
     }
 
-    /// Every combination of so many sizes of each dimension, spread evenly from the smallest to the largest; at most
+    /// Every combination of this many sizes of each dimension, spread evenly from the smallest to the largest; at most
     /// 65,536. Each element has the sizes of all shapes.
     ///
     /// Shapes share dimensions by their names. `samples` says how many sizes a dimension that varies gets, and is asked

@@ -1,4 +1,4 @@
-//! What a call of given sizes takes, and the least that it could: the values that are alive at one time.
+//! The memory that a call of given sizes takes, and its lower bound: the values that are live at one time.
 
 use kiln_program::{BufferId, Place};
 

@@ -1,4 +1,4 @@
-//! Ahead of calls: which shapes came and what they cost, which may come, and compiling for them.
+//! Work ahead of calls: profiles of shapes, generation of shapes, and compiling for them.
 
 mod generate;
 mod memory;

@@ -1,4 +1,4 @@
-//! Compiling before a call needs it: for given shapes, for those of a profile, or all that needs no shape.
+//! Ahead-of-time compilation: for given shapes, for those of a profile, or of everything that needs no shape.
 
 use std::time::Duration;
 

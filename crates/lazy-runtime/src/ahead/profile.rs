@@ -1,4 +1,4 @@
-//! Which shapes came, how often, and what time they took: [`ShapeProfile`].
+//! Which shapes occurred, how often, and how long they took: [`ShapeProfile`].
 
 use std::time::Duration;
 

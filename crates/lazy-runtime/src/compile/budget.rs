@@ -1,4 +1,4 @@
-//! How much time may go into compiling.
+//! The time budget of compiling.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

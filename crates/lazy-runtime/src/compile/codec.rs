@@ -3,7 +3,7 @@
 //! ```text
 //! 4 length of the metadata, little-endian; metadata: key and artifact without code; code
 //! ```
-//! Reading one needs the device that loads it, and no compiler.
+//! Reading one requires the device that loads it, but no compiler.
 #![allow(unsafe_code, reason = "encoded artifacts are made and believed here")]
 
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Constants on the device: uploaded, packed or read from a store once, shared between programs and variants by their
-//! digest.
+//! Constants on the device: uploaded, packed or read from a store once, shared between programs and variants by digest.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A kernel as the cache knows it: its text, and the keys of its code.
+//! A kernel's identity in the cache: its text, and the keys of its code.
 
 use std::collections::{BTreeMap, BTreeSet};
 

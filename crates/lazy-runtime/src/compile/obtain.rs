@@ -1,4 +1,4 @@
-//! Code for the kernels of a plan: asked for all at once, waited for one by one.
+//! Code for the kernels of a plan: requested all at once, waited for one by one.
 
 use std::sync::Arc;
 use std::time::Duration;

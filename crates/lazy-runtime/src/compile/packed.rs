@@ -1,7 +1,7 @@
-//! Packed constants in stores: read instead of packed where a store has them, and put there once they were packed.
+//! Stored packed constants: read from a store that has them, otherwise packed and stored.
 //!
 //! An entry is the packed array's bytes under a key of the constant's digest, the part, the layout, the device and the
-//! version of what packs. Not here: which constants are in memory.
+//! packer's version. Which constants are in memory is tracked elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

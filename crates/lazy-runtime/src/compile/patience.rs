@@ -1,4 +1,4 @@
-//! How long a call waits for a compiler, and whether anything is compiled for it.
+//! How long a call waits for a compiler, and whether it compiles at all.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Permission {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience<'a> {
     pub(crate) permission: Permission,
-    /// When the call goes on without; none is never.
+    /// When the call continues without the code; `None` is never.
     pub(crate) block_until: Option<Duration>,
     /// When the call gives up; none is never.
     pub(crate) fail_at: Option<Duration>,

@@ -1,6 +1,7 @@
-//! Which job is next: those that a call waits for first, in order; then the others, the dearest first, few at a time.
+//! The order of jobs: those that a call waits for first, in order; then the others, the most valuable first, few at a
+//! time.
 //!
-//! Nothing is run here, and the lock is held for a moment only. A model checker runs this file in every interleaving.
+//! Nothing runs here, and the lock is held only briefly. A model checker runs this file in every interleaving.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -194,7 +195,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
         jobs.map(|(_, job)| job).collect()
     }
 
-    /// Waits until no job waits or runs, at most so long; says whether that is so.
+    /// Waits up to a limit until no job waits or runs; returns whether that is so.
     pub(crate) fn wait_idle(&self, limit: Duration) -> bool {
         let state = lock(&self.state);
         let is_busy = |state: &mut State<K, J>| {
@@ -211,7 +212,7 @@ impl<K: PartialEq, J> JobQueue<K, J> {
 }
 
 impl<J> Taken<J> {
-    /// The job, and what [`JobQueue::done`] is to be told.
+    /// The job, and the argument of [`JobQueue::done`].
     pub(crate) fn into_parts(self) -> (J, bool) {
         (self.job, self.is_background)
     }

@@ -1,4 +1,4 @@
-//! One record per compile: which kernel, why, how long each part took, how large it is.
+//! One record per compile: which kernel, why, the time of each part, the size of the code.
 
 use std::fmt;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl fmt::Display for CompileRecord {
     }
 }
 
-/// A part that goes on, as the recorder times it.
+/// A part in progress, as the recorder times it.
 #[expect(dead_code, reason = "held until the part ends")]
 enum Timed<'a> {
     Event(Span<'a>),

@@ -1,5 +1,5 @@
-//! What a runtime did, for people: what was compiled and what was there, what calls waited for, and what went
-//! otherwise than planned, which is said even where it is nothing.
+//! A report on a runtime: compiles and cache hits, what calls waited for, and every deviation from the plan, reported
+//! even where the count is zero.
 
 use std::fmt::{self, Write};
 use std::time::Duration;

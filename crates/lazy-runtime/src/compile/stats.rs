@@ -1,4 +1,4 @@
-//! Counters of what a runtime compiled, and of everything it did otherwise than planned.
+//! Counters of a runtime's compiles, and of every deviation from the plan.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

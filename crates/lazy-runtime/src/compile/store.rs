@@ -1,6 +1,6 @@
 //! The kernels of a runtime: found in memory or a tier, or compiled, each once for all callers.
 //!
-//! [`Kernels`] has everything that a compile needs and no threads, so that a job may hold it for as long as it takes.
+//! [`Kernels`] has everything that a compile needs and no threads, so a job may hold it for any length of time.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Threads that compile: as many as are allowed, made when they are needed, with room for a compiler's recursion.
+//! Compile threads: up to a limit, started on demand, with stack space for a compiler's recursion.
 //!
 //! A forked child has none; there, the thread that has a job runs it itself.
 
@@ -132,7 +132,7 @@ impl Workers {
                 .is_some()
     }
 
-    /// Waits until no job waits or runs, at most so long; says whether that is so.
+    /// Waits up to a limit until no job waits or runs; returns whether that is so.
     pub(crate) fn wait_idle(&self, limit: Duration) -> bool {
         self.is_forked() || self.shared.queue.wait_idle(limit)
     }
@@ -157,7 +157,7 @@ impl Workers {
         }
     }
 
-    /// Makes a thread if more are allowed than there are; says whether there is any.
+    /// Starts a thread if more are allowed; returns whether there is any.
     fn ensure_thread(&self) -> bool {
         let shared = &self.shared;
         let (waiting, running) = shared.queue.counts();

@@ -1,9 +1,8 @@
 //! The placement of values in the arena of a segment, for the sizes of a call: values that are never live together may
 //! share memory.
 //!
-//! A program knows which buffers share a slot whatever the sizes; where sizes cannot be compared, they do not share. With
-//! their numbers known they are put closer: the largest first, each at the lowest place where nothing lies that is needed
-//! at the same time.
+//! A program knows which buffers share a slot at all sizes; where sizes cannot be compared, they do not share. With
+//! concrete sizes they are packed closer: the largest first, each at the lowest offset that is free while it is live.
 
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_program::{Block, BufferId, Place, Program};

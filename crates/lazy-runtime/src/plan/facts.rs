@@ -1,4 +1,5 @@
-//! What a segment asks of sizes: what its ops ask, which refuses the call first; its check, which picks the plan; and requirements, which refuse the call.
+//! The size checks of a segment, in order: requirements of its ops, which reject the call; its check, which selects the
+//! plan; and requirements of the segment, which reject the call.
 
 use kiln_interpreter::check_requirements;
 use kiln_program::{Program, Segment, UnknownFact};

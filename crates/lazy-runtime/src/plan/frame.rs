@@ -1,4 +1,4 @@
-//! The memories of one run of a block, and operands as parts of them.
+//! The memories of one run of a block, and operands as ranges of them.
 
 use kiln_backend::{Memory, MemorySlice};
 use kiln_tensor::DType;

@@ -1,4 +1,4 @@
-//! Makes the launch plan of a segment: facts checked, sizes evaluated, kernels chosen and compiled, places resolved.
+//! Builds the launch plan of a segment: checks facts, evaluates sizes, chooses and compiles kernels, resolves operands.
 
 mod constants;
 mod launches;
@@ -225,7 +225,7 @@ impl<'a> Maker<'a> {
                 }
                 Ok(())
             }
-            // Once more, one by one, to say which.
+            // Check again, one by one, to find which.
             Err(error) => {
                 let failing = |dim: &&_| table.evaluate(**dim, binding).is_err();
                 let dim = dims.iter().find(failing);

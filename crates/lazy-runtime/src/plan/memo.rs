@@ -1,4 +1,4 @@
-//! Launch plans by the values they were made for: bounded, the least recently used goes first.
+//! A memo of launch plans by the values they were built for: bounded, least recently used evicted first.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroUsize;

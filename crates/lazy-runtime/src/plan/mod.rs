@@ -97,7 +97,7 @@ impl SegmentPlan {
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Goes on from another plan for the same sizes, which this one takes the place of.
+    /// Carries on from another plan for the same sizes, which this one replaces.
     pub(crate) fn take_over(&self, before: &Self) {
         self.use_so_far.take_over(&before.use_so_far);
         if before.is_hot.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
-//! Constants in the form in which code wants them, remembered by launch, so that other sizes do not ask for them again.
+//! Constants in the form their code needs, remembered by launch, so that other sizes do not request them again.
 //!
-//! Launch plans hold the same memories. What is here goes when they are forgotten.
+//! Launch plans hold the same memories. The entries here are dropped when the plans are forgotten.
 
 use std::sync::Arc;
 

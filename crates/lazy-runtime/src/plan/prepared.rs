@@ -1,4 +1,4 @@
-//! A program with what the runtime adds to it once: kernels' keys and schedules, and the memos of its segments.
+//! A program with the data the runtime adds once: the keys and schedules of kernels, and the memos of segments.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

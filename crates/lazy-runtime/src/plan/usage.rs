@@ -1,4 +1,4 @@
-//! How often a plan was used, and for how long.
+//! How often a plan was used, and for how long it ran.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The runtime's threads: [`SpinPool`], a [`TaskPool`](kiln_backend::TaskPool) for launches of a few microseconds.
 //!
 //! Entering a work-stealing pool from outside takes tens of microseconds; here the caller publishes a job, works on it
-//! itself, and finds the workers still spinning from the launch before.
+//! too, and finds the workers still spinning from the previous launch.
 
 mod spin;
 mod sync;

@@ -1,7 +1,7 @@
-//! Workers that spin for a while, then park.
+//! A thread pool whose workers spin for a while, then park.
 //!
-//! One job at a time: a caller that finds the pool busy (another thread's launch, or its own from within a task) runs
-//! its tasks alone, so everybody makes progress. Tasks are claimed in chunks from a counter.
+//! One job runs at a time: a caller that finds the pool busy (another thread's launch, or its own from within a task)
+//! runs its tasks alone, so every caller makes progress. Tasks are claimed in chunks from a counter.
 //!
 //! Why this is right: a worker touches a job only while it holds the read lock of the job's slot, and the caller does not
 //! return before it has held the write lock and emptied the slot. Then no worker is in the job, every claimed task is done,
@@ -82,7 +82,7 @@ struct Watched {
 #[derive(Debug, Default)]
 struct Offered {
     slot: RwLock<Slot>,
-    /// The first task that nobody has claimed.
+    /// The first unclaimed task.
     next: AtomicU64,
     /// Whether a task panicked on a worker.
     panicked: AtomicBool,

@@ -1,6 +1,6 @@
-//! Symbols that get their values while a program runs: from data, from the sizes of results, at entry to a block.
+//! Symbols bound while a program runs: from data, from the sizes of results, at entry to a block.
 //!
-//! Every promise about them is checked as the interpreter does.
+//! Every fact about them is checked as in the interpreter.
 
 use kiln_interpreter::{InterpretError, OpSite};
 use kiln_ir::{Graph, OpId, TensorType};

@@ -1,4 +1,4 @@
-//! A call from its inputs to its outputs: what is around the steps of a program's body.
+//! A call from its inputs to its outputs, around the steps of the program's body.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::runtime::Runtime;
 /// A call of a program, whichever plan serves it.
 pub(crate) struct Call<'a> {
     pub(crate) inputs: Inputs<'a>,
-    /// Which call of the program it is, counted from 1, as far as the policy tells calls apart.
+    /// The number of the call, counted from 1, as far as the policy distinguishes calls.
     pub(crate) number: u64,
     /// Who may end it.
     pub(crate) control: Option<&'a Arc<CallControl>>,

@@ -1,7 +1,7 @@
-//! Control steps: a block picked by a condition, and what loops have in common with it.
+//! Control steps: the block selected by a condition, and code shared with loops.
 //!
-//! Each entry into a block starts from the symbols known outside, and gives values to the block's own from the sizes
-//! of its arguments; they end with the block.
+//! Each entry into a block starts from the outer symbols and binds the block's own from the sizes of its arguments;
+//! these end with the block.
 
 use std::sync::Arc;
 
@@ -193,7 +193,7 @@ impl Run<'_> {
         }
     }
 
-    /// A stack of nothing. Its inner sizes are those of the declared type, 0 where only an iteration would have told.
+    /// An empty stack. Its inner sizes are those of the declared type, 0 where only an iteration would determine them.
     pub(super) fn no_iterations(
         &self,
         step: &Step,

@@ -1,4 +1,4 @@
-//! The inputs that a call was given: lent, or some of them given up.
+//! The inputs of a call: lent, or in part donated.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl Run<'_> {
         let Some(place) = Resident::place_of(input).filter(|place| place.offset == 0) else {
             return Ok(false);
         };
-        // Which memory is its own the device says, by sharing it.
+        // The device identifies memory of its own by sharing it.
         let uploaded = self.runtime.executor().upload(input);
         let mut memory = uploaded.map_err(RuntimeError::execute("an input"))?;
         if Arc::ptr_eq(memory.handle(), place.memory.handle()) {

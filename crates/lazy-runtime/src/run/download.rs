@@ -1,4 +1,4 @@
-//! Tensors of a device's memory as tensors of the host.
+//! Downloads tensors from a device's memory to the host.
 
 use kiln_tensor::Tensor;
 

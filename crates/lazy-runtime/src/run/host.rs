@@ -1,4 +1,4 @@
-//! Steps that go through the host: `bind`, interpreted ops, and kernels without code.
+//! Steps that run on the host: `bind`, interpreted ops, and kernels without code.
 
 use kiln_backend::StopSignal as _;
 use kiln_backend::{Builtin, BuiltinOperand};
@@ -218,7 +218,7 @@ impl<'a> Run<'a> {
                     evaluate_op(&ctx, &op.op, &operands).map_err(|fault| fault_of(graph, id, fault))
                 }
             };
-            // What ended the call says why.
+            // The cause of the cancellation is the error.
             if results.is_err() {
                 self.check_control()?;
             }

@@ -1,4 +1,4 @@
-//! The edge of a run: inputs compared with the graph's types, and with those of the run before.
+//! Input checks of a run: against the graph's types, and against the inputs of the previous run.
 
 use kiln_interpreter::InterpretError;
 use kiln_ir::Graph;
@@ -16,7 +16,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What inputs are of, with their sizes as [`sizes_of`] says.
+    /// The symbols of the inputs, with their sizes as from [`sizes_of`].
     pub(super) fn new(inputs: &[Tensor], sizes: Key) -> Self {
         let kinds = inputs.iter().map(|tensor| (tensor.dtype(), tensor.rank()));
         Self {

@@ -1,7 +1,8 @@
-//! Giving work to the device: the kernels of a plan, one at a time or in batches on devices that take them, and builtins.
+//! Passing work to the device: the kernels of a plan, one at a time or in batches on devices that accept them, and
+//! builtins.
 //!
-//! What the device is promised, here for all of a run: a run has its memories to itself, but for constants and inputs, which
-//! no launch writes; and the program's memory plan keeps apart what is needed at one time.
+//! The safety contract with the device, for all of a run: a run owns its memories exclusively, except constants and
+//! inputs, which no launch writes; and the program's memory plan separates values that are live at the same time.
 #![allow(
     unsafe_code,
     reason = "what the device is promised about memory is vouched for here"
@@ -79,7 +80,7 @@ impl Run<'_> {
             buffers: &buffers,
             numbers,
         };
-        // SAFETY: as the head of this file says.
+        // SAFETY: see the header of this file.
         let launched = unsafe { self.state.execution.launch(&code.loaded, &launch) };
         Ok(launched.map_err(|error| RuntimeError::execute(step.name.as_str())(error))?)
     }
@@ -113,7 +114,7 @@ impl Run<'_> {
             plan: plan.id,
             first: batch.start,
         };
-        // SAFETY: as the head of this file says.
+        // SAFETY: see the header of this file.
         let launched = unsafe { self.state.execution.launch_batch(key, &launches) };
         launched.map_err(|(number, error)| {
             let steps = &self.program.block(block).segments[segment].steps;
@@ -133,7 +134,7 @@ impl Run<'_> {
         inputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
         outputs: &[(MemorySlice<'_>, BuiltinOperand<'_>)],
     ) -> Result<(), Box<RuntimeError>> {
-        // SAFETY: as the head of this file says.
+        // SAFETY: see the header of this file.
         let ran = unsafe { self.state.execution.run_builtin(builtin, inputs, outputs) };
         Ok(ran.map_err(RuntimeError::execute(name))?)
     }

@@ -1,9 +1,9 @@
-//! Loops: a block run again and again, its carried values handed on.
+//! Loops: a block run repeatedly, with its carried values passed on.
 //!
-//! The host decides as little as it can. Trips and conditions that are known before anything ran are not read from the
-//! device, and the device is waited for only where the next iteration depends on data. While carried values keep their
-//! sizes the block keeps its launch plan, its frame and its memories: what it stacks is written where it stays, and what it
-//! carries into memories that no carried value is in.
+//! The host decides as little as possible. Trip counts and conditions known before the loop are not read from the
+//! device, and the host waits for the device only where the next iteration depends on data. While carried values keep
+//! their sizes, the block keeps its launch plan, its frame and its memories: stacked values are written in place, and
+//! carried ones into memories that hold no carried value.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Running a program: bind, look up the launch plan, walk its steps.
 //!
-//! No lock is held while anything runs. Recursion is over nested control steps, whose depth the graph's verifier
+//! No lock is held while anything runs. Recursion is only over nested control steps, whose depth the graph's verifier
 //! bounds.
 
 mod bind;

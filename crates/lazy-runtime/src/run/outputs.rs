@@ -1,4 +1,4 @@
-//! The outputs of a call: new tensors, or those that the caller gave.
+//! The outputs of a call: new tensors, or those provided by the caller.
 
 use kiln_backend::Resident;
 use kiln_program::{BufferId, Place};

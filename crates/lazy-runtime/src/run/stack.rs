@@ -1,7 +1,7 @@
-//! What a loop gives in each iteration, under a new outermost axis: written into one memory, or copied there.
+//! The stacked results of a loop's iterations, under a new outermost axis: written into one memory, or copied there.
 //!
-//! The memory is the device's, so that limits see it. Where every iteration is known to run, all of it is asked for before the
-//! second one; else it grows by doubling.
+//! The memory is the device's, so limits apply to it. If every iteration is known to run, all of it is allocated before
+//! the second one; otherwise it grows by doubling.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What one run at a time needs and later runs reuse: the device's execution, frames with their memories, the last plan.
+//! The state of one run at a time, reused by later runs: the device's execution, frames with their memories, the last
+//! plan.
 
 use std::sync::Arc;
 

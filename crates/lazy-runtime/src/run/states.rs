@@ -1,4 +1,4 @@
-//! The states that wait for their next run, each where the thread that used it last will look first.
+//! Idle run states, each kept where the thread that used it last looks first.
 //!
 //! Threads that call one program at once would otherwise pass their states to each other with every call, and their
 //! contents from the cache of one core to that of the next.

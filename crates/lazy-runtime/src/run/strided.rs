@@ -1,4 +1,4 @@
-//! Tensors whose elements lie apart, as the host sees them: parts of something larger.
+//! Strided tensors on the host: views into larger memory.
 
 use kiln_backend::{Builtin, BuiltinOperand, MemorySlice};
 use kiln_tensor::{DType, Offsets, Tensor};

@@ -1,4 +1,4 @@
-//! Variants as a run meets them: turns of those on trial, and kernels that have become worth one.
+//! Variants during a run: rounds of those on trial, and kernels that have become worth one.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The walk over a program's segments and steps: the path that a warm call takes.
+//! The walk over a program's segments and steps: the hot path of a warm call.
 
 use std::sync::Arc;
 
@@ -381,7 +381,7 @@ impl Run<'_> {
         Ok(self.run_builtin(&step.name, &plan.builtin, &inputs, &outputs)?)
     }
 
-    /// Waits for what was launched, and tells of the first fault.
+    /// Waits for everything launched, and reports the first fault.
     pub(super) fn finish(&mut self) -> Result<(), Stop> {
         let fault = self
             .state
@@ -393,7 +393,7 @@ impl Run<'_> {
         error.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Says which op a fault came from: the step's first that can have caused it.
+    /// Attributes a fault to an op: the step's first that can have caused it.
     fn fault(&self, fault: Fault) -> RuntimeError {
         let mut launched = self.state.launched.iter();
         let Some(launched) = launched.find(|launched| launched.number == fault.launch) else {

@@ -1,5 +1,5 @@
-//! How long the kernels of a launch plan take: sampled, so that a call that is not looked at pays for one count, which no
-//! other thread waits for.
+//! How long the kernels of a launch plan take: sampled, so that a call that is not sampled pays for one counter, which
+//! no other thread contends for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -59,7 +59,7 @@ struct Group {
 pub(crate) struct Hot {
     /// One of its steps.
     pub(crate) step: usize,
-    /// What it took so far, all runs together, as far as samples tell.
+    /// The total time of all runs so far, estimated from samples.
     pub(crate) spent: Duration,
     pub(crate) is_likely: bool,
 }
@@ -113,7 +113,7 @@ impl HeatGroups {
 }
 
 impl Heat {
-    /// Counts a run; says whether its steps are to be timed.
+    /// Counts a run; returns whether its steps are to be timed.
     pub(crate) fn begin(&self) -> bool {
         let run = self.runs.own().fetch_add(1, Ordering::Relaxed);
         run % ONE_IN == ONE_IN - 1 || ((1..=EAGER_RUNS).contains(&run) && self.is_eager())

@@ -1,4 +1,4 @@
-//! Makes a variant, on a thread that compiles: the kernel with its sizes known, compiled, and put on trial.
+//! Builds a variant on a compile thread: specialises the kernel to its sizes, compiles it, and puts it on trial.
 
 use std::sync::Arc;
 use std::time::Duration;

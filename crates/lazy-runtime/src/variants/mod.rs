@@ -1,11 +1,13 @@
-//! Variants: kernels for exactly the sizes that take most time, made behind the back of calls and kept where they win.
+//! Variants: kernels specialised to the exact sizes that take most time, compiled in the background and kept where they
+//! win.
 //!
-//! A plan knows how long its kernels take ([`Heat`]). One that took long enough at its sizes, or whose sizes the user says
-//! are likely, is compiled once more with those sizes in place of symbols. Then real calls take turns with both
-//! ([`Trial`]); the variant stays where it wins by a margin, and is remembered as useless where not. A plan names the code
-//! of each of its steps, so which one a step takes costs nothing when it runs, and no other sizes know of it.
+//! A plan measures how long its kernels take ([`Heat`]). One that took long enough at its sizes, or whose sizes the
+//! user marked as likely, is compiled again with those sizes in place of symbols. Real calls then interleave both
+//! ([`Trial`]); the variant stays where it wins by a margin, and is otherwise remembered as useless. A plan stores the
+//! code of each step, so the choice costs nothing at run time and does not affect other sizes.
 //!
-//! *Invariants.* No call waits for a variant. A kernel has few, a process some more; what is refused is counted and said.
+//! *Invariants.* No call waits for a variant. Variants are limited per kernel and per process; each refusal is counted
+//! and reported.
 
 mod heat;
 mod job;

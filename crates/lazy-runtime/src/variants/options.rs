@@ -1,4 +1,4 @@
-//! When variants are made, and how many.
+//! When variants are built, and how many.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What became of each variant, for people: [`VariantRecord`].
+//! The outcome of each variant, for reports: [`VariantRecord`].
 
 use std::fmt;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use kiln_backend::Schedule;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VariantReason {
-    /// The kernel took that long at these sizes, as far as samples tell.
+    /// The kernel took that long at these sizes, estimated from samples.
     Hot(Duration),
-    /// The sizes are likely: the user says so, or the profile of another process.
+    /// The sizes are likely: by the user's hint, or by the profile of another process.
     Likely,
 }
 

@@ -1,4 +1,4 @@
-//! The variants of a process: which there are, how far each is, and how many more there may be.
+//! The variants of a process: their stages, and how many more are allowed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -254,7 +254,7 @@ impl Variant {
         Some(schedule)
     }
 
-    /// Goes on to another stage, and tells the plans that wait for it.
+    /// Moves to another stage, and notifies the plans that wait for it.
     pub(crate) fn set(&self, stage: Stage) {
         let mut progress = self.progress.lock();
         progress.stage = stage;
@@ -265,7 +265,7 @@ impl Variant {
         watchers.iter().for_each(Stale::raise);
     }
 
-    /// Ends a trial. Says whether another schedule is to be compiled now.
+    /// Ends a trial. Returns whether another schedule is to be compiled now.
     pub(crate) fn settle(&self, trial: &Arc<Trial>, verdict: Verdict) -> bool {
         let has_more = self
             .progress

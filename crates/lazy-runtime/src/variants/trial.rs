@@ -1,8 +1,8 @@
-//! A variant against the generic kernel, on real calls: who takes which turn, and who wins.
+//! A trial of a variant against the generic kernel on real calls: the order of rounds, and the verdict.
 //!
-//! Turns go generic, variant, variant, generic, so that whatever drifts meanwhile meets both alike. Medians are compared,
-//! and lower quartiles too: a single slow turn says nothing. And of turns next to each other the variant must be the quicker
-//! one in three of four: on a machine that is busy with something else, the rest may be luck.
+//! Rounds run generic, variant, variant, generic, so that drift affects both alike. Both medians and lower quartiles
+//! are compared, since a single slow round means nothing. Of adjacent rounds the variant must also be faster in three
+//! of four: on a busy machine, less may be luck.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,7 +38,7 @@ pub(crate) struct Verdict {
     pub(crate) variant: Duration,
 }
 
-/// A trial that goes on.
+/// A trial in progress.
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) code: Arc<CompiledKernel>,

@@ -1,4 +1,4 @@
-//! What launches on the fake device compute: kernels and builtins, by their evaluators.
+//! Launches on the fake device: kernels and builtins, run by their evaluators.
 
 use kiln_backend::{Builtin, ExecuteError, FaultCause, LaunchNumbers};
 use kiln_interpreter::{EvaluateContext, evaluate_op};

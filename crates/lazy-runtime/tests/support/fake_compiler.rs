@@ -1,4 +1,4 @@
-//! Kernels to "artifacts": the text as code, sizes of buffers from their shapes, symbols as arguments.
+//! Compiles kernels to fake artifacts: the text as code, sizes of buffers from their shapes, symbols as arguments.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

@@ -1,7 +1,7 @@
-//! A device with a memory of its own, whose kernels are evaluated late: see [`deferred`](super::deferred).
+//! A device with its own memory, whose kernels are evaluated late: see [`deferred`](super::deferred).
 //!
-//! Memory goes back to the device with its last handle; it is poisoned then, and handed out again. Outputs stay on the device,
-//! and are found again when they come back as inputs; what crosses between the host and the device is counted.
+//! Memory returns to the device with its last handle; it is then poisoned and reused. Outputs stay on the device, and
+//! are recognised when they come back as inputs; transfers between host and device are counted.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,6 @@
-//! A backend that needs no compiler: its code is the kernel's text, and running it means evaluating that, late.
+//! A backend without a compiler: its code is the kernel's text, which is evaluated, late.
 //!
-//! Buffers are bytes of an address space of their own, poisoned when they are allocated, so that what no launch wrote does not
-//! look right.
+//! Buffers are bytes of a separate address space, poisoned on allocation, so unwritten data does not look right.
 
 #![allow(
     dead_code,

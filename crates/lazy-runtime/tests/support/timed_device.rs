@@ -1,4 +1,4 @@
-//! The fake device, on which a launch takes as long as it is told to, by a clock that nothing else turns.
+//! The fake device with launches of a set duration, by a clock that only they advance.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One region becomes one block: a step per node, buffers for values.
+//! Builds a block from a region: a step per node, buffers for values.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
-//! What each segment asks of sizes before it runs: the contract of the graph's ops.
+//! The size requirements of each segment before it runs: the contract of the graph's ops.
 //!
-//! A block asks for what its region asked for before the graph was optimised, and for what its ops ask now. Each requirement
-//! goes to the first segment that knows all its symbols, and keeps its order there.
+//! A block requires what its region required before the graph was optimised, and what its ops require now. Each
+//! requirement goes to the first segment that knows all its symbols, and keeps its order there.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

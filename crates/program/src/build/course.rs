@@ -1,4 +1,4 @@
-//! How often a loop runs, as a program says it.
+//! The trip count of a loop, as a program represents it.
 
 use kiln_ir::{LoopCourse, LoopTrips, OpId};
 

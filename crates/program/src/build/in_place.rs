@@ -1,8 +1,9 @@
-//! Steps whose result may lie where an operand did: one that is needed no more, of the same bytes in the same order.
+//! In-place steps: a result may reuse the memory of an operand that is dead afterwards, of the same bytes in the same
+//! order.
 //!
-//! Decided before slots are chosen, and for all sizes: the two become one buffer's memory, so that all that follows (slots,
-//! lifetimes, where buffers lie) need not know. Where the operand is a parameter, only a call can say whether its memory may
-//! be taken; that is noted as a [`Donation`].
+//! Decided before slots are chosen, and for all sizes: the two share one buffer's memory, so later passes (slots,
+//! lifetimes, placement) are unaffected. If the operand is a parameter, only a call can decide whether its memory may
+//! be taken; that is recorded as a [`Donation`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -40,7 +41,7 @@ pub(super) fn share_in_place(program: &mut Builder<'_>, block: &mut Block, shape
     });
 }
 
-/// An operand of a step and a result that may lie in its memory, as far as the step is concerned.
+/// An operand of a step and a result that may share its memory, as far as the step is concerned.
 #[derive(Clone, Copy)]
 struct Pair {
     read: BufferId,
@@ -120,12 +121,12 @@ struct Shares<'s, 'b, 'a> {
     block: &'b mut Block,
     shapes: &'s Shapes,
     last_uses: LastUses,
-    /// By the buffer whose memory they lie in.
+    /// Keyed by the buffer that owns the memory.
     views: HashMap<BufferId, Vec<BufferId>>,
 }
 
 impl Shares<'_, '_, '_> {
-    /// The operands and results of a step that may lie in the same memory.
+    /// The operands and results of a step that may share memory.
     fn pairs(&self, action: &Action) -> Vec<Pair> {
         match action {
             Action::Kernel(launch) => {
@@ -152,7 +153,7 @@ impl Shares<'_, '_, '_> {
         }
     }
 
-    /// Whether a buffer is all of the memory that it lies in.
+    /// Whether a buffer spans all of its memory.
     fn is_whole(&mut self, buffer: BufferId) -> bool {
         let Place::View { of, offset } = self.block.buffers[buffer].place else {
             return true;
@@ -196,7 +197,7 @@ impl Shares<'_, '_, '_> {
         true
     }
 
-    /// Notes that a result of the block could lie in a parameter's memory.
+    /// Records that a result of the block could use a parameter's memory.
     fn donate(&mut self, pair: Pair) -> bool {
         let (operand, memory) = (self.block.root(pair.read), self.block.root(pair.written));
         let (Place::Parameter(parameter), Place::Own) = (

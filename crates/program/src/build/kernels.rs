@@ -1,4 +1,4 @@
-//! Kernels in the form in which they are kept: laid out as their buffers are, then canonical, equal ones once.
+//! Kernels in stored form: in the layout of their buffers, canonical, and deduplicated.
 
 use std::collections::HashMap;
 use std::sync::Arc;

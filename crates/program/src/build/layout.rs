@@ -1,7 +1,7 @@
-//! Layouts: which buffers lie otherwise than row-major. Decided after fusion, before memory is planned.
+//! Layouts: which buffers are not row-major. Decided after fusion, before memory is planned.
 //!
-//! A layout here is strides of a buffer in the arena that kernels alone read and write: what the host or a builtin
-//! touches, and what outlives the run, stays row-major.
+//! A layout is the strides of an arena buffer that only kernels read and write: buffers that the host or a builtin
+//! uses, or that outlive the run, stay row-major.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -100,7 +100,7 @@ fn roles<'a>(
         .flat_map(|node| node.kernel.kernel().buffers().values().map(|b| b.role))
 }
 
-/// Buffers whose axes lie in another order in memory, outermost first.
+/// Buffers with another memory order of their axes, outermost first.
 pub(super) type Orders = BTreeMap<BufferId, Vec<usize>>;
 
 /// Lays buffers out as the schedules of the kernels around them prefer, where none prefers otherwise, and what goes with
@@ -203,7 +203,7 @@ fn followers(
     found
 }
 
-/// The strides of an array whose axes lie in an order, outermost first.
+/// The strides of an array with this memory order of axes, outermost first.
 fn strides_in_order(
     program: &mut Builder<'_>,
     shape: &[DimId],

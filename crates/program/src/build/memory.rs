@@ -1,7 +1,7 @@
-//! The memory plan: when each buffer is needed, and which of them share a slot of the arena.
+//! The memory plan: the lifetime of each buffer, and which buffers share a slot of the arena.
 //!
-//! Decided once, for all sizes: a buffer takes a free slot if it is provably as large as what was there, or smaller,
-//! or larger. Nothing is ever shared on a guess.
+//! Decided once, for all sizes: a buffer takes a free slot if its size provably compares with the slot's, as equal,
+//! smaller or larger. Nothing is shared on a guess.
 
 use std::collections::HashMap;
 

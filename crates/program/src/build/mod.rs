@@ -1,4 +1,4 @@
-//! From a graph and a fusion plan to a program: one function per kind of step, then places for the buffers.
+//! From a graph and a fusion plan to a program: one function per kind of step, then placement of the buffers.
 //!
 //! One block per region, outermost last; recursion is over nested regions, whose depth the graph's verifier bounds.
 

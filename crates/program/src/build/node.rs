@@ -1,4 +1,4 @@
-//! What the builder takes from a fusion plan: the nodes of each region, in an order that can run.
+//! The builder's view of a fusion plan: the nodes of each region, in a runnable order.
 
 use kiln_ir::{OpId, RegionId, ValueId};
 use kiln_kernel::VerifiedKernel;
@@ -19,7 +19,7 @@ pub(crate) struct Node {
 pub(crate) enum NodeKind {
     /// A kernel.
     Kernel(Box<KernelNode>),
-    /// Ops that need no copy where their operand lies in one piece.
+    /// Ops that need no copy if their operand is contiguous.
     View,
     /// One op that an executor runs itself.
     Builtin,

@@ -1,4 +1,4 @@
-//! Which sizes each segment needs: what a launch plan evaluates.
+//! The sizes each segment needs, which a launch plan evaluates.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
-//! The nodes of a [`FusionPlan`], as the builder takes them: kernels verified, their sizes written in the graph's
-//! table.
+//! The nodes of a [`FusionPlan`] as the builder's input: verified kernels, with sizes in the graph's table.
 
 use std::collections::HashMap;
 

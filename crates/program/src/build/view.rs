@@ -1,4 +1,4 @@
-//! Ops that need no copy: their result lies where their operand does.
+//! Ops that need no copy: their result is a view of their operand.
 
 use kiln_ir::{Op, OpId};
 use kiln_symbolic_shape::{DimId, DimTable, Predicate};

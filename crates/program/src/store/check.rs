@@ -1,4 +1,4 @@
-//! Whether a program that was read holds together: every number in range, blocks without circles.
+//! Validity checks of a loaded program: every number in range, no cycles among blocks.
 
 use cranelift_entity::EntityRef;
 

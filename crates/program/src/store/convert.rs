@@ -1,4 +1,4 @@
-//! From a program to its stored form, and back.
+//! Conversion between a program and its stored form.
 
 use std::collections::HashMap;
 

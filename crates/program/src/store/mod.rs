@@ -1,9 +1,9 @@
-//! Programs as data to be kept: the graph and the kernels as their texts, sizes as expressions, all else by number.
-//! Large constants lie beside it, by digest.
+//! The stored form of programs: the graph and the kernels as text, sizes as expressions, all else by number. Large
+//! constants are stored beside it, by digest.
 //!
-//! Values, ops and regions of a graph have other ids once its text was read again, so they are numbered here in the
-//! order in which a walk over the graph meets them; symbols go by name. What is read is checked: numbers in range,
-//! kernels verified, the graph by its reader.
+//! Values, ops and regions of a graph get new ids when its text is read again, so they are numbered here in the order
+//! of a walk over the graph; symbols go by name. Everything read is checked: number ranges here, kernels by the
+//! verifier, the graph by its reader.
 
 mod check;
 mod convert;

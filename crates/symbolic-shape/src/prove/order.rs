@@ -1,9 +1,9 @@
 //! Is a polynomial zero or more everywhere, or nowhere?
 //!
-//! Tries, in this order: the range of its terms; taking out a common factor that is never negative; replacing every atom
-//! by its least value plus something that is never negative; subtracting a positive multiple of a known inequality so that
-//! a harmful term vanishes (the elimination step of Fourier and Motzkin), to a small depth. What is negative at a sample is
-//! not searched at all.
+//! Tries, in this order: the range of its terms; factoring out a common factor that is never negative; replacing every
+//! atom by its minimum plus a non-negative rest; subtracting a positive multiple of a known inequality to cancel a
+//! harmful term (Fourier-Motzkin elimination), to a small depth. A polynomial that is negative at a sample is not
+//! searched at all.
 
 use super::{Fuel, Proof, bounds, equal};
 use crate::congruence::gcd;

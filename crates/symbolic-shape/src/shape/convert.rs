@@ -1,4 +1,4 @@
-//! From expressions of a table to shapes at the API's edge.
+//! Conversion of table expressions to shapes at the API's edge.
 
 use super::SymbolicShape;
 use crate::dimension::SymbolicDimension;

@@ -5,7 +5,7 @@ use crate::dimension::SymbolicDimension;
 use crate::error::DimError;
 
 impl SymbolicShape {
-    /// Whether there are sizes for which both shapes are the same, as far as each axis alone tells.
+    /// Whether some sizes make both shapes equal, judged axis by axis.
     pub fn is_compatible_with(&self, other: &SymbolicShape) -> bool {
         self.unify(other).is_ok()
     }

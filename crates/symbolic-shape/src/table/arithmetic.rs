@@ -95,7 +95,7 @@ impl DimTable {
         a.mul(b, self.limits.max_terms, self.limits.max_degree)
     }
 
-    /// Runs `f`; when the result is too large, once more with symbols in place of the operands.
+    /// Runs `f`; if the result is too large, retries with symbols in place of the operands.
     pub(super) fn build(
         &mut self,
         operands: &[DimId],

@@ -281,7 +281,7 @@ impl DimTable {
             .add_scaled(self.polynomial(inner), term.coefficient)?)
     }
 
-    /// The greatest known step that divides `divisor`, and the residue modulo that step.
+    /// The largest known step that divides `divisor`, and the residue modulo that step.
     fn known_residue(&self, polynomial: &Polynomial, divisor: i64) -> (i64, i64) {
         let congruence = self
             .values_of(polynomial)

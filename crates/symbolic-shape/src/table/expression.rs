@@ -1,4 +1,4 @@
-//! Expressions from outside: what a [`DimId`] is made of, one level at a time.
+//! The structure of an expression from outside: a [`DimId`], one level at a time.
 //!
 //! For converting sizes into another form. Operands come before the expressions that use them, so a walk needs no
 //! recursion: ascending ids are a topological order.

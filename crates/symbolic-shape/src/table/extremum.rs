@@ -1,4 +1,4 @@
-//! Minimum and maximum: flattened, without operands that another one always beats.
+//! Minimum and maximum: flattened, with dominated operands dropped.
 //!
 //! An operand that is dropped takes its run-time errors with it.
 

@@ -24,7 +24,7 @@ impl DimImport {
         Self::default()
     }
 
-    /// Says that the source's `symbol` is `dim` in the target.
+    /// Maps the source's `symbol` to `dim` in the target.
     pub fn map(&mut self, symbol: SymbolId, dim: DimId) {
         self.symbols.insert(symbol, dim);
     }

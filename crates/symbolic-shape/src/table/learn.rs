@@ -1,4 +1,4 @@
-//! What a new contract fact teaches: bounds and residues of atoms, rules that replace an atom, or a polynomial to keep.
+//! Learning from a new contract fact: bounds and residues of atoms, rewrite rules for atoms, or a polynomial to keep.
 //!
 //! Facts are taken in canonical form. Each case that narrows checks for contradiction before it changes anything.
 

@@ -1,6 +1,6 @@
-//! Narrowing the values of an atom, and what that says about the operands of a division, a remainder or an extremum.
+//! Narrowing the range of an atom, and what follows for the operands of a division, a remainder or an extremum.
 //!
-//! A contradiction is found before anything changes.
+//! Contradictions are detected before anything changes.
 
 use super::intern::BuildError;
 use super::{Atom, DimTable, Values};
@@ -45,7 +45,7 @@ impl DimTable {
         Ok(())
     }
 
-    /// What new knowledge about a division, a remainder or an extremum says about its operands.
+    /// Propagates new bounds of a division, a remainder or an extremum to its operands.
     fn learn_operands(
         &mut self,
         atom: &Atom,

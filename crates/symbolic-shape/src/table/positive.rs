@@ -1,4 +1,4 @@
-//! The same table, were every size at least 1.
+//! A copy of the table in which every size is at least 1.
 
 use super::{DimTable, Values};
 use crate::congruence::Congruence;

@@ -1,4 +1,4 @@
-//! Samples: sizes that the facts allow, at which the prover looks before it searches.
+//! Samples: sizes allowed by the facts, which the prover tries before it searches.
 //!
 //! What is false at allowed sizes cannot be proved, and most failing proofs are refuted at one of a few points. So each
 //! atom has a value at each of [`SAMPLES`] points, made when the atom is. A point that a new fact excludes is redrawn, a
@@ -295,13 +295,13 @@ fn draw(values: &Values, symbol: usize, point: usize, attempt: u64) -> Option<i6
     fit(values, wanted)
 }
 
-/// The least value, or one that is no less odd.
+/// The minimum, or a value that is no less odd.
 fn least(values: &Values) -> i64 {
     let DimRange { min, max } = values.range;
     min.unwrap_or_else(|| max.map_or(0, |max| max.min(0)))
 }
 
-/// 1, or the least value above it, and so many steps more.
+/// 1, or the minimum above it, plus this many steps.
 fn near(values: &Values, steps: i64) -> i64 {
     let step = values.congruence.modulus.max(1);
     least(values)

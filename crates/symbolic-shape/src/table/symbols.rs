@@ -107,7 +107,7 @@ impl DimTable {
         }
     }
 
-    /// The least value that the declaration allowed, before any fact; 0 for a size.
+    /// The minimum that the declaration allowed, before any fact; 0 for a size.
     pub fn declared_min(&self, symbol: SymbolId) -> i64 {
         self.symbols[symbol].declared_min
     }

@@ -1,4 +1,4 @@
-//! What the prover answers, as text.
+//! Results of the prover, as text.
 
 use crate::text::{Cursor, parse_predicate, parse_where};
 use crate::{DimTable, Proof};

@@ -1,4 +1,4 @@
-//! What expressions simplify to, as text, with and without facts.
+//! Simplified forms of expressions, as text, with and without facts.
 
 use crate::DimTable;
 use crate::text::{Cursor, parse_dim, parse_where};

@@ -1,7 +1,7 @@
-//! A cursor over the tokens of a text, for parsers by recursive descent.
+//! A token cursor for recursive-descent parsers.
 //!
-//! Looks one token further than the current one, reads on demand, can be rewound, and counts nesting so that every parser on
-//! top of it is limited in depth.
+//! Has one token of lookahead, reads on demand, can be rewound, and counts nesting, so every parser built on it is
+//! limited in depth.
 
 use super::diagnostic::Diagnostic;
 use super::lexer::Lexer;

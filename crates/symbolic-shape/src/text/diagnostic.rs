@@ -1,4 +1,4 @@
-//! Messages about a text: what is wrong, where, and what to do.
+//! Diagnostics: what is wrong with a text, where, and what to do.
 //!
 //! Rendering shows the line with a caret. Everything that came from the text is escaped, so a message never carries control
 //! characters to a terminal.

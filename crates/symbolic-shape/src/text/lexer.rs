@@ -1,7 +1,7 @@
-//! From text to tokens, one at a time; nothing is kept, so memory does not grow with the source.
+//! The lexer: yields one token at a time and keeps none, so memory does not grow with the source.
 //!
-//! A name starts with a letter or `_` and goes on with letters, digits, `_` and `.`. `//` starts a comment to the end of the
-//! line. `%` right before a name or a number makes a value, otherwise it is the operator.
+//! A name starts with a letter or `_` and continues with letters, digits, `_` and `.`. `//` starts a comment to the end
+//! of the line. `%` right before a name or a number makes a value, otherwise it is the operator.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ impl<'a> Lexer<'a> {
         Lexer { source, at: 0 }
     }
 
-    /// A lexer of `source` that goes on at byte `at`.
+    /// A lexer of `source` that starts at byte `at`.
     pub(super) fn resume(source: &'a str, at: usize) -> Self {
         Lexer { source, at }
     }

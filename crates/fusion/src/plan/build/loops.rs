@@ -1,7 +1,7 @@
-//! Loops that are one kernel.
+//! Loops compiled to one kernel.
 //!
-//! A loop whose iterations are element-wise becomes a kernel of its own; nothing is joined to it but the ops that make its
-//! trips and captures of sizes. Where lowering refuses, the loop stays, with the reason among its notes.
+//! A loop with element-wise iterations becomes its own kernel; only the ops that compute its trip count and captured
+//! sizes are joined to it. If lowering rejects it, the loop stays, with the reason among its notes.
 
 use std::collections::BTreeSet;
 

@@ -32,14 +32,14 @@ pub(crate) fn job() -> Option<Vec<String>> {
     Some(job.lines().map(str::to_owned).collect())
 }
 
-/// Waits until a file is there.
+/// Waits until a file exists.
 pub(crate) fn wait_for(path: &Path) {
     while !path.exists() {
         std::thread::yield_now();
     }
 }
 
-/// A child that was forked.
+/// A forked child.
 pub(crate) struct Forked(libc::pid_t);
 
 /// Forks a child that does this, and ends with the number that it gives. It may call the library and the allocator, which
@@ -66,7 +66,7 @@ impl Forked {
         self.wait();
     }
 
-    /// The number that it ended with; none where a signal ended it.
+    /// Its exit code; `None` if a signal ended it.
     pub(crate) fn wait(self) -> Option<i32> {
         let mut status = 0;
         // SAFETY: the child is ours, and the status is a number of ours.

@@ -1,4 +1,4 @@
-//! A folder whose calls fail when the test says so.
+//! A folder whose calls fail on request.
 
 use std::io;
 use std::path::Path;
@@ -46,7 +46,7 @@ struct FaultyFile {
 }
 
 impl Plan {
-    /// So many calls fail, from this one on.
+    /// This many calls fail, from this one on.
     pub(crate) fn new(first: usize, count: usize, errno: i32) -> Arc<Self> {
         Self::with(first, count, Some(errno))
     }
@@ -82,7 +82,7 @@ impl Plan {
         }
     }
 
-    /// How many calls there were.
+    /// The number of calls.
     pub(crate) fn n_calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }

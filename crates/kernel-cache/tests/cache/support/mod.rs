@@ -1,4 +1,4 @@
-//! Caches to test with: texts under keys, in temporary folders.
+//! Test caches: texts under keys, in temporary folders.
 
 pub(crate) mod children;
 pub(crate) mod faulty;
@@ -12,7 +12,7 @@ use kiln_kernel_cache::{
     TieredCache,
 };
 
-/// A time that tests set.
+/// A clock set by tests.
 pub(crate) use kiln_timing::ManualClock;
 
 pub(crate) type TestCache = TieredCache<Vec<u8>, String>;

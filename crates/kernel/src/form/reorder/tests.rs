@@ -1,4 +1,4 @@
-//! What an order of axes changes, what it leaves alone, and that the numbers stay the same.
+//! What reordering axes changes, what it preserves, and that results stay the same.
 
 use insta::assert_snapshot;
 use kiln_scalar::Mode;
@@ -68,7 +68,7 @@ fn inverse(order: &[usize]) -> Vec<usize> {
     inverse
 }
 
-/// Every order of so many axes.
+/// Every order of this many axes.
 fn permutations(rank: usize) -> Vec<Vec<usize>> {
     (0..rank).fold(vec![Vec::new()], |orders, axis| {
         let longer = |order: Vec<usize>| {

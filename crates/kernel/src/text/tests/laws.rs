@@ -1,4 +1,4 @@
-//! The laws, on kernels that are made at random and on texts that are damaged.
+//! The round-trip laws, on random kernels and on damaged texts.
 
 use kiln_scalar::{Function, ScalarOp, ScalarValue};
 use kiln_symbolic_shape::DimTable;

@@ -1,4 +1,4 @@
-//! Texts that are no kernels, and what is said about them.
+//! Texts that are not kernels, and their diagnostics.
 
 use insta::assert_snapshot;
 

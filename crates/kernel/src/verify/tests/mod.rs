@@ -1,4 +1,4 @@
-//! The verifier: what it says of every example; rules and proofs in files of their own.
+//! The verifier on every example; rules and proofs have their own files.
 
 mod proofs;
 mod rules;

@@ -1,4 +1,4 @@
-//! What is proved of indices and stores, and what is not.
+//! Which indices and stores are proved, and which are not.
 
 use super::*;
 

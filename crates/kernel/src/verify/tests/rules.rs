@@ -1,4 +1,4 @@
-//! A kernel against each rule, and what is said of it.
+//! A kernel that breaks each rule, and its error.
 
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, DimTable};

@@ -1,4 +1,4 @@
-//! Whatever the verifier accepts holds for every size: random kernels against enumeration.
+//! Soundness: whatever the verifier accepts holds for every size, by enumeration over random kernels.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Constants of a plan: which form of which one a step wants, and having all of them brought into it at once.
+//! The constants of a plan: the form each step needs, and bringing all of them into it at once.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The launches of a segment at these sizes: those of one kernel with the same values of its symbols are one group, whose
-//! code, numbers and heat are had once.
+//! The launches of a segment at given sizes: launches of one kernel with equal symbol values form a group, whose code,
+//! numbers and heat are looked up once.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,4 +1,4 @@
-//! Which code each launch of a plan takes: the generic kernel's, a variant's that won, or both in turns.
+//! The code of each launch of a plan: the generic kernel's, a winning variant's, or both interleaved.
 
 use std::sync::Arc;
 
