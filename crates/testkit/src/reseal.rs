@@ -42,10 +42,11 @@ pub fn reseal_bundle(bundle: &mut [u8]) {
     let (Some(n_entries), Some(manifest)) = (n_entries, manifest) else {
         return;
     };
-    let Some(index) = manifest.checked_add(BUNDLE_PRELUDE) else {
+    // An index that begins past the file has no entry.
+    let index = manifest.checked_add(BUNDLE_PRELUDE);
+    let Some(mut at) = index.filter(|&index| index <= bundle.len()) else {
         return;
     };
-    let mut at = index;
     for _ in 0..n_entries {
         let (offset, bytes) = (
             number(bundle, at + DIGEST, 8),
