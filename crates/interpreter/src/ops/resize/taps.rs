@@ -145,10 +145,9 @@ impl Filter {
             }
             total += weight;
             let index = position.clamp(0.0, last) as usize;
-            match taps.last_mut() {
-                Some(tap) if tap.index == index => tap.weight += weight,
-                _ => taps.push(Tap { index, weight }),
-            }
+            // Taps clamped to one edge element stay apart: two infinite terms of opposite signs are a NaN, as in the
+            // formula, and not the sum of their weights times infinity.
+            taps.push(Tap { index, weight });
         }
         // The plain kernels sum to 1 as they are; dividing by a sum that is 1 but for rounding would only add error.
         if resize.exclude_outside || resize.antialias {

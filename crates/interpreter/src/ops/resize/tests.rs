@@ -200,6 +200,19 @@ fn elements_of_weight_0_do_not_leak() {
     assert!(found[0] == 1.0 && found[1].is_nan() && found[2] == f32::INFINITY);
 }
 
+/// The first output reads the first element three times, with weights of both signs.
+#[test]
+fn an_infinite_edge_element_under_weights_of_both_signs_is_nan() {
+    let x = tensor(&[5], &[f64::INFINITY, 2.0, 4.0, 8.0, 16.0]);
+    let mut sizes = Sizes::new();
+    let mut resize = plain(&mut sizes, &[0], &[8]);
+    resize.mode = ResizeMode::Cubic;
+    let found = sizes.run(&Op::Resize(resize), &[x]).unwrap();
+    let found = found.to_vec::<f64>().unwrap();
+    assert!(found[0].is_nan(), "{found:?}");
+    assert!(found[4..].iter().all(|x| x.is_finite()), "{found:?}");
+}
+
 #[test]
 fn other_floats_and_nothing_at_all() {
     fn half<T: Element>(dtype: DType, x: &[T]) -> Tensor {
