@@ -4,6 +4,8 @@ use kiln::backend::IsaLevel;
 use kiln::backend::{Candidate, CompilerWrapper, KernelCompiler, Schedule, Target};
 use kiln::codegen_llvm::LlvmCompiler;
 use kiln::kernel::VerifiedKernel;
+use kiln::schedule_cpu::winograd::Transform;
+use kiln::schedule_cpu::with_tile;
 use std::sync::Arc;
 
 /// Compiles for one level, with one tile.
@@ -24,15 +26,15 @@ impl Fixed {
         })
     }
 
-    fn fix(&self, schedule: Schedule) -> Schedule {
-        let (Some(lanes), Some(_)) = (schedule.get("lanes"), schedule.get("rows")) else {
-            return schedule;
-        };
-        let vectors = i64::from(self.vectors);
-        schedule
-            .with("rows", i64::from(self.rows))
-            .with("vectors", vectors)
-            .with("chunk", lanes * vectors)
+    fn fix(&self, kernel: &VerifiedKernel, schedule: Schedule) -> Schedule {
+        let tile = (self.rows, self.vectors);
+        match schedule.is_fallback() {
+            true => schedule,
+            false => {
+                let fixed = with_tile(kernel, self.level, Transform::default(), tile);
+                fixed.unwrap_or(schedule)
+            }
+        }
     }
 }
 
@@ -55,7 +57,7 @@ impl CompilerWrapper for Fixed {
     fn schedules(&self, kernel: &VerifiedKernel, target: &Target) -> Vec<Candidate> {
         let candidates = self.compiler.schedules(kernel, target).into_iter();
         let fixed = candidates.map(|candidate| Candidate {
-            schedule: self.fix(candidate.schedule),
+            schedule: self.fix(kernel, candidate.schedule),
             ..candidate
         });
         fixed.collect()

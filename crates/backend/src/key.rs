@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::compile::{Schedule, Target};
 
 /// The version of this format of fields: another one, other keys.
-const FORMAT: &str = "kiln kernel key 3";
+const FORMAT: &str = "kiln kernel key 4";
 
 /// A stable hash of all that compiled code depends on; prints as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,21 +102,15 @@ impl KeyFields {
             compiler,
             options,
         } = self;
-        let Schedule { name, parameters } = schedule;
+        let Schedule { name, text } = schedule;
         let Target { backend, level } = target;
-        let numbers = parameters
-            .iter()
-            .flat_map(|(name, value)| [name.clone(), value.to_string()]);
         let chosen = options
             .iter()
             .flat_map(|(name, value)| [name.clone(), value.clone()]);
         [
             ("kernel", vec![kernel.clone()]),
             ("variant", variant.iter().cloned().collect()),
-            (
-                "schedule",
-                std::iter::once(name.clone()).chain(numbers).collect(),
-            ),
+            ("schedule", vec![name.clone(), text.clone()]),
             ("target", vec![backend.clone(), level.clone()]),
             ("features", features.iter().cloned().collect()),
             ("kiln", vec![kiln.clone()]),

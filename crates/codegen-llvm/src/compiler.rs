@@ -170,11 +170,13 @@ impl KernelCompiler for LlvmCompiler {
             self.run(kernel, target, schedule, Output::Object, observer)
                 .map_err(|error| failed(kernel, target, schedule, error))
         };
+        let level =
+            level_of(target).map_err(|error| failed(kernel, target, schedule, error.into()))?;
         let mut schedule = schedule.clone();
         let mut compiled = run(&schedule, observer)?;
         // A tile that turns out not to fit the registers gives way to a smaller one, as long as that has fewer spills.
         while let Some(hot) = hot_loop(&compiled.code).filter(|hot| hot.is_spilled())
-            && let Some(smaller) = smaller_tile(kernel, &schedule)
+            && let Some(smaller) = smaller_tile(kernel, level, self.transform, &schedule)
         {
             let other = run(&smaller, observer)?;
             let fits = hot_loop(&other.code).is_none_or(|other| other.spills < hot.spills);

@@ -12,7 +12,7 @@ mod support;
 use kiln_backend::IsaLevel;
 use kiln_backend::{KernelCompiler, Unobserved};
 use kiln_codegen_llvm::LlvmCompiler;
-use support::{check_sizes, check_variants, compiled_as, kernel};
+use support::{check_sizes, check_variants, compiled_as, kernel, loops_of, with_loops};
 
 /// Rows, inner sizes and columns.
 const SIZES: [[i64; 3]; 42] = [
@@ -78,13 +78,14 @@ fn as_they_come() {
     check(PRODUCT);
 }
 
-/// As a machine would do it whose halves of vectors are as fast as whole ones.
+/// As on a machine whose half vectors are as fast as whole ones.
 #[test]
 fn few_columns_in_halves_of_vectors() {
     let kernel = kernel(PRODUCT);
-    let variants = compiled_as(&kernel, |schedule| {
-        let lanes = schedule.get("lanes").unwrap();
-        schedule.with("half_lanes", lanes / 2)
+    let variants = compiled_as(&kernel, |loops| {
+        for nest in &mut loops.nests {
+            nest.tile.lanes /= 2;
+        }
     });
     check_variants(&kernel, &variants, ["M", "K", "N"], &SIZES);
 }
@@ -199,16 +200,22 @@ fn tiles_that_do_not_fit_the_registers_give_way() {
     let kernel = kernel(PRODUCT);
     let compiler = LlvmCompiler::new();
     let target = LlvmCompiler::target(IsaLevel::Avx2Fma);
-    let asked = compiler
-        .schedules(&kernel, &target)
-        .remove(0)
-        .schedule
-        .with("rows", 16);
+    let asked = compiler.schedules(&kernel, &target).remove(0).schedule;
+    let asked = with_loops(&kernel, &asked, |loops| {
+        for nest in &mut loops.nests {
+            nest.tile.rows = nest.tile.rows.map(|(axis, _)| (axis, 16));
+        }
+    });
     let artifact = compiler
         .compile(&kernel, &target, &asked, &mut Unobserved)
         .unwrap();
-    let rows = artifact.schedule.get("rows").unwrap();
-    assert!(rows < 16, "{}", artifact.schedule);
+    let loops = loops_of(&kernel, &artifact.schedule);
+    let rows = loops.nests.last().unwrap().tile.rows;
+    assert!(
+        rows.is_none_or(|(_, rows)| rows < 16),
+        "{}",
+        artifact.schedule.text
+    );
     // The same kernel as it is asked for when nobody meddles keeps its tile.
     let usual = compiler.schedules(&kernel, &target).remove(0).schedule;
     let artifact = compiler

@@ -2,7 +2,7 @@
 
 mod support;
 
-use kiln_backend::Schedule;
+use kiln_schedule_cpu::loops;
 use support::{check_sizes, check_variants, compiled_as, kernel};
 
 const SIZES: [[i64; 3]; 14] = [
@@ -82,6 +82,22 @@ fn a_border() {
 }
 
 /// Rows left over are done as many at once as there are lanes, and yet are no square: the last one is there again.
+/// Sums and an operand that is transposed in one tile of as many rows as a vector has lanes.
+const BY_ROWS_OF_N: &str = "loops {
+  nest by_rows_of_n {
+    rows n * 4
+    vectors m * 2 * 4
+    chunk 8
+    remainder 3 [2, 1]
+    cut m: whole 2, whole 1, scalar
+    unroll 20
+    body {
+      s: together
+      store %y: together, register_transpose
+    }
+  }
+}";
+
 #[test]
 fn beside_sums_of_rows_that_repeat_the_last() {
     let kernel = kernel(
@@ -91,17 +107,8 @@ fn beside_sums_of_rows_that_repeat_the_last() {
           store %y[m, n, b] = %z[m, b, n] + s
         }",
     );
-    let numbers = [
-        ("lanes", 4),
-        ("vectors", 2),
-        ("chunk", 8),
-        ("vector_axis", 0),
-        ("rows", 8),
-        ("row_axis", 2),
-    ];
-    let with = |schedule: Schedule, &(name, number)| schedule.with(name, number);
-    let variants = compiled_as(&kernel, |best| {
-        numbers.iter().fold(Schedule::new(best.name), with)
+    let variants = compiled_as(&kernel, |loops| {
+        *loops = loops::read(&kernel, BY_ROWS_OF_N).unwrap();
     });
     check_variants(&kernel, &variants, ["B", "M", "N"], &SIZES);
 }

@@ -13,11 +13,14 @@ use kiln_backend::{KernelCompiler, LaunchContext, Unobserved};
 use kiln_codegen_llvm::LlvmCompiler;
 use kiln_kernel::VerifiedKernel;
 use kiln_testkit::kernels::Variant;
-use support::{check_variants, compiled_as, compiled_with_fewer_products, kernel, symbols};
+use support::{
+    check_variants, compiled_as, compiled_with_fewer_products, has_winograd, kernel, loops_of,
+    symbols,
+};
 
 /// Lines and columns of images for tiles of two sums and of four: one tile, ends of tiles, more than a strip, and what has
 /// no tile.
-const IMAGES: [(i64, &[[i64; 2]]); 2] = [
+const IMAGES: [(u32, &[[i64; 2]]); 2] = [
     (
         2,
         &[
@@ -122,13 +125,9 @@ fn windows_of_what_is_computed() {
 fn borders_of_other_numbers_are_summed_as_they_were() {
     let text = WITH_A_BORDER.replace("else 0.0", "else %b[min(i, 23)]");
     let kernel = kernel(&text);
-    let variants = compiled_as(&kernel, |schedule| schedule);
-    let schedules = variants.iter().map(|variant| &variant.artifact.schedule);
-    assert!(
-        schedules
-            .clone()
-            .all(|schedule| schedule.get("winograd").is_none())
-    );
+    let variants = compiled_as(&kernel, |_| ());
+    let mut schedules = variants.iter().map(|variant| &variant.artifact.schedule);
+    assert!(!schedules.any(|schedule| has_winograd(&kernel, schedule)));
     let sizes = [[1, 14, 14, 16], [2, 3, 5, 32]];
     check_variants(&kernel, &variants, ["N", "H", "W", "C"], &sizes);
 }
@@ -137,7 +136,7 @@ fn borders_of_other_numbers_are_summed_as_they_were() {
 #[test]
 fn sizes_decide_which_way() {
     let kernel = kernel(WITH_A_BORDER);
-    let variants = compiled_as(&kernel, |schedule| schedule);
+    let variants = compiled_as(&kernel, |_| ());
     let variant = variants.last().unwrap();
     let tasks = |h, w, c| {
         let sizes = symbols(&kernel, &[("N", 1), ("H", h), ("W", w), ("C", c)]);
@@ -150,7 +149,7 @@ fn sizes_decide_which_way() {
         let tasks = phases.map(|phase| phase.tasks.evaluate(&context).unwrap() > 0);
         tasks.collect::<Vec<bool>>()
     };
-    if variant.artifact.schedule.get("winograd").is_none() {
+    if !has_winograd(&kernel, &variant.artifact.schedule) {
         return;
     }
     assert_eq!(tasks(14, 14, 96), [true, true, false]);
@@ -167,12 +166,18 @@ fn tiles_of_four_are_for_those_who_ask() {
     let target = compiler.host();
     let schedule = compiler.schedules(&kernel, &target).remove(0).schedule;
     let usual = LlvmCompiler::new().schedules(&kernel, &target).remove(0);
-    let of_usual = usual.schedule.get("winograd_sums");
-    assert_eq!(of_usual, schedule.get("winograd_sums").map(|_| 2));
-    let Some(sums) = schedule.get("winograd_sums") else {
-        return;
+    let sums = |schedule| -> Vec<u32> {
+        let nests = loops_of(&kernel, schedule).nests.into_iter();
+        let transforms = nests.filter_map(|nest| nest.winograd);
+        transforms.map(|transform| transform.sums()).collect()
     };
-    assert_eq!(sums, 4);
+    if !has_winograd(&kernel, &schedule) {
+        return;
+    }
+    assert_eq!(
+        (sums(&usual.schedule), sums(&schedule)),
+        (vec![2], vec![4, 2])
+    );
     let artifact = compiler.compile(&kernel, &target, &schedule, &mut Unobserved);
     let artifact = artifact.unwrap();
     let phases = &artifact.phases;

@@ -1,14 +1,14 @@
-//! The schedules for a kernel, by class.
+//! The schedules for a kernel: the loops that the strategies propose, and the fallback.
 //!
-//! A [`Schedule`] names a class's file and carries the numbers of its [`Plan`]. Axes are named by their position among the
-//! outer axes.
+//! A [`Schedule`] is the text of a kernel's [`Loops`], under the names of the strategies that proposed them.
 
 use kiln_backend::{Candidate, FALLBACK_SCHEDULE, IsaLevel, Schedule};
-use kiln_kernel::{Class, VerifiedKernel};
+use kiln_kernel::VerifiedKernel;
 
-use super::plan::Plan;
-use super::winograd::Transform;
-use super::{cost, fallback, preferred_layout, scan, tiled};
+use crate::loops::{self, Loops};
+use crate::strategies::{self, Problem};
+use crate::winograd::Transform;
+use crate::{cost, preferred_layout};
 
 /// The schedules for a kernel, best first; the last one is the fallback. 3 x 3 windows have tiles of as many sums as the
 /// transform has.
@@ -17,40 +17,67 @@ pub fn candidates(
     level: IsaLevel,
     transform: Transform,
 ) -> Vec<Candidate> {
-    let mut plans = Vec::new();
-    let class = kernel.classification().class;
-    match class {
-        Class::Scan => plans.push(scan::plan(kernel, level)),
-        _ if scan::is_serial(kernel) => plans.push(scan::plan(kernel, level)),
-        _ => plans.extend(tiled::plan(kernel, level, transform)),
+    let mut candidates = Vec::new();
+    if let Some(problem) = Problem::new(kernel, level, transform) {
+        candidates.push(Candidate {
+            schedule: proposed(&problem),
+            predicate: Vec::new(),
+            layouts: preferred_layout::preferred(kernel, problem.lanes()),
+            cost: cost::nanoseconds(kernel, false),
+        });
     }
-    let mut candidates: Vec<Candidate> = plans
-        .into_iter()
-        .map(|plan| candidate(kernel, plan.to_schedule(class.as_word())))
-        .collect();
-    candidates.push(candidate(
-        kernel,
-        fallback::plan().to_schedule(FALLBACK_SCHEDULE),
-    ));
+    candidates.push(Candidate {
+        schedule: schedule(kernel, FALLBACK_SCHEDULE, &fallback(kernel)),
+        predicate: Vec::new(),
+        layouts: Vec::new(),
+        cost: cost::nanoseconds(kernel, true),
+    });
     candidates
 }
 
-fn candidate(kernel: &VerifiedKernel, schedule: Schedule) -> Candidate {
-    let cost = cost::nanoseconds(kernel, schedule.is_fallback());
-    let layouts = match schedule.get("lanes") {
-        Some(lanes) => preferred_layout::preferred(kernel, lanes as u32),
-        None => Vec::new(),
-    };
-    Candidate {
-        schedule,
-        predicate: Vec::new(),
-        layouts,
-        cost,
-    }
+/// The schedule with a third less rows in its usual tile, for code that spills; `None` if it has none to give up.
+pub fn smaller_tile(
+    kernel: &VerifiedKernel,
+    level: IsaLevel,
+    transform: Transform,
+    schedule: &Schedule,
+) -> Option<Schedule> {
+    let loops = loops::read(kernel, &schedule.text).ok()?;
+    let tile = strategies::usual_tile(&loops)?;
+    let (_, rows) = tile.rows.filter(|&(_, rows)| rows > 1)?;
+    with_tile(kernel, level, transform, (rows * 2 / 3, tile.vectors))
 }
 
-/// The schedule with a smaller tile, for code that spills; `None` if there is none.
-pub fn smaller_tile(kernel: &VerifiedKernel, schedule: &Schedule) -> Option<Schedule> {
-    let plan = Plan::from_schedule(kernel, schedule).ok()?.smaller()?;
-    Some(plan.to_schedule(&schedule.name))
+/// The schedule with a usual tile of so many rows and vectors, for measuring them; `None` for a kernel whose tile has no
+/// rows.
+pub fn with_tile(
+    kernel: &VerifiedKernel,
+    level: IsaLevel,
+    transform: Transform,
+    (rows, vectors): (u32, u32),
+) -> Option<Schedule> {
+    let problem = Problem::new(kernel, level, transform)?;
+    problem
+        .has_rows()
+        .then(|| proposed(&problem.with_tile(rows, vectors)))
+}
+
+/// The loops of the fallback.
+pub(crate) fn fallback(kernel: &VerifiedKernel) -> Loops {
+    strategies::loops(&Problem::scalar(kernel))
+}
+
+fn proposed(problem: &Problem<'_>) -> Schedule {
+    let loops = strategies::loops(problem);
+    let mut names: Vec<&str> = Vec::new();
+    for nest in &loops.nests {
+        if !names.contains(&nest.strategy.as_str()) {
+            names.push(&nest.strategy);
+        }
+    }
+    schedule(problem.kernel, &names.join("+"), &loops)
+}
+
+fn schedule(kernel: &VerifiedKernel, name: &str, loops: &Loops) -> Schedule {
+    Schedule::new(name).with_text(loops.print(kernel))
 }

@@ -5,8 +5,8 @@ use kiln_kernel::analysis::{self, Dependence};
 use kiln_kernel::{Axes, AxisId, NodeId, VerifiedKernel};
 
 use crate::packing;
+use crate::strategies::SCATTERED_ROWS;
 use crate::strides::buffer_strides;
-use crate::tiled::SCATTERED_COPY_ROWS;
 
 /// One load or store of a kernel, as far as the choice of a tile depends on it.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ fn is_read_often(kernel: &VerifiedKernel, dependence: &Dependence, load: NodeId)
         };
         readers = readers.saturating_mul(size);
     }
-    readers >= i64::from(SCATTERED_COPY_ROWS)
+    readers >= i64::from(SCATTERED_ROWS)
 }
 
 fn steps(

@@ -5,10 +5,12 @@
 #[non_exhaustive]
 pub enum ScheduleError {
     /// E0506: a schedule that is not offered for the kernel.
-    #[error("expected a schedule that is offered for the kernel, found `{schedule}`")]
+    #[error("expected loops that are right for the kernel in schedule {schedule}: {reason}")]
     Schedule {
         /// The schedule asked for.
         schedule: String,
+        /// What is wrong with it.
+        reason: String,
     },
 
     /// E0507: a target of another backend, or a level that does not exist.

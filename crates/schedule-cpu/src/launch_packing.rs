@@ -45,3 +45,10 @@ pub(crate) fn place(kernel: &VerifiedKernel, specs: Vec<PackSpec>) -> (Vec<Packe
         .collect();
     (copies, end)
 }
+
+/// How operands are blocked: constants, and those that are packed at launch in blocks.
+pub(crate) fn with_blocked(packs: &[PackSpec], copies: &[PackedCopy]) -> Vec<PackSpec> {
+    let blocked = copies.iter().filter(|copy| copy.is_blocked());
+    let blocked = blocked.map(|copy| copy.spec.clone());
+    packs.iter().cloned().chain(blocked).collect()
+}

@@ -1,15 +1,16 @@
 //! How a kernel's loops run on a CPU: tiles, layouts of operands, tasks, and what they cost. Numbers alone: nothing here
 //! writes code, and nothing needs LLVM.
 //!
-//! - [`candidates`]: the schedules for a kernel, best first; the last one is the fallback, which suits any kernel. What they
-//!   cost is estimated from [`contraction_tiles`] and a table of measured times.
-//! - [`Scheduled`]: what one schedule means for a kernel: a [`LoopNest`] for each kind of sizes, each with a [`Tile`], how
-//!   points are shared out as tasks, and where operands lie ([`Layout`], [`PackedCopy`]).
+//! - [`candidates`]: the schedules for a kernel, best first; the last one is the fallback, which suits any kernel. Each holds
+//!   the loops that *strategies* propose, one file of `strategies` each, in a table that says which is tried first.
+//! - [`loops`]: the loop-nest form that they are written in: its text, its reader and its verifier.
+//! - [`Scheduled`]: what one schedule means for a kernel: a [`ScheduledNest`] for each kind of sizes, with how points are
+//!   distributed as tasks, and where operands are ([`Layout`], [`PackedCopy`]).
 //! - [`target_of`], [`level_of`], [`features_of`]: the targets that these schedules are for.
 //! - [`StoredCode`]: stands for the compiler in a build that has none.
 //!
-//! A [`Schedule`](kiln_backend::Schedule) names a class's file and carries the numbers of a plan; a nest is made from these
-//! alone, so that what a schedule's text says is what was compiled.
+//! A [`Schedule`](kiln_backend::Schedule) is the text of a kernel's loops. Nests are made from the text alone, so what it
+//! says is what was compiled.
 //!
 //! ```
 //! use kiln_backend::IsaLevel;
@@ -26,7 +27,7 @@
 //! let best = candidates(&kernel, IsaLevel::Avx2Fma, Transform::default()).remove(0);
 //! let scheduled = Scheduled::new(&kernel, &best.schedule)?;
 //! assert_eq!(scheduled.packs.len(), 1, "the weights are packed");
-//! assert_eq!(scheduled.nests[0].tile.lanes, 8);
+//! assert_eq!(scheduled.nests[0].loops.tile.lanes, 8);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -34,23 +35,33 @@
 
 mod error;
 mod target;
-mod tile;
 
 mod candidates;
-mod fallback;
-mod plan;
-mod scan;
 mod stored_code;
-mod tiled;
+
+pub mod loops;
+mod strategies;
 
 mod cost;
 mod loop_splitting;
 mod register_tile;
+mod rows_allowed;
 mod sliding;
+mod tile;
 mod tile_choice;
 mod tile_costs;
+mod tile_order;
 mod value_cost;
 mod work;
+
+mod accumulator_splitting;
+mod annotate;
+mod non_temporal;
+mod register_transpose;
+mod row_remainder;
+mod split_reductions;
+mod transposing_reduction;
+pub mod winograd;
 
 mod launch_packing;
 mod layout;
@@ -58,20 +69,21 @@ mod nest;
 mod packing;
 mod preferred_layout;
 mod prefetch;
-mod regime;
-mod row_remainder;
-mod split_reductions;
 mod strides;
-mod tile_order;
-pub mod winograd;
 
-pub use candidates::{candidates, smaller_tile};
+#[cfg(test)]
+mod testing;
+
+pub use accumulator_splitting::factors;
+pub use candidates::{candidates, smaller_tile, with_tile};
 pub use error::ScheduleError;
 pub use launch_packing::PackedCopy;
 pub use layout::Layout;
 pub use loop_splitting::split_at;
-pub use nest::{LoopNest, Scheduled};
+pub use nest::{Scheduled, ScheduledNest};
+pub use non_temporal::plain_stores;
 pub use prefetch::Prefetch;
+pub use register_transpose::transposed_loads;
 pub use row_remainder::{RowRemainder, least_rows};
 pub use sliding::sliding_window;
 pub use split_reductions::{SplitReduction, SplitReductions};

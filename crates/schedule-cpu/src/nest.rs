@@ -1,4 +1,4 @@
-//! Loop nests: what a schedule means for one kernel, as the numbers from which code is emitted.
+//! Scheduled kernels: loop nests with what they mean for one kernel, from which code is emitted.
 //!
 //! The parallel outer axes are cut into *units*: a row tile, a chunk of the vectorised axis, and one point of each other
 //! axis. Consecutive units differ in their rows first, to read the same columns, or in their columns first, to write the
@@ -9,27 +9,22 @@ use kiln_backend::{ArtifactBuffer, PackSpec, Quantity, Schedule};
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 
+use crate::candidates::fallback;
 use crate::error::ScheduleError;
 use crate::launch_packing::{self, PackedCopy};
-use crate::plan::Plan;
+use crate::loops::{self, LoopNest, Loops};
 use crate::prefetch::Prefetch;
-use crate::regime::{self, Regime};
-use crate::row_remainder::{RowRemainder, row_remainder};
 use crate::split_reductions::SplitReductions;
 use crate::strides::{bound, buffer_strides, packed_strides};
-use crate::tile::{Tile, VectorAxis};
-use crate::tile_order::columns_first;
+use crate::tile::VectorAxis;
 use crate::winograd::Winograd;
 use crate::work;
-
-/// Scalar operations that are worth a task.
-const TASK_WORK: i64 = 1 << 16;
 
 /// A kernel as a schedule arranges it.
 #[derive(Clone, Debug)]
 pub struct Scheduled {
     /// The nests; at any sizes one of them does the kernel's work.
-    pub nests: Vec<LoopNest>,
+    pub nests: Vec<ScheduledNest>,
     /// How constants are packed before the first launch.
     pub packs: Vec<PackSpec>,
     /// Bytes of scratch shared by all tasks of all phases.
@@ -37,23 +32,42 @@ pub struct Scheduled {
 }
 
 impl Scheduled {
-    /// A kernel under a schedule.
+    /// A kernel under a schedule: its loops, read from the schedule's text. The fallback needs no text.
     ///
     /// # Errors
-    /// E0506 if the schedule is not one that is offered for the kernel.
+    /// E0506 if the text is not one of loops that are right for the kernel.
     pub fn new(kernel: &VerifiedKernel, schedule: &Schedule) -> Result<Self, ScheduleError> {
-        let plan = Plan::from_schedule(kernel, schedule)?;
+        let refused = |reason: String| ScheduleError::Schedule {
+            schedule: schedule.to_string(),
+            reason,
+        };
+        let loops = match schedule.text.is_empty() && schedule.is_fallback() {
+            true => fallback(kernel),
+            false => loops::read(kernel, &schedule.text)
+                .map_err(|diagnostic| refused(diagnostic.render(&schedule.text)))?,
+        };
+        loops::verify(kernel, &loops).map_err(refused)?;
+        Ok(Self::of_loops(kernel, loops))
+    }
+
+    /// A kernel under loops that are right for it. A launch runs the first nest whose condition holds.
+    fn of_loops(kernel: &VerifiedKernel, loops: Loops) -> Self {
         let mut shared_scratch = Quantity::constant(0);
-        let nests = regime::of_plan(&plan, kernel).into_iter().map(|regime| {
-            let (nest, bytes) = LoopNest::of(kernel, regime);
-            shared_scratch = shared_scratch.clone() + nest.when.clone() * bytes;
-            nest
-        });
-        Ok(Self {
-            nests: nests.collect(),
-            packs: plan.packs(kernel),
+        let mut rest = Quantity::constant(1);
+        let mut nests = Vec::new();
+        for nest in loops.nests {
+            let holds = nest.when.quantity(kernel);
+            let when = rest.clone() * holds.clone();
+            rest = rest * (Quantity::constant(1) - holds);
+            let (nest, bytes) = ScheduledNest::of(kernel, &loops.packs, nest, when);
+            shared_scratch = shared_scratch + nest.when.clone() * bytes;
+            nests.push(nest);
+        }
+        Self {
+            nests,
+            packs: loops.packs,
             shared_scratch,
-        })
+        }
     }
 
     /// What a launch must pass for each buffer.
@@ -91,77 +105,79 @@ impl Scheduled {
     }
 }
 
-/// How the points of a kernel are computed, and how they are distributed.
+/// A loop nest with what it means for a kernel: where its operands are, and how its points are distributed as tasks.
 #[derive(Clone, Debug)]
-pub struct LoopNest {
-    /// What the innermost body computes at once.
-    pub tile: Tile,
-    /// Elements of a vectorised outer axis per unit; a multiple of the tile's.
-    pub chunk: u32,
+pub struct ScheduledNest {
+    /// The loops.
+    pub loops: LoopNest,
+    /// 1 at the sizes it is for, 0 elsewhere.
+    pub when: Quantity,
     /// 1 at the sizes at which consecutive units differ in their columns, 0 where they differ in their rows.
     pub columns_first: Quantity,
     /// Units per task.
     pub units_per_task: Quantity,
-    /// How the row remainder is computed.
-    pub remainder: RowRemainder,
     /// How constants, and operands packed at launch, are blocked.
     pub packs: Vec<PackSpec>,
     /// Operands that phases before this one pack.
     pub copies: Vec<PackedCopy>,
     /// What is prefetched.
     pub prefetch: Prefetch,
-    /// The Winograd transform, where windows use it.
+    /// The sum of products that Winograd's transform is for.
     pub winograd: Option<Winograd>,
     /// Reductions to few results that are split.
     pub split: Option<SplitReductions>,
-    /// 1 at the sizes it is for, 0 elsewhere.
-    pub when: Quantity,
 }
 
-impl LoopNest {
-    /// Distributes the points of a regime: enough work per task to be worth it, and tasks for every thread. Also returns
+impl ScheduledNest {
+    /// Distributes the points of a nest: enough work per task to be worth it, and tasks for every thread. Also returns
     /// the bytes of scratch that tasks share.
-    fn of(kernel: &VerifiedKernel, regime: Regime) -> (Self, Quantity) {
+    fn of(
+        kernel: &VerifiedKernel,
+        packs: &[PackSpec],
+        loops: LoopNest,
+        when: Quantity,
+    ) -> (Self, Quantity) {
         let one = Quantity::constant(1);
-        let (copies, bytes) = launch_packing::place(kernel, regime.copies);
-        let bytes = match &regime.winograd {
-            Some(winograd) => winograd.shared_bytes(kernel),
-            None => bytes,
+        let (copies, bytes) = launch_packing::place(kernel, loops.copies.clone());
+        let tile = loops.tile;
+        let winograd = loops
+            .winograd
+            .and_then(|transform| Winograd::of(kernel, &tile, transform));
+        let split = loops
+            .split_reductions
+            .then(|| SplitReductions::of(kernel))
+            .flatten();
+        // Transformed weights, and partial results of split reductions, are placed where packed copies would be; no nest
+        // has two of these.
+        let (split, bytes) = match (&winograd, split) {
+            (Some(winograd), _) => (None, winograd.shared_bytes(kernel)),
+            (None, Some((split, parts))) => (Some(split), parts),
+            (None, None) => (None, bytes),
         };
-        // Partial results of split reductions are placed where packed copies would be; no regime has both.
-        let (split, bytes) = match regime.split {
-            Some((split, parts)) => (Some(split), parts),
-            None => (None, bytes),
-        };
-        let columns_first = columns_first(kernel, &regime.tile, &regime.packs);
-        let mut packs = regime.packs;
-        let blocked = copies.iter().filter(|copy| copy.is_blocked());
-        packs.extend(blocked.map(|copy| copy.spec.clone()));
-        let tile = regime.tile;
+        let columns_first = loops.columns_first.quantity(kernel);
         let dependence = Dependence::of(kernel);
         let mut nest = Self {
-            tile,
-            chunk: regime.chunk,
-            prefetch: Prefetch::of(kernel, &dependence, &tile, columns_first.clone()),
+            prefetch: Prefetch::of(kernel, &dependence, &loops, columns_first.clone()),
             columns_first,
             units_per_task: one.clone(),
-            remainder: row_remainder(kernel, &tile, &packs, copies.is_empty()),
-            packs,
+            packs: launch_packing::with_blocked(packs, &copies),
             copies,
-            winograd: regime.winograd,
+            winograd,
             split,
-            when: regime.when,
+            when,
+            loops,
         };
         let rows = tile.rows.map_or(one.clone(), |(axis, count)| {
             let rows = bound(kernel, axis);
             rows.min(Quantity::constant(i64::from(count)))
         });
         let columns = match tile.vector {
-            VectorAxis::Outer(_) => i64::from(nest.chunk),
+            VectorAxis::Outer(_) => i64::from(nest.loops.chunk),
             _ => 1,
         };
         let work = work::per_point(kernel) * rows * Quantity::constant(columns);
-        let worth = Quantity::constant(TASK_WORK).ceil_div(work.max(one.clone()));
+        let task = Quantity::constant(nest.loops.task_operations);
+        let worth = task.ceil_div(work.max(one.clone()));
         let fair = nest.n_units(kernel).ceil_div(Quantity::threads());
         nest.units_per_task = worth.min(fair).max(one);
         (nest, bytes)
@@ -169,15 +185,16 @@ impl LoopNest {
 
     /// The number of units that a kernel's points are cut into.
     pub fn n_units(&self, kernel: &VerifiedKernel) -> Quantity {
+        let tile = &self.loops.tile;
         let mut units = Quantity::constant(1);
         for &axis in kernel.outer() {
             let size = bound(kernel, axis);
-            let pieces = match (self.tile.rows, self.tile.vector) {
+            let pieces = match (tile.rows, tile.vector) {
                 (Some((rows, count)), _) if rows == axis => {
                     size.ceil_div(Quantity::constant(i64::from(count)))
                 }
                 (_, VectorAxis::Outer(vector)) if vector == axis => {
-                    size.ceil_div(Quantity::constant(i64::from(self.chunk)))
+                    size.ceil_div(Quantity::constant(i64::from(self.loops.chunk)))
                 }
                 _ if must_run_in_order(kernel, axis) => continue,
                 _ => size,

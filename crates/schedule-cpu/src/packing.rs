@@ -130,6 +130,14 @@ fn factors(kernel: &VerifiedKernel) -> Vec<(StageId, BufferId)> {
     factors
 }
 
+/// Whether a buffer, by position, is an operand that products read and nothing else does.
+pub(super) fn is_factor(kernel: &VerifiedKernel, buffer: usize) -> bool {
+    let factors = factors(kernel);
+    factors
+        .iter()
+        .any(|(_, factor)| factor.as_u32() as usize == buffer)
+}
+
 /// Blocks of one axis innermost.
 fn in_blocks(kernel: &VerifiedKernel, buffer: BufferId, axis: usize, block: u32) -> PackSpec {
     let block = block as usize;

@@ -11,6 +11,7 @@ use kiln_kernel::{
     AxisId, BufferId, Extent, Item, Node, NodeId, StageOperation, Store, VerifiedKernel,
 };
 
+use crate::loops::{LoopNest, Prefetches};
 use crate::tile::{Tile, VectorAxis};
 
 /// With more tiles than this reading the same block, the first does not matter.
@@ -32,21 +33,42 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// What a tiled kernel prefetches. Lines of rows only where its items are vectorised along axes of their own.
-    pub(crate) fn of(
+    /// What is worth prefetching with a tile. Lines of rows only where items are vectorised along axes of their own.
+    pub(crate) fn wanted(
         kernel: &VerifiedKernel,
         dependence: &Dependence,
         tile: &Tile,
-        columns_first: Quantity,
-    ) -> Self {
+    ) -> Prefetches {
         let lines = match tile.vector {
             VectorAxis::Inner => Self::of_rows(kernel, dependence, tile),
             VectorAxis::None | VectorAxis::Outer(_) => Self::default(),
         };
-        Self {
-            columns_first: Some(columns_first),
-            ..lines
+        Prefetches {
+            rows: !lines.loads.is_empty(),
+            results: lines.stores.is_some(),
+            ..Prefetches::default()
         }
+    }
+
+    /// What a nest prefetches.
+    pub(crate) fn of(
+        kernel: &VerifiedKernel,
+        dependence: &Dependence,
+        nest: &LoopNest,
+        columns_first: Quantity,
+    ) -> Self {
+        let mut prefetch = match nest.prefetch.rows || nest.prefetch.results {
+            true => Self::of_rows(kernel, dependence, &nest.tile),
+            false => Self::default(),
+        };
+        if !nest.prefetch.rows {
+            prefetch.loads.clear();
+        }
+        if !nest.prefetch.results {
+            prefetch.stores = None;
+        }
+        prefetch.columns_first = Some(columns_first);
+        prefetch
     }
 
     fn of_rows(kernel: &VerifiedKernel, dependence: &Dependence, tile: &Tile) -> Self {

@@ -5,8 +5,8 @@
 use kiln_backend::{PackAxis, PackSpec};
 use kiln_kernel::{Class, Item, VerifiedKernel};
 
-use super::regime::SKINNY_ROWS;
 use super::tile::{Tile, VectorAxis};
+use crate::strategies::SKINNY_ROWS;
 
 /// A row remainder is joined with the last full tile into two tiles of three or four rows only for tiles of this many rows.
 const EVENED_ROWS: u32 = 6;
@@ -116,79 +116,57 @@ fn combines(kernel: &VerifiedKernel) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::candidates::candidates;
-    use crate::plan::Plan;
-    use crate::regime::{Regime, of_plan as regimes};
-    use crate::winograd::Transform;
+    use crate::testing::{loops, product};
     use kiln_backend::IsaLevel;
 
-    /// The row remainders of each regime of a product, with the rows of its tile.
-    fn edges_of(rows: &str, role: &str, level: IsaLevel) -> Vec<(u32, RowRemainder)> {
-        let text = format!(
-            "kernel @mm(%x: in f32[{rows}, K], %y: {role} f32[K, 512], %o: out f32[{rows}, 512]) {{
-               outer m < {rows}, n < 512
-               s = reduce add[k < K] %x[m, k] * %y[k, n]
-               store %o[m, n] = s
-             }}"
-        );
-        let kernel = kiln_kernel::verify(kiln_kernel::text::read(&text).unwrap()).unwrap();
-        let first = candidates(&kernel, level, Transform::default()).remove(0);
-        let plan = Plan::from_schedule(&kernel, &first.schedule).unwrap();
-        let edges_of = |regime: Regime| {
-            let count = regime.tile.rows.map_or(1, |(_, count)| count);
-            let reads_in_place = regime.copies.is_empty();
-            let edges = row_remainder(&kernel, &regime.tile, &regime.packs, reads_in_place);
-            (count, edges)
-        };
-        regimes(&plan, &kernel).into_iter().map(edges_of).collect()
+    /// The rows of the usual tile of a product, and its remainder.
+    fn remainder_of(rows: &str, role: &str, level: IsaLevel) -> (u32, RowRemainder) {
+        let kernel = product(rows, role, "K, 512", "512");
+        let nests = loops(&kernel, level).nests;
+        let nest = nests.into_iter().next_back().unwrap();
+        (nest.tile.rows.map_or(1, |(_, count)| count), nest.remainder)
     }
 
     #[test]
     fn a_tile_that_may_repeat_rows_needs_no_other_for_as_many() {
-        let edges = edges_of("M", "const", IsaLevel::Avx512);
         let expected = RowRemainder {
             least: 6,
             rows: vec![4, 1],
             evened_below: 0,
         };
-        assert_eq!(edges, [(8, expected)]);
+        assert_eq!(remainder_of("M", "const", IsaLevel::Avx512), (8, expected));
     }
 
     #[test]
     fn six_rows_and_one_become_four_and_three() {
-        let edges = edges_of("M", "const", IsaLevel::Avx2Fma);
         let expected = RowRemainder {
             least: 6,
             rows: vec![4, 3, 1],
             evened_below: 3,
         };
-        assert_eq!(edges, [(6, expected)]);
+        assert_eq!(remainder_of("M", "const", IsaLevel::Avx2Fma), (6, expected));
     }
 
     #[test]
-    fn of_a_known_number_of_rows_what_is_left_is_known() {
-        let edges = edges_of("29", "const", IsaLevel::Avx2Fma);
-        let [(count, edges)] = edges.as_slice() else {
-            panic!("one regime: {edges:?}");
-        };
-        assert_eq!((edges.least, &edges.rows), (*count, &vec![29 % count]));
+    fn the_remainder_of_a_known_number_of_rows_is_known() {
+        let (count, remainder) = remainder_of("29", "const", IsaLevel::Avx2Fma);
+        assert_eq!((remainder.least, remainder.rows), (count, vec![29 % count]));
     }
 
     #[test]
-    fn a_row_that_is_added_to_is_added_once() {
-        let text = "kernel @mm(%x: in f32[M, K], %y: const f32[K, 512], %o: inout f32[M, 512]) {
+    fn rows_that_are_accumulated_into_are_never_repeated() {
+        let kernel = crate::testing::kernel(
+            "kernel @mm(%x: in f32[M, K], %y: const f32[K, 512], %o: inout f32[M, 512]) {
                outer m < M, n < 512
                s = reduce add[k < K] %x[m, k] * %y[k, n]
                store add %o[m, n] = s
-             }";
-        let kernel = kiln_kernel::verify(kiln_kernel::text::read(text).unwrap()).unwrap();
-        let first = candidates(&kernel, IsaLevel::Avx512, Transform::default()).remove(0);
-        let plan = Plan::from_schedule(&kernel, &first.schedule).unwrap();
+             }",
+        );
         let tile = Tile {
             rows: Some((kernel.outer()[0], 8)),
-            ..plan.tile
+            ..Tile::scalar()
         };
-        let edges = row_remainder(&kernel, &tile, &[], true);
-        assert_eq!((edges.least, edges.rows), (8, vec![1]));
+        let remainder = row_remainder(&kernel, &tile, &[], true);
+        assert_eq!((remainder.least, remainder.rows), (8, vec![1]));
     }
 }

@@ -15,6 +15,7 @@ use kiln_kernel::{
 use kiln_scalar::ScalarOp;
 use kiln_tensor::DType;
 
+use crate::loops::{Factor, Size};
 use crate::strides::bound;
 use crate::tile::{Tile, VectorAxis};
 
@@ -179,11 +180,11 @@ impl Winograd {
     }
 
     /// Bytes that a strip reads again and again: its differences, and the weights of a tile's features.
-    pub(crate) fn near_bytes(&self, kernel: &VerifiedKernel, tile: &Tile) -> Quantity {
+    pub(crate) fn near_bytes(&self, tile: &Tile) -> Size {
         let rows = tile.rows.map_or(1, |(_, rows)| rows);
         let of_channel = strip_length(rows) + tile.lanes * tile.vectors;
         let bytes = self.plane_elements_bytes() * i64::from(of_channel);
-        bound(kernel, self.channels) * Quantity::constant(bytes)
+        Size::product(bytes, [Factor::Axis(self.channels)])
     }
 }
 

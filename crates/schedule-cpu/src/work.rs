@@ -21,6 +21,20 @@ pub(crate) fn per_point(kernel: &VerifiedKernel) -> Quantity {
     work
 }
 
+/// The bytes of all results.
+pub(crate) fn bytes_of_results(kernel: &VerifiedKernel) -> Quantity {
+    let written = kernel.buffers().values();
+    let bytes = written
+        .filter(|buffer| buffer.role.is_written())
+        .map(|buffer| {
+            let size = Quantity::constant(buffer.dtype.size_in_bytes() as i64);
+            let sizes = buffer.shape.iter();
+            let sizes = sizes.map(|&dim| Quantity::of(kernel.dims(), dim));
+            sizes.fold(size, |product, size| product * size)
+        });
+    bytes.fold(Quantity::constant(0), |sum, bytes| sum + bytes)
+}
+
 /// Operations of a call, with symbolic sizes replaced by their hints or a guess.
 pub(crate) fn of_kernel(kernel: &VerifiedKernel) -> f64 {
     let size = |axis: AxisId| guess(kernel, axis);

@@ -19,7 +19,7 @@ fn fields() -> KeyFields {
     KeyFields {
         kernel: canonical(NORM),
         variant: BTreeSet::from(["s0 % 8 == 0".to_owned(), "s1 == 384".to_owned()]),
-        schedule: Schedule::new("row").with("lanes", 8).with("rows", 2),
+        schedule: Schedule::new("row").with_text("loops { rows 2 }"),
         target: Target {
             backend: "llvm".to_owned(),
             level: "avx2+fma".to_owned(),
@@ -53,9 +53,9 @@ fn changing_any_field_changes_the_key() {
         }),
         ("schedule", |f| f.schedule.name.push('s')),
         ("schedule", |f| {
-            f.schedule = f.schedule.clone().with("rows", 3)
+            f.schedule = f.schedule.clone().with_text("loops { rows 3 }")
         }),
-        ("schedule", |f| f.schedule.parameters.clear()),
+        ("schedule", |f| f.schedule.text.clear()),
         ("target", |f| f.target.backend = "cuda".to_owned()),
         ("target", |f| f.target.level = "avx512".to_owned()),
         ("target", |f| {

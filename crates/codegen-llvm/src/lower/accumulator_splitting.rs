@@ -1,7 +1,6 @@
 //! Accumulator splitting: several partial sums per result, to hide the latency of multiply-adds in small tiles.
 
 use kiln_kernel::AxisId;
-use kiln_kernel::analysis::GuardedIndex;
 
 use super::context::Lowering;
 use super::reduce::Reduce;
@@ -9,27 +8,18 @@ use super::scope::{Coordinate, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// Accumulators that keep a core busy: two additions are issued per cycle, with a latency of four.
-const ACCUMULATORS: usize = 8;
-
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Whether a loop over products is bound by the latency of its additions: it has too few accumulators to hide it.
-    pub(super) fn is_latency_bound(
+    /// How many accumulators the sums of a vector tile are split over, if they are too few to hide the latency of their
+    /// additions.
+    pub(super) fn accumulators(
         &self,
         scope: &Scope<'ctx>,
         reduce: &Reduce<'_>,
-        axis: AxisId,
         points: &[Coordinate],
-    ) -> bool {
-        let is_long = self
-            .bound(axis)
-            .as_constant()
-            .is_none_or(|points| points >= 2 * ACCUMULATORS as i64);
-        is_long
-            && scope.vectors.is_some()
-            && points.len() <= ACCUMULATORS / 2
-            && self.factors(reduce).is_some()
-            && GuardedIndex::below(self.kernel, reduce.value).is_empty()
+    ) -> Option<usize> {
+        let accumulators = self.loops_of(reduce.stage).accumulators as usize;
+        let splits = scope.vectors.is_some() && points.len() <= accumulators / 2;
+        splits.then_some(accumulators)
     }
 
     /// Products along an axis, every other one (or every fourth, or eighth) into an accumulator of its own.
@@ -37,13 +27,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         &self,
         scope: &Scope<'ctx>,
         reduce: &Reduce<'_>,
-        axis: AxisId,
+        (axis, accumulators): (AxisId, usize),
         points: &[Coordinate],
         carried: &[Value<'ctx>],
     ) -> Result<Vec<Value<'ctx>>, LlvmError> {
         let emit = &self.emit;
         let n_sums = carried.len();
-        let ways = (ACCUMULATORS / n_sums.max(1)).max(1);
+        let ways = (accumulators / n_sums.max(1)).max(1);
         let extent = self.extent(scope, axis)?;
         // The remainder comes first, so that the loop over full sets ends where the axis does.
         let rest = emit.isub(extent, self.multiple_below(extent, ways as u32));

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use kiln_backend::{IsaLevel, PackSpec, Quantity};
 use kiln_kernel::analysis::{Dependence, Unconditional};
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, BufferId, Class, VerifiedKernel};
-use kiln_schedule_cpu::{Layout, PackedCopy, Prefetch, SplitReductions};
+use kiln_kernel::{AxisId, BufferId, VerifiedKernel};
+use kiln_schedule_cpu::{Layout, PackedCopy, ScheduledNest, SplitReductions};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
@@ -30,7 +30,8 @@ pub(crate) struct Lowering<'a, 'm, 'ctx> {
     pub(crate) layout: Layout<'a>,
     /// Operands that are read from their packed copies.
     copies: &'a [PackedCopy],
-    pub(super) prefetch: Prefetch,
+    /// The loops to emit.
+    pub(super) nest: &'a ScheduledNest,
     /// Reductions whose partial results earlier phases computed.
     pub(super) split: Option<&'a SplitReductions>,
     /// Whether the function has non-temporal stores.
@@ -48,12 +49,11 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
         kernel: &'a VerifiedKernel,
         dependence: &'a Dependence,
         launch: &'a LaunchBuilder,
+        nest: &'a ScheduledNest,
         (packs, copies): (&'a [PackSpec], &'a [PackedCopy]),
-        emit: Emitter<'m, 'ctx>,
-        parameters: PhaseParameters<'ctx>,
+        (emit, parameters): (Emitter<'m, 'ctx>, PhaseParameters<'ctx>),
     ) -> Self {
-        // The addresses of windows, and of maps over all kinds of indices, benefit from strength reduction.
-        if !matches!(kernel.classification().class, Class::Map | Class::Window) {
+        if !nest.loops.strength_reduction {
             emit.hide_counters();
         }
         let abi = Launch::new(parameters);
@@ -68,7 +68,7 @@ impl<'a, 'm, 'ctx> Lowering<'a, 'm, 'ctx> {
             unconditional: Unconditional::of(kernel),
             layout: Layout::new(kernel, dependence, (packs, copies)),
             copies,
-            prefetch: Prefetch::default(),
+            nest,
             split: None,
             uses_non_temporal_stores: Cell::new(false),
             bases: RefCell::default(),

@@ -30,7 +30,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         body: &mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>,
     ) -> Result<(), LlvmError> {
         let unmasked = scope.vectors.is_some_and(|vectors| vectors.left.is_none());
-        let spans = if unmasked {
+        let spans = if unmasked && self.nest.loops.peel {
             self.spans(scope, axis)
         } else {
             Vec::new()

@@ -7,7 +7,8 @@ use kiln_kernel::analysis::ElementwiseReader;
 use kiln_kernel::seeded::{Fault, is_on};
 use kiln_kernel::{AxisId, Combine, IndexClass, Item, StageId, StageOperation, Store};
 use kiln_scalar::ScalarOp;
-use kiln_schedule_cpu::{Tile, VectorAxis, n_operations};
+use kiln_schedule_cpu::Tile;
+use kiln_schedule_cpu::loops::ItemLoops;
 
 use super::context::Lowering;
 use super::reduce::Reduce;
@@ -15,9 +16,6 @@ use super::scope::{Array, Coordinate, Form, Moment, Place, Rows, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 use crate::scalar_ops;
-
-/// Expressions of at most this many operations are computed for all rows of a tile at once.
-const TOGETHER_LIMIT: usize = 6;
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// Items in order. Stages record in the scope where their locals are.
@@ -33,7 +31,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let together = |item: &Item| {
             scope.rows.is_none_or(|rows| rows.count == 1)
                 || self.is_together(item)
-                || self.stores_transposed(scope, item)
+                || (self
+                    .nest
+                    .loops
+                    .of_item(self.kernel, item)
+                    .register_transpose
+                    && self.is_full_tile(scope))
         };
         let together: Vec<bool> = items.iter().map(together).collect();
         let spill = together.contains(&false);
@@ -45,8 +48,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 Item::Stage(stage) => {
                     let next = items.get(place + 1);
                     let finish = next
+                        .filter(|_| self.loops_of(*stage).fuse_next && scope.vectors.is_none())
                         .and_then(|next| self.layout.fused_map(*stage, next, tile))
-                        .filter(|_| scope.vectors.is_none())
                         .filter(|_| next.is_some_and(|next| self.is_together(next) == together));
                     finished = finish.map(|finish| finish.stage);
                     self.stage(scope, tile, *stage, finish, (together, spill))?;
@@ -63,22 +66,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
 
     /// Whether all rows of a tile are computed at once.
     fn is_together(&self, item: &Item) -> bool {
-        let value = match item {
-            Item::Stage(stage) => {
-                let contractions = &self.kernel.classification().contractions;
-                if contractions
-                    .iter()
-                    .any(|contraction| contraction.stage == *stage)
-                {
-                    return true;
-                }
-                self.kernel.stage(*stage).value
-            }
-            Item::Store(store) if store.axes.is_empty() => store.value,
-            Item::Store(_) => return false,
-            Item::Carry(_) => return true,
-        };
-        n_operations(self.kernel, value) <= TOGETHER_LIMIT
+        self.nest.loops.of_item(self.kernel, item).together
+    }
+
+    /// The loops of a stage.
+    pub(super) fn loops_of(&self, stage: StageId) -> ItemLoops {
+        self.nest.loops.of_stage(self.kernel, stage)
     }
 
     /// Runs the body for one row of the tile after the other.
@@ -230,10 +223,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         array: &Array<'ctx>,
     ) -> Result<(), LlvmError> {
         let stage = self.kernel.stage(id);
-        let vector = match (tile.vector, scope.vectors) {
-            (VectorAxis::Inner, None) if tile.lanes > 1 => self.layout.stage_vectors(id),
-            _ => None,
-        };
+        let vector = self.loops_of(id).along.filter(|_| scope.vectors.is_none());
         self.hoist(scope, &[stage.value], &stage.axes)?;
         if let Some(finish) = finish {
             let next = self.kernel.stage(finish.stage);
@@ -280,19 +270,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             unreachable!("only reductions are reduced")
         };
         let reduce = Reduce {
+            stage: id,
             reduction: *reduction,
             axes,
             accumulator: *accumulator,
             value: stage.value,
         };
         self.hoist(scope, &[stage.value], axes)?;
-        let vector = match (tile.vector, scope.vectors, reduction.is_arg()) {
-            (VectorAxis::Inner, None, false) if tile.lanes > 1 => self
-                .layout
-                .stage_vectors(id)
-                .filter(|axis| axes.contains(axis)),
-            _ => None,
-        };
+        let along = self.loops_of(id).along.filter(|_| scope.vectors.is_none());
+        let vector = along.filter(|axis| axes.contains(axis) && !reduction.is_arg());
         match vector {
             Some(axis) => self.reduce_in_vectors(scope, &reduce, axis, tile, points),
             None => self.reduce(scope, &reduce, points),
@@ -302,10 +288,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// A store.
     fn store(&self, scope: &Scope<'ctx>, tile: &Tile, store: &Store) -> Result<(), LlvmError> {
         self.hoist(scope, &[store.value], &store.axes)?;
-        let vector = match (tile.vector, scope.vectors, store.combine) {
-            (VectorAxis::Inner, None, None) if tile.lanes > 1 => self.layout.store_vectors(store),
-            _ => None,
-        };
+        let loops = self.nest.loops.of_store(self.kernel, store);
+        let vector = loops.along.filter(|_| scope.vectors.is_none());
         let mut body = |scope: &Scope<'ctx>| -> Result<(), LlvmError> {
             let stored = |axis| {
                 self.dependence.depends(store.value, axis)
@@ -314,7 +298,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                         .iter()
                         .any(|&index| self.dependence.depends(index, axis))
             };
-            self.load_transposed(scope, store)?;
+            if loops.register_transpose {
+                self.load_transposed(scope, store)?;
+            }
             for at in self.points_of(scope, stored) {
                 let value = self.value(scope, store.value, at, Form::Lanes)?;
                 match store.combine {
@@ -325,7 +311,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             Ok(())
         };
         match vector {
-            Some(axis) if store.axes.as_slice() == [axis] => {
+            Some(axis) if loops.stream => {
                 let from = (axis, self.emit.i64(0));
                 self.streaming_or_not(scope, &[store], from, tile.lanes, &mut |scope| {
                     self.over_points(scope, tile, &store.axes, vector, &mut body)

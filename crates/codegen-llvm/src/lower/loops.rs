@@ -11,10 +11,6 @@ use super::scope::{Coordinate, Form, Scope};
 use crate::emit::Value;
 use crate::error::LlvmError;
 
-/// The innermost axis of a reduction is unrolled if its points times the accumulators are at most this. With more, the
-/// loads of all points are moved together, and accumulators are spilled for it.
-const UNROLL_LIMIT: i64 = 20;
-
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The number of points of an axis, as a scalar.
     ///
@@ -136,7 +132,9 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         if let Some(extent) = self.bound(axis).as_constant()
             && matches!(self.kernel.axis(axis).extent, Extent::Size(_))
             && scope.part_of(axis).is_none()
-            && (extent == 1 || (unroll && extent * initial.len().max(1) as i64 <= UNROLL_LIMIT))
+            && (extent == 1
+                || (unroll
+                    && extent * initial.len().max(1) as i64 <= i64::from(self.nest.loops.unroll)))
         {
             let mut carried = initial.to_vec();
             for index in 0..extent {

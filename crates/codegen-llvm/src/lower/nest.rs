@@ -8,8 +8,8 @@ use inkwell::IntPredicate;
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, Item, VerifiedKernel};
-use kiln_schedule_cpu::{LoopNest, VectorAxis, is_plain, split_at};
+use kiln_kernel::{AxisId, VerifiedKernel};
+use kiln_schedule_cpu::{ScheduledNest, VectorAxis, plain_stores, split_at};
 
 use super::context::Lowering;
 use super::launch::LaunchBuilder;
@@ -25,7 +25,7 @@ use crate::module::ModuleBuilder;
 pub(crate) fn emit_nest(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
-    nest: &LoopNest,
+    nest: &ScheduledNest,
     launch: &LaunchBuilder,
 ) -> Result<(), LlvmError> {
     if let Some(winograd) = &nest.winograd {
@@ -39,12 +39,11 @@ pub(crate) fn emit_nest(
     }
     let dependence = Dependence::of(kernel);
     let entry = launch.next_entry();
-    let (emit, parameters) = module.phase(&entry);
     let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
-    let mut lowering = Lowering::new(kernel, &dependence, launch, laid_out, emit, parameters);
-    lowering.prefetch = nest.prefetch.clone();
+    let phase = module.phase(&entry);
+    let mut lowering = Lowering::new(kernel, &dependence, launch, nest, laid_out, phase);
     lowering.split = nest.split.as_ref();
-    let units = lowering.nest(nest)?;
+    let units = lowering.units()?;
     lowering.finish_streams();
     lowering.emit.return_none();
     launch.phase(Phase {
@@ -59,10 +58,11 @@ pub(crate) fn emit_nest(
 }
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    fn nest(&self, nest: &LoopNest) -> Result<Quantity, LlvmError> {
-        let units = nest.n_units(self.kernel);
-        self.in_tasks(&units, &nest.units_per_task, &mut |unit| {
-            self.unit(nest, unit)
+    /// Every unit of the kernel; returns how many there are.
+    fn units(&self) -> Result<Quantity, LlvmError> {
+        let units = self.nest.n_units(self.kernel);
+        self.in_tasks(&units, &self.nest.units_per_task, &mut |unit| {
+            self.unit(unit)
         })?;
         Ok(units)
     }
@@ -87,8 +87,8 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     }
 
     /// One unit: decodes its number, then computes it.
-    fn unit(&self, nest: &LoopNest, unit: Value<'ctx>) -> Result<(), LlvmError> {
-        let emit = &self.emit;
+    fn unit(&self, unit: Value<'ctx>) -> Result<(), LlvmError> {
+        let (emit, nest, tile) = (&self.emit, self.nest, &self.nest.loops.tile);
         let mut rest = unit;
         let mut scope = Scope::default();
         let split = |rest: &mut Value<'ctx>, pieces: Quantity| {
@@ -104,11 +104,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let points = Quantity::constant(i64::from(points));
             self.bound(axis).ceil_div(points)
         };
-        let columns = match nest.tile.vector {
-            VectorAxis::Outer(axis) => Some((axis, pieces(axis, nest.chunk))),
+        let columns = match tile.vector {
+            VectorAxis::Outer(axis) => Some((axis, pieces(axis, nest.loops.chunk))),
             _ => None,
         };
-        let rows = nest.tile.rows.map(|(axis, count)| pieces(axis, count));
+        let rows = tile.rows.map(|(axis, count)| pieces(axis, count));
         let (row_tile, column) = match (rows, columns) {
             (Some(rows), Some((axis, columns))) if nest.columns_first.as_constant() != Some(0) => {
                 let more = nest.columns_first.clone() * (columns.clone() - rows.clone());
@@ -127,7 +127,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
         };
         let is_tiled = |axis: AxisId| {
-            nest.tile.rows.is_some_and(|(rows, _)| rows == axis)
+            tile.rows.is_some_and(|(rows, _)| rows == axis)
                 || column.is_some_and(|(vectors, _)| vectors == axis)
         };
         let others: Vec<AxisId> = self
@@ -148,7 +148,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             .filter(|&axis| must_run_in_order(self.kernel, axis))
             .collect();
         self.over(&scope, &serial, Vec::new(), &mut |scope, _| {
-            self.rows(nest, scope, row_tile, column)?;
+            self.rows(scope, row_tile, column)?;
             Ok(Vec::new())
         })?;
         Ok(())
@@ -157,38 +157,24 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The columns of a unit.
     pub(super) fn columns(
         &self,
-        nest: &LoopNest,
         scope: &Scope<'ctx>,
         column: Option<(AxisId, Value<'ctx>)>,
     ) -> Result<(), LlvmError> {
-        let emit = &self.emit;
+        let (emit, nest) = (&self.emit, &self.nest.loops);
+        let items = self.kernel.items();
         let Some((axis, chunk)) = column else {
-            return self.items(&mut scope.clone(), &nest.tile, self.kernel.items());
+            return self.items(&mut scope.clone(), &nest.tile, items);
         };
         let length = emit.i64(i64::from(nest.chunk));
         let begin = emit.imul(chunk, length);
         let end = emit.smin(emit.iadd(begin, length), self.quantity(&self.bound(axis)));
         let block = self.layout.column_block(&nest.tile);
-        let items: &[Item] = self.kernel.items();
-        let mut stores = Vec::new();
-        for item in items {
-            match item {
-                Item::Store(store)
-                    if store.axes.is_empty()
-                        && store.combine.is_none()
-                        && is_plain(self.kernel, store.value) =>
-                {
-                    stores.push(store);
-                }
-                // Reductions, and expensive maps, are not bound by their stores.
-                _ => {
-                    stores.clear();
-                    break;
-                }
-            }
-        }
+        let stores = match nest.stream {
+            true => plain_stores(self.kernel),
+            false => Vec::new(),
+        };
         self.hoist_fixed_loads(scope)?;
-        let boundaries = split_at(self.kernel, self.dependence, axis);
+        let boundaries = split_at(self.kernel, self.dependence, axis, nest.splits);
         let from = (axis, begin);
         self.streaming_or_not(scope, &stores, from, nest.tile.lanes, &mut |scope| {
             let range = (begin, end, Some(nest.chunk));

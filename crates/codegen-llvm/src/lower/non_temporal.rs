@@ -6,7 +6,6 @@
 use inkwell::IntPredicate;
 use kiln_backend::Quantity;
 use kiln_kernel::{AxisId, BufferId, Store};
-use kiln_tensor::DType;
 
 use super::context::Lowering;
 use super::scope::{Coordinate, Form, Scope};
@@ -26,19 +25,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
         let is_alone = scope.rows.is_none_or(|rows| rows.count == 1);
-        if !is_alone || !self.level().has_streaming_stores() {
+        if !is_alone {
             return body(scope);
         }
         let start = scope.with_axis(axis, begin);
         let mut pays: Option<Value<'ctx>> = None;
         for store in stores {
             let dtype = self.kernel.buffer(store.buffer).dtype;
-            let step = self.layout.store_movement(store, axis);
-            let is_consecutive = step.and_then(|step| step.as_constant()) == Some(1);
-            let is_float = matches!(dtype, DType::F32 | DType::F64);
-            if !is_consecutive || !is_float || store.combine.is_some() {
-                return body(scope);
-            }
             let (at, form) = (Coordinate::default(), Form::First);
             let address = self.buffer_address(&start, store.buffer, &store.indices, at, form)?;
             let bytes = lanes * dtype.size_in_bytes() as u32;

@@ -9,7 +9,7 @@ mod operand;
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel::analysis::Dependence;
-use kiln_schedule_cpu::{LoopNest, PackedCopy};
+use kiln_schedule_cpu::{PackedCopy, ScheduledNest};
 
 use super::context::Lowering;
 use super::launch::LaunchBuilder;
@@ -24,14 +24,14 @@ const TASK_ELEMENTS: i64 = 1 << 14;
 pub(super) fn emit_copy(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
-    nest: &LoopNest,
+    nest: &ScheduledNest,
     copy: &PackedCopy,
     launch: &LaunchBuilder,
 ) -> Result<(), LlvmError> {
     let dependence = Dependence::of(kernel);
     let entry = launch.next_entry();
-    let (emit, parameters) = module.phase(&entry);
-    let lowering = Lowering::new(kernel, &dependence, launch, (&[], &[]), emit, parameters);
+    let phase = module.phase(&entry);
+    let lowering = Lowering::new(kernel, &dependence, launch, nest, (&[], &[]), phase);
     let operand = Operand::of(&lowering, nest, copy);
     let per_unit = operand.per_unit();
     let fair = operand

@@ -13,12 +13,6 @@ use super::scope::{Coordinate, Form, Rows, Scope, Vectors};
 use crate::emit::{Intent, Value};
 use crate::error::LlvmError;
 
-/// Prefetch distance in packed operands, in bytes: what a tile uses during a memory access.
-const AHEAD: i64 = 8192;
-
-/// A tile of fewer rows spends less time on a line than memory takes to deliver it.
-const WAITING_ROWS: u32 = 4;
-
 /// Bytes of a cache line.
 const LINE: u32 = 64;
 
@@ -38,22 +32,24 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             return Ok(());
         };
         let dtype = self.kernel.buffer(load.buffer).dtype;
+        let prefetch = &self.nest.loops.prefetch;
+        let ahead = i64::from(prefetch.packed);
         let (strides, _) = packed_strides(self.kernel, pack);
         // A short block is loaded soon enough.
-        let is_long = strides.first().is_some_and(|block| {
-            let elements = AHEAD / dtype.size_in_bytes() as i64;
-            block.as_constant().is_none_or(|block| block > elements)
-        });
+        let is_long = ahead > 0
+            && strides.first().is_some_and(|block| {
+                let elements = ahead / dtype.size_in_bytes() as i64;
+                block.as_constant().is_none_or(|block| block > elements)
+            });
         if !is_long || !starts_line(&vectors, dtype.size_in_bytes(), at) {
             return Ok(());
         }
-        match rows.count {
-            ..2 => {}
-            2..=WAITING_ROWS => self.fetch_share_of_next_block(scope, &rows, load, at)?,
-            _ => {
-                let ahead = self.emit.offset(pointer, self.emit.i64(AHEAD));
-                self.emit.prefetch(ahead, Intent::ReadLater);
-            }
+        if rows.count >= 2 && rows.count <= prefetch.shared_rows {
+            return self.fetch_share_of_next_block(scope, &rows, load, at);
+        }
+        if rows.count >= 2 {
+            let ahead = self.emit.offset(pointer, self.emit.i64(ahead));
+            self.emit.prefetch(ahead, Intent::ReadLater);
         }
         Ok(())
     }
@@ -80,13 +76,14 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let dtype = self.kernel.buffer(load.buffer).dtype;
         let all = self.bound(rows.axis).max(Quantity::constant(1));
         let mine = Quantity::constant(i64::from(rows.count));
-        let shared = self.prefetch.shares_blocks(&all, &mine);
+        let shared = self.nest.prefetch.shares_blocks(&all, &mine);
         let alone = Quantity::constant(1) - shared.clone();
         for stride in inner {
             let share = (stride.clone() * mine.clone()).floor_div(all.clone());
             *stride = alone.clone() * stride.clone() + shared.clone() * share;
         }
-        let ahead = Quantity::constant(AHEAD / dtype.size_in_bytes() as i64);
+        let ahead = i64::from(self.nest.loops.prefetch.packed);
+        let ahead = Quantity::constant(ahead / dtype.size_in_bytes() as i64);
         let ahead = alone * ahead + shared.clone() * block.clone();
         let per_row = shared * block.clone().floor_div(all);
         let place = self.packed_place(scope, (pack, &strides), &load.indices, at)?;
@@ -107,13 +104,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         pointer: Value<'ctx>,
         at: Coordinate,
     ) {
-        let asks = self.prefetch.is_ahead(node);
+        let asks = self.nest.prefetch.is_ahead(node);
         let Some(vectors) = scope.vectors.filter(|_| asks) else {
             return;
         };
         // In the order of units the rows of a tile come first, else the last of the outer axes.
         let (axis, rows) = match (scope.rows, self.kernel.outer().last()) {
-            (Some(rows), _) => (rows.axis, self.prefetch.rows_ahead),
+            (Some(rows), _) => (rows.axis, self.nest.prefetch.rows_ahead),
             (None, Some(&axis)) => (axis, 1),
             (None, None) => return,
         };
@@ -139,7 +136,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let Some(vectors) = scope.vectors else {
             return Ok(());
         };
-        for (store, axis) in self.prefetch.stores_along(self.kernel, vectors.axis) {
+        for (store, axis) in self.nest.prefetch.stores_along(self.kernel, vectors.axis) {
             let scope = scope.with_vectors(Vectors { axis, ..vectors });
             for &at in points {
                 self.fetch_result(&scope, &vectors, store, at)?;

@@ -1,9 +1,10 @@
 //! Reductions: accumulators in registers, one per point of the tile, or vectors along a reduced axis.
 
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, Node, NodeId, Reduction};
+use kiln_kernel::{AxisId, NodeId, Reduction, StageId};
 use kiln_scalar::ScalarOp;
-use kiln_schedule_cpu::{Tail, Tile};
+use kiln_schedule_cpu::loops::PeelTaps;
+use kiln_schedule_cpu::{Tail, Tile, factors};
 use kiln_tensor::DType;
 
 use inkwell::IntPredicate;
@@ -17,6 +18,7 @@ use crate::scalar_ops;
 /// A reduction to perform.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduce<'a> {
+    pub(super) stage: StageId,
     pub(super) reduction: Reduction,
     pub(super) axes: &'a [AxisId],
     pub(super) accumulator: DType,
@@ -258,16 +260,20 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                     accumulate(scope, carried)
                 });
             }
-            if self.is_tap(reduce.value, last) {
+            let loops = self.loops_of(reduce.stage);
+            if loops.peel_taps == PeelTaps::BeforeInnermost {
                 let along = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
                     self.along(scope, last, true, carried, &mut accumulate)
                 };
                 return self.tap_inside_or_not(scope, reduce.value, Some(last), along, carried);
             }
-            if self.is_latency_bound(scope, reduce, last, points) {
-                return self.split_accumulators(scope, reduce, last, points, carried);
+            if let Some(accumulators) = self.accumulators(scope, reduce, points) {
+                let along = (last, accumulators);
+                return self.split_accumulators(scope, reduce, along, points, carried);
             }
-            if let Some(slide) = self.sliding_window(scope, reduce, last, points) {
+            if loops.sliding_window
+                && let Some(slide) = self.sliding_window(scope, reduce, last, points)
+            {
                 let sliding_sums = &mut |scope: &Scope<'ctx>, carried: &[Value<'ctx>]| {
                     self.sliding_sums(scope, reduce, (&slide, last), points, carried)
                 };
@@ -275,7 +281,13 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
                 return self.spans_inside_or_not(scope, &spans, sliding_sums, carried);
             }
             self.along(scope, last, true, carried, |scope, carried| {
-                self.tap_inside_or_not(scope, reduce.value, None, &mut accumulate, carried)
+                match loops.peel_taps {
+                    PeelTaps::InInnermost => {
+                        let value = reduce.value;
+                        self.tap_inside_or_not(scope, value, None, &mut accumulate, carried)
+                    }
+                    _ => accumulate(scope, carried),
+                }
             })
         })
     }
@@ -370,23 +382,6 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         Ok(results)
     }
 
-    /// The factors of a sum of float products that is computed by multiply-adds.
-    pub(super) fn factors(&self, reduce: &Reduce<'_>) -> Option<(NodeId, NodeId)> {
-        let float = matches!(reduce.accumulator, DType::F32 | DType::F64)
-            && self.kernel.dtype(reduce.value) == reduce.accumulator;
-        let is_sum = float && reduce.reduction == Reduction::Add && self.level().has_fma();
-        match self.kernel.node(reduce.value) {
-            Node::Apply {
-                op: ScalarOp::Mul,
-                operands,
-            } if is_sum => match *operands.as_slice() {
-                [left, right] => Some((left, right)),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
     /// A sum of float products by multiply-adds.
     fn multiply_add(
         &self,
@@ -395,7 +390,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         point: Coordinate,
         accumulator: Value<'ctx>,
     ) -> Result<Option<Value<'ctx>>, LlvmError> {
-        let Some((left, right)) = self.factors(reduce) else {
+        let stage = self.kernel.stage(reduce.stage);
+        let factors = match self.level().has_fma() {
+            true => factors(self.kernel, &stage.operation, stage.value),
+            false => None,
+        };
+        let Some((left, right)) = factors else {
             return Ok(None);
         };
         let left = self.value(scope, left, point, Form::Lanes)?;

@@ -3,7 +3,7 @@
 use inkwell::IntPredicate;
 use kiln_kernel::AxisId;
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_schedule_cpu::{LoopNest, least_rows};
+use kiln_schedule_cpu::least_rows;
 
 use super::context::Lowering;
 use super::scope::{Repeats, Rows, Scope};
@@ -14,16 +14,15 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The rows of a unit: a full tile, or the remainder in smaller ones.
     pub(super) fn rows(
         &self,
-        nest: &LoopNest,
         scope: &Scope<'ctx>,
         row_tile: Option<Value<'ctx>>,
         column: Option<(AxisId, Value<'ctx>)>,
     ) -> Result<(), LlvmError> {
-        let emit = &self.emit;
+        let (emit, nest) = (&self.emit, &self.nest.loops);
         let (Some((axis, count)), Some(row_tile)) = (nest.tile.rows, row_tile) else {
-            return self.columns(nest, scope, column);
+            return self.columns(scope, column);
         };
-        let (base, stop) = self.evened(nest, axis, count, row_tile);
+        let (base, stop) = self.evened(axis, count, row_tile);
         let least = nest.remainder.least;
         let tile = if nest.tile.spread {
             // The first axis counts the tiles; each of the others is in a part of the axis of its own.
@@ -39,18 +38,18 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             }
         };
         if self.is_multiple(axis, count) {
-            return self.columns(nest, &self.with_rows(scope, tile), column);
+            return self.columns(&self.with_rows(scope, tile), column);
         }
         let end = emit.iadd(base, emit.i64(i64::from(least)));
         let (mut full, mut edge) = (Ok(()), Ok(()));
         emit.branch(
             emit.icmp(IntPredicate::SLE, end, stop),
             || {
-                full = self.columns(nest, &self.with_rows(scope, tile), column);
+                full = self.columns(&self.with_rows(scope, tile), column);
                 Vec::new()
             },
             || {
-                edge = self.left_over(nest, scope, axis, (base, stop), column);
+                edge = self.left_over(scope, axis, (base, stop), column);
                 Vec::new()
             },
         );
@@ -60,13 +59,12 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// The row remainder, smaller than a tile.
     fn left_over(
         &self,
-        nest: &LoopNest,
         scope: &Scope<'ctx>,
         axis: AxisId,
         (mut begin, stop): (Value<'ctx>, Value<'ctx>),
         column: Option<(AxisId, Value<'ctx>)>,
     ) -> Result<(), LlvmError> {
-        let emit = &self.emit;
+        let (emit, nest) = (&self.emit, &self.nest.loops);
         // The remainder of a known size is known.
         let is_known = self.bound(axis).as_constant().is_some();
         let mut most = match nest.remainder.rows.as_slice() {
@@ -88,7 +86,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             let tile = |base| {
                 let repeats = (least < count).then(|| self.repeats(base, stop, least));
                 let rows = self.tile_rows(axis, count, base, repeats);
-                self.columns(nest, &self.with_rows(scope, rows), column)
+                self.columns(&self.with_rows(scope, rows), column)
             };
             if most + count - least < 2 * count {
                 let mut done = Ok(());
@@ -141,12 +139,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// therefore faster as four and three than as six and one.
     fn evened(
         &self,
-        nest: &LoopNest,
         axis: AxisId,
         count: u32,
         row_tile: Value<'ctx>,
     ) -> (Value<'ctx>, Value<'ctx>) {
-        let emit = &self.emit;
+        let (emit, nest) = (&self.emit, &self.nest.loops);
         let number = |number: u32| emit.i64(i64::from(number));
         let size = self.quantity(&self.bound(axis));
         let base = emit.imul(row_tile, number(count));

@@ -7,7 +7,7 @@
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::analysis::Dependence;
 use kiln_kernel::{Item, StageId, StageOperation, VerifiedKernel};
-use kiln_schedule_cpu::{LoopNest, SplitReduction, SplitReductions};
+use kiln_schedule_cpu::{ScheduledNest, SplitReduction, SplitReductions};
 
 use super::context::Lowering;
 use super::launch::LaunchBuilder;
@@ -20,19 +20,19 @@ use crate::module::ModuleBuilder;
 pub(super) fn emit_shares(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
-    (nest, split): (&LoopNest, &SplitReductions),
+    (nest, split): (&ScheduledNest, &SplitReductions),
     launch: &LaunchBuilder,
 ) -> Result<(), LlvmError> {
     let dependence = Dependence::of(kernel);
     for share in split.iter() {
         let entry = launch.next_entry();
-        let (emit, parameters) = module.phase(&entry);
         let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
-        let mut lowering = Lowering::new(kernel, &dependence, launch, laid_out, emit, parameters);
+        let phase = module.phase(&entry);
+        let mut lowering = Lowering::new(kernel, &dependence, launch, nest, laid_out, phase);
         lowering.split = Some(split);
         let units = share.n_units(kernel);
         let one = Quantity::constant(1);
-        lowering.in_tasks(&units, &one, &mut |unit| lowering.part(nest, share, unit))?;
+        lowering.in_tasks(&units, &one, &mut |unit| lowering.part(share, unit))?;
         lowering.emit.return_none();
         launch.phase(Phase {
             entry,
@@ -46,12 +46,7 @@ pub(super) fn emit_shares(
 
 impl<'ctx> Lowering<'_, '_, 'ctx> {
     /// One part of a reduction, at one outer point.
-    fn part(
-        &self,
-        nest: &LoopNest,
-        share: &SplitReduction,
-        unit: Value<'ctx>,
-    ) -> Result<(), LlvmError> {
+    fn part(&self, share: &SplitReduction, unit: Value<'ctx>) -> Result<(), LlvmError> {
         let emit = &self.emit;
         let parts = self.quantity(&share.n_parts);
         let (part, mut rest) = (emit.urem(unit, parts), emit.udiv(unit, parts));
@@ -69,7 +64,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let before = items.get(..place.unwrap_or(0)).unwrap_or_default();
         let stages = before.iter().filter(|item| matches!(item, Item::Stage(_)));
         let stages: Vec<Item> = stages.cloned().collect();
-        self.items(&mut scope, &nest.tile, &stages)?;
+        self.items(&mut scope, &self.nest.loops.tile, &stages)?;
         let length = self.quantity(&share.length);
         let begin = emit.imul(part, length);
         let end = emit.smin(
@@ -82,7 +77,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             end,
         });
         let points = [Coordinate::default()];
-        let reduced = self.reduced(&scope, &nest.tile, share.stage, &points)?;
+        let reduced = self.reduced(&scope, &self.nest.loops.tile, share.stage, &points)?;
         let dtype = self.kernel.stage_dtype(share.stage);
         for value in reduced {
             emit.store_dtype(dtype, self.place_of_part(share, unit), value);

@@ -5,7 +5,7 @@
 //! transpose the partial sums into one vector of results.
 
 use kiln_kernel::{AxisId, Reduction, StageId, StageOperation};
-use kiln_schedule_cpu::{Tile, is_plain};
+use kiln_schedule_cpu::Tile;
 
 use super::context::Lowering;
 use super::reduce::Reduce;
@@ -30,9 +30,7 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let emit = &self.emit;
         let stage = self.kernel.stage(id);
         let StageOperation::Reduce {
-            reduction: Reduction::Add,
-            axes,
-            accumulator,
+            axes, accumulator, ..
         } = &stage.operation
         else {
             return Ok(false);
@@ -40,13 +38,11 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         let (&[own], &[reduced]) = (stage.axes.as_slice(), axes.as_slice()) else {
             return Ok(false);
         };
-        let fits = accumulator.is_float()
-            && self.is_multiple(reduced, tile.lanes)
-            && is_plain(self.kernel, stage.value);
-        if !fits {
+        if !self.loops_of(id).transposing_reduction {
             return Ok(false);
         }
         let reduce = Reduce {
+            stage: id,
             reduction: Reduction::Add,
             axes,
             accumulator: *accumulator,

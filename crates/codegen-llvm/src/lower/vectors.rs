@@ -1,17 +1,15 @@
 //! The vectorised axis: full sets of vectors, then the remainder, masked or element by element.
 
 use inkwell::IntPredicate;
+use kiln_kernel::AxisId;
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_kernel::{AxisId, Class};
-use kiln_schedule_cpu::{Tail, Tile};
+use kiln_schedule_cpu::Tile;
+use kiln_schedule_cpu::loops::VectorStep;
 
 use super::context::Lowering;
 use super::scope::{Coordinate, Left, Scope, Vectors};
 use crate::emit::Value;
 use crate::error::LlvmError;
-
-/// Tiles of at least this many vectors are that wide because they have few rows.
-const WIDE: u32 = 8;
 
 /// What is done with vectors of an axis.
 type Body<'a, 'ctx> = &'a mut dyn FnMut(&Scope<'ctx>) -> Result<(), LlvmError>;
@@ -30,17 +28,9 @@ struct Along<'a, 'ctx> {
     block: Option<u32>,
 }
 
-impl Along<'_, '_> {
-    /// The rows that are computed together, and how many a full tile has.
-    fn rows(&self) -> (u32, u32) {
-        let rows = self.scope.rows.map_or(1, |rows| rows.count);
-        (rows, self.tile.rows.map_or(1, |(_, count)| count))
-    }
-}
-
 impl<'ctx> Lowering<'_, '_, 'ctx> {
-    /// Runs the body for the indices `begin..end` of an axis in vectors of a tile: full sets of vectors, then the
-    /// remainder. `begin` is a multiple of the lanes.
+    /// Runs the body for the indices `begin..end` of an axis in vectors of a tile, step by step. `begin` is a multiple of the
+    /// lanes.
     pub(super) fn in_vectors(
         &self,
         scope: &Scope<'ctx>,
@@ -50,74 +40,66 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
         block: Option<u32>,
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
-        let set = tile.lanes * tile.vectors;
         let along = Along {
             scope,
             axis,
             tile,
             end,
-            is_one_set: most == Some(set),
+            is_one_set: most == Some(tile.lanes * tile.vectors),
             most,
             block,
         };
-        if self.is_open_product(&along) {
-            return self.in_open_sets(&along, begin, body);
-        }
+        let rows = scope.rows.map_or(1, |rows| rows.count);
         let mut begin = begin;
-        // Where the axis is known to be full sets of vectors there is no remainder, and no code for it.
-        let is_full = self.is_multiple(axis, set);
-        if tile.vectors > 1 || is_full {
-            begin = self.in_whole(&along, begin, tile.vectors, body)?;
+        for &step in self.nest.loops.steps(axis, rows) {
+            match step {
+                VectorStep::Whole(vectors) => {
+                    begin = self.in_whole(&along, begin, vectors, body)?
+                }
+                VectorStep::NearlyWhole(vectors) => {
+                    begin = self.in_nearly_whole(&along, begin, vectors, body)?;
+                }
+                VectorStep::Masked { vectors, full } => {
+                    self.in_sets(&along, begin, (vectors, full), body)?;
+                }
+                VectorStep::MaskedAbove {
+                    above,
+                    vectors,
+                    full,
+                } => self.in_set_or_single(&along, begin, above, (vectors, full), body)?,
+                VectorStep::Scalar => self.in_scalars(&along, begin, body)?,
+            }
         }
-        if is_full {
-            return Ok(());
-        }
-        let is_whole = self.is_multiple(axis, tile.lanes);
-        if tile.tail == Tail::Masked && !is_whole {
-            return self.in_masked(&along, begin, body);
-        }
-        let begin = self.in_whole(&along, begin, 1, body)?;
-        if is_whole {
-            return Ok(());
-        }
-        let emit = &self.emit;
-        let left = emit.iadd(begin, emit.i64(i64::from(is_on(Fault::TailOffByOne))));
-        let most = Some(u64::from(tile.lanes));
-        self.counted_up_to(most, (left, end, emit.i64(1)), &[], |index, _| {
-            body(&scope.with_axis(axis, index))?;
-            Ok(Vec::new())
-        })?;
         Ok(())
     }
 
-    /// Whether these are a contraction's columns, of unknown number, and masks are free beside the arithmetic: not with as
-    /// many vectors as there are mask registers, nor for a single row.
-    fn is_open_product(&self, along: &Along<'_, 'ctx>) -> bool {
-        let (rows, full_rows) = along.rows();
-        let has_masks = along.tile.tail == Tail::Masked && !self.level().has_slow_masked_stores();
-        self.kernel.classification().class == Class::Contraction
-            && self.bound(along.axis).as_constant().is_none()
-            && has_masks
-            && (along.tile.vectors < WIDE || (rows > 1 && rows < full_rows))
-    }
-
-    /// All columns of a contraction, where masks are free: sets whose last vector may be partial, and single vectors.
-    ///
-    /// The arithmetic outweighs the masks of a set, and a body for sets that are known to be full is code to compile.
-    fn in_open_sets(
+    /// Element by element.
+    fn in_scalars(
         &self,
         along: &Along<'_, 'ctx>,
         begin: Value<'ctx>,
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
-        let Tile { lanes, vectors, .. } = *along.tile;
-        let (rows, full_rows) = along.rows();
-        // In a row remainder there is little to save.
-        if vectors == 1 || rows < full_rows {
-            let count = if vectors < WIDE { vectors } else { vectors / 2 };
-            return self.in_sets(along, begin, (count, 0), body);
-        }
+        let begin = emit.iadd(begin, emit.i64(i64::from(is_on(Fault::TailOffByOne))));
+        let most = Some(u64::from(along.tile.lanes));
+        self.counted_up_to(most, (begin, along.end, emit.i64(1)), &[], |index, _| {
+            body(&along.scope.with_axis(along.axis, index))?;
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+
+    /// Sets of vectors all but the last of which are whole; returns the first index after them, which may be past the end.
+    fn in_nearly_whole(
+        &self,
+        along: &Along<'_, 'ctx>,
+        begin: Value<'ctx>,
+        vectors: u32,
+        body: Body<'_, 'ctx>,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let emit = &self.emit;
+        let lanes = along.tile.lanes;
         let length = emit.isub(along.end, begin);
         let spare = emit.i64(i64::from(lanes - 1));
         let whole = self.multiple_below(emit.iadd(length, spare), lanes * vectors);
@@ -127,55 +109,27 @@ impl<'ctx> Lowering<'_, '_, 'ctx> {
             ..*along
         };
         self.in_sets(&sets, begin, (vectors, vectors - 1), body)?;
-        self.in_sets(along, middle, (1, 0), body)
+        Ok(middle)
     }
 
-    /// The remainder after full sets, where lanes can be masked.
-    fn in_masked(
+    /// One masked set where more than `above` vectors are left, else single masked vectors.
+    fn in_set_or_single(
         &self,
         along: &Along<'_, 'ctx>,
         begin: Value<'ctx>,
+        above: u32,
+        set: (u32, u32),
         body: Body<'_, 'ctx>,
     ) -> Result<(), LlvmError> {
         let emit = &self.emit;
-        let Tile { lanes, vectors, .. } = *along.tile;
-        let (rows, full_rows) = along.rows();
-        let is_slow = self.level().has_slow_masked_stores();
-        let is_wide = vectors >= WIDE;
-        let masks_one = match is_wide {
-            true => is_slow,
-            false => rows == 1,
-        };
-        if masks_one {
-            // At most one vector with a mask: its stores take longer than most of what is computed here.
-            let mut begin = begin;
-            let half = is_wide.then_some(vectors / 2);
-            for count in half.into_iter().chain([1]) {
-                begin = self.in_whole(along, begin, count, body)?;
-            }
-            return self.in_sets(along, begin, (1, 0), body);
-        }
-        // In a row remainder there is little to save, and each number of vectors is code to compile.
-        if vectors == 1 || (!is_wide && !is_slow && rows < full_rows) {
-            return self.in_sets(along, begin, (vectors, 0), body);
-        }
-        // Half as many vectors with several rows are accumulators enough.
-        if is_wide && rows > 1 {
-            return self.in_sets(along, begin, (vectors / 2, 0), body);
-        }
-        // A single vector is done alone; one that shares its operands with other rows, where it fills no whole set.
-        let (count, full, limit) = match is_wide {
-            true => (vectors / 2, 0, 1),
-            false => (vectors, vectors - 1, vectors - 1),
-        };
         let left = emit.isub(along.end, begin);
-        let elements = emit.i64(i64::from(lanes * limit));
+        let elements = emit.i64(i64::from(along.tile.lanes * above));
         let is_more = emit.icmp(IntPredicate::SGT, left, elements);
         let mut sets = |is_meant, set| {
             let begin = emit.select(is_meant, begin, along.end);
             self.in_sets(along, begin, set, body)
         };
-        sets(is_more, (count, full))?;
+        sets(is_more, set)?;
         sets(emit.not(is_more), (1, 0))
     }
 

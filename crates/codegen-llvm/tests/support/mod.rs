@@ -16,6 +16,7 @@ use kiln_backend::{KernelCompiler, KernelExecutor, Schedule, Target, Unobserved}
 use kiln_codegen_llvm::LlvmCompiler;
 use kiln_kernel::VerifiedKernel;
 use kiln_native::NativeExecutor;
+use kiln_schedule_cpu::loops::{self, Loops};
 use kiln_testkit::generate::Flavor;
 use kiln_testkit::kernels::{
     Checked, Elements, Variant, check_kernel, covering_sizes, kernel_tensors, random_kernel,
@@ -56,14 +57,44 @@ pub(crate) fn compiled(kernel: &VerifiedKernel) -> Vec<Variant> {
     try_compiled(kernel).unwrap_or_else(|message| panic!("{message}"))
 }
 
-/// A kernel at every level that this machine runs, with a schedule that is asked for: what `chosen` makes of the best one.
-pub(crate) fn compiled_as(
+/// The loops of a kernel's schedule.
+pub(crate) fn loops_of(kernel: &VerifiedKernel, schedule: &Schedule) -> Loops {
+    loops::read(kernel, &schedule.text).unwrap()
+}
+
+/// A schedule with other loops.
+pub(crate) fn with_loops(
     kernel: &VerifiedKernel,
-    chosen: impl Fn(Schedule) -> Schedule,
+    schedule: &Schedule,
+    change: impl Fn(&mut Loops),
+) -> Schedule {
+    let mut loops = loops_of(kernel, schedule);
+    change(&mut loops);
+    Schedule::new("changed").with_text(loops.print(kernel))
+}
+
+/// Whether some sizes of a kernel use Winograd's transform under a schedule.
+pub(crate) fn has_winograd(kernel: &VerifiedKernel, schedule: &Schedule) -> bool {
+    let nests = loops_of(kernel, schedule).nests;
+    nests.iter().any(|nest| nest.winograd.is_some())
+}
+
+/// A kernel at every level that this machine runs, with the best schedule's loops changed.
+pub(crate) fn compiled_as(kernel: &VerifiedKernel, change: impl Fn(&mut Loops)) -> Vec<Variant> {
+    let change = |schedule: &Schedule| with_loops(kernel, schedule, &change);
+    compiled_with(&LlvmCompiler::new(), kernel, change)
+}
+
+/// A kernel at every level that this machine runs, with what `change` makes of the best schedule.
+fn compiled_with(
+    compiler: &LlvmCompiler,
+    kernel: &VerifiedKernel,
+    change: impl Fn(&Schedule) -> Schedule,
 ) -> Vec<Variant> {
-    let (compiler, executor) = (LlvmCompiler::new(), NativeExecutor::new());
+    let executor = NativeExecutor::new();
     let variant = |target: &Target| {
-        let schedule = chosen(compiler.schedules(kernel, target).remove(0).schedule);
+        let schedule = compiler.schedules(kernel, target).remove(0).schedule;
+        let schedule = change(&schedule);
         let compiled = compiler.compile(kernel, target, &schedule, &mut Unobserved);
         let artifact = compiled.unwrap();
         let loaded = executor.load(&artifact).unwrap();
@@ -74,12 +105,14 @@ pub(crate) fn compiled_as(
 
 /// A kernel with windows of three by three at every level that this machine runs, summed with fewer products from the
 /// smallest images on, in tiles of up to so many sums along an axis.
-pub(crate) fn compiled_with_fewer_products(kernel: &VerifiedKernel, sums: i64) -> Vec<Variant> {
-    let variants = compiled_as(kernel, |schedule| match schedule.get("winograd") {
-        Some(_) => schedule.with("winograd", 1).with("winograd_sums", sums),
-        None => schedule,
+pub(crate) fn compiled_with_fewer_products(kernel: &VerifiedKernel, sums: u32) -> Vec<Variant> {
+    let compiler = LlvmCompiler::new().with_fewer_products(sums > 2);
+    let variants = compiled_with(&compiler, kernel, |schedule| {
+        // The fewest points of an image, for tiles of two and of four sums.
+        let text = schedule.text.replace(">= 192 ", ">= 1 ");
+        Schedule::new("changed").with_text(text.replace(">= 768 ", ">= 4 "))
     });
-    let has_it = |variant: &Variant| variant.artifact.schedule.get("winograd").is_some();
+    let has_it = |variant: &Variant| has_winograd(kernel, &variant.artifact.schedule);
     let has_fma = |target: &Target| target.level.parse::<IsaLevel>().unwrap().has_fma();
     // A level may keep direct sums: which of two is faster there depends on the machine's caches.
     assert_eq!(variants.iter().any(has_it), targets().iter().any(has_fma));

@@ -2,7 +2,7 @@
 
 use kiln_backend::{PackAxis, Quantity};
 use kiln_kernel::seeded::{Fault, is_on};
-use kiln_schedule_cpu::{LoopNest, PackedCopy, packed_points, packed_strides};
+use kiln_schedule_cpu::{PackedCopy, ScheduledNest, packed_points, packed_strides};
 use kiln_tensor::DType;
 
 use super::super::context::Lowering;
@@ -50,7 +50,7 @@ impl Axis {
 impl<'ctx> Operand<'ctx> {
     pub(super) fn of(
         lowering: &Lowering<'_, '_, 'ctx>,
-        nest: &LoopNest,
+        nest: &ScheduledNest,
         copy: &PackedCopy,
     ) -> Self {
         let kernel = lowering.kernel;
@@ -80,7 +80,7 @@ impl<'ctx> Operand<'ctx> {
             source: lowering.base(buffer),
             target: lowering.shared(&offset),
             axes: axes.collect(),
-            lanes: nest.tile.lanes,
+            lanes: nest.loops.tile.lanes,
         }
     }
 

@@ -20,7 +20,7 @@ mod weights;
 use kiln_backend::{Phase, Quantity};
 use kiln_kernel::VerifiedKernel;
 use kiln_kernel::analysis::Dependence;
-use kiln_schedule_cpu::LoopNest;
+use kiln_schedule_cpu::ScheduledNest;
 use kiln_schedule_cpu::winograd::Winograd;
 
 use super::context::Lowering;
@@ -36,15 +36,15 @@ const TASK_WEIGHTS: i64 = 64;
 pub(super) fn emit_winograd(
     module: &ModuleBuilder<'_>,
     kernel: &VerifiedKernel,
-    (nest, winograd): (&LoopNest, &Winograd),
+    (nest, winograd): (&ScheduledNest, &Winograd),
     launch: &LaunchBuilder,
 ) -> Result<(), LlvmError> {
     let dependence = Dependence::of(kernel);
     for is_image in [false, true] {
         let entry = launch.next_entry();
-        let (emit, parameters) = module.phase(&entry);
         let laid_out = (nest.packs.as_slice(), nest.copies.as_slice());
-        let lowering = Lowering::new(kernel, &dependence, launch, laid_out, emit, parameters);
+        let phase = module.phase(&entry);
+        let lowering = Lowering::new(kernel, &dependence, launch, nest, laid_out, phase);
         let strips = Strips::of(&lowering, nest, *winograd);
         let (units, per_task) = match is_image {
             true => (strips.units(), Quantity::constant(1)),

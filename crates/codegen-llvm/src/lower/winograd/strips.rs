@@ -3,7 +3,7 @@
 use kiln_backend::Quantity;
 use kiln_kernel::AxisId;
 use kiln_schedule_cpu::winograd::{ELEMENT, Winograd, strip_length};
-use kiln_schedule_cpu::{LoopNest, Tile};
+use kiln_schedule_cpu::{ScheduledNest, Tile};
 
 use crate::emit::Value;
 use crate::lower::context::Lowering;
@@ -42,7 +42,7 @@ pub(super) struct Strip<'ctx> {
 impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
     pub(super) fn of(
         lowering: &'l Lowering<'a, 'm, 'ctx>,
-        nest: &LoopNest,
+        nest: &ScheduledNest,
         winograd: Winograd,
     ) -> Self {
         Self {
@@ -50,9 +50,9 @@ impl<'l, 'a, 'm, 'ctx> Strips<'l, 'a, 'm, 'ctx> {
             winograd,
             tile: Tile {
                 rows: None,
-                ..nest.tile
+                ..nest.loops.tile
             },
-            block: nest.tile.rows.map_or(1, |(_, count)| count),
+            block: nest.loops.tile.rows.map_or(1, |(_, count)| count),
             shared: lowering.shared(&Quantity::constant(0)),
         }
     }

@@ -3,13 +3,15 @@
 //! One point at a time, with vectors inside; or, where steps do the same for neighbouring points, a vector of points.
 
 use kiln_kernel::analysis::{Dependence, must_run_in_order};
-use kiln_kernel::{AxisId, Extent, Role, Stage, StageOperation, VerifiedKernel};
+use kiln_kernel::{AxisId, Class, Extent, Role, Stage, StageOperation, VerifiedKernel};
 
-use super::cost::{Access, accesses};
-use super::plan::Plan;
-use super::register_tile::{lanes, tail};
-use super::tile::{Tile, VectorAxis};
-use kiln_backend::IsaLevel;
+use super::Proposal;
+use super::base::{Base, Kind};
+use super::problem::Problem;
+use crate::cost::{Access, accesses};
+use crate::loops::When;
+use crate::register_tile::tail;
+use crate::tile::{Tile, VectorAxis};
 
 /// Elements of the vectorised axis per unit of a kernel without carry blocks, where no axis runs in order.
 const JOINED_CHUNK: u32 = 1024;
@@ -24,8 +26,21 @@ const WIDE: u32 = 4;
 /// Vectors per value elsewhere: rows a power of two apart would share a cache set.
 const NARROW: u32 = 2;
 
+pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
+    let base = &problem.base;
+    match base.kind {
+        Kind::Scan => vec![Proposal::new(When::always(), base.tile, base.chunk)],
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the points of a kernel depend on each other.
+pub(super) fn is_scan(kernel: &VerifiedKernel) -> bool {
+    kernel.classification().class == Class::Scan || is_serial(kernel)
+}
+
 /// Whether a kernel has a combining store.
-pub(super) fn is_serial(kernel: &VerifiedKernel) -> bool {
+pub(crate) fn is_serial(kernel: &VerifiedKernel) -> bool {
     kernel
         .buffers()
         .values()
@@ -65,8 +80,9 @@ fn vector_axis(kernel: &VerifiedKernel) -> Option<(AxisId, bool)> {
     (is_free && stores.all(is_written_near)).then_some((axis, all_near))
 }
 
-pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Plan {
-    let lanes = lanes(kernel, level);
+/// The tile of a scan.
+pub(super) fn base(problem: &Problem<'_>) -> Base {
+    let (kernel, lanes) = (problem.kernel, problem.lanes);
     let (vector, all_near) = match vector_axis(kernel).filter(|_| lanes > 1) {
         Some((axis, all_near)) => (VectorAxis::Outer(axis), all_near),
         None => (VectorAxis::Inner, false),
@@ -78,19 +94,20 @@ pub(super) fn plan(kernel: &VerifiedKernel, level: IsaLevel) -> Plan {
         false => NARROW,
     };
     let set = vectors * lanes;
-    Plan {
+    Base {
+        kind: Kind::Scan,
         tile: Tile {
             rows: None,
             spread: false,
             vector,
             lanes,
             vectors,
-            tail: tail(kernel, level),
+            tail: tail(kernel, problem.level),
         },
         chunk: match runs_free {
             true => JOINED_CHUNK.next_multiple_of(set),
             false => set,
         },
-        ..Plan::default()
+        other_rows: None,
     }
 }

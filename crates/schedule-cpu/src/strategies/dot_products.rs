@@ -1,0 +1,79 @@
+//! Products with few columns, or with columns that vectors could only gather: vectors along the reduced axis.
+//!
+//! No lane is idle, and each row is contiguous; a horizontal sum ends each dot product.
+
+use kiln_backend::PackSpec;
+use kiln_kernel::AxisId;
+
+use super::problem::Problem;
+use super::{Proposal, half_vectors};
+use crate::loops::{Factor, Size, When};
+use crate::packing;
+use crate::tile::{Tile, VectorAxis};
+
+/// Rows reduced together.
+const ROWS: u32 = 4;
+
+/// Columns from which on vectors of half the width beat horizontal sums: measured at 100 rows of 300 and of 2000.
+const FEW_OF_HALVED: u32 = 3;
+
+/// The least depth of a sum per column at which vectors run along the reduced axis although columns could be read in place:
+/// a horizontal sum costs as much as a few products of a whole row.
+const DEEP: i64 = 12;
+
+/// Below a vector of columns, where columns could be read in place.
+pub(super) fn propose_narrow(problem: &Problem<'_>) -> Vec<Proposal> {
+    let Some((rows, columns, copies)) = operands(problem) else {
+        return Vec::new();
+    };
+    let lanes = problem.base.tile.lanes;
+    let is_dense = are_dense(problem);
+    let narrow = match (is_dense, half_vectors::applies(problem)) {
+        (false, _) => lanes,
+        // Where columns can be read in place, more than half a vector of them beats horizontal sums.
+        (true, false) => lanes / 2 + 1,
+        (true, true) => FEW_OF_HALVED,
+    };
+    let few = When::below(columns, narrow);
+    let when = match packing::reduced(problem.kernel) {
+        Some(reduced) if is_dense => {
+            let deep = Size::product(DEEP, [Factor::Axis(columns)]);
+            few.and(When::at_least(reduced, deep))
+        }
+        _ => few,
+    };
+    vec![proposal(problem, when, rows, copies)]
+}
+
+/// At all sizes, where columns are not contiguous: unpacked, vectors would be gathered.
+pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
+    match operands(problem) {
+        Some((rows, _, copies)) if !are_dense(problem) => {
+            vec![proposal(problem, When::always(), rows, copies)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn proposal(problem: &Problem<'_>, when: When, rows: AxisId, copies: Vec<PackSpec>) -> Proposal {
+    let tile = Tile {
+        rows: Some((rows, ROWS)),
+        vector: VectorAxis::Inner,
+        ..problem.base.tile
+    };
+    Proposal::new(when, tile, problem.base.chunk).packing(copies)
+}
+
+/// The rows and columns of a product of two operands that are data, and how those that are not contiguous along the reduced
+/// axis are packed for it.
+pub(super) fn operands(problem: &Problem<'_>) -> Option<(AxisId, AxisId, Vec<PackSpec>)> {
+    let (rows, columns) = problem.unpacked_product()?;
+    let copies = packing::along_reduced(problem.kernel, rows)?;
+    Some((rows, columns, copies))
+}
+
+/// Whether what a full tile would pack is contiguous anyway.
+fn are_dense(problem: &Problem<'_>) -> bool {
+    let copies = packing::copies(problem.kernel, &problem.base.tile);
+    packing::are_dense(problem.kernel, &copies)
+}

@@ -1,0 +1,292 @@
+//! What strategies decide on: a kernel, a level, and what is vectorised.
+
+use kiln_backend::{IsaLevel, PackSpec};
+use kiln_kernel::analysis::{Dependence, arithmetic_operations};
+use kiln_kernel::{AxisId, Class, Item, Node, StageOperation, VerifiedKernel};
+
+use super::base::{Base, Kind};
+use super::{map, reduction, scan, split_reduction, transpose};
+use crate::cost::{Access, accesses};
+use crate::packing;
+use crate::register_tile::lanes;
+use crate::rows_allowed::{outer_vectors_allowed, rows_allowed};
+use crate::tile::{Tile, VectorAxis};
+use crate::winograd::Transform;
+
+/// The cost of a horizontal sum, in loads.
+const ADD_LANES: f64 = 1.0;
+
+/// Vectors of half the width must save at least one idle lane of this many.
+const IDLE: u64 = 10;
+
+/// A kernel to be scheduled.
+pub(crate) struct Problem<'k> {
+    pub(crate) kernel: &'k VerifiedKernel,
+    pub(crate) level: IsaLevel,
+    /// The most sums of a Winograd tile.
+    pub(super) transform: Transform,
+    pub(crate) dependence: Dependence,
+    /// Every load and store.
+    pub(super) accesses: Vec<Access>,
+    /// Elements per vector.
+    pub(super) lanes: u32,
+    /// What is vectorised.
+    pub(super) vector: VectorAxis,
+    /// The usual tile.
+    pub(super) base: Base,
+    /// How constants are packed, for all nests.
+    pub(crate) packs: Vec<PackSpec>,
+}
+
+impl<'k> Problem<'k> {
+    /// A kernel for a level; `None` if it has nothing but its fallback. Windows of three by three have tiles of up to as
+    /// many sums as the transform has.
+    pub(crate) fn new(
+        kernel: &'k VerifiedKernel,
+        level: IsaLevel,
+        transform: Transform,
+    ) -> Option<Self> {
+        let lanes = lanes(kernel, level);
+        let is_scan = scan::is_scan(kernel);
+        if lanes < 2 && !is_scan {
+            return None;
+        }
+        let whole = Self::in_lanes(kernel, level, transform, lanes);
+        let halves = !is_scan && level.halves_are_as_fast() && whole.suits_half_vectors();
+        let halved = halves.then(|| Self::in_lanes(kernel, level, transform, lanes / 2));
+        let same =
+            |halved: &Self| halved.lanes >= 2 && halved.base.tile.vector == whole.base.tile.vector;
+        Some(halved.filter(same).unwrap_or(whole))
+    }
+
+    /// A kernel that runs in plain loops.
+    pub(crate) fn scalar(kernel: &'k VerifiedKernel) -> Self {
+        let base = Base {
+            kind: Kind::Fallback,
+            tile: Tile::scalar(),
+            chunk: 1,
+            other_rows: None,
+        };
+        Self {
+            kernel,
+            level: IsaLevel::Portable,
+            transform: Transform::default(),
+            dependence: Dependence::of(kernel),
+            accesses: Vec::new(),
+            lanes: 1,
+            vector: VectorAxis::None,
+            base,
+            packs: Vec::new(),
+        }
+    }
+
+    pub(super) fn in_lanes(
+        kernel: &'k VerifiedKernel,
+        level: IsaLevel,
+        transform: Transform,
+        lanes: u32,
+    ) -> Self {
+        let mut problem = Self {
+            level,
+            transform,
+            lanes,
+            accesses: Vec::new(),
+            ..Self::scalar(kernel)
+        };
+        if scan::is_scan(kernel) {
+            problem.base = scan::base(&problem);
+            problem.vector = problem.base.tile.vector;
+            return problem;
+        }
+        problem.accesses = accesses(kernel, &problem.dependence);
+        problem.vector = problem.cheapest_vectors();
+        problem.base = match problem.has_reduction() {
+            true => reduction::base(&problem),
+            false => transpose::base(&problem).unwrap_or_else(|| map::base(&problem)),
+        };
+        problem.packs = problem.packs_of(&problem.base.tile);
+        problem
+    }
+
+    /// Whether the usual tile has rows.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.base.tile.rows.is_some()
+    }
+
+    /// Elements per vector.
+    pub(crate) fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    /// The same with other rows and vectors in the usual tile, if that has rows.
+    pub(crate) fn with_tile(mut self, rows: u32, vectors: u32) -> Self {
+        let tile = &mut self.base.tile;
+        let Some((axis, _)) = tile.rows else {
+            return self;
+        };
+        tile.rows = (rows > 1).then_some((axis, rows));
+        tile.spread &= tile.rows.is_some();
+        if tile.vectors != vectors {
+            tile.vectors = vectors;
+            self.base.chunk = tile.lanes * vectors;
+        }
+        if !self.packs.is_empty() {
+            self.packs = self.packs_of(&self.base.tile);
+        }
+        self
+    }
+
+    /// How constants are packed for a tile. Not where a nest splits a reduction, whose vectors run along the reduced axis
+    /// and would cut across blocks.
+    pub(super) fn packs_of(&self, tile: &Tile) -> Vec<PackSpec> {
+        match split_reduction::applies(self.kernel) {
+            true => Vec::new(),
+            false => packing::specs(self.kernel, tile),
+        }
+    }
+
+    /// The points of an axis, where they are known.
+    pub(super) fn size(&self, axis: AxisId) -> Option<i64> {
+        let kernel = self.kernel;
+        kernel.dims().as_constant(kernel.axis(axis).extent.bound())
+    }
+
+    /// The vectorised outer axis.
+    pub(super) fn columns(&self) -> Option<AxisId> {
+        match self.vector {
+            VectorAxis::Outer(axis) => Some(axis),
+            _ => None,
+        }
+    }
+
+    /// Whether it sums products.
+    pub(super) fn is_product(&self) -> bool {
+        !self.kernel.classification().contractions.is_empty()
+    }
+
+    /// Whether it is a GEMM: one contraction, over one or more axes, whose results are stored.
+    pub(super) fn is_contraction(&self) -> bool {
+        self.kernel.classification().class == Class::Contraction
+    }
+
+    /// The rows and columns of a product none of whose operands is a constant that is packed ahead.
+    pub(super) fn unpacked_product(&self) -> Option<(AxisId, AxisId)> {
+        let is_unpacked = self.is_product() && self.packs.is_empty();
+        let (rows, _) = self.base.tile.rows.filter(|_| is_unpacked)?;
+        Some((rows, self.columns()?))
+    }
+
+    fn has_reduction(&self) -> bool {
+        let mut stages = self.kernel.stages().values();
+        stages.any(|stage| matches!(stage.operation, StageOperation::Reduce { .. }))
+    }
+
+    /// Whether an axis may serve as rows of a tile.
+    pub(super) fn rows_allowed(&self, axis: AxisId) -> bool {
+        rows_allowed(self.kernel, &self.dependence, axis)
+    }
+
+    /// Vectors along one outer axis (all items together), or along inner ones (each item by itself), whichever makes the
+    /// accesses cheaper.
+    fn cheapest_vectors(&self) -> VectorAxis {
+        let sum = if self.is_product() { ADD_LANES } else { 0.0 };
+        let mut best = (self.inner_cost() + sum, VectorAxis::Inner);
+        for &axis in self.kernel.outer() {
+            if !outer_vectors_allowed(self.kernel, &self.dependence, axis) {
+                continue;
+            }
+            let cost = self.outer_cost(axis);
+            // Among equal costs the innermost axis wins.
+            if cost <= best.0 {
+                best = (cost, VectorAxis::Outer(axis));
+            }
+        }
+        best.1
+    }
+
+    /// The cost of the accesses when each item is vectorised along an inner axis of its own.
+    fn inner_cost(&self) -> f64 {
+        let cost = |access: &Access| {
+            let along = access.axes.iter();
+            let along = along.map(|&axis| access.cost_along(axis, self.lanes) * self.waste(axis));
+            access.weight() * along.fold(1.0, f64::min)
+        };
+        self.accesses.iter().map(cost).sum()
+    }
+
+    /// The cost of the accesses when one outer axis is vectorised.
+    fn outer_cost(&self, axis: AxisId) -> f64 {
+        let cost = |access: &Access| {
+            access.weight() * access.cost_along(axis, self.lanes) * self.waste(axis)
+        };
+        self.accesses.iter().map(cost).sum()
+    }
+
+    /// The factor by which masked lanes raise the cost of an element.
+    fn waste(&self, axis: AxisId) -> f64 {
+        match self.size(axis) {
+            Some(size) if size > 0 => {
+                let lanes = i64::from(self.lanes);
+                let used = size
+                    .checked_add(lanes - 1)
+                    .map_or(size, |size| size / lanes * lanes);
+                used as f64 / size as f64
+            }
+            _ => 1.0,
+        }
+    }
+
+    /// Whether vectors of half the width are better, on a level where they are as fast.
+    fn suits_half_vectors(&self) -> bool {
+        self.has_idle_lanes() || self.only_reads()
+    }
+
+    /// Whether vectors of half as many lanes would leave fewer idle, in products that many sums share.
+    pub(super) fn has_idle_lanes(&self) -> bool {
+        let tile = &self.base.tile;
+        let size = self.columns().and_then(|axis| self.size(axis));
+        let (Some(size), Some(_), true) = (size, tile.rows, self.is_product()) else {
+            return false;
+        };
+        let padded = |lanes: u32| size.unsigned_abs().next_multiple_of(lanes.into());
+        let (whole, half) = (padded(tile.lanes), padded(tile.lanes / 2));
+        (whole - half) * IDLE >= whole
+    }
+
+    /// Whether it reads several rows at once and only adds their elements up. Memory delivers more of them to vectors of
+    /// half the width: 64 MB were read at 31 GB/s instead of 27, where a core alone reads 34 at most.
+    pub(super) fn only_reads(&self) -> bool {
+        let kernel = self.kernel;
+        let is_read = |value| matches!(kernel.node(value), Node::Load(_));
+        let mut stages = kernel.stages().values();
+        self.base.tile.spread
+            && stages.all(|stage| match stage.operation {
+                StageOperation::Reduce { .. } => is_read(stage.value),
+                StageOperation::Map => stage.axes.is_empty(),
+            })
+            && kernel.items().iter().all(|item| self.is_scalar(item))
+    }
+
+    /// Whether an item has one value per point of the outer axes.
+    pub(super) fn is_scalar(&self, item: &Item) -> bool {
+        match item {
+            Item::Stage(stage) => self.kernel.stage(*stage).axes.is_empty(),
+            Item::Store(store) => store.axes.is_empty(),
+            Item::Carry(_) => false,
+        }
+    }
+
+    /// Whether it is so cheap per element that it is bound by memory when there are many rows.
+    pub(super) fn waits_for_memory(&self) -> bool {
+        let kernel = self.kernel;
+        let is_inner = |axis: &AxisId| !kernel.outer().contains(axis);
+        let inner: Vec<AxisId> = kernel.axes().keys().filter(is_inner).collect();
+        let varies = |node| {
+            inner
+                .iter()
+                .any(|&axis| self.dependence.depends(node, axis))
+        };
+        let mut nodes = kernel.nodes().keys();
+        nodes.all(|node| !varies(node) || arithmetic_operations(kernel, node).is_some())
+    }
+}

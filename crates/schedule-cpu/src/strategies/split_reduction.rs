@@ -1,0 +1,40 @@
+//! Reductions to few results over very many elements: split over parts of the reduced axis.
+//!
+//! The split depends on sizes alone, so results are the same for any number of threads.
+
+use kiln_kernel::VerifiedKernel;
+
+use super::Proposal;
+use super::problem::Problem;
+use super::scan::is_serial;
+use crate::loops::{Factor, When};
+use crate::split_reductions::SplitReductions;
+use crate::tile::{Tile, VectorAxis};
+
+/// Operations from which on a reduction to few results is worth splitting.
+const SHARED_WORK: u32 = 1 << 17;
+
+/// Whether a kernel has reductions that may be split.
+pub(super) fn applies(kernel: &VerifiedKernel) -> bool {
+    !is_serial(kernel) && SplitReductions::of(kernel).is_some()
+}
+
+pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
+    if !applies(problem.kernel) {
+        return Vec::new();
+    }
+    let tile = Tile {
+        rows: None,
+        spread: false,
+        vector: match problem.base.tile.lanes > 1 {
+            true => VectorAxis::Inner,
+            false => VectorAxis::None,
+        },
+        ..problem.base.tile
+    };
+    let when = When::at_least(Factor::Work, SHARED_WORK);
+    vec![Proposal {
+        split_reductions: true,
+        ..Proposal::new(when, tile, problem.base.chunk)
+    }]
+}

@@ -1,0 +1,172 @@
+//! Which strategy takes which sizes.
+
+use std::collections::BTreeSet;
+
+use kiln_backend::IsaLevel;
+use kiln_kernel::VerifiedKernel;
+
+use super::Problem;
+use crate::loops::Loops;
+use crate::testing::{chosen, kernel, loops, product};
+use crate::tile::VectorAxis;
+use crate::winograd::Transform;
+
+const SIZES: [i64; 14] = [0, 1, 2, 3, 4, 7, 8, 11, 12, 31, 32, 33, 63, 64];
+
+const CACHES: [usize; 3] = [1; 3];
+
+/// A product whose sizes are all symbols, and its loops on a level.
+fn open_product(right: &str, level: IsaLevel) -> (VerifiedKernel, Loops) {
+    let kernel = product("M", "in", right, "N");
+    let loops = loops(&kernel, level);
+    (kernel, loops)
+}
+
+fn strategy<'l>((kernel, loops): &'l (VerifiedKernel, Loops), symbols: [i64; 3]) -> &'l str {
+    &chosen(kernel, loops, &symbols, CACHES).strategy
+}
+
+#[test]
+fn each_strategy_of_a_product_takes_some_sizes() {
+    for (right, level, expected) in [
+        (
+            "K, N",
+            IsaLevel::Avx2Fma,
+            &[
+                "dot_products",
+                "gemv",
+                "skinny_gemm",
+                "packed_gemm",
+                "contraction",
+            ][..],
+        ),
+        (
+            "K, N",
+            IsaLevel::Avx512,
+            &["dot_products", "skinny_gemm", "packed_gemm", "contraction"],
+        ),
+        ("N, K", IsaLevel::Avx2Fma, &["dot_products", "packed_gemm"]),
+    ] {
+        let product = open_product(right, level);
+        let mut seen = BTreeSet::new();
+        for m in SIZES {
+            for k in SIZES {
+                for n in SIZES {
+                    seen.insert(strategy(&product, [m, k, n]));
+                }
+            }
+        }
+        let expected: BTreeSet<&str> = expected.iter().copied().collect();
+        // Vectors of half the width depend on the machine.
+        seen.remove("half_vectors");
+        assert_eq!(seen, expected, "{right} on {level}");
+    }
+}
+
+#[test]
+fn products_of_few_rows_compute_them_together() {
+    let product = open_product("K, N", IsaLevel::Avx2Fma);
+    let found = [1, 2, 3, 4].map(|m| strategy(&product, [m, 64, 64]));
+    assert_eq!(found, ["gemv", "skinny_gemm", "skinny_gemm", "contraction"]);
+}
+
+/// With so many registers that three rows have as many vectors as a single one.
+#[test]
+fn skinny_tiles_as_wide_as_gemv_tiles_serve_single_rows() {
+    let product = open_product("K, N", IsaLevel::Avx512);
+    assert_eq!(strategy(&product, [1, 64, 64]), "skinny_gemm");
+}
+
+#[test]
+fn many_rows_and_more_columns_than_a_block_are_packed_at_launch() {
+    let product = open_product("K, N", IsaLevel::Avx2Fma);
+    let of_columns = [16, 17].map(|n| strategy(&product, [32, 7, n]));
+    assert_eq!(of_columns, ["contraction", "packed_gemm"]);
+    let of_rows = [31, 32].map(|m| strategy(&product, [m, 7, 17]));
+    assert_eq!(of_rows, ["contraction", "packed_gemm"]);
+}
+
+#[test]
+fn few_columns_of_deep_sums_run_along_the_reduced_axis() {
+    let product = open_product("K, N", IsaLevel::Avx2Fma);
+    let is_dot = |k, n| strategy(&product, [64, k, n]) == "dot_products";
+    let found = [(12, 1), (24, 2), (11, 1), (23, 2), (1000, 5)].map(|(k, n)| is_dot(k, n));
+    assert_eq!(found, [true, true, false, false, false]);
+}
+
+#[test]
+fn shallow_products_write_long_runs() {
+    let product = open_product("K, N", IsaLevel::Avx2Fma);
+    let found = [3, 4].map(|k| strategy(&product, [20, k, 64]));
+    assert_eq!(found, ["gemv", "contraction"]);
+}
+
+#[test]
+fn rows_run_along_the_axis_that_has_them() {
+    let kernel = kernel(
+        "kernel @mm(%x: in f32[A, B, K], %y: const f32[K, N], %o: out f32[B, A, N]) {
+           outer b < B, a < A, n < N
+           s = reduce add[k < K] %x[a, b, k] * %y[k, n]
+           store %o[b, a, n] = s
+         }",
+    );
+    let loops = loops(&kernel, IsaLevel::Avx2Fma);
+    let rows = |a, b| {
+        let nest = chosen(&kernel, &loops, &[a, b, 64, 64], CACHES);
+        let (axis, _) = nest.tile.rows.unwrap();
+        kernel.axis(axis).name.to_string()
+    };
+    assert_eq!([rows(50, 50), rows(50, 4), rows(50, 1)], ["a", "a", "a"]);
+    assert_eq!([rows(1, 50), rows(3, 4), rows(3, 3)], ["b", "b", "a"]);
+}
+
+#[test]
+fn rows_beyond_the_second_cache_go_one_by_one() {
+    let of_value = |value: &str| {
+        let kernel = kernel(&format!(
+            "kernel @rows(%x: in f32[M, N], %o: out f32[M, N]) {{
+               outer m < M
+               s = reduce add[n < N] %x[m, n]
+               store[i < N] %o[m, i] = {value}
+             }}"
+        ));
+        let loops = loops(&kernel, IsaLevel::Avx512);
+        (kernel, loops)
+    };
+    let (kernel, loops) = of_value("%x[m, i] - s");
+    let rows = |m| {
+        let caches = [32 << 10, 1 << 20, 32 << 20];
+        let nest = chosen(&kernel, &loops, &[m, 1024], caches);
+        nest.tile.rows.map(|(_, count)| count)
+    };
+    assert_eq!(
+        [0, 1, 256, 257].map(rows),
+        [Some(2), Some(2), Some(2), None]
+    );
+    // A kernel with much arithmetic does not wait for memory.
+    assert_eq!(of_value("exp(%x[m, i] - s)").1.nests.len(), 1);
+}
+
+/// Vectors along the rows would gather: nine columns are too few to pack for.
+#[test]
+fn few_packable_columns_are_vectorised_rather_than_the_reduced_axis() {
+    let vector = |columns: &str| {
+        let kernel = product("M", "const", &format!("K, {columns}"), columns);
+        loops(&kernel, IsaLevel::Avx2Fma).nests[0].tile.vector
+    };
+    assert!(matches!(vector("9"), VectorAxis::Outer(_)));
+    assert_eq!(vector("9"), vector("N"));
+    assert_eq!(vector("2"), VectorAxis::Inner);
+}
+
+#[test]
+fn columns_that_leave_many_lanes_idle_suit_half_vectors() {
+    let has_idle_lanes = |columns: &str| {
+        let kernel = product("M", "const", &format!("K, {columns}"), columns);
+        let (level, transform) = (IsaLevel::Avx512, Transform::default());
+        Problem::in_lanes(&kernel, level, transform, 16).has_idle_lanes()
+    };
+    let idle = ["24", "40", "72", "8"].map(has_idle_lanes);
+    let busy = ["32", "48", "31", "88", "N"].map(has_idle_lanes);
+    assert_eq!((idle, busy), ([true; 4], [false; 5]));
+}

@@ -1,0 +1,74 @@
+//! Transposes: maps that read contiguously, along another axis, what they write along their vectors. A tile of as many rows
+//! of that axis as a vector has lanes is transposed in registers.
+
+use kiln_kernel::{AxisId, Node};
+
+use super::base::{Base, Kind};
+use super::problem::Problem;
+use super::{Proposal, map};
+use crate::cost::Access;
+use crate::loops::When;
+use crate::register_tile::tail;
+use crate::tile::Tile;
+
+pub(super) fn propose(problem: &Problem<'_>) -> Vec<Proposal> {
+    match problem.base.kind {
+        Kind::Transpose => vec![Proposal::new(
+            When::always(),
+            problem.base.tile,
+            problem.base.chunk,
+        )],
+        _ => Vec::new(),
+    }
+}
+
+/// The tile of a transpose; `None` for any other kernel.
+pub(super) fn base(problem: &Problem<'_>) -> Option<Base> {
+    let columns = problem.columns()?;
+    let lanes = problem.lanes;
+    let rows = read_axis(problem, columns)?;
+    let tile = Tile {
+        rows: Some((rows, lanes)),
+        spread: false,
+        vector: problem.vector,
+        lanes,
+        vectors: 1,
+        tail: tail(problem.kernel, problem.level),
+    };
+    Some(Base {
+        kind: Kind::Transpose,
+        tile,
+        chunk: map::CHUNK.next_multiple_of(lanes),
+        other_rows: None,
+    })
+}
+
+/// The axis along which a kernel reads contiguously what it writes along its vectors.
+fn read_axis(problem: &Problem<'_>, columns: AxisId) -> Option<AxisId> {
+    let kernel = problem.kernel;
+    let mut nodes = kernel.nodes().values();
+    let is_plain = nodes.all(|data| match &data.node {
+        Node::Load(load) => load.guard.is_none(),
+        _ => true,
+    });
+    let is_long = |&axis: &AxisId| {
+        let size = problem.size(axis);
+        size.is_none_or(|size| size >= i64::from(problem.lanes))
+    };
+    let constant = |access: &Access, axis| access.step(axis)?.as_constant();
+    let is_read_along = |&axis: &AxisId| {
+        let mut loads = problem.accesses.iter().filter(|access| !access.is_store);
+        loads.any(|access| {
+            let is_apart =
+                access.step(columns).is_some() && !matches!(constant(access, columns), Some(0..=2));
+            constant(access, axis) == Some(1) && is_apart
+        })
+    };
+    let outer = kernel.outer().iter().copied();
+    let mut others = outer.filter(|&axis| axis != columns).filter(is_long);
+    let mut stores = problem.accesses.iter().filter(|access| access.is_store);
+    let is_written_along = stores.all(|store| constant(store, columns) == Some(1));
+    (is_plain && is_written_along)
+        .then(|| others.find(is_read_along))
+        .flatten()
+}
