@@ -1,4 +1,4 @@
-//! Copying graphs: nothing is lost, and a pass can step in before each op.
+//! Copying graphs: nothing is lost, and a pass can intervene before each op.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

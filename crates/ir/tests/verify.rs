@@ -1,4 +1,4 @@
-//! The verifier: each rule broken once, on purpose, and everything said at once.
+//! The verifier: each rule violated once, and everything reported at once.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ fn errors(graph: &Graph) -> String {
     verify(graph).expect_err("the graph is broken").to_string()
 }
 
-/// What the verifier says of a text that reads but for it.
+/// The verifier's errors for a text that the reader accepts otherwise.
 fn rejected(source: &str) -> String {
     match text::read(source, &BlobMap::new()) {
         Ok(_) => panic!("expected an error from {source}"),

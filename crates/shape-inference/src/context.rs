@@ -1,4 +1,4 @@
-//! What a rule may ask and record: types, known elements, sizes and facts of the graph being inferred.
+//! What a rule may query and record: types, known elements, sizes and facts of the graph being inferred.
 //!
 //! Facts: where two sizes of a broadcast meet unproved, a plan fact; where sizes must be equal and it
 //! is not proved, a contract fact that the run time checks. Inside nested regions, which may never
@@ -14,13 +14,13 @@ use kiln_symbolic_shape::{
     ContractFact, DimError, DimId, DimTable, FactOrigin, PlanFact, Predicate, Proof,
 };
 
-/// What is done where a stated type and the inferred one are not proved to be the same.
+/// How to handle a stated type that is not proved to equal the inferred one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// It is an error.
     #[default]
     Strict,
-    /// The stated type counts for nothing, and is listed.
+    /// The stated type is ignored, and listed.
     Lenient,
 }
 
@@ -31,14 +31,14 @@ pub struct InferenceContext<'g> {
     state: &'g mut InferenceState,
 }
 
-/// Whether two types are the same.
+/// Whether two types are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// On every call.
     Same,
     /// Not on any call.
     Different,
-    /// It is not known.
+    /// Unknown.
     Unproved,
 }
 
@@ -68,7 +68,7 @@ impl<'g> InferenceContext<'g> {
         self.state.depth > 0
     }
 
-    /// What was inferred of an op before.
+    /// What was inferred of an op earlier.
     pub fn inferred(&self, op: OpId) -> Option<&Inferred> {
         self.state.inferred(op)
     }
@@ -86,7 +86,7 @@ impl<'g> InferenceContext<'g> {
     /// The tensor type of operand `index`.
     ///
     /// # Errors
-    /// When there is no such operand, or it is no tensor.
+    /// When there is no such operand, or it is not a tensor.
     pub fn tensor(&self, node: &Node<'_>, index: usize) -> Result<TensorType, InferError> {
         let value = node.operand(index)?;
         match self.ty(value) {
@@ -103,10 +103,10 @@ impl<'g> InferenceContext<'g> {
         }
     }
 
-    /// Checks that two operands have one dtype.
+    /// Checks that two operands have the same dtype.
     ///
     /// # Errors
-    /// When they have not.
+    /// When they differ.
     pub fn same_dtype(
         &self,
         node: &Node<'_>,
@@ -146,7 +146,7 @@ impl<'g> InferenceContext<'g> {
         self.dims().range(dim).min.is_some_and(|min| min >= 0)
     }
 
-    /// Asks the prover.
+    /// Queries the prover.
     pub fn prove(&self, predicate: &Predicate) -> Proof {
         self.dims().prove(predicate)
     }
@@ -199,7 +199,7 @@ impl<'g> InferenceContext<'g> {
         }))
     }
 
-    /// Rejects a size that is negative on every call; one that may be is left to the run time.
+    /// Rejects a size that is negative on every call; one that may be negative is left to the run time.
     ///
     /// # Errors
     /// When it always is.
@@ -293,7 +293,7 @@ impl<'g> InferenceContext<'g> {
         }
     }
 
-    /// Whether two types are the same, by proof.
+    /// Whether two types are equal, by proof.
     pub fn compare(&self, left: &Type, right: &Type) -> Agreement {
         let (mut left, mut right) = (left, right);
         loop {
@@ -328,7 +328,7 @@ impl<'g> InferenceContext<'g> {
     /// Checks stated types against inferred ones, by proof.
     ///
     /// # Errors
-    /// When they differ, or when they are not proved to be the same.
+    /// When they differ, or when they are not proved to be equal.
     pub fn check_types(
         &self,
         node: &Node<'_>,
@@ -354,7 +354,7 @@ impl<'g> InferenceContext<'g> {
     /// Checks one stated type against an inferred one, by proof.
     ///
     /// # Errors
-    /// When they differ, or when they are not proved to be the same.
+    /// When they differ, or when they are not proved to be equal.
     pub fn check_type(
         &self,
         node: &Node<'_>,

@@ -1,4 +1,4 @@
-//! The engine: a registry of rules, and the one way to ask them.
+//! The engine: a registry of rules, and the single way to query them.
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
@@ -28,7 +28,7 @@ impl ShapeInferenceEngine {
         Self { rules: Vec::new() }
     }
 
-    /// Adds a rule; one of the same name goes.
+    /// Adds a rule; replaces one of the same name.
     pub fn register(&mut self, rule: Arc<dyn ShapeInferenceRule>) {
         self.unregister(rule.name());
         self.rules.push(rule);
@@ -52,7 +52,7 @@ impl ShapeInferenceEngine {
         self.rules.len() < before
     }
 
-    /// The names of the rules, in the order they are asked.
+    /// The names of the rules, in the order in which they are tried.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().rev().map(|rule| rule.name())
     }
@@ -69,7 +69,7 @@ impl ShapeInferenceEngine {
     /// The types of an op's results, and what is known of their elements.
     ///
     /// # Errors
-    /// When no rule takes the op, or its rule says that the operands do not fit.
+    /// When no rule handles the op, or its rule rejects the operands.
     pub fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,

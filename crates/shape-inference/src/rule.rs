@@ -1,7 +1,7 @@
 //! The rule: how the types of an op's results follow from its operands.
 //!
-//! A rule keeps no state; everything it may ask is in the [`InferenceContext`]. One file per family
-//! of ops under `rules/`; users add rules for their own ops.
+//! A rule keeps no state; everything it may query is in the [`InferenceContext`]. One file per family of ops under
+//! `rules/`; users add rules for their own ops.
 
 use crate::context::InferenceContext;
 use crate::error::InferError;
@@ -18,11 +18,11 @@ pub trait ShapeInferenceRule: Send + Sync {
     /// Whether this rule is about `op`.
     fn can_infer(&self, op: &Op) -> bool;
 
-    /// The types of the results, and what is known of their elements. Records the facts that the op
-    /// needs among the graph's dimensions.
+    /// The types of the results, and what is known of their elements. Records the facts that the op requires among the
+    /// graph's dimensions.
     ///
     /// # Errors
-    /// When the operands cannot fit the op on any call.
+    /// When the operands fit the op on no call.
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
@@ -32,7 +32,7 @@ pub trait ShapeInferenceRule: Send + Sync {
     /// Checks stated result types against the inferred ones, by proof.
     ///
     /// # Errors
-    /// When they differ, or when they are not proved to be the same.
+    /// When they differ, or when they are not proved to be equal.
     fn validate(
         &self,
         ctx: &mut InferenceContext<'_>,
@@ -45,7 +45,7 @@ pub trait ShapeInferenceRule: Send + Sync {
     }
 }
 
-/// What a rule found out about an op's results.
+/// What a rule inferred for an op's results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inferred {
     /// The types, one per result.

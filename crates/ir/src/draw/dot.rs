@@ -1,7 +1,6 @@
 //! A graph in the DOT language, for graphviz.
 //!
-//! Layout is graphviz's part. Regions of control ops are clusters next to their op, tied to it by a
-//! dashed edge.
+//! Layout is left to graphviz. Regions of control ops are clusters next to their op, tied to it by a dashed edge.
 
 use super::scene::{Node, Row, Scene, scene};
 use crate::graph::Graph;

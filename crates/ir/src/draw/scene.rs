@@ -1,4 +1,4 @@
-//! What a drawing shows, before anything is placed: boxes, edges between them, nested scenes.
+//! The contents of a drawing, before layout: boxes, edges between them, nested scenes.
 //!
 //! One scene per region; edges stay inside it, because regions are isolated. A constant shows as a
 //! row in the boxes that read it. Invariants: an edge runs from an earlier box to a later one; all
@@ -27,15 +27,15 @@ pub(super) struct Node {
     pub(super) rows: Vec<Row>,
     /// The path of the node in the source program.
     pub(super) origin: Option<String>,
-    /// How many values leave it, each from a point of its own.
+    /// The number of values that leave it, each at a separate point.
     pub(super) n_results: usize,
-    /// How many edges enter it.
+    /// The number of edges that enter it.
     pub(super) n_operands: usize,
-    /// The regions of a control op, by what they are.
+    /// The labelled regions of a control op.
     pub(super) inner: Vec<(&'static str, Scene)>,
 }
 
-/// What a box represents; decides its colour.
+/// What a box represents; determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeKind {
     Input,
@@ -56,7 +56,7 @@ pub(super) enum Row {
     Constant(String),
 }
 
-/// A value on its way from one box to another.
+/// An edge: a value that flows from one box to another.
 #[derive(Debug)]
 pub(super) struct Edge {
     pub(super) from: usize,
@@ -236,7 +236,7 @@ impl<'a> Builder<'a> {
         Builder::new(self.graph, self.budget, self.depth + 1).region(region)
     }
 
-    /// A box per output of the graph; one for all that a nested region yields.
+    /// A box per output of the graph; one for everything that a nested region yields.
     fn results(&mut self, region: RegionId) {
         let graph = self.graph;
         let results = &graph.region(region).results;
@@ -261,7 +261,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds a box with edges from what it reads.
+    /// Adds a box with edges from its operands.
     fn add(&mut self, mut node: Node, operands: &[ValueId], results: &[ValueId]) {
         let to = self.scene.nodes.len();
         for value in operands {
@@ -279,7 +279,7 @@ impl<'a> Builder<'a> {
                     });
                     node.n_operands += 1;
                 }
-                // Its op was left out.
+                // Its op was omitted.
                 None => {}
             }
         }

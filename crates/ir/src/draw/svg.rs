@@ -1,4 +1,4 @@
-//! A graph as an SVG picture, laid out without any other program.
+//! A graph as an SVG picture, laid out without another program.
 //!
 //! Text is set in a fixed-width font so that widths are known; everything from outside is escaped
 //! for XML.
@@ -10,7 +10,7 @@ use crate::graph::Graph;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Room above the picture for the graph's name.
+/// Space above the picture for the graph's name.
 const HEADER: f64 = 36.0;
 
 /// Draws a graph as an SVG document.
@@ -149,7 +149,7 @@ impl Writer {
         ));
     }
 
-    /// The type of each value, once, under the box it comes from.
+    /// The type of each value, once, under the box that produces it.
     fn labels(&mut self, scene: &Scene, picture: &Picture) {
         let mut done = BTreeSet::new();
         for edge in &scene.edges {
@@ -170,7 +170,7 @@ impl Writer {
     }
 }
 
-/// Text as XML character data. Control characters were made visible before.
+/// Text as XML character data. Control characters were made visible earlier.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {

@@ -106,7 +106,7 @@ fn conv(
 ) -> Result<Dims, InferError> {
     let (input_spatial, kernel) = check_convolution(ctx, node, input, weights, window)?;
     let group_count = group_count(ctx, node, groups)?;
-    // `check_convolution` saw two axes before the spatial ones.
+    // `check_convolution` ensured two axes before the spatial ones.
     let (batch, channels, filters, group_channels) = (
         input.dims[0],
         input.dims[1],
@@ -162,7 +162,7 @@ fn conv_transpose(
     Ok(dims)
 }
 
-/// Checks ranks and the window; answers the spatial sizes of both operands.
+/// Checks ranks and the window; returns the spatial sizes of both operands.
 fn check_convolution<'t>(
     ctx: &InferenceContext<'_>,
     node: &Node<'_>,

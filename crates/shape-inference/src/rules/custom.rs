@@ -1,6 +1,6 @@
 //! Custom ops: the one rule that users write, as a function.
 //!
-//! Without a registered rule a custom op has no types: the engine answers `E0337`.
+//! Without a registered rule a custom op has no types: the engine returns `E0337`.
 
 use crate::context::InferenceContext;
 use crate::error::InferError;

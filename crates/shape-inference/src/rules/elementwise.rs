@@ -1,4 +1,4 @@
-//! Element-wise ops: operands broadcast as numpy does; the scalar function says the dtype.
+//! Element-wise ops: operands broadcast as in numpy; the scalar function determines the dtype.
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
@@ -74,7 +74,7 @@ fn map_type(
         return Ok(TensorType::new(dtype, []));
     };
     for (index, operand) in operands {
-        // Messages name two operands: the one at hand, and the first of the largest rank before it.
+        // Messages name two operands: the current one, and the first of the maximum rank before it.
         let joined = ctx.broadcast(node, (widest, &dims), (index, &operand.dims))?;
         if operand.dims.len() > dims.len() {
             widest = index;

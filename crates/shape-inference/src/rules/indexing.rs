@@ -1,4 +1,4 @@
-//! Gathers and scatters. Indices are data: whether they are in bounds is for the run time.
+//! Gathers and scatters. Indices are data: their bounds are checked at run time.
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};

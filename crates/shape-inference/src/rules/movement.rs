@@ -171,7 +171,7 @@ fn slice(
         if whole || ctx.dims().range(size).min.is_none_or(|min| min < 1) {
             continue;
         }
-        // Something is read for certain; first and last index decide whether it is there.
+        // At least one element is read; the first and last index decide whether it is in bounds.
         let step = ctx.dims_mut().constant(step);
         let reach = ctx
             .dims_mut()
@@ -253,7 +253,7 @@ fn concat(
                 (0, *dim),
                 (index, found),
             )?;
-            // Equal from here on; a constant says more than a symbol.
+            // Equal from here on; a constant carries more information than a symbol.
             if ctx.dims().as_constant(found).is_some() {
                 *dim = found;
             }

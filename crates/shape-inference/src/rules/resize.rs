@@ -1,4 +1,4 @@
-//! Resize: the attributes say the new sizes.
+//! Resize: the attributes give the new sizes.
 
 use crate::context::InferenceContext;
 use crate::error::InferError;

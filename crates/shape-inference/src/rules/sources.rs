@@ -1,4 +1,4 @@
-//! Ops without tensor operands whose attributes say everything: constants, iota, sizes as data, random bits.
+//! Ops without tensor operands that are defined by their attributes: constants, iota, sizes as data, random bits.
 
 use crate::context::InferenceContext;
 use crate::error::InferError;

@@ -1,4 +1,4 @@
-//! Windows that move over spatial axes: pooling, and the size formula that convolution shares.
+//! Sliding windows over spatial axes: pooling, and the size formula shared with convolution.
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
@@ -43,7 +43,7 @@ impl ShapeInferenceRule for WindowRule {
     }
 }
 
-/// Checks a window against its operand; answers the operand's spatial sizes, as many as the window has axes.
+/// Checks a window against its operand; returns the operand's spatial sizes, one per axis of the window.
 pub(super) fn check_window<'t>(
     ctx: &InferenceContext<'_>,
     node: &Node<'_>,

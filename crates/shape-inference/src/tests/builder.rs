@@ -492,7 +492,7 @@ fn scalars_are_numbers_that_their_dtype_holds() {
             text.contains(&format!("a number that {dtype} holds, found {number:?}")),
             "{text}"
         );
-        // Importers of formats that say so take what is nearest.
+        // Importers of formats with this rule get the nearest value.
         assert!(builder.scalar_nearest(dtype, number).is_ok());
     }
     for (dtype, number) in [

@@ -7,7 +7,7 @@ use kiln_ir::text::read;
 use kiln_ir::{BlobMap, Graph};
 use kiln_symbolic_shape::{ContractFact, FactOrigin, Predicate};
 
-/// Reads without inference: types are taken on trust.
+/// Reads without inference: types are trusted.
 fn trusted(text: &str) -> Graph {
     read(text, &BlobMap::new()).unwrap()
 }

@@ -448,7 +448,7 @@ fn sizes_of_narrow_dtypes_are_known_within_their_bounds() -> Built {
     u32: n | 2*n | unknown
     u64: n | 2*n | unknown
     ");
-    // The bound itself is all that is stated.
+    // Only the bound itself is stated.
     assert_eq!(facts(&builder), "n <= 100");
     Ok(())
 }

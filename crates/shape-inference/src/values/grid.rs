@@ -46,7 +46,7 @@ impl Grid {
             .map_or(Element::Unknown, |elements| elements.element(flat))
     }
 
-    /// The element that meets `position` of a larger shape when this one is broadcast to it.
+    /// The element at `position` of a larger shape when this one is broadcast to it.
     pub(super) fn broadcast_at(&self, position: &[usize]) -> Element {
         let skipped = position.len().saturating_sub(self.sizes.len());
         let own = position.iter().skip(skipped).zip(&self.sizes);
@@ -57,7 +57,7 @@ impl Grid {
     }
 }
 
-/// The sizes of a type, if they are constants and give at most [`KNOWN_LIMIT`] elements.
+/// The sizes of a type, if they are constants with at most [`KNOWN_LIMIT`] elements.
 pub(super) fn small_sizes(ctx: &InferenceContext<'_>, ty: &TensorType) -> Option<Sizes> {
     let mut sizes = Sizes::with_capacity(ty.rank());
     let mut elements = 1_usize;
@@ -69,7 +69,7 @@ pub(super) fn small_sizes(ctx: &InferenceContext<'_>, ty: &TensorType) -> Option
     (elements <= KNOWN_LIMIT).then_some(sizes)
 }
 
-/// The elements that `element` gives for every position of `sizes`, in row-major order.
+/// The elements computed by `element` for every position of `sizes`, in row-major order.
 pub(super) fn tabulate(
     sizes: &[usize],
     mut element: impl FnMut(&[usize]) -> Element,

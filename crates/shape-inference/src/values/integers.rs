@@ -1,8 +1,7 @@
 //! Arithmetic on one known integer or bool, as `scalar` defines it.
 //!
-//! Integers of a dtype wrap, sizes do not: a result counts as known only if it is shown to fit the
-//! dtype. For dtypes of 32 bits or more, which no real size leaves, the upper bound may become a
-//! contract fact instead.
+//! Integers of a dtype wrap, sizes do not: a result counts as known only if it is shown to fit the dtype. For dtypes of 32
+//! bits or more, which no real size exceeds, the upper bound may become a contract fact instead.
 
 use crate::context::InferenceContext;
 use crate::node::Node;
@@ -60,7 +59,7 @@ pub(super) fn fitted(
     at_most(ctx, node, dim, high, dtype.bits() >= 32).then_some(dim)
 }
 
-/// Whether `dim <= high` is proved, or may be and was made a contract fact.
+/// Whether `dim <= high` is proved, or could be and was made a contract fact.
 pub(super) fn at_most(
     ctx: &mut InferenceContext<'_>,
     node: &Node<'_>,
@@ -133,7 +132,7 @@ fn binary(
         "mul" => ctx.dims_mut().mul(a, b),
         "min" => ctx.dims_mut().min(a, b),
         "max" => ctx.dims_mut().max(a, b),
-        // Bools are 0 or 1, so these are the smaller and the larger.
+        // Bools are 0 or 1, so these are minimum and maximum.
         "and" => return ctx.dims_mut().min(a, b).ok(),
         "or" => return ctx.dims_mut().max(a, b).ok(),
         "floor_div" if is_positive(ctx, b) => ctx.dims_mut().floor_div(a, b),

@@ -7,7 +7,7 @@ use crate::node::Node;
 use kiln_ir::{Op, TensorType};
 use kiln_symbolic_shape::DimId;
 
-/// The elements of a reshape, broadcast, transpose, slice or concat; of a pad nothing is known.
+/// The elements of a reshape, broadcast, transpose, slice or concat; those of a pad are unknown.
 pub(crate) fn of_movement(
     ctx: &InferenceContext<'_>,
     node: &Node<'_>,

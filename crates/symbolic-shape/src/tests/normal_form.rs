@@ -20,7 +20,7 @@ fn table_with(facts: &[&str]) -> DimTable {
     table
 }
 
-/// Whether `dim` has the value of `expr` for all sizes that the facts allow, and keeps its range.
+/// Whether `dim` has the value of `expr` for all sizes that the facts allow, and stays within its range.
 fn agrees(expr: &Expr, table: &mut DimTable) -> Result<(), TestCaseError> {
     let dim = match expr.build(table) {
         Ok(dim) => dim,

@@ -3,7 +3,7 @@
 use crate::text::{Cursor, parse_predicate, parse_where};
 use crate::{DimTable, Proof};
 
-/// Asks for `predicate` in a table with the facts of a `where` clause.
+/// Proves `predicate` in a table with the facts of a `where` clause.
 #[track_caller]
 fn check(predicate: &str, facts: &str, expected: Proof) {
     let mut table = DimTable::new();

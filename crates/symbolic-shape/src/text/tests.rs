@@ -363,7 +363,7 @@ fn where_clauses_report_contradictions_in_place() {
     1 | B >= 1, B <= 0
       |         ^^^^^^
     ");
-    // A known name cannot become negative: the bound says nothing new.
+    // A known name cannot become negative: the bound adds nothing new.
     parse_where(&mut Cursor::new("B >= -5, C >= -5 + D"), &mut table).unwrap();
     assert_eq!(table.contract_facts().len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What control ops ask at the edges of their regions, and which sizes may leave one.
+//! Requirements of control ops at the edges of their regions, and which sizes may leave one.
 
 use crate::context::{Agreement, InferenceContext};
 use crate::error::{InferError, InferErrorKind};
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// The type of a result, some sizes of which are still open: the op has to define a symbol for each.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenType {
-    /// The type; sizes on open axes mean nothing.
+    /// The type; sizes on open axes are meaningless.
     pub(crate) ty: Type,
     /// The axes, ascending.
     pub(crate) open: Vec<usize>,
@@ -128,7 +128,7 @@ pub(super) fn expect_type(
     }
 }
 
-/// Whether both are alike but for sizes.
+/// Whether both are equal except for sizes.
 pub(super) fn expect_kind(
     ctx: &InferenceContext<'_>,
     node: &Node<'_>,

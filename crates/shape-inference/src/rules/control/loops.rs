@@ -131,7 +131,7 @@ fn carried_result(
     expect_kind(ctx, node, &what, inside, next)?;
     let entry = &ctx.graph().region(region).symbols;
     let mut open = Vec::new();
-    // Sizes with a symbol of their own per iteration may change; the others must not.
+    // Sizes with a per-iteration symbol may change; the others must not.
     let mut before = initial.clone();
     let mut after = next.clone();
     let own = innermost_mut(&mut before)
@@ -164,7 +164,7 @@ fn carried_result(
     })
 }
 
-/// The number of iterations, if nothing but the trip count ends the loop and it is known.
+/// The number of iterations, if only the trip count ends the loop and it is known.
 fn trip_count(
     ctx: &mut InferenceContext<'_>,
     node: &Node<'_>,

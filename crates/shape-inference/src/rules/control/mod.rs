@@ -67,7 +67,7 @@ impl ShapeInferenceRule for ControlRule {
             return Ok(Inferred::all(types));
         }
         for (index, (result, stated)) in results.into_iter().zip(stated).enumerate() {
-            // A size that is open, or that the op defines anyway, is what is stated.
+            // A size that is open, or that the op defines anyway, is taken from the stated type.
             let sizes = stated.innermost().dims.clone();
             let mut ty = result.ty;
             for (axis, dim) in innermost_mut(&mut ty).dims.iter_mut().enumerate() {
