@@ -1,4 +1,4 @@
-//! The numbers of a launch: from an artifact alone, for sizes that meet its contract.
+//! The numbers of a launch: from an artifact alone, for sizes that satisfy its contract.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

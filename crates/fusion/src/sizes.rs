@@ -1,7 +1,7 @@
 //! Relations between sizes, including plan facts, and likely sizes.
 //!
-//! The one place where fusion compares two sizes. A plan fact holds only for the plan that rests on it; a caller that used
-//! one gets its number and must store it.
+//! The only place where fusion compares two sizes. A plan fact holds only for the plan that depends on it; a caller that
+//! used one gets its number and must store it.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::fact_closure::FactClosure;
 use crate::limits::FusionLimits;
 use crate::options::FusionOptions;
 
-/// Whether something holds of sizes.
+/// Whether a predicate on sizes holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// For all sizes.
@@ -28,7 +28,7 @@ pub(crate) enum Answer {
     Disproved,
 }
 
-/// Answers about the sizes of one graph, remembered.
+/// Cached queries about the sizes of one graph.
 #[derive(Debug)]
 pub(crate) struct Sizes<'a> {
     table: &'a DimTable,
@@ -40,12 +40,12 @@ pub(crate) struct Sizes<'a> {
     likely_size: i64,
     equalities: RefCell<BTreeMap<(DimId, DimId), Answer>>,
     values: RefCell<BTreeMap<DimId, i64>>,
-    /// The table where every size is at least 1.
+    /// A copy of the table in which every size is at least 1.
     occupied: OnceCell<DimTable>,
 }
 
 impl<'a> Sizes<'a> {
-    /// Answers for a plan that is made with these options.
+    /// Queries for a plan that is made with these options.
     pub(crate) fn of_options(graph: &'a Graph, options: &FusionOptions) -> Self {
         let table = graph.dims();
         let budget = Budget::new(options.limits.plan_work);
@@ -63,17 +63,17 @@ impl<'a> Sizes<'a> {
         }
     }
 
-    /// What bounds the plan.
+    /// The plan's limits.
     pub(crate) fn limits(&self) -> &FusionLimits {
         &self.limits
     }
 
-    /// How fast the device is taken to be.
+    /// The assumed rates of the device.
     pub(crate) fn rates(&self) -> &Rates {
         &self.rates
     }
 
-    /// The work that the plan has left.
+    /// The remaining work budget of the plan.
     pub(crate) fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -129,8 +129,8 @@ impl<'a> Sizes<'a> {
         }
     }
 
-    /// Whether two sizes may be equal where tensors have elements. A fact that holds for empty ones alone is no
-    /// reason for a plan.
+    /// Whether two sizes may be equal where tensors have elements. A fact that holds only for empty ones is not worth a
+    /// plan.
     pub(crate) fn may_be_equal(&self, a: DimId, b: DimId) -> bool {
         if self.budget.is_spent() {
             return true;
@@ -180,7 +180,7 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// Hints where there are any; otherwise `likely_size`, within what the symbol's range and divisor allow.
+/// Hints where there are any; otherwise `likely_size`, adjusted to the symbol's range and divisor.
 fn likely_binding(table: &DimTable, likely_size: i64) -> Binding {
     let hints: BTreeMap<_, _> = table
         .hints()

@@ -1,7 +1,7 @@
-//! What becomes of four real models: how many kernels, and that nothing is interpreted.
+//! The plans of four real models: how many kernels, and that nothing is interpreted.
 //!
-//! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a
-//! `model.onnx`; without it they say that they were skipped.
+//! They need `KILN_MODELS`, a folder with `ocr-det`, `ocr-cls`, `ocr-rec` and `minilm`, each with a `model.onnx`; without
+//! it they report that they were skipped.
 
 #![allow(
     clippy::unwrap_used,

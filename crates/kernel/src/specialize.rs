@@ -1,6 +1,6 @@
 //! Specialises a kernel to known sizes: a variant is the same kernel with more facts.
 //!
-//! The symbols stay, in their order, so a launch of one can launch the other. Each known symbol is replaced by its
+//! The symbols stay, in order, so the arguments of a launch of one fit the other. Each known symbol is replaced by its
 //! value; the computation at each point, and its order, are unchanged.
 
 use kiln_symbolic_shape::Binding;
@@ -9,8 +9,8 @@ use crate::canonicalize::{put, slots};
 use crate::verified::VerifiedKernel;
 use crate::verify::verify;
 
-/// The kernel with these values of symbols in place of them; right for no others. Nothing where no size becomes known, or
-/// where less could be proved of what comes of it.
+/// The kernel with these values in place of the symbols; valid only for these values. `None` where no size becomes known,
+/// or where less could be proved of the result.
 ///
 /// ```
 /// use kiln_kernel::{specialize, text, verify};

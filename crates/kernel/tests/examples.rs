@@ -206,7 +206,7 @@ fn causal_attention() {
     }
 }
 
-/// Each sequence looks at as many keys as its length says, no more than there are.
+/// Each sequence attends to the number of keys that its length gives, at most all.
 #[test]
 fn ragged_attention() {
     for (b, s, d) in [(5, 4, 3), (1, 1, 1), (3, 0, 2)] {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{LaunchContext, Quantity, Step};
 
-/// Quantities in a row, to be evaluated together.
+/// A list of quantities, evaluated together.
 #[derive(Clone, Debug)]
 pub struct Quantities {
     nodes: Vec<Node>,
@@ -25,7 +25,7 @@ enum Node {
 }
 
 impl Quantities {
-    /// These quantities; nothing where one is damaged.
+    /// These quantities; `None` where one is damaged.
     pub fn new<'a>(quantities: impl IntoIterator<Item = &'a Quantity>) -> Option<Self> {
         let mut known: HashMap<Node, u32> = HashMap::new();
         let mut nodes = Vec::new();
@@ -66,8 +66,8 @@ impl Quantities {
         Some(Self { nodes, results })
     }
 
-    /// The values for a launch, in order. Nothing where one has none, or needs more than 64 bits on the way:
-    /// [`Quantity::evaluate`] of each says which, and why.
+    /// The values for a launch, in order. `None` where one has no value, or an intermediate result needs more than 64 bits:
+    /// [`Quantity::evaluate`] of each reports which, and why.
     pub fn evaluate(&self, context: &LaunchContext<'_>) -> Option<Vec<i64>> {
         let mut values: SmallVec<[i64; 256]> = SmallVec::with_capacity(self.nodes.len());
         for &node in &self.nodes {

@@ -9,7 +9,7 @@ use super::{Effort, Rates, WorkKind, effort, of_kernel};
 use crate::sizes::Sizes;
 use crate::{FusionCandidateAnalyzer, FusionOptions, plan, subgraph};
 
-/// The effort of the op that gives `%y`, and its time.
+/// The effort of the op that produces `%y`, and its time.
 fn of(parameters: &str, op: &str) -> (Effort, f64) {
     let source = format!("graph @f({parameters}) -> () {{\n  %y = {op}\n  return\n}}");
     let graph: Graph = read_graph(&source, &BlobMap::new()).unwrap();
@@ -130,7 +130,7 @@ fn a_device_is_judged_by_its_own_rates_and_held_to_its_own_limits() {
 
     let kernels = |options: FusionOptions| plan(&graph, &options).unwrap().n_nodes();
     assert_eq!(kernels(FusionOptions::new()), 1);
-    // Four buffers are in the one kernel, and a device may take fewer.
+    // The one kernel has four buffers, and a device may allow fewer.
     assert_eq!(kernels(FusionOptions::new().with_max_buffers(3)), 2);
     assert_eq!(kernels(FusionOptions::new().with_max_ops(1)), 3);
 }

@@ -9,7 +9,7 @@ use crate::sizes::Sizes;
 /// The bytes of one kernel, at likely sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
-    /// Of values that other kernels make or read.
+    /// Of values that other kernels write or read.
     pub(super) memory: u64,
     /// Of constants.
     pub(super) constants: u64,
@@ -47,7 +47,7 @@ fn is_constant(graph: &Graph, value: ValueId) -> bool {
     }
 }
 
-/// What a set of ops reads from outside, in order of first use.
+/// The operands that a set of ops reads from outside, in order of first use.
 pub(crate) fn inputs(graph: &Graph, ops: &BTreeSet<OpId>) -> Vec<ValueId> {
     let mut seen = BTreeSet::new();
     let operands = ops.iter().flat_map(|&op| &graph.op(op).operands).copied();
@@ -68,7 +68,7 @@ fn bytes(graph: &Graph, sizes: &Sizes<'_>, value: ValueId) -> u64 {
         .map_or(0, |ty| sizes.likely_bytes(ty))
 }
 
-/// The bytes of a value that an op reads, if it does: what an op selects is what it reads.
+/// The bytes of a value that an op reads, if it does: of a selecting op, the selected part.
 fn reads(graph: &Graph, sizes: &Sizes<'_>, op: OpId, value: ValueId) -> Option<u64> {
     let data = graph.op(op);
     let position = data.operands.iter().position(|&operand| operand == value)?;

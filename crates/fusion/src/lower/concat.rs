@@ -1,4 +1,4 @@
-//! Concatenations: each operand is read within its piece of the axis alone.
+//! Concatenations: each operand is read only within its part of the axis.
 
 use kiln_ir::{OpData, ValueId};
 use kiln_kernel::NodeId;
@@ -19,7 +19,7 @@ impl Lowering<'_> {
             let size = self.b.size(size);
             offset = self.add(offset, size);
         }
-        // From the last piece to the first: each but the last is taken below its end.
+        // From the last part to the first: each except the last is selected below its end.
         let mut element = None;
         for (operand, size, offset) in placed.into_iter().rev() {
             let local = self.sub(at, offset);

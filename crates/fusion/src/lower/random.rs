@@ -17,7 +17,7 @@ impl Lowering<'_> {
         let position = self.merge(&parts);
         let mut operands = Nodes::from_slice(&[self.b.cast(position, DType::U64)]);
         for word in 0..2 {
-            // The key has both its elements whatever becomes of the point, so loops read it once.
+            // The key has both elements at every point, so loops read it once.
             let at = Nodes::from_slice(&[self.integer(word)]);
             operands.push(self.get(data.operands[0], at, GuardId::NONE)?);
         }

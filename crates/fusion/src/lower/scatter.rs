@@ -13,7 +13,7 @@ use super::dispatch::unsupported;
 use super::guard::GuardId;
 use super::{LowerError, LoweredKernel};
 
-/// What a scatter writes, where.
+/// The value and place of a scatter's writes.
 struct Update {
     element: kiln_kernel::NodeId,
     indices: Nodes,
@@ -94,7 +94,7 @@ impl Lowering<'_> {
         Ok(Update { element, indices })
     }
 
-    /// Where the elements of an update lie.
+    /// The place of an update's elements.
     fn part_of(
         &mut self,
         x: ValueId,

@@ -1,5 +1,5 @@
-//! Which axes are outer: each output is lowered once with all its axes outer, to learn which of them every stage
-//! depends on and which should be several; then all outputs are lowered together.
+//! Determines the outer axes: each output is lowered once with all its axes outer, to learn which of them every stage
+//! depends on and which should be split; then all outputs are lowered together.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use super::producers::Producers;
 use super::{LowerError, LoweredKernel, Region, recurrence};
 use crate::op_kind::OpKind;
 
-/// More attempts than this to find the axes of an output end the search: what it has is used.
+/// After this many attempts to find the axes of an output the search ends with the current axes.
 const ATTEMPT_LIMIT: usize = 12;
 
-/// More attempts than this to compute costly values once end the search: what is left is computed several times.
+/// After this many attempts to compute costly values once the search ends: the remaining ones are computed several times.
 const ARRAY_LIMIT: usize = 4;
 
-/// What a part of an output's axis is.
+/// The role of a part of an output's axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaf {
     /// An outer axis.
@@ -31,11 +31,11 @@ enum Leaf {
     Steps(bool),
 }
 
-/// An output, its axes as the parts that they are computed in.
+/// An output, with its axes as the parts in which they are computed.
 #[derive(Clone, Debug)]
 struct Output {
     value: ValueId,
-    /// Per axis its parts, outermost first.
+    /// The parts of each axis, outermost first.
     axes: Vec<Vec<(DimId, Leaf)>>,
     /// The values of its stages.
     stages: BTreeSet<ValueId>,
@@ -69,7 +69,7 @@ pub(super) fn lower_region(
         if producers.get(value).is_none() {
             return Err(LowerError::Output { value });
         }
-        // What never has an element needs no store.
+        // An output that never has elements needs no store.
         match run.is_empty(value)? {
             true => empty.push(value),
             false => outputs.push(run.explore(value)?),
@@ -141,7 +141,7 @@ impl Runs<'_> {
         unreachable!("the search ends at its limit")
     }
 
-    /// Lowers one output with all parts outer: their places, and what was found out.
+    /// Lowers one output with all parts outer; returns their places and what was learned.
     #[allow(clippy::type_complexity, reason = "two results of one caller")]
     fn attempt(
         &mut self,
@@ -180,7 +180,7 @@ impl Runs<'_> {
         )
     }
 
-    /// The sizes of the outer axes of all outputs; parts that are not among them become inner.
+    /// The sizes of the outer axes of all outputs; other parts become inner.
     fn common_axes(&self, outputs: &mut [Output]) -> Result<Dims, LowerError> {
         let outer = |output: &Output| -> Dims {
             let parts = output.axes.iter().flatten();
@@ -226,7 +226,7 @@ impl Runs<'_> {
         Ok(common)
     }
 
-    /// Whether one output's rows are what the other's points are computed from.
+    /// Whether the points of one output are computed from the rows of the other.
     fn belong_together(&self, left: &Output, right: &Output) -> bool {
         let lowering = self.lowering();
         !left.stages.is_disjoint(&right.stages)
@@ -261,7 +261,7 @@ impl Runs<'_> {
     ) -> Result<LoweredKernel, LowerError> {
         for _ in 0..ARRAY_LIMIT {
             let mut lowering = self.stored(outputs, empty, outer)?;
-            // Within a carry block a value of one step is no value of the next.
+            // Within a carry block a value of one step is not a value of the next.
             let repeated = match lowering.clock {
                 None => lowering.repeated_values(),
                 Some(_) => BTreeSet::new(),
@@ -348,7 +348,7 @@ impl Lowering<'_> {
         axis
     }
 
-    /// The sizes, with those that were made on the way.
+    /// The sizes, including those created along the way.
     fn into_sizes(mut self) -> Sizes {
         std::mem::swap(&mut self.sizes.table, self.b.dims_mut());
         self.sizes

@@ -1,4 +1,4 @@
-//! Values made of indices and sizes alone.
+//! Values computed from indices and sizes alone.
 
 use kiln_ir::Dims;
 use kiln_kernel::NodeId;

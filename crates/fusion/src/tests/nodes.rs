@@ -1,4 +1,4 @@
-//! Nodes of a plan by themselves, and what the analyzer says of ops.
+//! Single nodes of a plan, and the analyzer's results for ops.
 
 use super::{op, planned, read};
 use crate::{
@@ -95,7 +95,7 @@ fn the_analyzer_says_what_candidates_are_worth() {
     assert!(benefit.bytes_saved > 0 && benefit.estimated_speedup > 1.0);
     assert!(benefit.should_fuse(1.0));
     assert!(!FusionBenefit::default().should_fuse(0.0));
-    // `A` and `C` are not known to be equal: with the last op it is one kernel under a fact alone.
+    // `A` and `C` are not known to be equal: with the last op it is one kernel only under a fact.
     assert!(analyzer.analyze_benefit(&ops).is_ok());
     let strict =
         FusionCandidateAnalyzer::new(&graph, FusionOptions::new().with_facts(FactSelection::None));

@@ -12,7 +12,7 @@ fn expensive_work_is_not_repeated_by_broadcasting() {
         %2 = mul %y, %1
         return %2
     }"), @"exp (map); mul (map)");
-    // What is cheap is.
+    // Cheap work may be repeated.
     assert_snapshot!(nodes("graph @main(%x: f32[B], %y: f32[A, B]) {
         %1 = neg %x
         %2 = mul %y, %1
@@ -44,7 +44,7 @@ fn unequal_symbols_fuse_under_a_recorded_fact_alone() {
     assert_eq!(node.facts.len(), 1);
     assert_eq!(node.facts[0].name(graph.dims()), "A == B");
 
-    // Without the fact the sum stands alone, whatever the sizes will be: 1 is like any other.
+    // Without the fact the sum stays apart, whatever the sizes will be: 1 is like any other.
     let without = plan(
         &graph,
         &FusionOptions::new().with_facts(FactSelection::None),
@@ -78,7 +78,7 @@ fn sizes_that_differ_or_may_be_zero_or_one_are_never_taken_for_equal() {
 
 #[test]
 fn a_contraction_keeps_its_class() {
-    // Rows of a product are not at hand in its schedule.
+    // Rows of a product are not held by its schedule.
     assert_snapshot!(nodes("graph @main(%x: f32[M, K], %w: f32[K, N]) {
         %1 = matmul %x, %w
         %2 = reduce %1 {function = sum, axes = [1]}
@@ -125,7 +125,7 @@ fn rows_that_differ_stay_apart() {
 
 #[test]
 fn nothing_runs_before_what_it_needs() {
-    // The sum may not join the two that stand around the product.
+    // The sum may not join the two ops around the product.
     assert_snapshot!(nodes("graph @main(%x: f32[A, A], %w: f32[A, A]) {
         %1 = exp %x
         %2 = matmul %1, %w

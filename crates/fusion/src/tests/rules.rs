@@ -1,4 +1,4 @@
-//! Each rule: what it makes one kernel.
+//! Each rule: what it turns into one kernel.
 
 use super::nodes;
 use insta::assert_snapshot;
@@ -157,7 +157,7 @@ fn data_movement_is_read_in_place() {
         %4 = abs %3
         return %4
     }"), @"relu_neg_concat_abs (map)");
-    // A transpose goes into the product, and one that two read is done by both.
+    // A transpose goes into the product, and one with two readers is recomputed by both.
     assert_snapshot!(nodes("graph @main(%x: f32[A, B], %y: f32[A, C], %z: f32[A, D]) {
         %1 = transpose %x {permutation = [1, 0]}
         %2 = matmul %1, %y
@@ -231,7 +231,7 @@ fn control_regions_and_sizes_from_data_have_nodes_in_order() {
     }"), @"exp (map); if [control]; relu (map)");
 }
 
-/// The numbers below a share, from a key that is data, and the rest of a dropout.
+/// The numbers below a threshold, from a key that is data, and the rest of a dropout.
 const DROPOUT: &str = "%bits = random_bits %key {dims = [B, S, D]}
         %eight: u32[] = constant [8]
         %whole = shr %bits, %eight
@@ -299,7 +299,7 @@ fn random_bits_are_computed_once_where_a_contraction_reads_them_often() {
 
 #[test]
 fn products_of_one_operand_whose_sums_are_joined_are_one_contraction() {
-    // The gates of a cell, in one kernel with the states that they make.
+    // The gates of a cell, in one kernel with the states that they produce.
     assert_snapshot!(nodes("graph @cell(%h: f32[B, 16], %c: f32[B, 16], %x: f32[B, 64], %i: f32[16, 16], %o: f32[16, 16], %f: f32[16, 16], %g: f32[16, 16]) {
       %1 = slice %x {starts = [0, 0], sizes = [B, 16], steps = [1, 1]}
       %2 = slice %x {starts = [0, 16], sizes = [B, 16], steps = [1, 1]}

@@ -51,7 +51,7 @@ fn canonical_kernels_stay_what_they_are() {
     }
 }
 
-/// The canonical kernel, launched with the values of its symbols, does what the original does.
+/// The canonical kernel, launched with the values of its symbols, has the original's results.
 #[test]
 fn canonical_kernels_mean_the_same() {
     use kiln_symbolic_shape::Binding;
@@ -307,7 +307,7 @@ fn policies_say_what_stays_constant() {
     );
 }
 
-/// A number that may be negative is none of which more is known.
+/// A number that may be negative must not become a symbol with stronger properties.
 #[test]
 fn numbers_that_may_be_negative_stay_so() {
     use kiln_scalar::Mode;
@@ -347,7 +347,7 @@ fn numbers_that_may_be_negative_stay_so() {
     }
 }
 
-/// An attention of a conformer, whose sizes rest on facts that no new kernel can be made with.
+/// An attention of a conformer, whose sizes depend on facts that cannot be declared for a new kernel.
 const KEPT: &str = "
 kernel @attention<B, T, n1, n3>(
   %v116: in bool[B, max((T + 1) / 4 - 1, 0)],

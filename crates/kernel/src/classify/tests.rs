@@ -3,7 +3,7 @@
 use crate::text::read;
 use crate::verify::verify;
 
-/// The class and why, the roles of the axes, and the contractions.
+/// The class with its reason, the roles of the axes, and the contractions.
 fn classified(text: &str) -> String {
     let kernel = read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
     let kernel = verify(kernel).unwrap_or_else(|errors| panic!("{errors}"));

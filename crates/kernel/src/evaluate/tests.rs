@@ -15,7 +15,7 @@ fn run(text: &str, symbols: &[i64], buffers: &mut [Tensor]) -> Result<(), Evalua
     evaluate(&kernel(text), symbols, buffers, Mode::Declared)
 }
 
-/// The code and the message of the error that an evaluation ends with.
+/// The code and the message of the error of an evaluation.
 fn error(text: &str, symbols: &[i64], buffers: &mut [Tensor]) -> String {
     let error = run(text, symbols, buffers).unwrap_err();
     format!("{}: {error}", error.code())
@@ -228,7 +228,7 @@ fn what_the_verifier_rejects_is_no_panic() {
         "kernel @k(%y: out i64[N]) { carry t < N { u = prev(s) s init 0 = 1 v = prev(u) } }",
     ];
     for text in texts {
-        // Some are no text of a kernel to begin with.
+        // Some are not a kernel's text to begin with.
         if let Ok(kernel) = read(text) {
             let result = evaluate(&kernel, &[2], &mut [tensor(&[0_i64; 2])], Mode::Declared);
             assert_eq!(result.unwrap_err().code(), "E0267", "{text}");

@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A literal of a dtype if there is just a number in the brackets, else a conversion.
+    /// A literal of a dtype if there is only a number in the parentheses, otherwise a conversion.
     fn cast(&mut self, dtype: DType, span: Span) -> Read<NodeId> {
         let is_bracketed = self.cursor.at(&TokenKind::OpenParen);
         let operand = self.nested(|reader| reader.binary(OR))?;

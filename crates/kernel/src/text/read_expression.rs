@@ -12,11 +12,11 @@ use super::read_axes::Bound;
 use super::words::{AND, COMPARE, Level, OR, Operator};
 use crate::form::{Load, LoadGuard, NodeId, Nodes};
 
-/// How deep expressions may nest.
+/// The maximum nesting of expressions.
 const MAX_DEPTH: usize = 64;
 
 impl<'a> Reader<'a> {
-    /// Reads an expression; `wanted` is the dtype that a number alone has.
+    /// Reads an expression; `wanted` is the dtype of a lone number.
     pub(super) fn expression(&mut self, wanted: Option<DType>) -> Read<NodeId> {
         let operand = self.nested(|reader| reader.binary(OR))?;
         self.node_of(operand, wanted)
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         Ok(result)
     }
 
-    /// `%x[i, j]`, and `if inside and c else v` behind it.
+    /// `%x[i, j]`, and `if inside and c else v` after it.
     fn load(&mut self) -> Read<NodeId> {
         let start = self.cursor.span();
         let (buffer, dtype) = self.buffer()?;
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// An operand as a node: a number has the wanted dtype, or its usual one.
+    /// An operand as a node: a number has the wanted dtype, or its default one.
     pub(super) fn node_of(&mut self, operand: Operand, wanted: Option<DType>) -> Read<NodeId> {
         match operand {
             Operand::Node(node) => Ok(node),

@@ -11,7 +11,7 @@ use kiln_tensor::{DType, bf16, f16};
 use super::{print, read};
 use crate::form::{Extent, Kernel, KernelBuilder, Load, LoadGuard, Reduction, Role};
 
-/// Reads a kernel, and checks that what is printed reads back as the same, with its symbols in the same order.
+/// Reads a kernel, and checks that its printed text reads back as the same, with its symbols in the same order.
 fn stable(text: &str) -> Kernel {
     let kernel = read(text).unwrap_or_else(|errors| panic!("{}", errors.render(text)));
     expect_stable(&kernel);
@@ -32,7 +32,7 @@ fn expect_stable(kernel: &Kernel) {
     assert_eq!(again.buffers().len(), kernel.buffers().len());
 }
 
-/// What the value of the only stage of a kernel over `%x: f32[N]`, `%k: i64[N]` and `%c: bool[N]` prints as.
+/// The printed value of the only stage of a kernel over `%x: f32[N]`, `%k: i64[N]` and `%c: bool[N]`.
 fn expression(text: &str) -> String {
     let whole = format!(
         "kernel @k(%x: in f32[N], %k: in i64[N], %c: in bool[N]) {{ outer i < N  v = {text} }}"
@@ -129,7 +129,7 @@ fn what_is_shared_is_printed_once() {
     }
     let printed = expression(&format!("{{ {block} {text} }}"));
     assert!(printed.len() < 2_000, "{printed}");
-    // A long chain is cut into pieces that the reader's limit of depth allows.
+    // A long chain is split into pieces within the reader's depth limit.
     let mut b = KernelBuilder::new("deep", DimTable::new());
     let mut node = b.number(0.5, DType::F32);
     for _ in 0..1_000 {

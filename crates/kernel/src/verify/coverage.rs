@@ -22,7 +22,7 @@ pub(super) struct Placed<'k> {
     pub(super) axes: Vec<AxisId>,
 }
 
-/// Where a store reaches along each axis of its buffer.
+/// The region of its buffer that a store covers, along each axis.
 type Reach = Vec<Interval>;
 
 /// What is known of each store, in the order of the items.
@@ -175,7 +175,7 @@ fn varying(form: &Form, sizes: &Sizes) -> Vec<Digit> {
         .collect()
 }
 
-/// Whether digits make up an axis, each used once.
+/// Whether digits form an axis, each used once.
 pub(super) fn is_whole(
     digits: &[Digit],
     extent: DimId,
@@ -245,7 +245,7 @@ fn is_full(interval: &Interval, size: DimId, sizes: &mut Sizes, budget: &mut Bud
 
 type Groups = Vec<(Interval, Vec<Reach>)>;
 
-/// The boxes by where they lie along an axis.
+/// The boxes ordered by their position along an axis.
 fn groups(boxes: &[Reach], axis: usize) -> Groups {
     let mut groups: Groups = Vec::new();
     for reach in boxes {
@@ -260,7 +260,7 @@ fn groups(boxes: &[Reach], axis: usize) -> Groups {
     groups
 }
 
-/// Whether intervals divide `0..size` among them.
+/// Whether intervals partition `0..size`.
 fn divides(groups: &Groups, size: DimId, sizes: &mut Sizes, budget: &mut Budget) -> bool {
     let intervals: Vec<Interval> = groups.iter().map(|&(interval, _)| interval).collect();
     lie_side_by_side(&intervals, size, sizes, budget) || alternate(&intervals, size, sizes, budget)
@@ -304,7 +304,7 @@ fn alternate(intervals: &[Interval], size: DimId, sizes: &mut Sizes, budget: &mu
         let Some(start) = sizes.table.as_constant(interval.start) else {
             return false;
         };
-        // As many as there are: (size - start + k - 1) / k.
+        // The number of elements: (size - start + k - 1) / k.
         let rest = sizes.table.constant(k - 1 - start.clamp(0, k));
         let Some(expected) = sizes.table.add(size, rest).ok().and_then(|padded| {
             let least = sizes.table.floor_div(padded, step).ok()?;

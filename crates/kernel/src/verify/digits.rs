@@ -1,4 +1,4 @@
-//! Indices as sums of digits: which part of which axis an index of a store consists of.
+//! Indices as sums of digits: the parts of axes that a store's index consists of.
 //!
 //! A digit of an axis is `(axis / divisor) % modulus`. An index that is a constant plus digits times coefficients, each
 //! coefficient the product of the moduli below it, covers an interval and hits each element once: it is a mixed-radix
@@ -16,7 +16,7 @@ use super::scope::reachable;
 use super::sizes::Sizes;
 use crate::form::{AxisId, Kernel, Node, NodeId};
 
-/// Digits of one index at most.
+/// The maximum number of digits of one index.
 const MAX_DIGITS: usize = 16;
 
 /// A part of an axis: `(axis / divisor) % modulus`, or `axis / divisor`.
@@ -25,7 +25,7 @@ pub(super) struct Digit {
     pub(super) axis: AxisId,
     pub(super) divisor: DimId,
     pub(super) modulus: Option<DimId>,
-    /// How many values it has, if the axis is cut evenly.
+    /// The number of its values, if the axis is divided evenly.
     pub(super) extent: DimId,
 }
 
@@ -153,7 +153,7 @@ impl Form {
         Some(self)
     }
 
-    /// Quotient and rest by a positive size.
+    /// Quotient and remainder of a division by a positive size.
     fn divided(
         &self,
         divisor: DimId,
@@ -182,7 +182,7 @@ impl Form {
         if rest.stays_below(divisor, sizes, budget) {
             return Some((quotient, rest));
         }
-        // A digit alone is cut in two.
+        // A single digit is split in two.
         let one = sizes.table.constant(1);
         match rest.terms.as_slice() {
             [(digit, coefficient)] if *coefficient == one && rest.constant == zero => {
@@ -201,7 +201,7 @@ impl Form {
         }
     }
 
-    /// Whether the values lie in `0..limit`.
+    /// Whether the values are in `0..limit`.
     fn stays_below(&self, limit: DimId, sizes: &mut Sizes, budget: &mut Budget) -> bool {
         let zero = sizes.table.constant(0);
         let mut most = self.constant;
@@ -224,7 +224,7 @@ impl Form {
         sizes.less(most, limit, budget)
     }
 
-    /// The interval over which the index runs, each element hit once; none if it is no number in a mixed radix.
+    /// The interval that the index covers, each element hit once; `None` if it is not a mixed-radix number.
     pub(super) fn interval(&self, sizes: &mut Sizes, budget: &mut Budget) -> Option<Interval> {
         let one = sizes.table.constant(1);
         let (start, terms) = self.ascending(sizes, budget)?;
@@ -236,7 +236,7 @@ impl Form {
             budget,
             |sizes, expected, found, budget| sizes.equal(expected, found, budget),
         )?;
-        // A digit of at most one value moves nothing, but without it there is no element.
+        // A digit with at most one value moves nothing, but without it there is no element.
         let single = self.terms.iter().map(|(digit, _)| digit).filter(|digit| {
             let range = sizes.table.range(digit.extent);
             range.at_most(1) && range.as_point() != Some(1)
@@ -266,7 +266,7 @@ impl Form {
         chain(step, &terms, sizes, budget, at_least).is_some()
     }
 
-    /// The same index with digits that run backwards turned round, and without digits of one value.
+    /// The same index with reversed digits turned around, and without digits of one value.
     fn ascending(
         &self,
         sizes: &mut Sizes,
@@ -307,7 +307,7 @@ fn lowest(terms: &[(Digit, DimId)], sizes: &mut Sizes) -> Option<DimId> {
     Some(sizes.table.constant(least))
 }
 
-/// The digits from the lowest up, where each coefficient fits the product of what is below it.
+/// The digits from the lowest up, where each coefficient equals the product of the moduli below it.
 fn chain(
     step: DimId,
     terms: &[(Digit, DimId)],

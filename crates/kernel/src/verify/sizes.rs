@@ -33,7 +33,7 @@ impl Sizes {
         }
     }
 
-    /// Looks at the points of other axes from now on.
+    /// Switches to the points of other axes.
     pub(super) fn enter(&mut self, kernel: &Kernel, axes: &[AxisId], budget: &mut Budget) {
         budget.spend(kernel.dims().len() as u64);
         self.inside = kernel.dims().clone();

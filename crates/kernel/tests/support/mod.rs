@@ -12,7 +12,7 @@ use kiln_tensor::{DType, Tensor, match_dtype};
 /// Sizes by name.
 pub(crate) type Sizes<'a> = &'a [(&'a str, i64)];
 
-/// An example of `tests/examples`, as it is written.
+/// An example of `tests/examples`, verbatim.
 pub(crate) fn example_text(name: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
     std::fs::read_to_string(folder.join(format!("{name}.kernel"))).unwrap()
@@ -33,7 +33,7 @@ pub(crate) fn symbols(kernel: &Kernel, sizes: Sizes<'_>) -> Vec<i64> {
     dims.symbols().map(value).collect()
 }
 
-/// Numbers between -1 and 1, not the same ones for every seed.
+/// Numbers between -1 and 1, different for every seed.
 pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678;
     let mut next = || {
@@ -103,7 +103,7 @@ pub(crate) fn expect_close(found: &Tensor, expected: &[f64], tolerance: f64, wha
     }
 }
 
-/// Evaluates a kernel in both modes and compares what it writes with what `expected` computes in `f64`.
+/// Evaluates a kernel in both modes and compares its outputs with what `expected` computes in `f64`.
 pub(crate) fn compare(
     text: &str,
     sizes: Sizes<'_>,

@@ -29,7 +29,7 @@ fn sizes_that_may_be_one() {
             %0 = add %x, %y
             return %0
         }";
-    // The plan fact `B == N` holds in these.
+    // These assume the plan fact `B == N`.
     check(text, &[&[("B", 0), ("N", 0)], &[("B", 3), ("N", 3)]]);
 }
 
@@ -177,7 +177,7 @@ fn random_bits_of_every_shape() {
 
 #[test]
 fn random_bits_where_others_read_them() {
-    // Moved, padded, reduced, and under a key that is computed.
+    // Shifted, padded, reduced, and with a computed key.
     check(
         "graph @g(%k: u64[2], %s: u64[], %x: f32[N, B]) -> (f32[N, B], f32[B]) {
             %seeds = add %k, %s

@@ -3,7 +3,7 @@
 use super::{Case, check_with, refused};
 use kiln_tensor::Tensor;
 
-/// Positions in `-limit..limit`, the first ones outside where `beyond`.
+/// Positions in `-limit..limit`, the first ones out of bounds if `beyond`.
 fn positions(shape: &[usize], limit: i64, beyond: bool) -> Option<Tensor> {
     let count: usize = shape.iter().product();
     let values = (0..count as i64).map(|at| match (beyond, at) {

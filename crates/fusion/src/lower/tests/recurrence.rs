@@ -14,7 +14,7 @@ const SIZES: &[Case<'_>] = &[
     &[("T", 7), ("N", 9), ("B", 1)],
 ];
 
-/// A loop over all of `T`: what it is given, what it gives, and its head and body.
+/// A loop over all of `T`: its inputs, its results, and its head and body.
 fn over_all(inputs: &str, results: &str, head: &str, body: &str, given: &str) -> String {
     format!(
         "graph @g({inputs}) -> ({results}) {{
@@ -71,7 +71,7 @@ fn several_values_are_carried_and_read_each_other() {
         "%1, %2, %3, %4",
     );
     assert_eq!(check(&text, SIZES).stages().len(), 2);
-    // They change places, and one stays what it is.
+    // They are swapped, and one stays unchanged.
     let text = over_all(
         "%t: f32[T], %x: i64[N], %y: i64[N], %z: i64[N]",
         "i64[N], i64[N], i64[N], i64[T, N]",
@@ -87,7 +87,7 @@ fn several_values_are_carried_and_read_each_other() {
     check(&text, SIZES);
 }
 
-/// The iteration number as a number and as a position, from the end too; a count without a reader.
+/// The iteration number as a number and as a position, from the end too; a counter without a reader.
 #[test]
 fn the_number_of_the_iteration_is_the_step() {
     let text = over_all(
@@ -155,7 +155,7 @@ fn a_constant_number_of_iterations() {
     }
 }
 
-/// A slice that is not there, and a division by zero, where an iteration comes to it.
+/// A slice that does not exist, and a division by zero, where an iteration reaches it.
 #[test]
 fn faults_are_those_of_the_iterations() {
     let outside = "graph @g(%x: f32[T, N], %h: f32[N]) -> f32[N] {
@@ -200,7 +200,7 @@ fn faults_are_those_of_the_iterations() {
     }
 }
 
-/// What a body says, without what it yields first, of a value `%s` and a slice `%a`.
+/// A body without its first result, over a value `%s` and a slice `%a`.
 fn body(ops: &str, next: &str) -> String {
     over_all(
         "%x: f32[T, N], %h: f32[N], %w: f32[N, N], %k: f32[M]",
@@ -261,7 +261,7 @@ fn what_is_no_recurrence_of_points_is_refused() {
                 %b: f32[N] = add %s, %c";
     let why = refused(&body(asks, "%b"));
     assert!(why.contains("its body asks something of sizes"), "{why}");
-    // Nothing is against it.
+    // Nothing prevents it.
     assert_eq!(
         class_of(&body("%b: f32[N] = add %s, %a", "%b")),
         Class::Scan

@@ -1,4 +1,4 @@
-//! Regions of several ops: what fusion makes of models.
+//! Regions of several ops, as fusion forms them in models.
 
 use kiln_kernel::{Class, Kernel};
 
@@ -51,7 +51,7 @@ fn softmax_is_a_row() {
 
 #[test]
 fn costly_values_of_several_loops_are_computed_once() {
-    // Of two costly values the later one is kept, and so the other has one reader left.
+    // Of two costly values the later one is kept, so the other has one reader left.
     let kernel = check(
         "graph @g(%x: f32[B, N]) -> f32[B, N] {
             %e = exp %x
@@ -68,7 +68,7 @@ fn costly_values_of_several_loops_are_computed_once() {
         (1, 1),
         "{text}"
     );
-    // A value that is computed with stages of its own, kept whole.
+    // A value that is computed with its own stages, kept whole.
     check(
         "graph @g(%x: f32[B, N]) -> f32[B, 5] where N >= 1 {
             %r = resize %x {axes = [1], sizes = [5], scales = [0.0], mode = linear, coordinates = pytorch_half_pixel, rounding = floor, cubic_coefficient = -0.75, exclude_outside}
@@ -227,7 +227,7 @@ fn attention_is_one_kernel() {
     );
     assert_eq!(kernel.classification().class, Class::Attention);
     assert_eq!(kernel.outer().len(), 3);
-    // What is summed are the exponentials; the result is divided by their sum.
+    // The exponentials are summed; the result is divided by their sum.
     let text = kiln_kernel::text::print(&kernel);
     let divided: Vec<&str> = text.lines().filter(|line| line.contains(" / ")).collect();
     assert!(
@@ -236,7 +236,7 @@ fn attention_is_one_kernel() {
     );
 }
 
-/// Scores are read for their maximum and for the exponentials: scaled and masked they are kept.
+/// Scores are read for their maximum and for the exponentials: they are kept scaled and masked.
 #[test]
 fn what_is_made_of_an_array_is_kept_if_it_is_read_twice() {
     let attention = |score: &str| {
@@ -259,12 +259,12 @@ fn what_is_made_of_an_array_is_kept_if_it_is_read_twice() {
     let masked = attention("%t = mul %p, %c\n %s = add %t, %mask");
     // The mask is added in one place, for both to read.
     assert_eq!(masked.matches("* 0.5 + ").count(), 1, "{masked}");
-    // A product is sooner computed again than read and written.
+    // A product is cheaper to recompute than to read and write.
     let scaled = attention("%s = mul %p, %c");
     assert_eq!(scaled.matches("* 0.5").count(), 2, "{scaled}");
 }
 
-/// What is divided by something else than the sum of exponentials stays as it is.
+/// A quotient by something other than the sum of exponentials is unchanged.
 #[test]
 fn quotients_that_are_no_shares_are_divided_before_they_are_multiplied() {
     for (whole, dtype) in [("sum", "f16"), ("max", "f32")] {

@@ -55,7 +55,7 @@ fn loops(kernel: &Kernel) -> Vec<String> {
         .collect()
 }
 
-/// The outer and the reduced axes of a text's kernel, put into the order of memory.
+/// The outer and the reduced axes of a text's kernel, in memory order.
 fn in_memory_order(text: &str) -> Vec<String> {
     let kernel = kernel(text).in_memory_order();
     verify(kernel.clone()).unwrap_or_else(|errors| panic!("{errors}\n{}", print(&kernel)));
@@ -95,8 +95,8 @@ fn floats(shape: &[usize]) -> Tensor {
     numbers(shape, f32::from)
 }
 
-/// Runs a kernel as it is, and with orders and in the order of memory on data that are laid out so, and compares what is
-/// written, axes back in their places.
+/// Runs a kernel unchanged, and with reordered axes on data in the same layout, and compares the results with the axes
+/// restored.
 fn check_same(text: &str, symbols: &[i64], buffers: &[Tensor], orders: &[(&str, &[usize])]) {
     let before = kernel(text);
     let after = ordered(before.clone(), orders).in_memory_order();
@@ -234,7 +234,7 @@ fn outer_axes_follow_the_store() {
         ),
         ["k i j"]
     );
-    // What is no plain axis is passed over, as long as each is named.
+    // An index that is not a plain axis is skipped, as long as each axis is named.
     assert_eq!(
         in_memory_order(
             "kernel @spread(%x: in f32[A, B], %y: out f32[B, 4, A]) {
@@ -244,7 +244,7 @@ fn outer_axes_follow_the_store() {
         ),
         ["j i"]
     );
-    // The first store says it.
+    // The first store determines the order.
     assert_eq!(
         in_memory_order(
             "kernel @both(%x: in f32[A, B], %y: out f32[B, A], %z: out f32[A, B]) {
@@ -260,7 +260,7 @@ fn outer_axes_follow_the_store() {
 #[test]
 fn outer_axes_that_no_store_names_stay() {
     for text in [
-        // An index that is no plain axis.
+        // An index that is not a plain axis.
         "kernel @flat(%x: in f32[A, B], %y: out f32[B, A*4]) {
           outer j < A, i < 4, k < B
           store %y[k, j * 4 + i] = %x[j, k]
@@ -422,7 +422,7 @@ fn what_else_kernels_do_is_the_same_in_another_order() {
     ] {
         check_same(text, &[3, 4], &buffers, &orders);
     }
-    // What joins what is there: the last of those that go to one place stays.
+    // Combining stores: the last of those to one element wins.
     let text = "kernel @last(%idx: in i64[K], %x: in i64[K, D], %z: inout i64[N, D]) {
       outer k < K, d < D
       store set %z[%idx[k], d] = %x[k, d]

@@ -17,7 +17,7 @@ const EXAMPLES: [&str; 5] = [
     include_str!("../../../tests/examples/norm.kernel"),
 ];
 
-/// A kernel whose expressions are what the bytes say. Types are right, meaning is not looked for.
+/// A kernel whose expressions are derived from the bytes. Types are right; the meaning is arbitrary.
 fn random_kernel(choices: &[[u8; 4]]) -> Kernel {
     let mut dims = DimTable::new();
     let (n, m) = (dims.symbol("N").unwrap(), dims.symbol("M").unwrap());

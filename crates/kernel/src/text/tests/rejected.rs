@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::text::read;
 
-/// The first line of what is said about a text.
+/// The first line of a text's diagnostics.
 fn said(text: &str) -> String {
     match read(text) {
         Ok(kernel) => panic!("it was read: {kernel}"),
@@ -15,7 +15,7 @@ fn said(text: &str) -> String {
     }
 }
 
-/// What is said about a kernel over `%x: f32[N, M]`, `%k: i64[N]` and `%y: f32[N]` with these items.
+/// The diagnostics of a kernel over `%x: f32[N, M]`, `%k: i64[N]` and `%y: f32[N]` with these items.
 fn said_of(items: &str) -> String {
     said(&format!(
         "kernel @k(%x: in f32[N, M], %k: in i64[N], %y: out f32[N]) {{ outer i < N {items} }}"

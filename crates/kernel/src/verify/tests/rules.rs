@@ -1,4 +1,4 @@
-//! A kernel that breaks each rule, and its error.
+//! A kernel that violates each rule, and its error.
 
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, DimTable};
@@ -32,7 +32,7 @@ fn start() -> Start {
     Start { b, n, x, y, z, i }
 }
 
-/// What is said of a kernel that also copies `%x` to `%y`.
+/// The errors of a kernel that also copies `%x` to `%y`.
 fn said(change: impl FnOnce(&mut Start)) -> Vec<&'static str> {
     let mut start = start();
     let at = start.b.index(start.i);
@@ -139,7 +139,7 @@ fn a_stage_has_one_place_and_is_read_after_it() {
     assert_eq!(ahead, ["E0231"], "the block runs over an outer axis");
 }
 
-/// A block over t with `s init 0`, and what reads it: inside, and after the block.
+/// A block over t with `s init 0`, and its readers: inside, and after the block.
 fn block(
     inside: impl FnOnce(&mut Start, StageId),
     after: impl FnOnce(&mut Start, StageId),
