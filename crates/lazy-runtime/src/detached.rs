@@ -15,12 +15,12 @@ use kiln_tensor::Tensor;
 use crate::call::CallControl;
 use crate::error::RuntimeError;
 
-/// How long a call waits until it looks whether it is to end.
+/// The interval at which a waiting call checks whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 impl CallControl {
-    /// What `work` gives; an error once the call is to end, while the work goes on. A panic of the work is one of the
-    /// caller, if it still waits.
+    /// The result of `work`; an error once the call is to end, while the work continues. A panic of the work is propagated
+    /// to the caller, if it still waits.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -64,7 +64,7 @@ impl CallControl {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs a job on a thread of its own, or here where none can be had.
+/// Runs a job on a new thread, or here if none can be started.
 pub(crate) fn start(job: impl FnOnce() + Send + 'static) {
     let dispatch = tracing::dispatcher::get_default(Clone::clone);
     let job = move || tracing::dispatcher::with_default(&dispatch, job);
@@ -87,7 +87,7 @@ fn take(place: &ForkLock<Option<Job>>) {
     }
 }
 
-/// Hands over what became of the work, if the call still waits.
+/// Passes on the result of the work, if the call still waits.
 fn give<T>(sender: &SyncSender<thread::Result<T>>, done: thread::Result<T>) {
     let has_panicked = done.is_err();
     if sender.try_send(done).is_err() && has_panicked {
@@ -132,7 +132,7 @@ mod tests {
         while !over.load(Ordering::Acquire) {
             thread::yield_now();
         }
-        // A call that is to end begins nothing.
+        // A call that is to end starts nothing.
         let error = control.wait_for(|| panic!("it began")).unwrap_err();
         assert_eq!(error.code(), "E0835");
     }

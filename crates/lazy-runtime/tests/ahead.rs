@@ -16,7 +16,7 @@ use support::{
     FakeCompiler, Gate, Offer, compiled, error_of, expect_same, graph, ramp, runtime_with,
 };
 
-/// Longer than any test takes, however busy the machine is: what hangs takes longer.
+/// Longer than any test takes, however busy the machine is: only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
 const EXP: &str = "graph @f(%x: f32[A, B]) -> (f32[A, B], f32[A]) {
@@ -119,7 +119,7 @@ fn a_profile_says_which_shapes_came_and_another_process_goes_on_with_it() {
     let options = RuntimeOptions::new().with_policy(CompilePolicy::Background);
     let runtime = runtime_with(compiler, options);
     let program = compiled(&runtime, &graph, false);
-    // Compilers hang, and nobody waits for them.
+    // Compilers hang, and no call waits for them.
     assert_eq!(program.precompile_in_background(&saved), 3);
     assert!(program.shape_profile().entries().is_empty());
     expect_same(&program, &graph, &[ramp(&[2, 7])]);
@@ -129,7 +129,7 @@ fn a_profile_says_which_shapes_came_and_another_process_goes_on_with_it() {
     let before = runtime.stats().fallbacks;
     expect_same(&program, &graph, &[ramp(&[40, 7])]);
     assert_eq!(runtime.stats().fallbacks, before);
-    // Shapes of another model are passed over.
+    // Shapes of another model are skipped.
     let other = ShapeProfile::new([ProfiledShapes {
         shapes: vec![vec![1], vec![2]],
         calls: 1,
@@ -164,16 +164,16 @@ fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_and_nobody_waits_for
                 format!("graph @g(%x: f32[A]) -> f32[A] {{\n  %y = {op} %x\n  return %y\n}}");
             compiled(&runtime, &graph(&text), false)
         };
-        // The one thread for what nobody waits for is at work when the profile comes.
+        // The only background thread is busy when the profile arrives.
         assert_eq!(of("neg").precompile_in_background(&saved(11, 1)), 1);
         gate.wait_for(1);
-        // What is hot comes last, and in another profile too.
+        // The hot shapes come last, and in another profile too.
         let program = of("exp");
         let cool = saved(3, 100).merged(saved(5, 500)).merged(saved(11, 1));
         assert_eq!(program.precompile_in_background(&cool), 3);
         assert_eq!(program.precompile_in_background(&saved(7, 900)), 1);
         assert_eq!(program.precompile_in_background(&saved(2, 300)), 1);
-        // Compilers hang, nobody has waited, and other calls are served.
+        // Compilers hang, no call has waited, and other calls are served.
         assert!(runtime.stats().blocked < Duration::from_secs(1));
         assert_eq!(runtime.compiling(), (5, 1));
         gate.open();

@@ -48,9 +48,9 @@ fn equal_kernels_are_compiled_once_for_all_sizes() {
         (stats.interpreted_steps, stats.other_plans, stats.failures),
         (0, 0, 0)
     );
-    // Each of the four plans asks once for the one kernel.
+    // Each of the four plans requests the one kernel once.
     assert_eq!((stats.hits, stats.hit_rate()), (3, 0.75));
-    // Another program shares what was compiled.
+    // Another program shares the compiled code.
     expect_same(
         &compiled(&runtime, &graph, false),
         &graph,
@@ -233,7 +233,7 @@ fn inputs_that_do_not_fit_are_refused_as_the_interpreter_does() {
             (expected.code(), expected.to_string())
         );
     }
-    // The next call is none the worse for it.
+    // The next call is unaffected.
     expect_same(&program, &graph, &[ramp(&[2, 4]), ramp(&[2])]);
 }
 

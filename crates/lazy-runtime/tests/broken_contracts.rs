@@ -32,7 +32,7 @@ fn options() -> InterpretOptions<'static> {
     }
 }
 
-/// A graph as it is written, and one that is compiled in its place.
+/// A graph as written, and one that is compiled in its place.
 struct Compared<'a> {
     written: &'a Graph,
     compiled: Graph,
@@ -47,7 +47,7 @@ impl<'a> Compared<'a> {
         Self::new(written, compiled, fuse)
     }
 
-    /// As it is.
+    /// Unchanged.
     fn plain(written: &'a Graph, fuse: bool) -> Self {
         let mut compiled = written.clone();
         record_requirements(&mut compiled);
@@ -62,7 +62,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Whether a call was refused; none where the interpreter ran into its limits. Panics where the two do not agree.
+    /// Whether a call was rejected; `None` where the interpreter reached its limits. Panics if the two do not agree.
     fn is_refused(&self, inputs: &[Tensor]) -> Option<bool> {
         let run = |graph| interpret(graph, inputs, &options());
         let (written, expected) = (run(self.written), run(&self.compiled));
@@ -75,7 +75,7 @@ impl<'a> Compared<'a> {
         }
         match (&written, &expected) {
             (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
-            // The fault went with an op that no output needs.
+            // The fault was removed with an op that no output needs.
             (Err(error), Ok(_)) if is_of_data(error.code()) => {}
             (written, expected) => self.disagree(inputs, written, expected),
         }
@@ -277,7 +277,7 @@ fn extrema_of_nothing_are_refused_where_there_is_a_result() {
     );
 }
 
-/// An `if` whose branches give their first capture, and compute something for nobody from `%p` and `%q`.
+/// An `if` whose branches yield their first capture, and compute an unused value from `%p` and `%q`.
 fn branches(condition: &str, then: &str, otherwise: &str, after: &str) -> String {
     format!(
         "graph @g(%c: bool[], %x: f32[A], %y: f32[B]) -> f32[A] {{
@@ -320,7 +320,7 @@ fn faults_of_a_branch_that_a_pass_takes_come_in_the_order_of_the_program() {
             (&[&[], &[3], &[2]], Some("E0820")),
         ],
     );
-    // Both ask too much of the second input; the branch comes first.
+    // Both require too much of the second input; the branch comes first.
     let graph = graph(&text);
     let compared = Compared::optimized(&graph, true);
     let broken = [Tensor::scalar(false), ramp(&[3]), ramp(&[2])];

@@ -1,5 +1,5 @@
 //! A device may run asynchronously, within rules. A device that breaks a rule is shown to break programs: so the suite,
-//! which runs on a late and reordering device, would detect a runtime that relies on more than the rules.
+//! which runs on a late and reordering device, would detect a runtime that depends on more than the rules.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -13,7 +13,7 @@ use kiln_lazy_runtime::{Runtime, RuntimeOptions};
 use kiln_testkit::oracle::{Tolerance, compare_all};
 use support::{Broken, FakeCompiler, FakeDevice, compiled, graph, ramp};
 
-/// Steps that depend on each other, and, without a compiler, results that the host brings to the device.
+/// Steps that depend on each other, and, without a compiler, results that the host uploads to the device.
 const CHAIN: &str = "graph @chain(%x: f32[N, 3], %w: f32[3, 3]) -> f32[N, 3] {
   %a = exp %x
   %b = matmul %a, %w
@@ -24,7 +24,7 @@ const CHAIN: &str = "graph @chain(%x: f32[N, 3], %w: f32[3, 3]) -> f32[N, 3] {
   return %f
 }";
 
-/// Of twenty calls on a device, how many give what the interpreter gives.
+/// How many of twenty calls on a device give the interpreter's results.
 fn right_calls(
     device: Arc<dyn KernelExecutor>,
     compiler: Option<Arc<dyn KernelCompiler>>,

@@ -14,7 +14,7 @@ use support::{
     FakeCompiler, FakeDevice, compiled, error_of, expect_same, graph, ramp, runtime, runtime_with,
 };
 
-/// A graph that cuts as many elements off as an integer says.
+/// A graph that removes as many elements as an integer specifies.
 fn cut_by(dtype: DType) -> kiln_ir::Graph {
     graph(&format!(
         "graph @cut(%x: f32[A], %n: {dtype}[]) -> f32[m] where m <= A, m >= 0 {{
@@ -52,7 +52,7 @@ fn integers_of_every_width_become_sizes() {
     assert_eq!(error.code(), "E0825", "{error}");
 }
 
-/// Gives what it was made with.
+/// Returns the value it was made with.
 struct Gives(Result<Vec<Tensor>, String>);
 
 impl CustomOp for Gives {
@@ -144,7 +144,7 @@ fn every_kind_of_step_is_in_a_profile() {
         assert!(step.bytes > 0, "{step:?}");
     }
 
-    // Without a compiler every kernel is the interpreter's.
+    // Without a compiler every kernel is interpreted.
     let device = Arc::new(FakeDevice::default());
     let without = Arc::new(Runtime::new(None, device, RuntimeOptions::new()));
     let program = compiled(&without, &graph, false);
@@ -206,11 +206,11 @@ fn a_loop_that_goes_on_too_long_is_stopped() {
         assert!(error.to_string().contains("loop"), "{error}");
         assert_eq!(error.code(), "E0833", "{error}");
     }
-    // The next call counts anew.
+    // The next call counts from zero.
     expect_same(&program, &graph, &call(2));
 }
 
-/// A loop that gives one layer per iteration, and goes on as the text says.
+/// A loop that yields one layer per iteration, and continues according to the text.
 fn stacking(more: &str) -> String {
     format!(
         "graph @f(%trips: i64[], %x: f32[A], %c: bool[]) -> f32[n, A] {{

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
 mod sync {
-    //! What the library's `sync` is, with the checker's locks. No wait has a limit.
+    //! A replacement of the library's `sync`, with the checker's locks. No wait has a limit.
 
     use std::sync::PoisonError;
     use std::time::Duration;
@@ -153,7 +153,7 @@ fn in_every_interleaving_a_job_begins_though_another_hangs_and_somebody_waits_fo
                 }
             }
         };
-        // The first job hangs until the second is done, which the other thread must come for.
+        // The first job hangs until the second is done, which the other thread must take.
         queue
             .push(1, Urgency::Urgent, 1)
             .expect("it is not stopped");

@@ -15,16 +15,16 @@ use kiln_lazy_runtime::{Runtime, RuntimeOptions};
 use kiln_tensor::{DType, Tensor, TensorError};
 use support::{FakeCompiler, FakeDevice, compiled, error_of, expect_same, ramp};
 
-/// Longer than any test takes, however busy the machine is: what hangs takes longer.
+/// Longer than any test takes, however busy the machine is: only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
-/// `y = x w` with a weight of 4 x 6, which the fake compiler wants transposed.
+/// `y = x w` with a weight of 4 x 6, which the fake compiler needs transposed.
 fn graph() -> kiln_ir::Graph {
     let mut builder = kiln_shape_inference::GraphBuilder::new("f");
     let rows = builder.symbol("B").unwrap();
     let four = builder.size(4);
     let x = builder.input("x", DType::F32, &[rows, four]);
-    // Large enough to be no part of the graph's text.
+    // Large enough to be omitted from the graph's text.
     let weight = builder.constant(ramp(&[4, 24])).unwrap();
     let y = builder.matmul(x, weight).unwrap();
     builder.finish(&[("y", y)]).unwrap()
@@ -37,7 +37,7 @@ fn runtime(tiers: Vec<Arc<dyn Tier>>) -> Arc<Runtime> {
     Arc::new(runtime.with_tiers(tiers))
 }
 
-/// What was packed, loaded and stored.
+/// The counts of packed, loaded and stored constants.
 fn counts(runtime: &Runtime) -> (u64, u64, u64) {
     assert!(runtime.wait_idle(LONG));
     let stats = runtime.stats();
@@ -48,7 +48,7 @@ fn counts(runtime: &Runtime) -> (u64, u64, u64) {
     )
 }
 
-/// A tier that answers for packed constants as it is told, and keeps the rest.
+/// A tier with configurable results for packed constants, which stores the rest.
 #[derive(Default)]
 struct Told {
     kept: CollectingTier,
@@ -125,7 +125,7 @@ fn a_second_process_packs_nothing() {
     }
     assert_eq!(counts(&second), (0, 1, 0));
     assert_eq!(second.stats().compilations, 0);
-    // What a slower store has is put into the faster ones.
+    // An entry found in a slower store is copied into the faster ones.
     let faster = Arc::new(CollectingTier::new());
     let third = runtime(vec![
         Arc::clone(&faster) as Arc<dyn Tier>,

@@ -17,7 +17,7 @@ use support::{
     runtime_with,
 };
 
-/// Longer than any test takes, however busy the machine is: what hangs takes longer.
+/// Longer than any test takes, however busy the machine is: only a hang takes longer.
 const LONG: Duration = Duration::from_secs(120);
 
 const TWO_STEPS: &str = "graph @two(%x: f32[A, B]) -> (f32[A], f32[A, B]) {
@@ -238,7 +238,7 @@ fn a_call_that_waits_behind_compiles_that_hang_gets_a_thread_of_its_own() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| expect_same(&hung, &hanging, &[ramp(&[3]), ramp(&[3, 2])]));
         gate.wait_for(2);
-        // Without any limit, and queued before anybody could know that the others hang.
+        // Without any limit, and queued before it was known that the others hang.
         let program = compiled(&runtime, &other, false);
         expect_same(&program, &other, &[ramp(&[2, 4])]);
         gate.open();
@@ -255,7 +255,7 @@ fn threads_that_hang_are_replaced() {
     let options = RuntimeOptions::new().with_compile_timeout(limit);
     let (runtime, program) = program(&compiler, options);
     for n in 1..4 {
-        // Two threads hang with the two kernels; whoever comes later gets threads of his own, or his timeout.
+        // Two threads hang with the two kernels; later callers get new threads, or their timeout.
         assert_eq!(error_of(&program, &[ramp(&[n, 2])]).code(), "E0890");
     }
     let other = compiled(
@@ -301,7 +301,7 @@ fn runtimes_may_share_a_budget() {
     let spent = budget.spent();
     assert_eq!(runtime.stats().compile_time, spent);
     assert!(spent > Duration::ZERO);
-    // What the first one spent is all that the other one may.
+    // The first one's use leaves this much for the other one.
     let options = options.with_compile_budget(budget.with_limit(spent));
     let (other, second) = program(&compiler, options);
     check(&second, &[2, 2]);
@@ -336,7 +336,7 @@ fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
     let program = compiled(&runtime, &graph(TWO_STEPS), false);
     let compiles = || {
         let calls = || check(&program, &[2, 2]);
-        // The first that comes too late for it has the second try again.
+        // The first that comes too late for it makes the second try again.
         calls();
         calls();
         compiler.compiles.load(Ordering::SeqCst)
@@ -344,7 +344,7 @@ fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
     assert_eq!([compiles(), compiles()], [2, 2]);
     hand.set(Duration::from_millis(999));
     assert_eq!(compiles(), 2);
-    // Of the two, one fails again, which is tried again later still.
+    // Of the two, one fails again, and is retried later still.
     hand.set(Duration::from_secs(1));
     assert_eq!(compiles(), 4);
     hand.set(Duration::from_millis(2999));
@@ -359,7 +359,7 @@ fn a_step_whose_compile_failed_gets_code_once_that_may_be_tried_again() {
 
 #[test]
 fn the_interpreter_answers_for_kernels_in_parts_of_larger_buffers() {
-    // Parts of a concatenation are written where they belong, with other things between their rows.
+    // Parts of a concatenation are written in place, with other data between their rows.
     let text = "graph @joined(%x: f32[A, B], %y: f32[A, C]) -> f32[A, B + C] {
       %a = exp %x
       %b = sqrt %y
@@ -410,7 +410,7 @@ fn the_end_of_a_runtime_does_not_wait_for_what_hangs() {
     let (runtime, program) = program(&compiler, options);
     check(&program, &[2, 2]);
     gate.wait_for(1);
-    // The gate is shut: this would not come back if it waited.
+    // The gate is shut: this would not return if it waited.
     drop(program);
     drop(runtime);
     gate.open();

@@ -11,7 +11,7 @@ fn check(text: &str, calls: &[&[Tensor]]) {
         let program = compiled(&runtime(), &graph, fuse);
         for inputs in calls {
             expect_same(&program, &graph, inputs);
-            // Once more, warm.
+            // Again, warm.
             expect_same(&program, &graph, inputs);
         }
     }
@@ -161,7 +161,7 @@ fn more_of_the_largest_than_there_are_is_refused() {
     };
     expect_same(&program, &graph, &call(4, 3));
     let error = error_of(&program, &call(2, 3));
-    // As the interpreter has it.
+    // The interpreter's message.
     assert_eq!(error.code(), "E0825", "{error}");
 }
 

@@ -45,7 +45,7 @@ fn call(program: &CompiledProgram, inputs: &[Tensor]) -> Tensor {
     program.run(inputs).unwrap().swap_remove(0)
 }
 
-/// What the interpreter gives.
+/// The interpreter's results.
 fn expected(text: &str, inputs: &[Tensor]) -> Tensor {
     let outputs = interpret(&graph(text), inputs, &InterpretOptions::default());
     outputs.unwrap().swap_remove(0)
@@ -56,7 +56,7 @@ fn is_right(expected: &Tensor, found: &Tensor) -> bool {
     compare_all(both.0, both.1, Tolerance::OfLargest(1e-5)).is_ok()
 }
 
-/// How many uploads and downloads there were.
+/// The numbers of uploads and downloads.
 fn crossings(device: &FakeDevice) -> (usize, usize) {
     (device.traffic().uploads, device.traffic().downloads)
 }
@@ -78,7 +78,7 @@ fn chained_calls_cross_the_bus_once_each_way() {
         assert!(is_right(&reference, &y));
         assert_eq!((crossings(&device), y.is_loaded()), ((1, 1), true));
     }
-    // What the host has seen is on the device all the same.
+    // A tensor that the host has read is still on the device.
     let z = call(&program, &[y]);
     assert_eq!((crossings(&device), z.is_loaded()), ((1, 1), false));
 }
@@ -207,7 +207,7 @@ fn outputs_that_are_asked_for_on_the_host_are_there_when_the_call_returns() {
     assert!(Resident::place_of(&y).is_none());
 }
 
-/// Outputs that are in memory that a call did not allocate for them.
+/// Outputs in memory that a call did not allocate for them.
 const VIEWS: &str = r#"graph @views(%x: f32[N, 3]) -> (f32[N, 3], f32[3, N], f32[2], f32[N, 3], f32[N, 3]) {
   %flat = reshape %x {dims = [3, N]}
   %c: f32[2] = constant [1.5, -2.5]
@@ -223,7 +223,7 @@ fn outputs_that_are_inputs_views_or_constants_stay_as_they_are() {
     let mut kept = Vec::new();
     for factor in [1.0, 2.0, 3.0] {
         let outputs = program.run(&inputs(factor)).unwrap();
-        // And those of a call that was given what stays on the device.
+        // And those of a call whose inputs stay on the device.
         let derived = program.run(&[outputs[3].clone()]).unwrap();
         kept.push((factor, outputs));
         kept.push((-factor, derived));
@@ -284,7 +284,7 @@ fn wherever_a_device_is_lost_calls_end_with_a_typed_error_and_so_do_later_ones()
             let kept = call(&program, &inputs);
             let mut given = [ramp(&[4, 3])];
             device.lose_after(things);
-            // Both ways of having outputs, and what looking at one asks of the device.
+            // Both output placements, and the requests made by reading an output.
             let called = program
                 .run(&inputs)
                 .map(|outputs| outputs[0].as_bytes().is_ok());
@@ -337,7 +337,7 @@ fn a_donated_tensor_keeps_the_elements_that_a_call_leaves_alone() {
         cache = next;
     }
     assert!(n_taken > 0);
-    // One that stays on the device is its owner's, even while others have it.
+    // A resident tensor belongs to its owner, even while there are other handles.
     let step = program_on(&device, STEP);
     let resident = call(&step, std::slice::from_ref(&cache));
     let before = expected(STEP, &[cache]);
@@ -354,7 +354,7 @@ fn a_donated_tensor_keeps_the_elements_that_a_call_leaves_alone() {
     assert_eq!(outputs[0].as_slice::<f32>().unwrap()[..3], [0.0; 3]);
 }
 
-/// Gives up a cache to a call that writes a row into it; returns the cache after the call.
+/// Donates a cache to a call that writes a row into it; returns the cache after the call.
 fn append(program: &CompiledProgram, donations: &mut Donations, cache: Tensor, at: i64) -> Tensor {
     let row = Tensor::full(&[1, 3], at as f32 * 0.5).unwrap();
     let mut inputs = [cache, row, Tensor::full(&[1], at).unwrap()];
@@ -500,7 +500,7 @@ fn states_of_a_program_whose_outputs_are_the_hosts_are_the_hosts() {
     assert_eq!(cache.to_vec::<f32>().unwrap()[21..], [3.5; 3]);
 }
 
-/// Whether a device gives what it should where outputs are kept while calls go on.
+/// Whether a device gives the right results where outputs are kept while calls continue.
 fn keeps_outputs(device: &FakeDevice) -> bool {
     let program = program_on(device, VIEWS);
     let inputs = |factor: f32| [Tensor::full(&[2, 3], factor).unwrap()];

@@ -216,7 +216,7 @@ fn programs_without_a_recorder_are_timed_by_the_runtime() {
 
 #[test]
 fn the_report_is_the_stopwatch() {
-    // Of a few tries one: between reading one clock and the other, a busy machine may do anything.
+    // In one of a few tries: between reading one clock and the other, a busy machine may do anything.
     let is_within = (0..5).any(|_| {
         let timing = verbose();
         let runtime = runtime();

@@ -22,12 +22,12 @@ const EXP: &str = "graph @f(%x: f32[A, B]) -> f32[A, B] {
   return %y
 }";
 
-/// What a launch takes: half as long where no symbol is left.
+/// The duration of a launch: half as long if no symbol is left.
 fn fixed_is_quick(text: &str) -> Duration {
     Duration::from_micros(if is_generic(text) { 1000 } else { 500 })
 }
 
-/// Variants are no quicker.
+/// Variants are no faster.
 fn all_alike(_: &str) -> Duration {
     Duration::from_micros(1000)
 }
@@ -76,7 +76,7 @@ impl Bench {
         expect_same(&self.program, &self.graph, &[ramp(sizes)]);
     }
 
-    /// So many calls, with everything compiled before each.
+    /// This many calls, with everything compiled before each.
     fn calls(&self, sizes: &[usize], count: usize) {
         for _ in 0..count {
             self.call(sizes);
@@ -94,7 +94,7 @@ impl Bench {
     }
 }
 
-/// Variants after so many calls of a millisecond.
+/// Variants after this many calls of a millisecond.
 fn after(calls: u64) -> RuntimeOptions {
     let options = VariantOptions::new().with_after(Duration::from_millis(calls));
     RuntimeOptions::new().with_variants(Some(options))
@@ -131,7 +131,7 @@ fn a_kernel_that_takes_long_at_a_shape_gets_a_variant_that_stays_where_it_wins()
         matches!(record.reason, VariantReason::Hot(spent) if spent >= ms(30_000)),
         "{record}"
     );
-    // From now on nothing is planned, compiled or measured any more, and calls are as quick as the variant.
+    // From now on nothing is planned, compiled or measured, and calls are as fast as the variant.
     let before = bench.runtime.stats();
     let start = bench.runtime.clock().now();
     bench.calls(&[3, 4], 20);
@@ -265,7 +265,7 @@ fn calls_go_on_while_a_variant_is_compiled() {
         fixed_is_quick,
         after(16).with_policy(CompilePolicy::Background),
     );
-    // The generic kernel waits at the gate, and the interpreter answers.
+    // The generic kernel waits at the gate, and calls are interpreted.
     bench.call(&[3, 4]);
     gate.wait_for(1);
     gate.open();
@@ -289,7 +289,7 @@ fn calls_go_on_while_a_variant_is_compiled() {
 fn a_variant_that_does_not_compile_leaves_the_generic_kernel_alone() {
     let bench = Bench::new(EXP, fixed_is_quick, after(16));
     bench.calls(&[3, 4], 1);
-    // The next two: the schedule is the only one, so it is tried once.
+    // The next two: there is only one schedule, so it is tried once.
     bench.compiler.panics.store(1, Ordering::SeqCst);
     bench.calls(&[3, 4], 60);
     assert!(

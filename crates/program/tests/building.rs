@@ -1,4 +1,4 @@
-//! What becomes of graphs, as text: steps, places, layouts.
+//! The programs of graphs, as text: steps, places, layouts.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -55,7 +55,7 @@ fn buffers_share_memory_where_sizes_are_provably_ordered() {
     }";
     let program = program(text, false, &RowMajor);
     let slots = &program.block(program.body()).segments[0].slots;
-    // `b` lies in `a`, and `d` in `c`, which is `e` in the end; nothing is known of `C`, so `u`, which is `v`, lies alone.
+    // `b` is in `a`, and `d` in `c`, which becomes `e`; nothing is known of `C`, so `u`, which becomes `v`, is alone.
     let counts: Vec<usize> = slots.iter().map(|slot| slot.buffers.len()).collect();
     assert_eq!(counts, [1], "{program}");
 }
@@ -90,7 +90,7 @@ fn an_input_is_not_concatenated_in_place() {
     assert_eq!(program.counts()["kernel"], 2, "{program}");
 }
 
-/// Wants the first buffer that is written with its axes turned around.
+/// Prefers the first written buffer with its axes reversed.
 struct Turned;
 
 impl LayoutPreferences for Turned {

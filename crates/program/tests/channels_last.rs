@@ -1,4 +1,4 @@
-//! Axes in another order in memory: what follows a buffer that has one, what does not, and what is joined in place.
+//! Axis orders in memory: which buffers follow one that has an axis order, which do not, and what is joined in place.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -8,21 +8,21 @@ use kiln_ir::BlobMap;
 use kiln_kernel::VerifiedKernel;
 use kiln_program::{BuildOptions, LayoutPreferences, Program, build};
 
-/// Of four axes the second innermost.
+/// The second of four axes innermost.
 const INNERMOST: &[usize] = &[0, 2, 3, 1];
-/// Rows and columns turned around.
+/// Rows and columns swapped.
 const TURNED: &[usize] = &[0, 1, 3, 2];
-/// As they are.
+/// Unchanged.
 const ROW_MAJOR: &[usize] = &[0, 1, 2, 3];
 
-/// What kernels of some names wish for the buffers they write, or for those they read.
+/// Preferences of kernels with some names for the buffers they write, or for those they read.
 struct Wishes {
     written: &'static [(&'static str, &'static [usize])],
     read: &'static [(&'static str, &'static [usize])],
 }
 
 impl Wishes {
-    /// For what they write.
+    /// For the buffers they write.
     fn written(written: &'static [(&'static str, &'static [usize])]) -> Self {
         let read = &[];
         Self { written, read }
@@ -52,7 +52,7 @@ fn program(text: &str, layouts: &dyn LayoutPreferences) -> Program {
     build(graph, &plan, layouts, &BuildOptions::default()).unwrap()
 }
 
-/// A program where the kernels that write an exponential wish for channels innermost.
+/// A program in which the kernels that write an exponential prefer channels innermost.
 fn innermost(text: &str) -> String {
     program(text, &Wishes::written(&[("exp", INNERMOST)])).to_string()
 }
@@ -204,7 +204,7 @@ fn where_axes_move_what_is_written_does_not_follow() {
       return %c, %e, %g
     }";
     let program = program(text, &Wishes::written(&[("exp", INNERMOST)]));
-    // Channels are the same axis in the picture that is turned around; `b` is as it would lie anyway.
+    // Channels are the same axis in the transposed picture; `b` is as it would be anyway.
     assert_eq!(
         strided(&program),
         ["a [8*A*B, 1, 8*B, 8]", "d [8*A*B, 1, 8*A, 8]"],
@@ -230,7 +230,7 @@ fn wishes_that_differ_leave_a_buffer_row_major() {
         let program = program(text, &Wishes { written, read });
         assert_eq!(strided(&program), [""; 0], "{program}");
     }
-    // One that agrees, and one that is as it is already.
+    // One that agrees, and one that has the order already.
     let agreed = Wishes {
         written: &[("exp", INNERMOST)],
         read: &[("neg", INNERMOST)],
@@ -281,7 +281,7 @@ fn what_is_no_order_is_no_wish() {
         let program = program(text, &Wishes::written(written));
         assert_eq!(strided(&program), [""; 0], "{program}");
     }
-    /// Of a buffer that is not there.
+    /// A preference for a buffer that does not exist.
     struct Beyond;
     impl LayoutPreferences for Beyond {
         fn layouts(&self, _: &VerifiedKernel) -> Vec<(usize, Vec<usize>)> {
@@ -330,7 +330,7 @@ fn parts_in_the_same_order_are_joined_in_place() {
     ");
 }
 
-/// Parts along the axis that is outermost in memory lie in one piece, in their order.
+/// Parts along the axis that is outermost in memory are contiguous, in order.
 #[test]
 fn parts_along_the_outermost_axis_keep_their_order() {
     let wishes = Wishes {
@@ -358,7 +358,7 @@ fn parts_in_other_orders_are_copied() {
       %d = neg %c
       return %d
     }";
-    // Not the whole; not each part; each in an order of its own.
+    // Not the whole; not each part; each with a separate order.
     let whole = Wishes::written(&[
         ("exp", INNERMOST),
         ("tanh", INNERMOST),
@@ -387,7 +387,7 @@ fn parts_in_other_orders_are_copied() {
     ");
 }
 
-/// Programs are written down: the same graph has the same text, and the same numbers of its sizes, each time.
+/// Programs are stored: the same graph has the same text, and the same numbers of its sizes, each time.
 #[test]
 fn a_program_is_the_same_each_time() {
     let text = "graph @chains(%x: f32[N, 8, A, B], %y: f32[N, 16, C, D], %z: f32[N, 24, E, F]) -> (f32[N, 8, A, B], f32[N, 16, C, D], f32[N, 24, E, F]) {

@@ -1,5 +1,5 @@
-//! What programs of random graphs leave to the interpreter, and why: nothing but ops whose sizes never fit, which it
-//! refuses as they are to be refused.
+//! Which ops programs of random graphs leave to the interpreter, and why: only ops whose sizes never fit, which it rejects
+//! as it should.
 //!
 //! `KILN_TEST_GRAPHS=FIRST..END` plans other seeds than the first few hundred.
 
@@ -20,10 +20,10 @@ use kiln_symbolic_shape::FactSelection;
 use kiln_testkit::generate::{GraphOptions, random_graph};
 use kiln_testkit::random::seeded_bytes;
 
-/// Seeds whose graphs have ops that no sizes fit, and scatters of narrow floats.
+/// Seeds whose graphs have ops that no sizes satisfy, and scatters of narrow floats.
 const TELLING: [u64; 6] = [677, 872, 1025, 2253, 2514, 2726];
 
-/// What lowering says of an op that has a result for no sizes.
+/// Lowering's reason for an op that has a result for no sizes.
 fn is_impossible(reason: &str) -> bool {
     reason.contains("never holds") || reason.contains("contradicts what is known")
 }

@@ -1,4 +1,4 @@
-//! Stored programs: what is written is read again, and what is damaged is refused.
+//! Stored programs: a stored program reads back, and a damaged one is refused.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -86,7 +86,7 @@ fn damage_is_an_error_wherever_it_is() {
     let stored = program().store(&mut blobs).unwrap();
     let json = serde_json::to_string(&stored).unwrap();
     let (mut refused, mut same) = (0, 0);
-    // Each number in turn becomes another one.
+    // Each number in turn is replaced by another one.
     let bytes = json.as_bytes();
     for position in (0..bytes.len())
         .filter(|&at| bytes[at].is_ascii_digit())
@@ -154,7 +154,7 @@ fn at<'a>(value: &'a mut Value, path: &[String]) -> &'a mut Value {
     })
 }
 
-/// Numbers too large, lists too short and too long, texts of something else: read as it was, or refused with a code.
+/// Numbers too large, lists too short and too long, other texts: read unchanged, or refused with a code.
 #[test]
 fn changed_parts_are_refused_or_do_no_harm() {
     let mut blobs = BlobMap::new();
@@ -237,7 +237,7 @@ fn interpreted_steps_and_strides_are_stored() {
     }
 }
 
-/// Wants what kernels write of two axes with these turned around.
+/// Prefers two-axis outputs of kernels with swapped axes.
 struct Turned;
 
 impl LayoutPreferences for Turned {

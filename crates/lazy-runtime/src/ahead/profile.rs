@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the form in which profiles are saved.
+/// The version of the saved form of profiles.
 const FORMAT: u32 = 1;
 
-/// A histogram of the shapes that calls brought, the ones that took most time first.
+/// A histogram of the shapes of calls, those that took most time first.
 ///
 /// ```
 /// use kiln_lazy_runtime::ShapeProfile;
@@ -21,18 +21,18 @@ pub struct ShapeProfile {
     entries: Vec<ProfiledShapes>,
 }
 
-/// The shapes of one call's inputs, and what such calls took.
+/// The shapes of one call's inputs, and the time of such calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfiledShapes {
     /// One per input, in the graph's order.
     pub shapes: Vec<Vec<usize>>,
-    /// How many calls.
+    /// The number of calls.
     pub calls: u64,
     /// Their time.
     pub nanoseconds: u64,
 }
 
-/// E0892: a text that is no profile.
+/// E0892: a text that is not a profile.
 #[derive(Debug, thiserror::Error)]
 #[error("expected a shape profile, found {problem}")]
 pub struct ProfileError {
@@ -60,10 +60,10 @@ impl ProfiledShapes {
 }
 
 impl ShapeProfile {
-    /// The most bytes of a text that is read: some hundred thousand shapes.
+    /// The maximum length in bytes of a text that is read: some hundred thousand shapes.
     pub const TEXT_BYTES: usize = 16 << 20;
 
-    /// A profile of these shapes; equal ones become one.
+    /// A profile of these shapes, with equal ones merged.
     pub fn new(entries: impl IntoIterator<Item = ProfiledShapes>) -> Self {
         let mut entries: Vec<ProfiledShapes> = entries.into_iter().collect();
         entries.sort_by(|a, b| a.shapes.cmp(&b.shapes));
@@ -79,18 +79,18 @@ impl ShapeProfile {
         Self { entries }
     }
 
-    /// The shapes, the ones that took most time first.
+    /// The shapes, those that took most time first.
     pub fn entries(&self) -> &[ProfiledShapes] {
         &self.entries
     }
 
-    /// Both profiles in one.
+    /// Merges both profiles.
     #[must_use]
     pub fn merged(self, other: Self) -> Self {
         Self::new(self.entries.into_iter().chain(other.entries))
     }
 
-    /// As text to be saved.
+    /// The profile as text.
     pub fn to_json(&self) -> String {
         let saved = Saved {
             kiln_shape_profile: FORMAT,
@@ -100,10 +100,10 @@ impl ShapeProfile {
         serde_json::to_string_pretty(&saved).unwrap_or_default()
     }
 
-    /// Reads a text that was saved.
+    /// Reads a saved text.
     ///
     /// # Errors
-    /// A text that is no profile, of another version, or of more than [`TEXT_BYTES`](Self::TEXT_BYTES).
+    /// A text that is not a profile, has another version, or more than [`TEXT_BYTES`](Self::TEXT_BYTES).
     pub fn from_json(text: &str) -> Result<Self, ProfileError> {
         if text.len() > Self::TEXT_BYTES {
             let (given, limit) = (text.len(), Self::TEXT_BYTES);

@@ -1,12 +1,12 @@
-//! A report on a runtime: compiles and cache hits, what calls waited for, and every deviation from the plan, reported
-//! even where the count is zero.
+//! A report on a runtime: compiles and cache hits, waits of calls, and every deviation from the plan, reported even where
+//! the count is zero.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
 
 use super::stats::CompilationStats;
 
-/// A line: a number, what it counts, more about it.
+/// A line: a number, what it counts, and details.
 type Line = (String, &'static str, String);
 
 impl CompilationStats {
@@ -75,7 +75,7 @@ impl CompilationStats {
         ]
     }
 
-    /// What is not zero, though it should be.
+    /// The counters that should be zero and are not.
     fn otherwise(&self) -> Vec<Line> {
         let cache = &self.cache;
         let counts = [

@@ -19,7 +19,7 @@ use crate::plan_operation::RuntimeShapeInjector;
 use crate::program::{Block, Requirement, Segment};
 use crate::step::{Action, KernelLaunch, Step};
 
-/// A block being built.
+/// A block under construction.
 pub(super) struct BlockBuilder<'b, 'a> {
     pub(super) program: &'b mut Builder<'a>,
     region: RegionId,
@@ -28,10 +28,10 @@ pub(super) struct BlockBuilder<'b, 'a> {
     pub(super) shapes: HashMap<BufferId, SmallVec<[DimId; 4]>>,
     of_value: HashMap<ValueId, BufferId>,
     segments: Vec<Segment>,
-    /// The kernels of the steps so far, which name them by position.
+    /// The kernels of the steps so far, which refer to them by position.
     kernels: Vec<KernelNode>,
     pub(super) current: Segment,
-    /// What the steps of the current segment rest on.
+    /// The facts that the steps of the current segment depend on.
     facts: Vec<PlanFact>,
 }
 
@@ -61,7 +61,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         }
         let results = region.results.iter().map(|&value| self.buffer(value));
         let results = results.collect::<Result<Vec<_>, _>>()?;
-        // Also when there is nothing in it: the sizes of results are known here at the latest.
+        // Even if it is empty: the sizes of results are known here at the latest.
         self.end_segment();
         let mut block = Block {
             region: self.region,
@@ -158,7 +158,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(buffer)
     }
 
-    /// A buffer of the arena; its slot is chosen when all steps are there.
+    /// A buffer of the arena; its slot is chosen when all steps are known.
     fn written(&mut self, value: ValueId) -> Result<BufferId, ProgramError> {
         let segment = self.segments.len();
         self.add_buffer(
@@ -178,7 +178,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         values.iter().map(|&value| self.packed(value)).collect()
     }
 
-    /// The buffer of a value, row-major: for a consumer that takes no strides.
+    /// The buffer of a value, row-major: for a consumer that does not accept strides.
     fn packed(&mut self, value: ValueId) -> Result<BufferId, ProgramError> {
         let buffer = self.buffer(value)?;
         debug_assert!(
@@ -278,9 +278,9 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(())
     }
 
-    /// Makes the result of a lone slice or broadcast a view of its operand, where it is proved to lie there in one piece.
+    /// Makes the result of a lone slice or broadcast a view of its operand, where it is proved to be contiguous there.
     ///
-    /// Not a result of the block: a caller that gets a small part would keep the whole alive.
+    /// Not a result of the block: a caller that keeps a small part would keep the whole alive.
     fn is_part(&mut self, node: &Node) -> Result<bool, ProgramError> {
         let &[id] = node.ops.as_slice() else {
             return Ok(false);

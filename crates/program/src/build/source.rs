@@ -14,7 +14,7 @@ use crate::error::ProgramError;
 pub(super) struct Planned(HashMap<RegionId, Vec<Node>>);
 
 impl Planned {
-    /// Takes what a plan has for each region. Requirements may bring new expressions into the graph's table.
+    /// Takes the plan's nodes for each region. Requirements may add expressions to the graph's table.
     pub(super) fn new(graph: &mut Graph, plan: &FusionPlan) -> Result<Self, ProgramError> {
         let mut regions = HashMap::new();
         for node in plan.nodes() {
@@ -70,7 +70,7 @@ fn reason(node: &FusionNode) -> String {
         .unwrap_or_else(|| "the plan says so".to_owned())
 }
 
-/// A lowered kernel, verified, with what it requires said in the graph's sizes.
+/// A lowered kernel, verified, with its requirements expressed in the graph's sizes.
 pub(super) fn take_kernel(
     graph: &mut Graph,
     lowered: &LoweredKernel,
