@@ -1,4 +1,4 @@
-//! When a worker that did not start is started again: later each time, up to a limit. Knows no clock.
+//! Back-off between failed starts of a worker, up to a limit. Knows no clock.
 
 use std::time::Duration;
 

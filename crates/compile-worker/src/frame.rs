@@ -16,9 +16,9 @@ const HEADER: usize = 4 + 32;
 pub(crate) enum FrameError {
     /// The stream ended, failed, or a read took too long.
     Io(io::Error),
-    /// Longer than allowed.
+    /// Longer than the limit.
     TooLong { given: usize, limit: usize },
-    /// Bytes that are no frame.
+    /// Bytes that are not a frame.
     Damaged(String),
 }
 

@@ -63,7 +63,7 @@ fn what_fails_or_panics_leaves_the_cell_to_the_next() {
 fn a_child_makes_the_static_that_an_absent_thread_was_making() {
     static GATE: AtomicU32 = AtomicU32::new(0);
     static VALUE: ForkLazy<u8> = ForkLazy::new(|| {
-        // The first to come, the parent's thread, stays until it is let go.
+        // The first to come, the parent's thread, stays until it is released.
         if GATE.fetch_add(1, Ordering::SeqCst) == 0 {
             while GATE.load(Ordering::SeqCst) < 100 {
                 std::hint::spin_loop();

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
 mod sync {
-    //! What the library's `sync` is, with the checker's locks; and waits that may end at any moment.
+    //! A replacement of the library's `sync`, with the checker's locks; waits may end at any moment.
 
     use std::sync::{LockResult, PoisonError};
     use std::time::Duration;
@@ -26,7 +26,7 @@ mod sync {
             self.0.notify_all();
         }
 
-        /// A limit of nothing ends at some moment of the checker's choice; any other is waited for without end.
+        /// A zero limit ends at a moment of the checker's choice; any other wait has no end.
         pub(crate) fn wait_timeout_while<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,
@@ -252,7 +252,7 @@ fn in_every_interleaving_an_untrusted_leader_is_replaced_in_parallel() {
             panic!("the first leads");
         };
         assert!(!slow.is_takeover);
-        // It stood in a queue, and is trusted from when it begins.
+        // It was queued, and is trusted from its start.
         slow.begin_at(LONG);
         assert!(matches!(flights.join(7, LONG, LONG), Joined::Follow(_)));
         slow.begin_at(Duration::ZERO);

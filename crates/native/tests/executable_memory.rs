@@ -58,7 +58,7 @@ fn no_memory_is_writable_and_executable() {
     }
 }
 
-/// Callers take what is loaded; meanwhile it is dropped and loaded again elsewhere.
+/// Callers use the loaded code; meanwhile it is dropped and loaded again elsewhere.
 #[test]
 fn code_dropped_while_it_is_called_stays_until_the_call_is_over() {
     let loaded = Mutex::new(load());
@@ -85,7 +85,7 @@ fn code_dropped_while_it_is_called_stays_until_the_call_is_over() {
     call(&last);
 }
 
-/// Loading and dropping again and again holds on to no memory.
+/// Loading and dropping repeatedly leaks no memory.
 #[test]
 #[cfg(target_os = "linux")]
 fn dropped_code_gives_its_memory_back() {

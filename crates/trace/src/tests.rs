@@ -1,4 +1,4 @@
-//! Recording functions: what graphs they become, what they compute, and where mistakes are found.
+//! Recording functions: the resulting graphs, their results, and where mistakes are reported.
 
 use crate::{
     ArgumentType, Arguments, Results, Size, TraceError, TraceFunction, Traced, Var, trace,
@@ -218,7 +218,7 @@ fn variables_tell_what_they_are() {
         let nothing = x.reshape([Size::INFER, Size::INFER]);
         assert_eq!((nothing.dtype(), nothing.rank()), (None, 0));
         assert_eq!(format!("{nothing:?}"), "a variable without a value");
-        // What follows a mistake is no mistake of its own.
+        // Consequences of a mistake are not reported separately.
         let _ = nothing.size(0) + 1;
         nothing
             .matmul(&x)

@@ -16,7 +16,7 @@ pub(super) enum FileName {
     Draft(u64),
     /// Locked by the process that makes an entry.
     Claim(KeyDigest),
-    /// Locked by the process that makes room.
+    /// Locked by the evicting process.
     Eviction,
 }
 

@@ -1,4 +1,4 @@
-//! The format keeps what is written, and nothing else passes for an entry: every truncation, every flipped bit, any bytes.
+//! The format preserves content, and rejects everything else: every truncation, every flipped bit, any bytes.
 
 use proptest::prelude::*;
 

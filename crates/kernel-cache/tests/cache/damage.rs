@@ -7,7 +7,7 @@ use kiln_kernel_cache::{Content, Miss, MissCategory, Source, Tier, Verified};
 
 use crate::support::{LONG, cache_at, content, disk_at, files, key, only_entry};
 
-/// Compiles `a` through a new cache; what the folder said about it.
+/// Compiles `a` through a new cache; returns the folder's reason.
 fn miss_of(folder: &Path) -> Option<Miss> {
     let cache = cache_at(folder);
     let found = cache
@@ -102,7 +102,7 @@ fn content_read_into_memory_of_the_caller_is_checked_as_any() {
             .expect_err("it is short");
         assert_eq!(miss.category(), MissCategory::Corrupt, "{at}: {miss}");
     }
-    // Room for another number of bytes.
+    // Space for another number of bytes.
     disk.put(&key("a"), time, Content::data(&whole))
         .expect("there is room");
     let miss = disk.get_into(&key("a"), &mut read[1..]);

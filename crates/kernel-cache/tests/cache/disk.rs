@@ -120,7 +120,7 @@ fn what_is_above_the_limit_alone_is_not_stored() {
         Source::Compiled { .. }
     ));
     assert_eq!((cache.stats().stored, cache.stats().not_stored), (0, 1));
-    // One that is there, and above the limit of another reader, is not read and not removed.
+    // One that exists, and is above the limit of another reader, is neither read nor removed.
     put(&disk_at(folder.path()), "b", 9000);
     let options = DiskOptions {
         max_entry_bytes: 5000,

@@ -75,7 +75,7 @@ fn a_thousand_writers_killed_at_random_leave_whole_entries() {
             .expect("there is room");
         assert_eq!(files(folder.path(), ".draft").len(), 0, "round {round}");
     }
-    // Otherwise no writer was killed at work.
+    // Otherwise no writer was killed while writing.
     println!("{n_drafts} drafts were left");
     assert!(n_drafts > 100, "{n_drafts}");
 }
@@ -145,7 +145,7 @@ fn a_compiler_killed_at_work_is_not_waited_for() {
     let paths = [&cache, &marks].map(|path| path.to_str().expect("it is text"));
     let mut child = start(HOLDER, &paths);
     wait_for(&marks);
-    // It lives: the key is claimed, and the wait has a limit.
+    // It is alive: the key is claimed, and the wait has a limit.
     assert!(matches!(disk_at(&cache).try_claim(&key("a")), Claim::Busy));
     let limit = Duration::from_millis(30);
     let failure = cache_at(&cache).get_or_compile(&key("a"), limit, || Ok(content("a")));

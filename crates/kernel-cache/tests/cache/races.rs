@@ -23,7 +23,7 @@ fn the_lock_of_a_claim_that_was_given_up_and_made_again_claims_nothing() {
     };
     let path = folder.path().to_owned();
     let (keep, kept) = std::sync::mpsc::channel();
-    // The second has opened the file of the first, which is done; then the third comes.
+    // The second has opened the file of the first, which is done; then the third arrives.
     let plan = Plan::meanwhile(move |_| {
         drop(first);
         keep.send(disk_at(&path).try_claim(&key("a")))
@@ -102,7 +102,7 @@ fn drafts_and_claims_of_the_living_are_left_alone() {
         .create("0123456789abcdef.draft")
         .expect("there is room");
     assert!(draft.try_lock().expect("there are locks"));
-    // Both ways to sweep up: by hand, and when room is made.
+    // Both ways of sweeping up: explicitly, and by eviction.
     assert_eq!(disk.clear().expect("nothing is wrong").leftovers, 0);
     disk_at(folder.path())
         .put(&key("b"), Duration::ZERO, Content::data(&[1]))

@@ -9,7 +9,7 @@ use crate::support::{LONG, TestCache, cache_at, cache_of, content, files, key};
 
 const CHILD: &str = "storm::child_that_joins_the_storm";
 
-/// Every compile leaves a file, so that those of all processes can be counted, and lasts until something is so.
+/// Every compile leaves a file, so that those of all processes can be counted, and lasts until a condition holds.
 fn compile_marked(
     cache: &TestCache,
     name: &str,

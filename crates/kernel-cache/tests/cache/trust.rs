@@ -176,7 +176,7 @@ fn entries_that_are_links_shared_writable_or_no_files_are_refused_and_removed() 
     refused: expected a regular file, found a pipe, socket or device
     ");
     assert!(planted.exists());
-    // A folder in its place cannot be removed that way; it is a miss all the same.
+    // A folder in its place cannot be removed that way; it is still a miss.
     fs::remove_file(&entry).expect("it is ours");
     fs::create_dir(&entry).expect("there is room");
     let cache = cache_at(folder.path());

@@ -9,7 +9,7 @@ use kiln_symbolic_shape::{Binding, DimTable};
 use kiln_tensor::{DType, Tensor, bf16, f16};
 use proptest::prelude::*;
 
-/// Runs a builtin on tensors; results of these types.
+/// Runs a builtin on tensors; returns results of these types.
 fn run(
     builtin: &Builtin,
     inputs: &[Tensor],
@@ -24,7 +24,7 @@ fn run(
         .iter()
         .map(|ty| cpu.alloc(bytes(ty)).unwrap())
         .collect();
-    // What was in the memory before is no part of a result.
+    // Previous contents of the memory are not part of a result.
     for memory in &results {
         poison(memory);
     }
@@ -48,7 +48,7 @@ fn run(
     Ok(downloaded.collect())
 }
 
-/// Fills memory with bytes that are no result.
+/// Fills memory with bytes that are not a result.
 fn poison(memory: &Memory) {
     let shape = [memory.bytes()];
     let junk = Tensor::from_vec(&shape, vec![0xa5_u8; memory.bytes()]).unwrap();

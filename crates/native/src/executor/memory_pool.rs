@@ -1,9 +1,8 @@
-//! The pool of memory that was given back: [`HostMemoryPool`].
+//! The pool of returned memory: [`HostMemoryPool`].
 //!
 //! Fresh memory is cleared, or mapped page by page as it is touched; for large results that takes longer than computing
-//! them. So what an executor's memory leaves behind is kept, up to a limit, and handed out again as it is: its content is
-//! not defined, and its bytes are initialised. All that is had is counted, the small pieces too, which are not worth
-//! keeping.
+//! them. So returned memory of an executor is kept, up to a limit, and reused as it is: its content is undefined, and its
+//! bytes are initialised. All rented memory is counted, including small pieces, which are not worth keeping.
 
 use std::sync::Arc;
 
@@ -40,7 +39,7 @@ impl HostMemoryPool {
             })
     }
 
-    /// Takes memory back; what was kept longest is freed for it.
+    /// Takes memory back; the oldest kept memory is freed for it.
     pub(crate) fn put(&self, piece: AlignedBytes) {
         self.0.put(piece);
     }

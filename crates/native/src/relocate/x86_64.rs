@@ -1,11 +1,11 @@
 //! x86-64: the kinds of the psABI that compilers emit for position-independent and small code.
 //!
-//! Slots are not relaxed into direct addresses: a load more, and one case less.
+//! Slots are not relaxed into direct addresses: one load more, and one case less.
 
 use super::{Reference, RelocationFault, write};
 use object::elf;
 
-/// What a relocation of this kind refers to.
+/// The target of a relocation of this kind.
 pub(crate) fn reference(kind: u32) -> Option<Reference> {
     Some(match kind {
         elf::R_X86_64_NONE => Reference::Nothing,
@@ -42,7 +42,7 @@ pub(crate) fn apply(
             let value = i32::try_from(target as i64).map_err(|_| out_of_range(target as i64))?;
             write(bytes, value.to_le_bytes())
         }
-        // What is left of the kinds above is relative, in 32 bits.
+        // The remaining kinds are relative, in 32 bits.
         _ => {
             let value = i32::try_from(distance).map_err(|_| out_of_range(distance))?;
             write(bytes, value.to_le_bytes())

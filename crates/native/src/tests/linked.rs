@@ -1,4 +1,4 @@
-//! Images linked for an address that is only a number, compared byte by byte.
+//! Images linked for an arbitrary address, compared byte by byte.
 
 use super::fixtures::{AARCH64, Made};
 use crate::error::NativeError;

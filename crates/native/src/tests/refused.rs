@@ -1,4 +1,4 @@
-//! Objects that are whole and hold what no kernel has.
+//! Objects that are intact but have contents that no kernel has.
 
 use super::fixtures::{AARCH64, Made, X86_64, host};
 use crate::error::NativeError;
@@ -187,7 +187,7 @@ fn relocations() {
     );
 }
 
-/// Addends that stand in the code, as other machines' objects have them.
+/// Addends stored in the code, as in other machines' objects.
 #[test]
 fn relocations_without_addends() {
     let mut bytes = X86_64.to_vec();

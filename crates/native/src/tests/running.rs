@@ -4,7 +4,7 @@
 use super::fixtures::host;
 use crate::{LaunchArguments, LoadedCode};
 
-/// Runs one entry on buffers that the entry's contract fits; the fault word.
+/// Runs one entry on buffers that satisfy its contract; returns the fault word.
 fn run(entry: &str, buffers: &mut [*mut u8], sizes: &[i64], tasks: u64) -> u32 {
     let code = LoadedCode::load(host(), &[entry]).unwrap();
     let mut scratch = vec![0u128; 64];
@@ -17,8 +17,8 @@ fn run(entry: &str, buffers: &mut [*mut u8], sizes: &[i64], tasks: u64) -> u32 {
         fault: &mut fault,
         stop: &0,
     };
-    // SAFETY: the callers give the buffers that the fixture's source names, large enough for the
-    // sizes and tasks; everything else lives until the call returns.
+    // SAFETY: the callers pass the buffers that the fixture's source names, large enough for the sizes and tasks;
+    // everything else lives until the call returns.
     unsafe { code.call(0, &args, scratch.as_mut_ptr().cast(), 0, tasks) };
     fault
 }

@@ -1,4 +1,4 @@
-//! Memory: shared with tensors where it can be, copied where it must be, never written while read.
+//! Memory: shared with tensors where possible, copied where necessary, never written while read.
 #![allow(
     unsafe_code,
     reason = "a tensor over memory that is not aligned is made by hand"
@@ -136,7 +136,7 @@ fn a_tensor_that_is_lent_is_written_in_place_and_comes_back() {
     let start = tensor.as_bytes().unwrap().as_ptr();
     assert!(cpu.lend(tensor, &mut memory).is_none());
     assert_eq!(memory.bytes(), 12);
-    // Not while others have the memory.
+    // Not while there are other handles to the memory.
     let other = memory.clone();
     assert!(cpu.reclaim(&mut memory, DType::I32, &[3]).is_none());
     assert_eq!(elements::<i32>(&other), [1, 2, 3]);

@@ -1,4 +1,4 @@
-//! Packed constants: what the specification says is the kernel crate's, where it lands is ours.
+//! Packed constants: the specification is tested in the backend crate, the resulting memory here.
 
 use super::*;
 use kiln_backend::{PackAxis, PackSpec};
