@@ -1,4 +1,4 @@
-//! Getting at elements and making room for them, with memory that cannot be had as an error.
+//! Access to elements and allocation of buffers, with failed allocation as an error.
 
 use kiln_tensor::{Tensor, TensorError, match_dtype};
 

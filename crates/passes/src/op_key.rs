@@ -1,4 +1,4 @@
-//! What an op computes from what, as bytes that are equal exactly when it is the same.
+//! An op and its operands as bytes that are equal exactly when the computation is.
 //!
 //! Floats go in by their bits, so 0.0 and -0.0 differ and a NaN equals itself; constants by digest.
 
@@ -29,7 +29,7 @@ impl OpKey {
     }
 }
 
-/// The fields one after another; an op's fields come in one order, and lists say their length.
+/// The fields one after another; an op's fields have a fixed order, and lists include their length.
 struct Fields(SmallVec<[u8; 64]>);
 
 impl Fields {

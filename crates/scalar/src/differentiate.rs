@@ -1,13 +1,11 @@
 //! Derivatives of expressions, as expressions: forward substitution of the rules for primitives.
 //!
-//! One pass over the nodes; each gets its slope with respect to the chosen input, which is nothing
-//! at all where the node does not depend on it, or only through something that is constant almost
-//! everywhere (a comparison, `floor`, `sign`, a conversion to an integer). The steps of the value
-//! are shared with the steps of the slope.
+//! One pass over the nodes; each gets its slope with respect to the chosen input, which is absent where the node does not
+//! depend on it, or only through something that is constant almost everywhere (a comparison, `floor`, `sign`, a conversion
+//! to an integer). The steps of the value are shared with the steps of the slope.
 //!
-//! At kinks: `abs` has slope 0 at 0; at a tie `min` and `max` give their whole slope to their
-//! first operand; `select` gives the slope of what it chose; a power of 0 has slope 0 with respect
-//! to its exponent.
+//! At kinks: `abs` has slope 0 at 0; at a tie `min` and `max` pass their whole slope to their first operand; `select`
+//! passes the slope of the selected operand; a power of 0 has slope 0 with respect to its exponent.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2};
 
@@ -83,7 +81,7 @@ pub(crate) fn derivative_nodes(
     }
 }
 
-/// A slope, with the two values that need no step of their own.
+/// A slope, with the two values that need no separate step.
 #[derive(Clone, Copy)]
 enum Slope {
     Zero,
@@ -228,7 +226,7 @@ fn unary(b: &mut ExprBuilder, op: ScalarOp, (x, dx): (NodeId, Slope), y: NodeId)
             b.mul(scale, bell)
         }
         ScalarOp::Sigmoid => {
-            // y * sigmoid(-x): 1 - y would lose everything for large x.
+            // y * sigmoid(-x): 1 - y would lose all precision for large x.
             let negative = b.neg(x);
             let other = b.sigmoid(negative);
             b.mul(y, other)

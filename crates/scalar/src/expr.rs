@@ -1,8 +1,8 @@
 //! Expressions: a flat list of nodes in which each refers only to earlier ones.
 //!
-//! An [`Expr`] has inputs without dtypes; asking for the result's dtype with the inputs' dtypes
-//! checks every node. Invariants, kept by the builder and checked on deserialisation: a node's
-//! operands come before it; inputs are below `n_inputs`; each operation has its arity.
+//! An [`Expr`] has inputs without dtypes; querying the result's dtype with the inputs' dtypes checks every node.
+//! Invariants, kept by the builder and checked on deserialisation: a node's operands come before it; inputs are below
+//! `n_inputs`; each operation has its arity.
 
 mod builder;
 mod print;
@@ -36,11 +36,11 @@ impl NodeId {
 pub enum Node {
     /// An input, by position.
     Input(usize),
-    /// A value of a dtype of its own.
+    /// A value with its own dtype.
     Constant(ScalarValue),
-    /// A number in the dtype that another node has: how generic definitions write constants.
+    /// A number in the dtype of another node: how generic definitions write constants.
     Literal {
-        /// The number; rounded to the dtype once, and refused if an integer dtype lacks it.
+        /// The number; rounded to the dtype once, and rejected if an integer dtype cannot represent it.
         number: f64,
         /// The node whose dtype it takes.
         like: NodeId,
@@ -65,7 +65,7 @@ impl Node {
     }
 }
 
-/// By bits where floats are concerned, as [`ScalarValue`].
+/// Floats compare by bits, as in [`ScalarValue`].
 impl PartialEq for Node {
     fn eq(&self, other: &Node) -> bool {
         match (self, other) {
@@ -225,7 +225,7 @@ fn dangling(node: usize, to: NodeId) -> ScalarError {
     }
 }
 
-/// An expression as it comes from outside.
+/// An expression from outside.
 #[derive(Deserialize)]
 struct Unchecked {
     n_inputs: usize,

@@ -1,4 +1,4 @@
-//! Tensors as their users meet them: making, viewing, writing, joining, running out of memory.
+//! Tensors as seen by users: making, viewing, writing, concatenating, running out of memory.
 
 use proptest::prelude::*;
 

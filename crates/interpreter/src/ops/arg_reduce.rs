@@ -1,4 +1,4 @@
-//! Where along an axis the extremum is. A NaN wins over every number; of several, as of equal numbers.
+//! The position of the extremum along an axis. A NaN wins over every number; ties are resolved as for equal numbers.
 
 use super::lanes::{from_lanes, lanes_along};
 use crate::element::{Accumulator, Number};
@@ -60,7 +60,7 @@ fn index_of_extremum<T: Number>(
     Ok(best)
 }
 
-/// Less when `left` comes before `right`: NaN first, then the extremum's end. Zeros are equal.
+/// `Less` when `left` comes before `right`: NaN first, then the extremum. Zeros are equal.
 pub(crate) fn rank_order<T: Number>(left: T, right: T, extremum: Extremum) -> Ordering {
     let (left, right) = (left.to_wide(), right.to_wide());
     match (left.is_nan(), right.is_nan()) {

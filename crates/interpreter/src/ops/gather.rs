@@ -100,7 +100,7 @@ pub(crate) fn gather_nd(
 /// How the last axis of an index tensor addresses the blocks of another.
 pub(crate) struct Address {
     batch_axes: usize,
-    /// How many axes one index tuple addresses.
+    /// The number of axes that one index tuple addresses.
     depth: usize,
     /// The elements of one addressed block.
     pub(crate) inner: usize,
@@ -215,7 +215,8 @@ pub(crate) fn element_offsets(
     Ok(offsets)
 }
 
-/// The elements of an integer tensor. A `u64` too large becomes the largest `i64`, which no axis has.
+/// The elements of an integer tensor. A `u64` that is too large becomes the maximum `i64`, which is out of bounds on every
+/// axis.
 pub(crate) fn integers(interrupt: Interrupt<'_>, indices: &Tensor) -> Result<Vec<i64>, OpFault> {
     fn widened<T: Element + TryInto<i64>>(
         interrupt: Interrupt<'_>,

@@ -1,4 +1,4 @@
-//! Walking along one axis: every other axis aside, the axis itself as a contiguous lane.
+//! Iteration along one axis, with the axis itself as a contiguous lane.
 
 use crate::evaluate::EvaluateContext;
 use crate::fault::OpFault;

@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use kiln_tensor::{DType, Offsets, Tensor, match_dtype, row_major_strides};
 use std::ops::Range;
 
-/// How many rows of the left operand are widened at a time.
+/// The number of rows of the left operand that are widened at a time.
 const ROWS: usize = 1024;
 
 /// `[batch.., M, K], [batch.., K, N] -> [batch.., M, N]`.
@@ -45,7 +45,7 @@ pub(crate) fn matmul(
     if result.is_empty() || *k == 0 {
         return Ok(result);
     }
-    // One matrix on the right serves all rows of the left as one.
+    // A single matrix on the right is multiplied with all rows of the left at once.
     let (batch, m) = if right_batch.iter().all(|&size| size == 1) {
         (Shape::new(), left.len() / k)
     } else {
@@ -65,8 +65,7 @@ pub(crate) fn matmul(
     Ok(result)
 }
 
-/// The product of each pair of matrices, given by where they start; block by block, so that what is widened at a time is
-/// little.
+/// The product of each pair of matrices, given by their offsets; block by block, so that little is widened at a time.
 fn multiply_pairs<T: Number>(
     interrupt: Interrupt<'_>,
     product: Product,

@@ -33,7 +33,7 @@ pub(crate) fn slice(
         .enumerate()
     {
         let start = ctx.integer(start)?;
-        // A start that leaves the axis is harmless as long as nothing is read from it.
+        // A start out of bounds is harmless as long as nothing is read from it.
         let start = if len == 0 {
             0
         } else {
@@ -59,7 +59,7 @@ pub(crate) fn slice(
     Ok(x.slice(&slices)?)
 }
 
-/// Operands one after another.
+/// Concatenates operands.
 pub(crate) fn concat(
     ctx: &EvaluateContext<'_>,
     operands: &[Tensor],
@@ -93,7 +93,7 @@ pub(crate) fn concat(
     join(ctx.interrupt(), operands, axis)
 }
 
-/// Tensors that fit one after another.
+/// Tensors that can be concatenated.
 pub(crate) fn join(
     interrupt: Interrupt<'_>,
     operands: &[Tensor],

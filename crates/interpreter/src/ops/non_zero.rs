@@ -1,4 +1,4 @@
-//! The places of elements that are not zero, in row-major order. NaN is not zero; -0 is.
+//! The indices of nonzero elements, in row-major order. NaN is nonzero; -0 is zero.
 
 use crate::element::{Accumulator, Number};
 use crate::evaluate::EvaluateContext;

@@ -22,7 +22,7 @@ pub(crate) fn pad(
     }
     let low = ctx.sizes("a padding", low)?;
     let high = ctx.sizes("a padding", high)?;
-    // A size past the end of `usize` is past the limit on tensors too, which refuses it.
+    // A size beyond `usize` exceeds the limit on tensors too, which rejects it.
     let shape: Shape = x
         .shape()
         .iter()
@@ -53,7 +53,7 @@ pub(crate) fn pad(
     Ok(result)
 }
 
-/// The operand's index that a result's index reads; none in a constant border.
+/// The operand's index for a result's index; `None` in a constant border.
 fn source_of(at: usize, low: usize, size: usize, mode: PadMode) -> Option<usize> {
     let inside = at.checked_sub(low).filter(|&index| index < size);
     // Both fit: shapes are limited to what `isize` holds.
@@ -62,7 +62,7 @@ fn source_of(at: usize, low: usize, size: usize, mode: PadMode) -> Option<usize>
         PadMode::Constant => return inside,
         PadMode::Edge => index.clamp(0, last),
         PadMode::Wrap => index.rem_euclid(size as i128),
-        // There and back again has a period of twice the last index.
+        // Reflection has a period of twice the last index.
         PadMode::Reflect if last == 0 => 0,
         PadMode::Reflect => {
             let phase = index.rem_euclid(2 * last);

@@ -8,7 +8,7 @@ use crate::fault::OpFault;
 use kiln_ir::{Integers, PoolFunction, Window};
 use kiln_tensor::{Tensor, match_dtype};
 
-/// More taps than this in one window are refused.
+/// The maximum number of taps of one window.
 const TAP_LIMIT: usize = 1 << 32;
 
 /// `[N, C, spatial..] -> [N, C, spatial..]`.

@@ -1,4 +1,4 @@
-//! Random bits: each is a function of its position and the key, which `scalar` defines.
+//! Random bits: each is a function of its position and the key, as defined by `scalar`.
 
 use super::elementwise;
 use crate::buffer::dense;

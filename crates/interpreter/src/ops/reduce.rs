@@ -70,7 +70,7 @@ fn reduce_runs<T: Number>(
     Ok(())
 }
 
-/// Where a fold starts, and how it continues.
+/// The initial value of a fold, and its step.
 fn fold_of<A: Accumulator>(function: ReduceFunction) -> (A, Join<A>) {
     match function {
         ReduceFunction::Sum | ReduceFunction::Mean => (A::ZERO, A::plus),

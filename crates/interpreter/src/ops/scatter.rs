@@ -1,7 +1,7 @@
-//! Writing at computed positions. Updates are applied in row-major order of the indices, so that
-//! where two set one element the last wins.
+//! Writing at computed positions. Updates are applied in row-major order of the indices, so that the last of several that
+//! set one element wins.
 //!
-//! A combining scatter accumulates as reductions do: wide, and rounded once at the end.
+//! A combining scatter accumulates like a reduction: wide, and rounded once at the end.
 
 use super::gather::{Address, element_offsets};
 use crate::element::{Accumulator, Number};
@@ -47,7 +47,7 @@ pub(crate) fn scatter_nd(
     scatter(ctx, x, updates, &starts, address.inner, combine)
 }
 
-/// Joins blocks of `inner` updates to the blocks of `x` that start at `starts`.
+/// Combines blocks of `inner` updates with the blocks of `x` that start at `starts`.
 fn scatter(
     ctx: &EvaluateContext<'_>,
     x: &Tensor,

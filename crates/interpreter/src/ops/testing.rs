@@ -1,4 +1,4 @@
-//! What tests of ops share: constant sizes, and short ways to write tensors.
+//! Shared helpers of ops' tests: constant sizes, and concise tensors.
 
 use crate::evaluate::{EvaluateContext, evaluate_op};
 use crate::fault::OpFault;

@@ -1,5 +1,5 @@
-//! The `k` first elements of each lane when sorted. NaN comes before every number, whichever end is
-//! asked for; of equal elements the lower index first.
+//! The `k` first elements of each lane when sorted. NaN comes before every number, in both directions; of equal elements
+//! the lower index first.
 
 use super::arg_reduce::rank_order;
 use super::lanes::{from_lanes, lanes_along};

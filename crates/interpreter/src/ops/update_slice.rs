@@ -24,7 +24,7 @@ pub(crate) fn update_slice(
         let first = usize::try_from(index).ok();
         let is_inside = |first: &usize| first.checked_add(length).is_some_and(|end| end <= size);
         start[axis] = first.filter(is_inside).ok_or_else(|| {
-            // The first element of the part that lies outside.
+            // The first element of a part that is out of bounds.
             let outside = match first {
                 Some(first) => first.max(size) as i64,
                 None => index,

@@ -1,4 +1,4 @@
-//! What is said about inputs that do not fit a graph.
+//! Errors for inputs that do not fit a graph.
 
 use crate::support::{error, graph, run, tensor, zeros};
 use insta::assert_snapshot;

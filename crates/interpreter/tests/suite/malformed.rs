@@ -1,4 +1,4 @@
-//! Graphs that no verifier has seen: every one ends in a typed error.
+//! Unverified graphs: every one ends in a typed error.
 
 use crate::support::{tensor, zeros};
 use kiln_interpreter::{InterpretOptions, interpret};

@@ -229,7 +229,7 @@ fn live_bytes_are_bounded_by_what_is_still_needed() {
     assert!(interpret(&graph, &[zeros(&[1000])], &limits(8000)).is_ok());
     let error = interpret(&graph, &[zeros(&[1000])], &limits(7999)).unwrap_err();
     assert_snapshot!(format!("{}: {error}", error.code()), @"E0832: expected at most 7999 bytes of live values, found 8000 at neg (%2): raise the limit or use smaller shapes");
-    // A broadcast takes no memory of its own.
+    // A broadcast takes no additional memory.
     let wide = crate::support::graph(
         "graph @g(%x: f32[]) -> f32[] {
         %0: f32[1000, 1000] = broadcast %x {dims = [1000, 1000]}
@@ -239,7 +239,7 @@ fn live_bytes_are_bounded_by_what_is_still_needed() {
     }",
     );
     assert!(interpret(&wide, &[Tensor::scalar(1.0f32)], &limits(16)).is_ok());
-    // Unless it is an output, which is given as a copy.
+    // Unless it is an output, which is returned as a copy.
     let output = crate::support::graph(
         "graph @g(%x: f32[]) -> f32[1000, 1000] {
         %0: f32[1000, 1000] = broadcast %x {dims = [1000, 1000]}

@@ -101,7 +101,7 @@ graph @main(%x: f32[N, 4, H, W]) -> f32[N, 4, H, W] {
     "#);
 }
 
-/// A resize multiplies neighbours by 0, which makes NaN of infinities, and adds, which makes 0.0 of -0.0.
+/// A resize multiplies neighbours by 0, which turns infinities into NaN, and adds, which turns -0.0 into 0.0.
 #[test]
 fn a_resize_to_the_same_size_stays() {
     assert!(is_unchanged(
@@ -354,7 +354,7 @@ fn widened_scatters_keep_every_bit() {
         Tensor::from_slice(&[elements.len()], &elements).unwrap()
     };
     let indices = Tensor::from_slice(&[5], &[0_i64, 2, 0, -1, 0]).unwrap();
-    // Sums that halves lose one by one, overflow that a later update takes back, zeros and what is not finite.
+    // Sums that lose halves one by one, overflow that a later update reverses, zeros and non-finite values.
     let x = [2048.0, -0.0, 60000.0];
     let updates = [1.0, 60000.0, 1.0, -60000.0, 1.0];
     let special = [f32::NAN, f32::INFINITY, -1.0, f32::NEG_INFINITY, -0.0];

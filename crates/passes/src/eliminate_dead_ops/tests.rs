@@ -1,4 +1,4 @@
-//! What is dropped, and what must stay.
+//! What is dropped, and what must be kept.
 
 use super::eliminate_dead_ops;
 use crate::PassContext;
@@ -55,7 +55,7 @@ graph @main(%c: bool[], %x: f32[B], %y: f32[B], %z: f32[B]) -> f32[B] {
     "#);
 }
 
-/// `%q` only feeds itself; `%r` is not a result of the graph, but decides `%p`.
+/// `%q` only feeds itself; `%r` is not a result of the graph, but determines `%p`.
 #[test]
 fn carried_values_that_only_feed_themselves_go() {
     assert_snapshot!(trimmed("
@@ -114,7 +114,7 @@ graph @main(%n: i64[1], %x: f32[B]) -> f32[B] {
     "#);
 }
 
-/// A proof may rest on `m == B`, which the `bind` checks.
+/// A proof may depend on `m == B`, which the `bind` checks.
 #[test]
 fn a_bind_that_a_fact_relates_to_other_sizes_stays() {
     assert!(is_unchanged(

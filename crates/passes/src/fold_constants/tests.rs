@@ -1,4 +1,4 @@
-//! What is folded, and what the budget keeps.
+//! What is folded, and what exceeds the budget.
 
 use super::{EXPANSION_LIMIT, fold_constants};
 use crate::testing::{after, graph, is_unchanged, optimized};
@@ -78,7 +78,7 @@ graph @main() -> (i32[], f32[], u32[4]) {
     ));
 }
 
-/// A few bytes of text that ask for 4 TiB, by each op that makes much of little.
+/// A few bytes of text that describe 4 TiB, with each op that expands.
 #[test]
 fn a_constant_bomb_is_not_folded() {
     let source = "
@@ -101,7 +101,7 @@ graph @main(%x: f32[N]) -> (f32[1048576, 1048576], i64[1048576, 1048576], f32[10
     assert!(constant_bytes(&graph) < 1024, "{}", text::print(&graph));
 }
 
-/// Doubling a constant again and again stops at the budget.
+/// Repeatedly doubling a constant stops at the budget.
 #[test]
 fn the_budget_holds_over_many_ops() {
     let mut source =

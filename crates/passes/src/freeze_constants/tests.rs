@@ -1,4 +1,4 @@
-//! What moves into weights, and what it costs.
+//! What is folded into weights, and its cost.
 
 use super::freeze_constants;
 use crate::testing::{after, graph, is_unchanged, ramp};
@@ -114,7 +114,7 @@ graph @main(%x: f32[N, 4, L]) -> f32[N, 6, L] {
   %3: f32[N, 6, L] = mul %2, %c
   return %3
 }";
-    // Every number is exact here, so the results are the same bit for bit.
+    // Every number is exact here, so the results are bit-identical.
     let before = graph(source);
     let changed = freeze_constants(before.clone(), &mut PassContext::new()).unwrap();
     assert_eq!(changed.rewrites, 1);
@@ -179,7 +179,7 @@ graph @main(%x: f32[B, 8]) -> f32[B, 8] {{
     );
 }
 
-/// A long chain of moves of one constant would make a copy for each.
+/// A long chain of movements of one constant would make a copy for each.
 #[test]
 fn what_is_made_is_bounded_by_the_constants() {
     let mut source = String::from(

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use kiln_interpreter::{InterpretOptions, interpret};
 use kiln_tensor::Tensor;
 
-/// The graph without its leftovers.
+/// The graph without dead ops.
 fn hoisted(source: &str) -> String {
     after(&[hoist_from_loops, eliminate_dead_ops], source)
 }
@@ -104,7 +104,7 @@ fn what_may_fault_asks_something_or_is_carried_stays() {
     for ops in [division, within, lookup, carried] {
         assert!(is_unchanged(hoist_from_loops, &in_loop(ops, "%3")), "{ops}");
     }
-    // The same place, and nothing against it.
+    // The same place, with nothing against it.
     let root = "%2: f32[B] = cast %l {to = f32}
                 %3: f32[B] = sqrt %2";
     assert!(!is_unchanged(hoist_from_loops, &in_loop(root, "%3")));
@@ -162,7 +162,7 @@ fn ramp(shape: &[usize]) -> Tensor {
     Tensor::from_vec(shape, elements).unwrap()
 }
 
-/// Products may be rounded otherwise, so close numbers are the same. Also where a loop runs no iteration, or one.
+/// Products may round differently, so close numbers are accepted. Also where a loop runs no iteration, or one.
 fn same_numbers(source: &str, inputs: &dyn Fn(usize) -> Vec<Tensor>) {
     let before = graph(source);
     let (optimized, _) = optimized(before.clone());

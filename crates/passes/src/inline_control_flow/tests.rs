@@ -1,4 +1,4 @@
-//! Branches and loops whose course is known.
+//! Branches and loops with a known course.
 
 use super::inline_control_flow;
 use crate::eliminate_dead_ops;

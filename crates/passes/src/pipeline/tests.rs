@@ -97,7 +97,7 @@ fn results_are_the_same_bit_for_bit() {
     }
 }
 
-/// Each prefix of the rewrites is a graph that computes the same, so a search by halves finds a wrong rewrite.
+/// Each prefix of the rewrites is a graph that computes the same, so bisection finds a wrong rewrite.
 #[test]
 fn stopping_after_n_rewrites_gives_a_valid_graph() {
     let before = graph(BLOCK);
@@ -213,7 +213,7 @@ fn cost_is_linear_in_the_graph() {
     assert!(eight < one * 24, "{one:?} {eight:?}");
 }
 
-/// One frame for each op would not fit.
+/// One stack frame per op would not fit.
 #[test]
 fn a_long_chain_needs_little_stack() {
     let run = || {

@@ -1,4 +1,4 @@
-//! Bindings of what is known already.
+//! Bindings of known sizes.
 
 use super::resolve_bindings;
 use crate::eliminate_dead_ops;
@@ -53,7 +53,7 @@ graph @main(%x: f32[B], %n: i64[1]) -> (i64[n], i64[m], i64[k]) where n >= 1, m 
     ));
 }
 
-/// With `k` known to be 2, the result's size is -1 on every call: that is for the run time to say.
+/// With `k` known to be 2, the result's size is -1 on every call: that is reported at run time.
 #[test]
 fn sizes_that_no_op_could_have_are_not_put_in() {
     assert!(is_unchanged(

@@ -298,7 +298,7 @@ graph @main(%x: f32[B, S]) -> (bool[2], bool[], bool[], bool[2]) where B >= 1 {
     "#);
 }
 
-/// As attention masks are made: positions are at least 0 and below their count.
+/// As in attention masks: positions are at least 0 and below their count.
 #[test]
 fn comparisons_of_positions_that_are_proved() {
     assert_snapshot!(simplified("
@@ -465,7 +465,7 @@ graph @main(%x: f32[B, S, 4]) -> (f32[B, 4], f32[B, 4], f32[B, S, 2], f32[B, S, 
     "#);
 }
 
-/// As an exported attention mask: every element of `[B, S]`, by its number.
+/// As in an exported attention mask: every element of `[B, S]`, by its number.
 #[test]
 fn a_gather_of_everything_in_order_is_a_reshape() {
     assert_snapshot!(simplified("
@@ -499,8 +499,8 @@ graph @main(%mask: i64[B, S], %x: f32[S, 4]) -> (i64[B, 1, 1, S, 1], f32[S, 4], 
     "#);
 }
 
-/// The mask's last size is one of two that broadcast to the result's; dropping the broadcast of
-/// another axis changes nothing about that.
+/// The mask's last size is one of two that broadcast to the result's; dropping the broadcast of another axis does not
+/// affect that.
 #[test]
 fn sizes_that_meet_unproved_still_meet() {
     assert_snapshot!(simplified("

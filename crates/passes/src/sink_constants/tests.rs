@@ -1,4 +1,4 @@
-//! Constants that move to where they are read.
+//! Constants that move to their readers.
 
 use super::sink_constants;
 use crate::testing::{after, is_unchanged};

@@ -34,7 +34,7 @@ pub struct BlockEvaluator {
     /// Dtype of the block that `run` writes.
     pub(super) result: DType,
     pub(super) steps: Vec<Step>,
-    /// What each buffer holds at first; constants stay.
+    /// The initial contents of each buffer; constants stay.
     pub(super) buffers: Vec<ScalarValue>,
 }
 
@@ -83,7 +83,7 @@ impl BlockEvaluator {
                 Node::Literal { number, .. } => compiler.constant(literal(*number, dtype)?),
                 Node::Apply { op, operands } => {
                     let sources = operands.iter().map(|&id| compiler.place(id)).collect();
-                    // The target is taken before operands are given up: no step writes what it reads.
+                    // The target is allocated before operands are released: no step writes a buffer that it reads.
                     let is_result = position == expr.result().index();
                     let target = if is_result {
                         Target::Result
@@ -98,7 +98,7 @@ impl BlockEvaluator {
                     compiler.give_up(position, operands);
                     match target {
                         Target::Buffer(buffer) => Source::Buffer(buffer),
-                        // Nothing reads the result again, so nothing needs it to have a place.
+                        // Nothing reads the result again, so it needs no place.
                         Target::Result => continue,
                     }
                 }
@@ -146,12 +146,12 @@ impl BlockEvaluator {
 struct Compiler {
     /// For each node, the last one that reads it.
     last_use: Vec<usize>,
-    /// Where each node's values are.
+    /// The place of each node's values.
     places: Vec<Option<Source>>,
     buffers: Vec<ScalarValue>,
     /// The buffer of each constant.
     constants: HashMap<ScalarValue, usize>,
-    /// Buffers that are no longer needed, by dtype.
+    /// Free buffers, by dtype.
     free: BTreeMap<DType, Vec<usize>>,
 }
 

@@ -20,7 +20,7 @@ fn random_expr(inputs: &[DType], choices: &[(usize, [u8; 3], usize)]) -> Expr {
             Some(&op) => op,
             None => ScalarOp::Cast(DType::ALL[cast % DType::ALL.len()]),
         };
-        // The later operands are of the dtype that the first one asks for, where there is any.
+        // The later operands have the dtype that the first one requires, if any.
         let mut operands = vec![first];
         for &pick in picks.iter().take(op.arity()).skip(1) {
             let wanted = if op == ScalarOp::Select && operands.len() == 2 {
@@ -51,7 +51,7 @@ fn random_expr(inputs: &[DType], choices: &[(usize, [u8; 3], usize)]) -> Expr {
     b.finish(result).unwrap()
 }
 
-/// Elements of a dtype with all kinds of edges among them.
+/// Elements of a dtype, including all kinds of edge cases.
 fn elements(dtype: DType, len: usize, seed: u64) -> Tensor {
     let mut state = seed | 1;
     let values: Vec<f64> = (0..len)

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{Expr, Node, NodeId, dangling};
 use crate::{Function, ScalarError, ScalarOp, ScalarValue};
 
-/// Builds an [`Expr`]; equal nodes become one.
+/// Builds an [`Expr`]; equal nodes are shared.
 ///
 /// Mistakes (a wrong number of operands, an id of another builder) do not interrupt: the first one
 /// is kept and [`ExprBuilder::finish`] reports it. Dtypes are checked later, by
@@ -33,7 +33,7 @@ pub struct ExprBuilder {
 }
 
 impl ExprBuilder {
-    /// Starts an expression of this many inputs.
+    /// Starts an expression with this number of inputs.
     pub fn new(n_inputs: usize) -> ExprBuilder {
         ExprBuilder {
             n_inputs,
@@ -64,7 +64,7 @@ impl ExprBuilder {
 
     /// A number in the dtype of `like`.
     pub fn literal(&mut self, number: f64, like: NodeId) -> NodeId {
-        // A literal is no model itself: its own model is.
+        // A literal is not a model itself: its own model is.
         let like = match self.nodes.get(like.index()) {
             Some(Node::Literal { like, .. }) => *like,
             _ => like,
@@ -101,7 +101,7 @@ impl ExprBuilder {
         }
     }
 
-    /// A copy of another expression, with nodes of this one for its inputs.
+    /// A copy of another expression, with nodes of this one as its inputs.
     pub fn inline(&mut self, expr: &Expr, inputs: &[NodeId]) -> NodeId {
         let copied = self.inline_nodes(expr, inputs);
         match copied.get(expr.result().index()) {
@@ -169,14 +169,14 @@ impl ExprBuilder {
         NodeId(number)
     }
 
-    /// Keeps the first mistake; the id returned only lets the caller go on.
+    /// Keeps the first mistake; the returned id only lets the caller continue.
     fn fail(&mut self, error: ScalarError) -> NodeId {
         self.error.get_or_insert(error);
         NodeId(0)
     }
 }
 
-/// One method for each primitive, with as many operands as it takes.
+/// One method for each primitive, with its number of operands.
 macro_rules! builder_methods {
     ($($variant:ident $name:ident $signature:ident $meaning:literal;)*) => {
         /// # Primitive operations

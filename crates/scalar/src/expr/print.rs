@@ -1,8 +1,8 @@
 //! The text form of an expression.
 //!
-//! Linear in the expression's size, however often steps are shared, and without recursion. A
-//! literal prints as its number where its dtype is plain from its neighbours, and as
-//! `1.0 like x0` where it is not, so that the text determines the expression's meaning.
+//! Linear in the expression's size, however often steps are shared, and without recursion. A literal prints as its number
+//! where its dtype is clear from its neighbours, and as `1.0 like x0` where it is not, so that the text determines the
+//! expression's meaning.
 
 use std::fmt::{self, Write};
 
@@ -50,7 +50,7 @@ fn names(expr: &Expr) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// The nodes whose text is part of this node's text, those of its literals' models included.
+/// The nodes whose text is part of this node's text, including those of its literals' models.
 fn printed_references(expr: &Expr, node: &Node) -> Vec<NodeId> {
     let Node::Apply { op, operands } = node else {
         return Vec::new();
@@ -71,7 +71,7 @@ fn printed_references(expr: &Expr, node: &Node) -> Vec<NodeId> {
     references
 }
 
-/// Whether an operand's dtype is plain because another one must have the same and is no literal.
+/// Whether an operand's dtype is clear because another one must have the same and is not a literal.
 fn is_plain(expr: &Expr, op: ScalarOp, operands: &[NodeId], position: usize) -> bool {
     let first = op.signature().first_shared_operand();
     position >= first
@@ -81,12 +81,12 @@ fn is_plain(expr: &Expr, op: ScalarOp, operands: &[NodeId], position: usize) -> 
             .any(|id| !matches!(expr.nodes.get(id.index()), Some(Node::Literal { .. })))
 }
 
-/// What is still to be printed.
+/// The pieces still to be printed.
 enum Piece<'a> {
     Text(&'static str),
     /// A node in full.
     Node(&'a Node),
-    /// A node by its name if it has one, else in full.
+    /// A node by its name if it has one, otherwise in full.
     Reference(NodeId),
     /// A literal with its model.
     Modelled(NodeId),

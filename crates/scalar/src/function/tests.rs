@@ -1,4 +1,4 @@
-//! The table as its readers see it, values, and slopes checked against differences.
+//! The table as seen by its users, values, and slopes checked against differences.
 
 use super::*;
 use crate::{Mode, ScalarValue, evaluate};
@@ -26,7 +26,7 @@ fn slope_at(name: &str, x: f64) -> f64 {
 #[test]
 fn the_composite_functions_are_defined_as_they_say() {
     let mut text = String::new();
-    // Philox is ten rounds long, and tested against what its authors published.
+    // Philox has ten rounds, and is tested against its authors' published vectors.
     let is_short = |function: &Function| function.name() != "philox_4x32_10";
     let composite = Function::all().filter(|function| function.primitive().is_none());
     for function in composite.filter(is_short) {
@@ -179,7 +179,7 @@ fn nan_goes_through_every_function_of_floats() {
         for operand in 0..f.arity() {
             let mut x = vec![0.5; f.arity()];
             x[operand] = f64::NAN;
-            // A slope that is not used does not spoil the positive side of `prelu`.
+            // An unused slope does not affect the positive side of `prelu`.
             let used = !(f.name() == "prelu" && operand == 1);
             assert_eq!(value(&expr, &x).is_nan(), used, "{f}{x:?}");
         }
@@ -260,7 +260,7 @@ fn slopes_far_out_are_finite_and_right() {
     assert!((tail / (-40f64).exp() - 1.0).abs() < 1e-15);
 }
 
-/// Points to differentiate at: inside the domain of some function each, and off every kink.
+/// Points of differentiation: inside the domain of some function each, and off every kink.
 const POINTS: [f64; 9] = [-2.7, -1.3, -0.6, -0.2, 0.3, 0.8, 1.7, 2.4, 3.6];
 
 #[test]

@@ -1,5 +1,4 @@
-//! `.npy` files: what NumPy writes is read, what we write is what NumPy writes, and hostile
-//! headers are errors.
+//! `.npy` files: NumPy's output is read, ours equals NumPy's, and hostile headers are errors.
 
 use proptest::prelude::*;
 

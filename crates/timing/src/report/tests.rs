@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::clock::ManualClock;
 use crate::*;
 
-/// A first call: import, passes, two kernels on a thread of their own, a run.
+/// A first call: import, passes, two kernels on a separate thread, a run.
 fn first_call(verbosity: Verbosity, filter: &'static str) -> Timing {
     let named = std::thread::Builder::new().name("caller".to_owned());
     let calling = named.spawn(move || call(verbosity, filter));

@@ -1,4 +1,4 @@
-//! Recorders: the law that a report adds up, on one thread and on several, and each rule by itself.
+//! Recorders: the law that a report adds up, on one thread and on several, and each rule separately.
 
 use std::sync::Barrier;
 use std::thread;
@@ -163,7 +163,7 @@ fn of_short_calls_some_are_timed_and_the_others_counted() {
     assert_eq!(timing.report().event("other_runtime").unwrap().count, 10);
     timing.set_verbosity(Verbosity::Off);
     assert!(!timing.begin_sampled(event, &sampler, 14).is_timed());
-    // Those that were timed otherwise, or not at all, are not told of with the next.
+    // Those that were timed differently, or not at all, are not reported with the next.
     (14..100).for_each(call);
     timing.set_verbosity(Verbosity::Default);
     (100..107).for_each(call);

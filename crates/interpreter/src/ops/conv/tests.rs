@@ -60,7 +60,7 @@ fn at(tensor: &Tensor, elements: &[f32], index: &[usize]) -> f32 {
     elements[place]
 }
 
-/// Which input position each spatial output position and tap meet at; none in the padding.
+/// The input position of each pair of spatial output position and tap; `None` in the padding.
 fn meet(
     axes: &[AxisSizes],
     output: &[usize],

@@ -140,7 +140,7 @@ fn nearest() {
 
 #[test]
 fn halves_round_as_asked() {
-    // Doubling by asymmetric coordinates meets every half.
+    // Doubling with asymmetric coordinates hits every half.
     let of = |rounding| {
         let mut sizes = Sizes::new();
         let mut resize = plain(&mut sizes, &[0], &[4]);
