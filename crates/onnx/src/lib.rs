@@ -7,16 +7,15 @@
 //! | constrain sizes, fix inputs, register operators | [`ImportOptions`] |
 //! | look into a model | [`Model::graph`], [`Node::attributes`] |
 //!
-//! A model file comes from somewhere else, so everything in it is untrusted: sizes, nesting, names,
-//! and the files that it points to. [`Model`] is what remains after all of that was checked:
-//! tensors loaded, names kept, types described. [`Limits`] bound what loading may cost; [`Fs`] is
-//! the only way to other files, and [`Folder`] confines it to the model's own folder.
+//! A model file comes from outside, so everything in it is untrusted: sizes, nesting, names, and the files that it refers
+//! to. [`Model`] is the checked result: tensors loaded, names kept, types described. [`Limits`] bound the cost of loading;
+//! [`Fs`] is the only way to other files, and [`Folder`] confines it to the model's own folder.
 //!
-//! [`import()`] then decomposes every operator (versions 1 to 28 of the standard ones; of the first six, what old exporters wrote) into core
-//! operations, keeps the names of sizes, and turns sizes that travel as data back into sizes.
+//! [`import()`] then decomposes every operator (versions 1 to 28 of the standard ones; of the first six, the operators
+//! written by old exporters) into core operations, keeps the names of sizes, and turns sizes that travel as data back into
+//! sizes.
 //!
-//! Whatever is wrong is an [`Error`] with a code and the node's or tensor's name, printed so that no
-//! terminal minds ([`Name`]).
+//! Every error is an [`Error`] with a code and the node's or tensor's name, printed safely for any terminal ([`Name`]).
 //!
 //! ```
 //! use kiln_onnx::{Dim, ImportOptions, Model, NoFiles, ValueType, import};

@@ -1,8 +1,7 @@
-//! Calls of the model's own functions: their nodes are imported in the caller's place.
+//! Calls of the model's own functions are inlined.
 //!
-//! A body's attributes may refer to the call's; they are filled in on a copy of the nodes. Depth and
-//! total size are bounded, because functions that call each other can describe far more nodes than
-//! a file holds.
+//! A body's attributes may refer to the call's; they are filled in on a copy of the nodes. Depth and total size are
+//! bounded, because functions that call each other can describe far more nodes than a file contains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,8 +48,7 @@ pub(crate) fn inline(
     wanted.map(|name| output_value(&names, name)).collect()
 }
 
-/// The function's nodes as this call means them: attributes filled in, operands left out where the
-/// call leaves them out.
+/// The function's nodes for this call: attributes filled in, operands omitted where the call omits them.
 fn with_arguments(frame: &Frame<'_>, call: &Node, function: &Function) -> Result<Vec<Node>, Error> {
     let mut arguments: BTreeMap<&str, &AttributeValue> = BTreeMap::new();
     for attribute in function.optional_attributes() {
@@ -115,7 +113,7 @@ impl Substitution<'_> {
         })
     }
 
-    /// The attribute with references resolved; `None` when the call leaves the referenced one out.
+    /// The attribute with references resolved; `None` when the call omits the referenced one.
     fn attribute(&self, attribute: &Attribute) -> Result<Option<Attribute>, Error> {
         let value = match &attribute.value {
             AttributeValue::Reference(name) => match self.arguments.get(name.as_str()) {

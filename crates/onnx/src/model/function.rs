@@ -47,12 +47,12 @@ impl Function {
         &self.outputs
     }
 
-    /// The attributes that a caller must give.
+    /// The attributes that a caller must pass.
     pub fn required_attributes(&self) -> &[String] {
         &self.required_attributes
     }
 
-    /// The attributes that a caller may give, with their defaults.
+    /// The attributes that a caller may pass, with their defaults.
     pub fn optional_attributes(&self) -> &[Attribute] {
         &self.optional_attributes
     }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{ModelTensor, Node, ValueInfo};
 
-/// Nodes in order, constants, and what goes in and out.
+/// Nodes in order, constants, inputs and outputs.
 ///
-/// Names are as the file has them; that every name is defined once and before its use is for the
-/// importer to check.
+/// Names are those of the file; that every name is defined once and before its use is checked by the importer.
 #[derive(Clone, Debug)]
 pub struct ModelGraph {
     pub(crate) name: String,
@@ -24,13 +23,12 @@ impl ModelGraph {
         &self.name
     }
 
-    /// The declared inputs, those with an initializer among them: old models list their weights
-    /// here.
+    /// The declared inputs, including those with an initializer: old models list their weights here.
     pub fn inputs(&self) -> &[ValueInfo] {
         &self.inputs
     }
 
-    /// The inputs that a caller must give: those without an initializer.
+    /// The inputs that a caller must pass: those without an initializer.
     pub fn required_inputs(&self) -> impl Iterator<Item = &ValueInfo> {
         self.inputs
             .iter()

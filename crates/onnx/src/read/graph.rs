@@ -10,7 +10,7 @@ use crate::model::{ModelGraph, ModelTensor, Node, Scope, ValueInfo, canonical_do
 use crate::proto::{GraphProto, NodeProto, ValueInfoProto};
 use crate::{Error, Name};
 
-/// Reads a graph that stands at `scope`, and the graphs inside it.
+/// Reads the graph at `scope`, and nested graphs.
 pub(crate) fn read_graph(
     proto: GraphProto,
     scope: &Arc<Scope>,

@@ -1,4 +1,4 @@
-//! Attributes: every type there is, and what happens when another was expected.
+//! Attributes: every type, and errors when another was expected.
 
 use kiln_tensor::Tensor;
 

@@ -224,7 +224,7 @@ fn external_data_that_overlap_are_refused_and_equal_ranges_are_shared() {
     );
 }
 
-/// Cuts a file off between opening and reading it.
+/// Truncates a file between opening and reading it.
 struct Truncating {
     folder: Folder,
     path: PathBuf,

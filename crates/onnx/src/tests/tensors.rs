@@ -146,7 +146,7 @@ fn counts_that_do_not_match_are_refused_before_memory_is_taken() {
         error.to_string(),
         r#"tensor "w": expected 4294967296 bytes of f32, found 4"#
     );
-    // Elements in the list of another type do not count.
+    // Elements in the list of another type are ignored.
     assert_eq!(
         load(TensorProto {
             int32_data: vec![1],

@@ -1,4 +1,4 @@
-//! One node per case, read from text files: what it is given, what it must give.
+//! One node per case, read from text files: its operands, and its expected results.
 //!
 //! ```text
 //! # a comment
@@ -10,8 +10,8 @@
 //!   = f32[2,2] 1.5 2 3 4    the result; `= _` is not asked for
 //!   ! E0917                 or the code of the error
 //! ```
-//! An operator of another domain is written `domain::Op`; its version then counts for nothing. After the version, `!` asks for known sizes alone. The results are those of ONNX's reference
-//! evaluator, or written down by hand where a comment says so.
+//! An operator of another domain is written `domain::Op`; its version is then ignored. After the version, `!` means known
+//! sizes only. The results are those of ONNX's reference evaluator, or written by hand where a comment says so.
 
 use kiln_tensor::{DType, Tensor, bf16, f16};
 

@@ -1,4 +1,4 @@
-//! Functions of the model, and operators that the caller registers.
+//! Functions of the model, and custom operators.
 
 use kiln_ir::ValueId;
 use kiln_tensor::DType;

@@ -1,4 +1,4 @@
-//! What is refused, and what the message says.
+//! Rejected models, and the messages.
 
 use insta::assert_snapshot;
 use kiln_shape_inference::Mode;
@@ -197,7 +197,7 @@ fn stated_sizes_that_operators_do_not_confirm_count_for_nothing() {
         crate::tests::build::read(&of_version(net, 17)).unwrap()
     };
     let import = |model, mode| crate::import_reporting(&model, &ImportOptions::new().mode(mode));
-    // The operators say N: what was left behind of the model's last shapes binds no call.
+    // The operators imply N: leftover shapes of the model constrain no call.
     for second in ["8", "9"] {
         let imported = import(stating("8", second), Mode::Lenient).unwrap();
         assert_eq!(output_type(&imported.graph), "f32[N, 3]");
