@@ -1,4 +1,4 @@
-//! Running one step: say what, run it, say how it went and how long it took.
+//! Running one step: announces it, runs it, reports its result and duration.
 //!
 //! A step may be watched: its output passes through unchanged while the test runner's closing lines are counted.
 //! Invariant: a failing step is an error that names the step and the command.
@@ -21,8 +21,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds what one line of a test runner's output reports, if it is a closing line of that runner. Nextest passes on
-    /// what a failing test printed, with the closing line of that test's own process: it is not counted again.
+    /// Adds the counts of one line of a test runner's output, if it is a closing line of that runner. Nextest forwards a
+    /// failing test's output, with the closing line of that test's own process: it is not counted again.
     pub(crate) fn add_line(&mut self, runner: Runner, line: &str) {
         let line = line.trim_start();
         let summary = match runner {
@@ -50,7 +50,7 @@ impl Counts {
     }
 }
 
-/// What runs tests, and so whose closing lines count.
+/// The test runner whose closing lines count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runner {
     /// `cargo test`.
@@ -120,7 +120,7 @@ fn pass_on(runner: Runner, from: Option<impl Read>, to: &mut impl Write) -> Coun
     let mut line = Vec::new();
     while matches!(from.read_until(b'\n', &mut line), Ok(1..)) {
         counts.add_line(runner, &String::from_utf8_lossy(&line));
-        // A reader that went away must not stop the step.
+        // A closed output must not stop the step.
         let _ = to.write_all(&line).and_then(|()| to.flush());
         line.clear();
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{setup, workspace};
 
-/// Where the table is, within the workspace.
+/// The path of the table, within the workspace.
 const TABLE: &str = "crates/schedule-cpu/src/tile_costs.rs";
 
 /// The text before the rows.

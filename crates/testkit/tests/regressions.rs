@@ -1,5 +1,5 @@
-//! What fuzzing found once, and what it starts from, goes through the fuzz targets again; so do damaged seeds, others every
-//! day. `KILN_TEST_BASE` and `KILN_TEST_SECONDS` are as in `kiln_testkit::random`; `KILN_TEST_TARGET` names one target.
+//! Past findings and seeds of fuzzing go through the fuzz targets again; so do damaged seeds, different ones every day.
+//! `KILN_TEST_BASE` and `KILN_TEST_SECONDS` are as in `kiln_testkit::random`; `KILN_TEST_TARGET` names one target.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use kiln_testkit::targets::{COMPILED_TARGETS, TARGETS, seeds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a target does with bytes.
+/// The function of a target.
 type Run = Box<dyn Fn(&[u8])>;
 
 fn folder(kind: &str, target: &str) -> PathBuf {
@@ -57,7 +57,7 @@ fn finds_and_seeds_of_the_fuzzers_keep_the_laws_as_machine_code() {
     }
 }
 
-/// Says which input it was when a target panics on it.
+/// Names the input when a target panics on it.
 struct Told<'a>(&'a str, &'a Path, u64);
 
 impl Drop for Told<'_> {
@@ -69,7 +69,7 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Bytes with a few of them flipped, replaced, left out, repeated or taken from elsewhere.
+/// Bytes with a few of them flipped, replaced, removed, repeated or copied from elsewhere.
 fn damaged(mut bytes: Vec<u8>, number: u64) -> Vec<u8> {
     let mut random = SplitMix64::new(number);
     for _ in 0..=random.below(4) {

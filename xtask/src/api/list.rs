@@ -11,7 +11,7 @@ use anyhow::Result;
 use super::module_tree::{ModuleTree, is_public, is_test_only};
 use super::resolve::{Scoped, Target, imports, item_name, resolve};
 
-/// How deep modules may nest before the walk stops following them.
+/// The maximum nesting of modules that the walk follows.
 const DEPTH_LIMIT: usize = 16;
 
 /// Lists the public items of the crate whose root file is `root`.
@@ -48,7 +48,7 @@ pub(crate) fn public_items(root: &Path) -> Result<Vec<String>> {
     Ok(lines.into_iter().collect())
 }
 
-/// What module `index` shows: names and what they stand for (`None`: made by a macro).
+/// The contents of module `index`: names and their referents (`None`: made by a macro).
 fn exports(tree: &ModuleTree, index: usize) -> Vec<(String, Option<Target>)> {
     let module = &tree.modules[index];
     let mut found = Vec::new();
@@ -185,7 +185,7 @@ fn public_parts(block: &syn::ItemImpl) -> Vec<(&'static str, String)> {
     parts.collect()
 }
 
-/// `#[macro_export]` puts a macro at the crate's root, wherever it stands.
+/// `#[macro_export]` puts a macro at the crate's root, wherever it is.
 fn exported_macros(tree: &ModuleTree) -> Vec<String> {
     let items = tree.modules.iter().flat_map(|module| &module.items);
     items

@@ -67,7 +67,7 @@ struct Used {
     path: String,
     /// The line there.
     line: usize,
-    /// The crates that give it themselves.
+    /// The crates that define it.
     givers: BTreeSet<String>,
 }
 

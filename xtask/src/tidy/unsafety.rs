@@ -1,7 +1,7 @@
-//! Unsafe code stands only where `xtask/layers.toml` says.
+//! Unsafe code is only where `xtask/layers.toml` allows it.
 //!
-//! A crate without such a place forbids unsafe code at its root. In one with a place, every other file of `src/`
-//! must be free of the word. That each block has a `SAFETY:` comment is clippy's to check.
+//! A crate without such a place forbids unsafe code at its root. In one with a place, every other file of `src/` must be
+//! free of the word. Clippy checks that each block has a `SAFETY:` comment.
 
 use anyhow::Result;
 use proc_macro2::{TokenStream, TokenTree};

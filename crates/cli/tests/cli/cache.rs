@@ -1,4 +1,4 @@
-//! Compiled code outlives the process, and a person can look after it.
+//! Compiled code outlives the process, and users can manage it.
 
 use super::support::Workshop;
 use std::os::unix::fs::PermissionsExt;

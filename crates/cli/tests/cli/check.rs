@@ -1,4 +1,4 @@
-//! `kiln check`: what it says of models that can be used, and of one that cannot.
+//! `kiln check`: its output for usable models, and for an unusable one.
 
 use crate::support::{Workshop, stderr, stdout};
 use std::fs;

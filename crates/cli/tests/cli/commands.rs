@@ -1,4 +1,4 @@
-//! The command as its users meet it: files in, files and lines out.
+//! The command as seen by users: files in, files and lines out.
 
 use crate::support::{Workshop, json, read, stderr, stdout};
 
@@ -170,7 +170,7 @@ fn a_paced_bench_calls_a_case_per_line_and_writes_what_it_gave() {
     assert_eq!(json(&output).len(), 1, "one line, one case");
     assert_eq!(read(&workshop.path("got/a/out_y.npy")).shape(), [2, 3]);
     assert!(!workshop.path("got/b").exists());
-    // Taking turns makes sense for single calls alone.
+    // Interleaving makes sense only for single calls.
     let refused = workshop.kiln(&["bench", "model.kiln", "--cases", "cases", "--paced"]);
     assert!(!refused.status.success());
 }

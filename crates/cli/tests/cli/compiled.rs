@@ -143,7 +143,7 @@ fn a_device_goes_by_its_key_and_may_have_a_level() {
         message.contains("expected one of: interpreter, cpu"),
         "{message}"
     );
-    // What compares compiled code does so at the level of the key.
+    // The comparison of compiled code uses the key's level.
     let compare = [
         "compare",
         "model.kiln",

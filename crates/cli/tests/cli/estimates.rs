@@ -1,4 +1,4 @@
-//! `kiln profile --estimates` end to end: what fusion expected beside what it brings.
+//! `kiln profile --estimates` end to end: fusion's estimates beside the measured gains.
 
 use crate::support::Workshop;
 

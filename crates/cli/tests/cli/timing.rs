@@ -1,4 +1,4 @@
-//! Where the time went: the summary after the first call, and the files.
+//! Timing output: the summary after the first call, and the files.
 
 use crate::support::{Workshop, json, stderr, stdout};
 use std::fs;
