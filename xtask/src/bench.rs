@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_reach_the_bench_and_python_only_when_there_is_one() {
+    fn bench_words_are_passed_on_if_there_are_any() {
         let root = Path::new("project");
         let words = ["softmax".to_owned()];
         let command = bench(root, "products", &words, None);

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_summed_by_crate_and_those_of_tests_left_out() {
+    fn coverage_lines_are_summed_by_crate_without_tests() {
         let report = "SF:/w/crates/ir/src/a.rs\nDA:1,2\nLF:10\nLH:9\nend_of_record\n\
              SF:/w/crates/ir/src/b/c.rs\nLF:10\nLH:3\nend_of_record\n\
              SF:/w/crates/ir/tests/t.rs\nLF:50\nLH:50\nend_of_record\n\

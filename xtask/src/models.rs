@@ -113,7 +113,7 @@ mod tests {
     };
 
     #[test]
-    fn a_right_file_is_placed_and_a_damaged_one_is_not() {
+    fn a_verified_download_is_installed_and_a_damaged_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let models = folder.path().join("models");
         let aside = Aside::new(&models).unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn work_in_progress_is_swept_away() {
+    fn leftover_partial_downloads_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let aside = Aside::new(folder.path()).unwrap();
         let path = aside.0.clone();

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_is_a_line_of_the_version() {
+    fn the_host_triple_is_read_from_the_version_output() {
         let version =
             "rustc 1.97.0-nightly\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1";
         assert_eq!(host_of(version), Some("x86_64-unknown-linux-gnu"));

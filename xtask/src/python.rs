@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_environment_counts_only_with_the_same_list_and_a_python_that_runs() {
+    fn an_environment_is_reused_only_with_the_same_list_and_a_working_python() {
         let folder = tempfile::tempdir().unwrap();
         let environment = Environment {
             folder: folder.path().to_path_buf(),

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn test_targets_are_named_and_else_all_of_them_run() {
+    fn named_test_targets_run_or_else_all_of_them() {
         let all = SUITES[0].arguments().join(" ");
         assert_eq!(all, "--package kiln-tensor --lib --tests");
         let some = Suite {

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_of_all_missing_needs_are_named_once() {
+    fn packages_of_missing_needs_are_listed_once() {
         let all: Vec<&Need> = needs::ALL.iter().collect();
         let packages = packages(&all, Manager::Apt);
         assert!(

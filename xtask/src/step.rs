@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_nextest_repeats_is_counted_once() {
+    fn a_repeated_nextest_failure_is_counted_once() {
         let printed = "        FAIL [   0.1s] kiln::x a_test\n\
             \x20   test result: FAILED. 0 passed; 1 failed; 0 ignored; 4 filtered out\n\
             \x20    Summary [   0.2s] 5 tests run: 4 passed, 1 failed, 0 skipped\n";
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_passes_through_unchanged() {
+    fn counted_output_passes_through_unchanged() {
         let printed = "noise\ntest result: ok. 3 passed; 0 failed; 0 ignored\nno end of line";
         let mut passed_on = Vec::new();
         let counts = pass_on(Runner::Libtest, Some(printed.as_bytes()), &mut passed_on);

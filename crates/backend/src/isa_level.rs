@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back() {
+    fn level_names_round_trip() {
         for level in IsaLevel::ALL {
             assert_eq!(level.to_string().parse(), Ok(level));
         }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_fill_a_register() {
+    fn lane_count_matches_register_width() {
         assert_eq!(IsaLevel::Portable.lanes(32), 4);
         assert_eq!(IsaLevel::Avx2Fma.lanes(64), 4);
         assert_eq!(IsaLevel::Avx512.lanes(8), 64);

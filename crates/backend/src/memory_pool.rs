@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_and_reports_read_as_they_should() {
+    fn memory_limits_and_report_text() {
         let limits = MemoryLimits::new().with_total_bytes(7).with_kept_bytes(3);
         assert_eq!((limits.total_bytes, limits.kept_bytes), (7, 3));
         assert_eq!(MemoryLimits::default(), MemoryLimits::DEFAULT);

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_ages_are_short() {
+    fn sizes_and_ages_print_in_short_units() {
         assert_eq!(
             [size(999), size(45_000), size(90_000_000)],
             ["999 B", "45.0 kB", "90.0 MB"]

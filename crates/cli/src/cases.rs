@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_leaves_its_folder() {
+    fn case_file_names_cannot_escape_the_folder() {
         assert_eq!(file_name("a/b"), "a_b.npy");
         assert_eq!(file_name("../../x"), ".._.._x.npy");
     }

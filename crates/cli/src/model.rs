@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_have_words() {
+    fn compile_policies_parse_from_words() {
         assert_eq!(policy("background"), Ok(CompilePolicy::Background));
         assert_eq!(policy("after=3"), Ok(CompilePolicy::AfterCalls(3)));
         assert!(policy("after=soon").is_err() && policy("never").is_err());

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_follow_from_time() {
+    fn rates_are_computed_from_time() {
         let mut row = Row {
             case: "",
             number: 3,

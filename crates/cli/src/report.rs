@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_not_said_twice() {
+    fn a_repeated_cause_is_printed_once() {
         let inner = io::Error::new(ErrorKind::NotFound, "no such thing");
         let error = Err::<(), _>(inner)
             .context("cannot read: no such thing")

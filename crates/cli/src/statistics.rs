@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_extremes() {
+    fn empty_tensors_have_no_min_or_mean() {
         let empty = Statistics::of(&Tensor::zeros(DType::I32, &[0]).unwrap()).unwrap();
         assert_eq!((empty.min, empty.mean, empty.not_finite), (None, None, 0));
         let flags = Statistics::of(&Tensor::from_slice(&[2], &[true, false]).unwrap()).unwrap();

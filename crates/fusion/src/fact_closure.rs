@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_that_are_given_up_follow_from_no_others() {
+    fn dropped_facts_are_not_implied_by_the_kept_ones() {
         let graph = graph(
             "graph @main(%x: f32[A], %y: f32[B], %z: f32[C]) -> () {
                %1 = add %x, %y

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_equal_at_0_alone_are_no_candidates() {
+    fn sizes_equal_only_at_zero_are_not_fused() {
         let graph = graph(
             "graph @main(%h: f32[H], %x: f32[(H + 31) / 32], %y: f32[2 * ((H + 31) / 32)], %z: f32[(H + 15) / 16]) -> () {
                return

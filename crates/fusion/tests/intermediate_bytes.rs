@@ -112,7 +112,7 @@ fn two_layers_move_a_third_of_the_intermediate_bytes_at_most() {
 }
 
 #[test]
-fn softmax_keeps_its_intermediates_to_itself() {
+fn softmax_intermediates_never_reach_memory() {
     let (fused, apart) = counted(
         "graph @softmax(%x: f32[M, N]) -> f32[M, N] {
           %max = reduce %x {function = max, axes = [1], keep_dims}

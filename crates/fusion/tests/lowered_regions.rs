@@ -168,7 +168,7 @@ fn evaluate(
 }
 
 #[test]
-fn regions_of_random_graphs_mean_what_the_interpreter_says() {
+fn regions_of_random_graphs_agree_with_the_interpreter() {
     let (mut alone, mut joined) = (0, 0);
     let seeds: u64 = std::env::var("SEEDS")
         .ok()

@@ -70,7 +70,7 @@ fn ocr_det_takes_at_most_1_3_kernels_a_convolution() {
 }
 
 #[test]
-fn nothing_of_the_others_is_interpreted() {
+fn classifier_and_recognizer_plans_interpret_nothing() {
     for model in ["ocr-cls", "ocr-rec"] {
         if let Some((_, plan)) = planned(model) {
             assert_eq!(plan.count("interpret"), 0);

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_is_asked_once_per_piece_and_a_yes_ends_the_work() {
+    fn an_interrupt_is_polled_per_piece_and_ends_the_work() {
         let asked = Cell::new(0);
         let question = || {
             asked.set(asked.get() + 1);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_sorted_as_short_ones_are() {
+    fn long_lists_sort_like_short_ones() {
         let items: Vec<(usize, usize)> = (0..5 * PIECE / 2).map(|i| (i * 7919 % 1000, i)).collect();
         let mut expected = items.clone();
         expected.sort_by_key(|item| item.0);

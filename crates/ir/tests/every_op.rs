@@ -101,7 +101,7 @@ fn every_op_is_copied() {
 }
 
 #[test]
-fn every_op_is_drawn() {
+fn every_op_appears_in_the_drawings() {
     let graph = every_op();
     let (dot, svg) = (draw::dot(&graph), draw::svg(&graph));
     for (_, data) in graph

@@ -107,14 +107,14 @@ fn an_op_can_be_replaced_by_others() {
 }
 
 #[test]
-fn an_error_of_the_pass_comes_out() {
+fn rebuild_returns_the_error_of_its_pass() {
     let graph = source();
     let stopped = Rebuild::new(&graph).run(&mut |_, _, op| Err(op.to_string()));
     assert_eq!(stopped.map(|_| ()), Err("op0".to_owned()));
 }
 
 #[test]
-fn uses_are_counted_wherever_they_stand() {
+fn uses_are_counted_in_ops_regions_and_outputs() {
     let graph = source();
     let counts = graph.use_counts();
     let input = |name: &str| {

@@ -112,7 +112,7 @@ mod tests {
     use crate::text;
 
     #[test]
-    fn a_label_is_a_name_for_people_alone() {
+    fn labels_do_not_affect_equality() {
         let source = "kernel @kernel(%x: in f32[4], %y: out f32[4]) {
           outer i < 4
           store %y[i] = %x[i]

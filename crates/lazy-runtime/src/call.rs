@@ -215,7 +215,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn what_ended_a_call_first_is_what_it_says() {
+    fn a_call_reports_what_ended_it_first() {
         let now = Arc::new(AtomicU64::new(0));
         let ticks = Arc::clone(&now);
         let clock: Arc<dyn Clock> =
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_takes_its_yes_back_has_ended_the_call_all_the_same() {
+    fn should_stop_ends_the_call_even_if_it_later_answers_no() {
         let yes = Arc::new(AtomicBool::new(true));
         let answer = Arc::clone(&yes);
         let options = CallOptions::new()

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_told_apart_as_far_as_the_policy_asks() {
+    fn calls_are_distinguished_as_far_as_the_policy_requires() {
         let calls = Calls::new(CompilePolicy::AfterCalls(3));
         let numbers = [(); 5].map(|()| calls.count());
         assert_eq!(numbers, [1, 2, 3, 3, 3]);

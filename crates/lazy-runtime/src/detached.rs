@@ -110,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn a_call_gets_what_the_work_gives() {
+    fn a_call_returns_the_result_of_its_detached_work() {
         let (_, control) = cancellable();
         assert_eq!(control.wait_for(|| 7).unwrap(), 7);
     }
 
     #[test]
-    fn a_call_that_ends_leaves_the_work_to_itself() {
+    fn detached_work_continues_after_its_call_ends() {
         let (cancellation, control) = cancellable();
         let (release, released) = sync_channel::<()>(1);
         let over = Arc::new(AtomicBool::new(false));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_the_work_is_one_of_the_call() {
+    fn a_panic_in_detached_work_reaches_the_call() {
         let (_, control) = cancellable();
         let call = AssertUnwindSafe(|| control.wait_for(|| panic!("at work")));
         let panic = catch_unwind(call).map(drop).unwrap_err();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_loaded_while_the_call_waits() {
+    fn weights_are_loaded_while_the_call_waits() {
         let (cancellation, control) = cancellable();
         let load = || Tensor::full(&[2], 1.5f32);
         let tensor = Tensor::deferred(kiln_tensor::DType::F32, &[2], load).unwrap();

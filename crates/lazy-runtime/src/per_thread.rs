@@ -60,7 +60,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_thread_has_its_own_and_sees_all() {
+    fn each_thread_has_its_own_value_and_sees_all() {
         let numbers = PerThread::<AtomicUsize>::default();
         numbers.own().store(1, Ordering::Relaxed);
         elsewhere(|| numbers.own().store(2, Ordering::Relaxed));

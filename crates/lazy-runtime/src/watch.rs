@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_panics_ends_its_call_alone() {
+    fn a_panicking_should_stop_ends_only_its_call() {
         let watch = Watch::default();
         let bad = control(&CallOptions::new().with_should_stop(Arc::new(|| panic!("no answer"))));
         let cancellation = Cancellation::new();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_another_process_is_none() {
+    fn a_watch_thread_of_another_process_is_not_reused() {
         let watch = Watch::default();
         watch.0.lock().process = Some(0);
         let cancellation = Cancellation::new();

@@ -26,7 +26,7 @@ const EXP: &str = "graph @f(%x: f32[A, B]) -> (f32[A, B], f32[A]) {
 }";
 
 #[test]
-fn what_was_compiled_ahead_is_not_compiled_again() {
+fn kernels_compiled_ahead_are_not_compiled_again() {
     let compiler = FakeCompiler::default();
     let compiles = Arc::clone(&compiler.compiles);
     let runtime = runtime_with(compiler, RuntimeOptions::new());
@@ -85,7 +85,7 @@ fn all_kernels_can_be_compiled_without_any_shape() {
 }
 
 #[test]
-fn a_profile_says_which_shapes_came_and_another_process_goes_on_with_it() {
+fn a_profile_lists_the_called_shapes_and_another_process_continues_it() {
     let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
     let graph = graph(EXP);
     let program = compiled(&runtime, &graph, false);
@@ -149,7 +149,7 @@ fn saved(size: usize, nanoseconds: u64) -> ShapeProfile {
 }
 
 #[test]
-fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_and_nobody_waits_for_them() {
+fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_in_the_background() {
     for policy in [CompilePolicy::FirstUse, CompilePolicy::Background] {
         let gate = Arc::new(Gate::default());
         let compiler = FakeCompiler {
@@ -197,7 +197,7 @@ fn the_hottest_shapes_of_a_saved_profile_are_compiled_first_and_nobody_waits_for
 }
 
 #[test]
-fn what_a_call_takes_is_known_ahead_and_little_more_than_what_is_alive_at_one_time() {
+fn memory_of_a_call_is_known_ahead_and_close_to_the_peak_of_live_bytes() {
     // As symbols the sizes cannot be compared, so no two of the large values share a slot.
     let graph = graph(
         "graph @apart(%x: f32[A], %y: f32[B], %z: f32[C]) -> (f32[], f32[B]) {

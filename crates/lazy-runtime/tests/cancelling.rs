@@ -80,7 +80,7 @@ fn cancelled(result: Result<Vec<Tensor>, RuntimeError>) {
 }
 
 #[test]
-fn a_call_that_waits_for_compilers_can_be_cancelled_and_what_waits_in_the_queue_is_dropped() {
+fn a_call_waiting_for_compiles_can_be_cancelled_and_its_queued_jobs_are_dropped() {
     let (compiler, gate) = gated();
     let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
     let graph = graph(CHAIN);
@@ -107,7 +107,7 @@ fn a_call_that_waits_for_compilers_can_be_cancelled_and_what_waits_in_the_queue_
 }
 
 #[test]
-fn running_compiles_that_only_a_cancelled_call_waited_for_are_ended_and_not_remembered() {
+fn compiles_running_only_for_a_cancelled_call_are_stopped_and_not_remembered() {
     let (compiler, gate) = gated();
     let compiler = FakeCompiler {
         stops: true,
@@ -134,7 +134,7 @@ fn running_compiles_that_only_a_cancelled_call_waited_for_are_ended_and_not_reme
 }
 
 #[test]
-fn others_who_wait_for_the_same_code_get_it() {
+fn other_calls_waiting_for_the_same_code_still_get_it() {
     let (compiler, gate) = gated();
     let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
     let graph = graph(CHAIN);
@@ -159,7 +159,7 @@ fn others_who_wait_for_the_same_code_get_it() {
 }
 
 #[test]
-fn a_compile_that_is_dropped_is_asked_for_again_by_a_plan_that_waits_for_it() {
+fn a_dropped_compile_is_requested_again_by_a_waiting_plan() {
     let (compiler, gate) = gated();
     let options = RuntimeOptions::new().with_max_block(Duration::ZERO);
     let runtime = runtime_with(compiler.clone(), options);
@@ -214,7 +214,7 @@ fn end_everywhere(runtime: &Arc<Runtime>, text: &str, inputs: &[Tensor]) {
 }
 
 #[test]
-fn a_call_ends_wherever_it_is_and_the_next_one_is_right() {
+fn a_call_cancelled_at_any_point_ends_and_the_next_one_is_right() {
     let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
     end_everywhere(&runtime, CHAIN, &[ramp(&[2, 3])]);
     end_everywhere(&runtime, MIXED, &[integer(3), ramp(&[4])]);
@@ -226,7 +226,7 @@ fn a_call_ends_wherever_it_is_and_the_next_one_is_right() {
 }
 
 #[test]
-fn a_loop_without_end_is_cancelled() {
+fn an_endless_loop_can_be_cancelled() {
     let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
     let graph = graph(
         "graph @forever(%trips: i64[], %x: f32[N]) -> f32[N] {
@@ -268,7 +268,7 @@ fn ticking() -> (Arc<Runtime>, Arc<AtomicU64>) {
 }
 
 #[test]
-fn a_call_that_takes_longer_than_it_may_ends() {
+fn a_call_ends_at_its_time_limit() {
     let (runtime, _) = ticking();
     let graph = graph(MIXED);
     let program = compiled(&runtime, &graph, true);
@@ -304,7 +304,7 @@ fn a_time_limit_covers_the_wait_for_a_compiler_that_hangs() {
 }
 
 #[test]
-fn what_is_written_into_is_as_it_was_after_a_call_that_was_cancelled() {
+fn a_cancelled_call_leaves_output_tensors_unchanged() {
     let runtime = runtime_with(FakeCompiler::default(), RuntimeOptions::new());
     let graph = graph(CHAIN);
     let program: CompiledProgram = compiled(&runtime, &graph, false);
@@ -360,7 +360,7 @@ fn cancel_at(gate: &Gate, program: &CompiledProgram, inputs: &[Tensor]) {
 }
 
 #[test]
-fn a_call_that_waits_for_another_plan_is_cancelled_and_the_next_one_has_the_plan() {
+fn a_call_waiting_for_another_plan_can_be_cancelled_and_the_next_one_has_the_plan() {
     let graph = graph(
         "graph @sum(%x: f32[A, C], %y: f32[B, C]) -> f32[bcast(A, B), C] {
           %e = exp %x
@@ -432,7 +432,7 @@ fn cancel_while_weights_are_read(policy: CompilePolicy) {
 }
 
 #[test]
-fn a_call_that_waits_for_weights_is_cancelled_and_the_next_one_has_them() {
+fn a_call_waiting_for_weights_can_be_cancelled_and_the_next_one_has_them() {
     cancel_while_weights_are_read(CompilePolicy::FirstUse);
     cancel_while_weights_are_read(CompilePolicy::AfterCalls(u32::MAX));
 }

@@ -8,7 +8,7 @@ use kiln_lazy_runtime::RuntimeOptions;
 use support::{FakeCompiler, compiled, expect_same, graph, ramp, runtime_with};
 
 #[test]
-fn statistics_equal_what_a_counted_compiler_saw() {
+fn statistics_match_a_counting_compiler() {
     let compiler = FakeCompiler::default();
     let runtime = runtime_with(compiler.clone(), RuntimeOptions::new());
     // Two equal kernels and two others; the second program has one of them.

@@ -47,22 +47,22 @@ fn compiler() -> Option<Arc<dyn KernelCompiler>> {
 }
 
 #[test]
-fn every_call_is_right_on_a_late_device() {
+fn calls_on_an_asynchronous_device_are_right() {
     assert_eq!(right_calls(Arc::new(FakeDevice::default()), compiler()), 20);
     assert_eq!(right_calls(Arc::new(FakeDevice::default()), None), 20);
 }
 
 #[test]
-fn a_device_that_gives_memory_up_early_is_seen() {
+fn a_device_that_frees_memory_early_is_detected() {
     assert!(right_calls(Arc::new(FakeDevice::broken(Broken::Lifetime)), None) < 20);
 }
 
 #[test]
-fn a_device_that_does_not_keep_the_order_is_seen() {
+fn a_device_that_reorders_work_is_detected() {
     assert!(right_calls(Arc::new(FakeDevice::broken(Broken::Order)), compiler()) < 20);
 }
 
 #[test]
-fn a_device_whose_memory_is_read_before_it_is_waited_for_is_seen() {
+fn reading_device_memory_before_waiting_is_detected() {
     assert!(right_calls(Arc::new(FakeDevice::broken(Broken::Waiting)), compiler()) < 20);
 }

@@ -74,7 +74,7 @@ fn with_custom_op(text: &str, gives: Result<Vec<Tensor>, String>) -> CompiledPro
 }
 
 #[test]
-fn what_a_custom_op_gives_is_checked() {
+fn results_of_custom_ops_are_checked() {
     let text = "graph @f(%x: f32[A]) -> f32[A] {
       %0: f32[A] = custom %x {name = \"gives\", arguments = \"\"}
       return %0
@@ -180,7 +180,7 @@ fn faults_of_interpreted_kernels_are_those_of_the_interpreter() {
 }
 
 #[test]
-fn a_loop_that_goes_on_too_long_is_stopped() {
+fn a_loop_over_the_iteration_limit_is_stopped() {
     let text = "graph @f(%trips: i64[], %x: f32[A]) -> f32[A] {
       %on: bool[] = constant [true]
       %y: f32[A] = loop %trips, %on, %x {carried = 1}
@@ -228,7 +228,7 @@ fn stacking(more: &str) -> String {
 }
 
 #[test]
-fn layers_of_a_loop_are_stacked_whether_or_not_their_number_is_known() {
+fn loop_layers_are_stacked_with_known_and_unknown_trip_counts() {
     for more in ["%true", "%d"] {
         let graph = graph(&stacking(more));
         let program = compiled(&runtime(), &graph, true);
@@ -244,7 +244,7 @@ fn layers_of_a_loop_are_stacked_whether_or_not_their_number_is_known() {
 }
 
 #[test]
-fn iterations_and_layers_that_will_be_too_many_are_refused_before_they_run() {
+fn too_many_iterations_or_layers_are_refused_before_they_run() {
     let run = |more: &str, trips: i64, options: RuntimeOptions| {
         let graph = graph(&stacking(more));
         let limits = InterpretLimits {

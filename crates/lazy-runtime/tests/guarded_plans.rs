@@ -45,7 +45,7 @@ impl Bench {
 }
 
 #[test]
-fn two_symbols_that_coincide_on_some_calls_are_never_taken_for_one() {
+fn two_symbols_equal_on_some_calls_are_never_merged() {
     let bench = Bench::new(SUM, RuntimeOptions::new());
     let kernels = bench.program.program().kernels().len();
     assert_eq!(kernels, 1, "under the fact all of it is one kernel");
@@ -99,7 +99,7 @@ proptest! {
 
     /// Small to big, big to small, facts that hold and fail, repeated sizes: the interpreter is the reference.
     #[test]
-    fn sequences_of_shapes_give_what_the_interpreter_gives(
+    fn sequences_of_shapes_agree_with_the_interpreter(
         calls in proptest::collection::vec((size(), size(), size(), 0_u8..4), 1..30),
         policy in policy(),
         eager in any::<bool>(),

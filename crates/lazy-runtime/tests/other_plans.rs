@@ -57,7 +57,7 @@ fn names(failing: usize) -> FactSelection {
 }
 
 #[test]
-fn only_facts_that_fail_are_given_up() {
+fn only_false_facts_are_dropped() {
     let (graph, runtime) = (pairs(), runtime());
     let program = compiled(&runtime, &graph, true);
     assert_eq!(program.program().facts().count(), FACTS);
@@ -83,7 +83,7 @@ fn only_facts_that_fail_are_given_up() {
 }
 
 #[test]
-fn facts_that_fail_in_every_way_take_twelve_plans_at_the_most() {
+fn all_combinations_of_false_facts_need_at_most_twelve_plans() {
     let (graph, runtime) = (pairs(), runtime());
     let program = compiled(&runtime, &graph, true);
     // Single facts first, so that no plan serves the next call.
@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn whatever_fails_in_whichever_order_the_answer_is_the_interpreters(
+    fn any_sequence_of_false_facts_agrees_with_the_interpreter(
         calls in proptest::collection::vec(0_usize..1 << FACTS, 1..24),
     ) {
         let (graph, runtime) = (pairs(), runtime());
@@ -129,7 +129,7 @@ proptest! {
 }
 
 #[test]
-fn a_program_made_ahead_serves_all_sizes_without_a_planner() {
+fn a_precompiled_program_serves_all_sizes_without_a_planner() {
     let (graph, runtime) = (pairs(), runtime());
     let made = compiled(&runtime, &graph, true);
     made.compile_all().unwrap();
@@ -225,7 +225,7 @@ fn a_call_that_must_not_wait_is_answered_before_its_plan_is_made() {
 }
 
 #[test]
-fn a_call_that_waited_too_long_for_a_plan_fails_and_the_plan_goes_on() {
+fn a_call_that_times_out_waiting_for_a_plan_fails_and_planning_continues() {
     let limit = Duration::from_millis(5);
     let (_, program, gate) = gated(RuntimeOptions::new().with_compile_timeout(limit));
     let error = program.run(&inputs(0b1)).unwrap_err();

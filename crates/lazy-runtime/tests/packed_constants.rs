@@ -99,7 +99,7 @@ impl Tier for Told {
 }
 
 #[test]
-fn a_second_process_packs_nothing() {
+fn a_second_process_reuses_packed_constants() {
     let (graph, store) = (graph(), Arc::new(CollectingTier::new()));
     let first = runtime(vec![Arc::clone(&store) as Arc<dyn Tier>]);
     expect_same(&compiled(&first, &graph, true), &graph, &[ramp(&[3, 4])]);
@@ -142,7 +142,7 @@ fn a_second_process_packs_nothing() {
 }
 
 #[test]
-fn constants_can_be_packed_ahead_of_any_call() {
+fn constants_can_be_packed_before_any_call() {
     let (graph, store) = (graph(), Arc::new(CollectingTier::new()));
     let first = runtime(vec![Arc::clone(&store) as Arc<dyn Tier>]);
     let program = compiled(&first, &graph, true);
@@ -154,7 +154,7 @@ fn constants_can_be_packed_ahead_of_any_call() {
 }
 
 #[test]
-fn a_store_that_is_damaged_costs_a_packing() {
+fn a_damaged_weight_store_is_packed_again() {
     let graph = graph();
     for miss in [
         Miss::Digest { part: "content" },
@@ -181,7 +181,7 @@ fn a_store_that_is_damaged_costs_a_packing() {
 }
 
 #[test]
-fn damage_that_is_final_is_an_error_of_the_call_until_it_is_gone() {
+fn a_final_store_error_fails_calls_until_it_is_repaired() {
     let graph = graph();
     let store = Arc::new(Told {
         is_final: true,

@@ -98,7 +98,7 @@ fn in_every_interleaving_each_task_runs_once_and_nothing_runs_after() {
 }
 
 #[test]
-fn in_every_interleaving_callers_that_come_at_once_all_get_their_tasks_done() {
+fn in_every_interleaving_concurrent_callers_all_get_their_tasks_done() {
     check(|| {
         let pool = Arc::new(SpinPool::new(2));
         let callers: Vec<_> = (0..2)

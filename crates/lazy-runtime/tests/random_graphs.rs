@@ -55,7 +55,7 @@ fn resident(device: &Arc<dyn KernelExecutor>, tensor: &Tensor) -> Tensor {
 }
 
 #[test]
-fn random_graphs_give_what_the_interpreter_gives() {
+fn random_graphs_agree_with_the_interpreter() {
     let limits = InterpretLimits {
         live_bytes: 1 << 20,
         iterations: 50,

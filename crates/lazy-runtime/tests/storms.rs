@@ -124,7 +124,7 @@ fn eight_processes_of_eight_threads_compile_each_kernel_once() {
 }
 
 #[test]
-fn a_forked_child_runs_what_its_parent_runs_and_compiles_what_it_has_not() {
+fn a_forked_child_runs_its_parents_kernels_and_compiles_new_ones() {
     let folder = TempDir::new().unwrap();
     let (_runtime, program) = program_in(folder.path());
     check(&program, 2);
@@ -200,7 +200,7 @@ fn next(state: &mut u64) -> usize {
 }
 
 #[test]
-fn no_order_of_shapes_gives_a_wrong_answer_whatever_the_policy() {
+fn every_order_of_shapes_is_right_under_every_policy() {
     // `A` and `B` are equal in some calls, one of them 1 in others: the plan's facts hold in some and fail in others.
     let text = "graph @h(%x: f32[A, K], %y: f32[B, K]) -> (f32[bcast(A, B), K], f32[K]) {
       %s = add %x, %y
@@ -252,7 +252,7 @@ fn no_order_of_shapes_gives_a_wrong_answer_whatever_the_policy() {
 }
 
 #[test]
-fn kernels_and_plans_given_up_while_calls_use_them_stay_until_those_are_over() {
+fn evicted_kernels_and_plans_stay_alive_until_their_calls_end() {
     let (mut options, few) = (RuntimeOptions::new(), std::num::NonZeroUsize::MIN);
     options.cache.memory = LruLimits {
         entries: 1,

@@ -108,7 +108,7 @@ mod tests {
     use crate::executor::AlignedBytes;
 
     #[test]
-    fn guarded_memory_is_flush_with_the_page_of_its_side() {
+    fn guarded_memory_touches_its_guard_page() {
         let page = page_size();
         for bytes in [1, 63, 64, 100, page, page + 1, 3 * page - 64] {
             for side in [Side::Before, Side::After] {

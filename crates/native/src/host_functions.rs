@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_a_function_of_its_own() {
+    fn host_functions_are_found_by_name() {
         let functions = NAMES.map(|name| HostFunction::by_name(name).unwrap());
         assert_eq!(
             functions,

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_cannot_be_had_is_an_error() {
+    fn a_failed_allocation_is_an_error() {
         let error = WritableMemory::map(usize::MAX - page_size() + 1).unwrap_err();
         assert_eq!(error.code(), "E0858");
         assert_eq!(WritableMemory::map(0).unwrap_err().code(), "E0858");

@@ -122,17 +122,17 @@ fn rent(limit: usize, turns: [&'static [usize]; 3], trims: bool) {
 }
 
 #[test]
-fn in_every_interleaving_no_more_is_rented_than_may_be_and_every_byte_is_accounted_for() {
+fn in_every_interleaving_rents_stay_within_the_limit_and_all_bytes_are_accounted_for() {
     rent(5, [&[3, 2], &[2, 4], &[1, 3]], false);
 }
 
 #[test]
-fn in_every_interleaving_pieces_are_handed_on_trimmed_and_never_lost() {
+fn in_every_interleaving_blocks_are_reused_trimmed_and_never_lost() {
     rent(100, [&[2, 2, 3], &[3, 2], &[2, 4]], true);
 }
 
 #[test]
-fn in_every_interleaving_what_is_rented_and_kept_stays_within_the_limit_once_all_is_quiet() {
+fn in_every_interleaving_rented_and_kept_bytes_end_within_the_limit() {
     check(|| {
         let limits = MemoryLimits::new().with_total_bytes(5 * WORTH_KEEPING);
         let kept = Arc::new(Kept::new(limits));

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_quotes_the_model_is_printable() {
+    fn text_quoted_from_the_model_is_printable() {
         assert_eq!(printable("li\0near"), "li\\u{0}near");
         assert_eq!(printable("\"a\" \u{202e}b"), "\"a\" \\u{202e}b");
     }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scalar_is_exact_or_none() {
+    fn scalars_are_made_only_if_exact() {
         assert!(scalar_of(DType::F16, 0.125).is_some());
         assert!(scalar_of(DType::F16, 0.1).is_none());
         assert!(scalar_of(DType::F32, 1e300).is_none());

@@ -115,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn zeros_differ_and_nan_is_itself() {
+    fn op_keys_distinguish_signed_zeros_and_equate_nan() {
         assert_ne!(leaky_relu(0.0), leaky_relu(-0.0));
         assert_eq!(leaky_relu(f64::NAN), leaky_relu(f64::NAN));
     }
 
     #[test]
-    fn lists_do_not_run_into_each_other() {
+    fn op_keys_distinguish_adjacent_lists() {
         let key = |permutation: &[usize]| {
             OpKey::new(
                 &Op::Transpose {

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_finds_the_facts_that_are_false() {
+    fn fact_checks_return_the_false_facts() {
         let dims = table();
         let dim = |name| dims.dim(dims.symbol_named(name).unwrap());
         let injector = RuntimeShapeInjector::new(&dims);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dispatch_takes_the_cases_that_sizes_allow_and_ends_with_the_fallback() {
+    fn a_dispatch_lists_the_possible_cases_and_then_the_fallback() {
         let mut dims = table();
         let dim = |dims: &DimTable, name| dims.dim(dims.symbol_named(name).unwrap());
         let (n, m) = (dim(&dims, "N"), dim(&dims, "M"));

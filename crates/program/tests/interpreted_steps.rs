@@ -29,7 +29,7 @@ fn is_impossible(reason: &str) -> bool {
 }
 
 #[test]
-fn random_graphs_leave_to_the_interpreter_what_has_no_result() {
+fn random_graphs_interpret_only_steps_without_a_kernel() {
     let given = std::env::var("KILN_TEST_GRAPHS").ok();
     let given = given.as_deref().and_then(|given| given.split_once(".."));
     let parse = |text: &str| -> u64 { text.parse().expect("KILN_TEST_GRAPHS is FIRST..END") };

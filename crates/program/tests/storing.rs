@@ -48,7 +48,7 @@ fn program() -> Program {
 }
 
 #[test]
-fn a_stored_program_is_the_same_program() {
+fn stored_programs_round_trip() {
     let program = program();
     let mut blobs = BlobMap::new();
     let stored = program.store(&mut blobs).unwrap();
@@ -61,7 +61,7 @@ fn a_stored_program_is_the_same_program() {
 }
 
 #[test]
-fn another_format_and_a_missing_constant_are_told_apart() {
+fn another_format_and_a_missing_constant_are_different_errors() {
     let mut blobs = BlobMap::new();
     let json = serde_json::to_string(&program().store(&mut blobs).unwrap()).unwrap();
     let load = |json: &str| {
@@ -81,7 +81,7 @@ fn another_format_and_a_missing_constant_are_told_apart() {
 }
 
 #[test]
-fn damage_is_an_error_wherever_it_is() {
+fn damage_anywhere_in_a_stored_program_is_an_error() {
     let mut blobs = BlobMap::new();
     let stored = program().store(&mut blobs).unwrap();
     let json = serde_json::to_string(&stored).unwrap();
@@ -156,7 +156,7 @@ fn at<'a>(value: &'a mut Value, path: &[String]) -> &'a mut Value {
 
 /// Numbers too large, lists too short and too long, other texts: read unchanged, or refused with a code.
 #[test]
-fn changed_parts_are_refused_or_do_no_harm() {
+fn altered_stored_programs_are_refused_or_harmless() {
     let mut blobs = BlobMap::new();
     let stored = program().store(&mut blobs).unwrap();
     let whole = serde_json::to_value(&stored).unwrap();
@@ -202,7 +202,7 @@ fn changed_parts_are_refused_or_do_no_harm() {
 
 /// Steps that are interpreted and buffers with strides, which the program above lacks.
 #[test]
-fn interpreted_steps_and_strides_are_stored() {
+fn interpreted_steps_and_strides_round_trip() {
     let custom = "graph @f(%x: f32[A, B]) -> f32[n] {
       %0: f32[A, B] = exp %x
       %1: f32[A, B] = neg %0

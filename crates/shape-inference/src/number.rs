@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_hold_what_they_represent_exactly() {
+    fn integers_hold_exactly_representable_values() {
         use Number::{Float, Integer};
         for (dtype, least, most) in [
             (DType::I8, -128, 127),

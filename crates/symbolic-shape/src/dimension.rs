@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn factories_say_what_they_allow() {
+    fn dimension_constructors_state_what_they_allow() {
         let named = SymbolicDimension::named("B");
         assert!(!named.is_known() && !named.is_bounded() && named.allows(0) && !named.allows(-1));
         let bounded = SymbolicDimension::bounded("B", 4).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn narrowing_meets_both() {
+    fn narrowing_intersects_both_dimensions() {
         let a = SymbolicDimension::range("a", 1..=100)
             .unwrap()
             .multiple_of(4)

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn common_parts() {
+    fn common_content_and_factors_of_a_polynomial() {
         let (a, b) = (atom(0), atom(1));
         let p = sum(&[
             &a.mul(&b, 8, 8).unwrap().scale(6).unwrap(),

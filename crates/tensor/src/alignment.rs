@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn much_memory_starts_at_a_page() {
+    fn large_allocations_are_page_aligned() {
         let alignments = [0, 1, LARGE - 1, LARGE, usize::MAX].map(alignment_of);
         assert_eq!(alignments, [64, 64, 64, 4096, 4096]);
     }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_asks_once_per_piece_and_ends_at_a_no() {
+    fn a_copy_polls_once_per_piece_and_stops_on_request() {
         for view in views() {
             let mut asked = 0;
             let copy = view.copied_while(&mut |elements| {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_fails_is_an_error_of_each_look_and_tried_again() {
+    fn a_failed_load_is_an_error_of_each_access_and_is_retried() {
         let tries = AtomicUsize::new(0);
         let tensor = Tensor::deferred(DType::F32, &[2], move || {
             match tries.fetch_add(1, Ordering::Relaxed) {

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_parse_back_to_their_dtype() {
+    fn dtype_names_round_trip() {
         for dtype in DType::ALL {
             assert_eq!(dtype.name().parse::<DType>().unwrap(), dtype);
             assert_eq!(dtype.size_in_bytes() * 8, dtype.bits() as usize);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_memory_of_its_own_is_given_away() {
+    fn only_uniquely_owned_whole_memory_is_given_away() {
         let x = Tensor::from_slice(&[2, 2], &[1i32, 2, 3, 4]).unwrap();
         let start = x.as_bytes().unwrap().as_ptr();
         let part = x.narrow(0, 0, 1).unwrap().into_exclusive().unwrap_err();

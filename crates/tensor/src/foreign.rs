@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_layout_gives_the_memory_back() {
+    fn a_refused_layout_releases_the_memory() {
         let (foreign, released) = memory(6, 0);
         // SAFETY: as in `the_release_hook_runs_once_on_the_last_drop`.
         let refused = unsafe { Tensor::foreign(DType::I32, &[7], &[1], 0, foreign) };

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn strides_that_leave_the_memory_are_refused() {
+    fn out_of_bounds_strides_are_refused() {
         let check = |shape: &[usize], strides: &[isize], offset| {
             Layout::checked(DType::F32, shape, strides, offset, 6)
                 .map(|layout| layout.len())
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn reshape_stays_a_view_where_strides_can_say_it() {
+    fn reshape_is_a_view_if_strides_allow_it() {
         // A transposed matrix with its outer axis split, and its axes merged.
         let transposed = Layout::new([6, 4].as_slice().into(), [1, 6].as_slice().into(), 2);
         let split = transposed.reshaped(&[2, 3, 1, 4]).unwrap();

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn named_tensors_go_there_and_back() {
+    fn named_tensors_round_trip() {
         let bytes = archive(&["x", "weights/0"]);
         assert_eq!(bytes, archive(&["x", "weights/0"]));
         let tensors = read_npz(Cursor::new(bytes), 1000).unwrap();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_members_are_read_and_others_passed_over() {
+    fn compressed_members_are_read_and_others_skipped() {
         let mut npy = Vec::new();
         write_npy(
             &Tensor::zeros(crate::DType::F64, &[1000]).unwrap(),

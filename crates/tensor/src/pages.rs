@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_does_not_have_is_an_error() {
+    fn a_failed_system_allocation_is_an_error() {
         let bytes = isize::MAX as usize - 4096;
         let error = Pages::zeroed(bytes).unwrap_err();
         assert!(matches!(error, TensorError::Allocation { bytes: given } if given == bytes));

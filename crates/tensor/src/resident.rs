@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn views_in_row_major_order_have_the_owner_and_others_have_none() {
+    fn only_row_major_views_have_an_owner() {
         let (x, _) = six();
         let at = |tensor: &Tensor| tensor.owner::<Away>().map(|(_, first)| first);
         assert_eq!(at(&x), Some(0));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_look_at_once_load_once() {
+    fn concurrent_readers_load_once() {
         let (x, _) = six();
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_a_copy_without_the_owner() {
+    fn writing_copies_and_drops_the_owner() {
         let (x, dropped) = six();
         let mut y = x.clone();
         y.as_mut_slice::<i32>().unwrap()[0] = 7;

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_cannot_be_had_is_an_error() {
+    fn a_failed_allocation_is_an_error() {
         match Storage::zeroed(isize::MAX as usize - 4096) {
             Err(TensorError::Allocation { bytes }) => assert_eq!(bytes, isize::MAX as usize - 4096),
             _ => panic!("expected an allocation error"),

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_is_there() {
+    fn synced_bytes_survive_a_power_cut() {
         let changes = renamed(true);
         let last = states_after(&changes, changes.len());
         assert_eq!(last.len(), 1);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_is_the_published_one() {
+    fn splitmix_matches_the_published_sequence() {
         // The reference implementation's first outputs for seed 1234567.
         let mut random = SplitMix64::new(1_234_567);
         let first = [random.next_u64(), random.next_u64(), random.next_u64()];
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_kept() {
+    fn random_numbers_stay_in_range() {
         let mut random = SplitMix64::new(7);
         assert!((0..100).all(|_| (-3..=4).contains(&random.between(-3, 4))));
         assert_eq!((random.below(0), random.between(5, 2)), (0, 5));

@@ -90,7 +90,7 @@ mod tests {
     use crate::targets::{example_bundle, example_entry};
 
     #[test]
-    fn what_is_whole_stays_as_it_is() {
+    fn resealing_valid_files_changes_nothing() {
         let (entry, bundle) = (example_entry(&[1; 9]), example_bundle(&[3; 64]));
         let (mut first, mut second) = (entry.clone(), bundle.clone());
         reseal_entry(&mut first);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_taken() {
+    fn resealing_accepts_any_bytes() {
         for length in 0..200 {
             reseal_entry(&mut vec![0xff; length]);
             reseal_bundle(&mut vec![0xff; length]);

@@ -214,7 +214,7 @@ fn generated_graphs_agree() {
 }
 
 #[test]
-fn frozen_graphs_stay_as_close_to_the_truth() {
+fn frozen_graphs_are_as_accurate_as_before() {
     let tally = check_seeds(0..150, check_frozen_seed);
     let failed: usize = tally.failed.values().sum();
     assert!(

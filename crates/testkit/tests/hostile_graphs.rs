@@ -30,7 +30,7 @@ fn limited() -> InterpretOptions<'static> {
 }
 
 #[test]
-fn spoilt_graphs_are_rejected_or_run() {
+fn mutated_graphs_are_rejected_or_run() {
     let (mut rejected, mut typed, mut ran) = (0, 0, 0);
     for seed in 0..800 {
         let bytes = seeded_bytes(0x5b01 + seed, 4096);

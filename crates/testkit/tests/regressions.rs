@@ -43,14 +43,14 @@ fn replay(name: &str, target: impl Fn(&[u8])) {
 }
 
 #[test]
-fn finds_and_seeds_of_the_fuzzers_keep_the_laws() {
+fn fuzz_findings_and_seeds_pass() {
     for (name, target) in TARGETS {
         replay(name, target);
     }
 }
 
 #[test]
-fn finds_and_seeds_of_the_fuzzers_keep_the_laws_as_machine_code() {
+fn fuzz_findings_and_seeds_pass_as_machine_code() {
     let compiler: Arc<dyn KernelCompiler> = Arc::new(LlvmCompiler::new());
     for (name, target) in COMPILED_TARGETS {
         replay(name, |bytes| target(&compiler, bytes));
@@ -94,7 +94,7 @@ fn damaged(mut bytes: Vec<u8>, number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn damaged_seeds_of_the_day_keep_the_laws() {
+fn damaged_seeds_of_the_day_pass() {
     let compiler: Arc<dyn KernelCompiler> = Arc::new(LlvmCompiler::new());
     let of_the_day = SeedsOfTheDay::begin();
     let plain = TARGETS.map(|(name, run)| {
@@ -129,7 +129,7 @@ fn damaged_seeds_of_the_day_keep_the_laws() {
 }
 
 #[test]
-fn every_target_has_its_program_and_its_row() {
+fn every_fuzz_target_has_a_program_and_a_table_row() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let read = |name: &str| std::fs::read_to_string(fuzz.join(name)).unwrap();
     let (manifest, readme) = (read("Cargo.toml"), read("README.md"));
@@ -143,8 +143,8 @@ fn every_target_has_its_program_and_its_row() {
 }
 
 #[test]
-#[ignore = "writes files: cargo test -p kiln-testkit --test regressions -- --ignored seeds_are_written_anew"]
-fn seeds_are_written_anew() {
+#[ignore = "writes files: cargo test -p kiln-testkit --test regressions -- --ignored fuzz_seeds_are_regenerated"]
+fn fuzz_seeds_are_regenerated() {
     for (target, name, bytes) in seeds() {
         let folder = folder("seeds", target);
         std::fs::create_dir_all(&folder).unwrap();

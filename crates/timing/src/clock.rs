@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_tell_time() {
+    fn clocks_advance() {
         let manual = ManualClock::new();
         let same = manual.clone();
         manual.advance(Duration::from_secs(3));

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many() {
+    fn the_number_of_events_is_limited() {
         let registry = Registry::new();
         for number in 4..MAX_EVENTS {
             registry

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_calls_are_the_fewer_are_timed() {
+    fn shorter_calls_are_sampled_less_often() {
         assert_eq!(timed(1000, 80_001), (1000, 1000));
         assert_eq!(timed(1000, 80_000), (500, 999));
         assert_eq!(timed(1000, 1_000), (13, 973));

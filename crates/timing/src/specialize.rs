@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compile_that_fails_is_not_the_one() {
+    fn a_failed_compile_does_not_count_as_the_specialization() {
         let (timing, clock) = recorder();
         compile(&timing, &clock, "f32", false);
         assert_eq!(counts(&timing), (0, 1));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn off_nothing_is_timed_or_remembered() {
+    fn with_timing_off_nothing_is_timed_or_remembered() {
         let (timing, clock) = recorder();
         timing.set_verbosity(Verbosity::Off);
         compile(&timing, &clock, "f32", true);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_apart_is_bounded() {
+    fn the_number_of_specializations_is_bounded() {
         let known = Specializations::default();
         for number in 0..MAX_SPECIALIZATIONS {
             assert!(known.claim(9, &number.to_string()));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_whose_name_is_taken_counts_to_its_category() {
+    fn a_function_with_a_taken_name_counts_under_its_category() {
         let (timing, _) = recorder();
         timing
             .register(Category::Runtime, "compile_odd", "Something else")

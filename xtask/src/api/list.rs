@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_reached_is_listed() {
+    fn only_reachable_items_are_listed() {
         let lib = "mod table; pub mod text; pub use table::{DimTable, Dim as Size}; fn private() {} pub const N: u8 = 1;";
         let table = "pub struct DimTable { pub n_dims: usize, hidden: u8 } pub struct Unreachable;
             pub enum Dim { Known, Named { name: u8 } }
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_may_be_called_as_its_module_is() {
+    fn a_function_may_share_the_name_of_its_module() {
         let lib = "mod verify; pub use verify::{LIMIT, verify};";
         let items = listed(&[
             ("lib.rs", lib),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_in_a_circle_end() {
+    fn cyclic_imports_terminate() {
         let lib = "pub mod a; pub mod b;";
         let items = listed(&[
             ("lib.rs", lib),

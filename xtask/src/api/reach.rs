@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_and_the_unreached_call_is_not_reached() {
+    fn items_used_only_by_tests_or_unreached_code_are_unreached() {
         let library = "
             pub fn used() { helper() }
             pub fn helper() {}
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn traits_macros_and_other_names_reach_on() {
+    fn reachability_follows_traits_macros_and_other_names() {
         let library = "
             pub struct Kept; impl Drop for Kept { fn drop(&mut self) { on_drop() } }
             pub fn on_drop() { println!(\"{}\", in_macro()) }

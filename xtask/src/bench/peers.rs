@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_choose_models() {
+    fn bench_words_select_models() {
         assert_eq!(wanted(&[]), MODELS);
         let words =
             |words: &[&str]| wanted(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_null_and_what_is_not_a_case_is_an_error() {
+    fn missing_measurements_are_null_and_unknown_cases_are_errors() {
         let line = r#"{"model":"minilm","case":"000-1x8_1x8","error":1e-6,"ort":2.0,"ov":null,"kiln":1.5,"first":365.2,"compiles":11}"#;
         let cases = read(line).unwrap();
         assert_eq!((cases[0].ov, cases[0].kiln), (None, Some(1.5)));

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_the_readmes() {
+    fn the_bench_table_equals_the_one_in_the_readme() {
         let times = |ort, ov, kiln, first| [Some(ort), Some(ov), Some(kiln), Some(first)];
         let cases = [
             case("minilm", "000-1x8_1x8", times(4.0, 8.0, 2.0, 365.4), 11),
@@ -223,7 +223,7 @@ the largest error against onnxruntime is 1.3e-6.
     }
 
     #[test]
-    fn missing_answers_are_said() {
+    fn missing_results_are_reported() {
         let mut wrong = case(
             "minilm",
             "000-1x8_1x8",

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn getting_less_far_than_before_is_a_loss() {
+    fn a_case_that_regresses_is_a_loss() {
         let before = [
             run("test_a", Verdict::Passed, Verdict::Passed),
             run("test_b", Verdict::Passed, Verdict::Failed),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_keeps_what_is_around_the_table() {
+    fn the_page_keeps_the_text_around_the_table() {
         let page = format!("before\n{BEGIN}old\n{END}\nafter\n");
         let fresh = with_table(&page, &[run("test_a", Verdict::Passed, Verdict::Passed)]).unwrap();
         assert!(

@@ -101,7 +101,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_what_did_not_pass_is_complained_of_and_once() {
+    fn failing_cases_are_reported_once() {
         let case = case("node", "test_a", "A", false);
         let said = |one, other| outcome(one, other).complaint(&case);
         assert_eq!(said(Verdict::Passed, Verdict::Passed), "");

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_matched_to_cases_and_an_end_is_a_failure() {
+    fn results_are_matched_to_cases_and_a_crash_is_a_failure() {
         let folder = tempfile::tempdir().unwrap();
         let answer = r#"{"interpreted":{"verdict":"passed","code":null,"message":""},"compiled":{"verdict":"passed","code":null,"message":""},"fixed":false,"interpreted_steps":0}"#;
         let script = format!(

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_progress_are_read_and_others_passed_over() {
+    fn fuzzer_progress_lines_are_parsed_and_others_ignored() {
         let mut progress = Progress::default();
         progress.read("#2\tINITED cov: 36 ft: 37 corp: 1/1b exec/s: 0 rss: 30Mb");
         progress.read("INFO: seed corpus: files: 14");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_of_a_target_is_that_of_its_crates_and_of_those_below() {
+    fn the_code_of_a_target_includes_its_crates_and_their_dependencies() {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = folder.path().join(path);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_find_is_kept_minimised_and_has_a_command() {
+    fn a_fuzz_finding_is_kept_minimised_with_a_repro_command() {
         let folder = tempfile::tempdir().unwrap();
         let script = "echo '#9 NEW cov: 4 ft: 5 corp: 2/3b' >&2\n\
             for word in \"$@\"; do case $word in\n\
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_ends_without_a_find_is_an_error_that_names_its_log() {
+    fn a_target_that_exits_without_a_finding_is_an_error_that_names_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let session = session(folder.path(), fake(folder.path(), "echo oops >&2; exit 3"));
         let error = session
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_told_to_end_when_its_time_is_used_up() {
+    fn a_target_is_stopped_at_its_time_limit() {
         let folder = tempfile::tempdir().unwrap();
         let script = "trap 'exit 0' INT; while :; do :; done";
         let session = session(folder.path(), fake(folder.path(), script));

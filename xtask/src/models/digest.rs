@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_is_the_published_one() {
+    fn sha256_matches_the_published_vector() {
         let empty = of(std::io::empty()).unwrap();
         assert_eq!(
             empty,

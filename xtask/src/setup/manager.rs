@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rights_nothing_runs() {
+    fn without_root_nothing_is_installed() {
         let error = Privilege::None.run(&["apt-get", "update"]).unwrap_err();
         assert_eq!(
             error.to_string(),

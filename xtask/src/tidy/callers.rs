@@ -153,7 +153,7 @@ mod tests {
     const PROGRAM: (&str, &str) = ("crates/cli/src/main.rs", "fn main() { used() }");
 
     #[test]
-    fn what_only_tests_call_is_deleted_or_offered_for_a_reason() {
+    fn items_used_only_by_tests_need_an_offered_entry() {
         let (_folder, tree) = Tree::of(&[LIBRARY, PROGRAM]);
         let expected = "docs/offered-items.toml: nothing but tests calls `ir::tested`: delete it, or say in the table why it stays";
         assert_eq!(said(&check(&tree).unwrap()), [expected]);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_about_what_is_called_or_gone_are_stale() {
+    fn offered_entries_for_used_or_missing_items_are_stale() {
         let table = "[[offered]]\nreason = ' '\nitems = ['ir::tested', 'ir::used', 'ir::gone']";
         let (_folder, tree) = Tree::of(&[LIBRARY, PROGRAM, (OFFERED, table)]);
         assert_eq!(

@@ -106,7 +106,7 @@ mod tests {
         [[layer]]\nname = 'top'\nwhat = 'U'\nmay = ['*']";
 
     #[test]
-    fn what_an_allowed_crate_may_use_is_allowed_too() {
+    fn allowed_dependencies_are_transitive() {
         let layers = Layers::parse(TABLE).unwrap();
         let closed = layers.closure();
         assert_eq!(closed["c"], BTreeSet::from(["a", "b"]));

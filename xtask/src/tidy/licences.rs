@@ -88,7 +88,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn expressions_are_met_as_spdx_says() {
+    fn licence_expressions_follow_spdx() {
         let allowed = ["MIT", "Apache-2.0 WITH LLVM-exception", "Unicode-3.0"].map(str::to_owned);
         for met in [
             "MIT",

@@ -113,7 +113,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn only_links_that_lead_nowhere_are_problems() {
+    fn only_broken_links_are_problems() {
         let page = "# One\n[a](b/c.md) [x](https://example.invalid) `[no](code.md)`\n\
             ```\n[no](code.md)\n```\n[d](b/c.md#two-words) [e](b/c.md#three) [f](gone.md \"title\")\n[g](#one)\n";
         let (_folder, tree) = Tree::of(&[

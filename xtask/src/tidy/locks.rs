@@ -124,7 +124,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn a_blocking_type_is_a_problem_outside_the_list() {
+    fn a_blocking_type_outside_the_list_is_a_problem() {
         let (_folder, tree) = Tree::of(&[
             ("crates/ir/src/a.rs", "use std::sync::{Arc, OnceLock};"),
             (

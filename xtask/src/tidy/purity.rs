@@ -58,7 +58,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn reaching_out_is_a_problem_where_the_table_does_not_allow_it() {
+    fn outside_access_not_allowed_by_the_table_is_a_problem() {
         let layers = "[[layer]]\nname = 'ir'\nwhat = ''
             [[layer]]\nname = 'onnx'\nwhat = ''\ntouches = ['fs']";
         let (_folder, tree) = Tree::of(&[

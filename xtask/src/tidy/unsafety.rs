@@ -84,7 +84,7 @@ mod tests {
     use crate::tidy::tree::said;
 
     #[test]
-    fn unsafe_code_stands_in_its_place_alone() {
+    fn unsafe_code_outside_its_place_is_a_problem() {
         let layers = "[[layer]]\nname = 'tensor'\nwhat = ''\nunsafe = ['storage']
             [[layer]]\nname = 'ir'\nwhat = ''";
         let (_folder, tree) = Tree::of(&[

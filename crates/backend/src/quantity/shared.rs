@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_quantities_share_is_there_once() {
+    fn shared_subexpressions_are_stored_once() {
         let rows = Quantity::symbol(0).ceil_div(Quantity::constant(8));
         let tasks = rows.clone() * Quantity::threads();
         let bytes = rows.clone() * Quantity::cache(1);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_is_left_to_be_evaluated_alone() {
+    fn quantities_without_a_value_are_not_evaluated_together() {
         let size = Quantity::symbol(0);
         let quotient = Quantity::constant(6).floor_div(size.clone());
         let square = size.clone() * size.clone();

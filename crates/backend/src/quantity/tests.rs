@@ -82,7 +82,7 @@ fn damaged_programs_are_errors() {
 }
 
 #[test]
-fn quantities_survive_json() {
+fn quantities_round_trip_through_json() {
     let quantity = Quantity::symbol(1)
         .ceil_div(Quantity::cache(1))
         .min(Quantity::threads());
@@ -91,7 +91,7 @@ fn quantities_survive_json() {
 }
 
 #[test]
-fn broadcasts_evaluate_as_the_table_says() {
+fn broadcast_sizes_evaluate_or_report_the_mismatch() {
     let mut dims = DimTable::new();
     let (a, b) = (dims.symbol("A").unwrap(), dims.symbol("B").unwrap());
     let both = dims.bcast(a, b).unwrap();
@@ -107,7 +107,7 @@ fn broadcasts_evaluate_as_the_table_says() {
 }
 
 #[test]
-fn derived_symbols_stand_for_their_definitions_once() {
+fn derived_symbols_expand_to_one_shared_definition() {
     let mut dims = DimTable::new();
     let n = dims.symbol("N").unwrap();
     let mut dim = n;

@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn order_alone_counts() {
+    fn rank_correlation_depends_on_order_alone() {
         let a = [1.0, 2.0, 3.0, 4.0];
         assert_eq!(rank_correlation(&a, &[1.0, 10.0, 11.0, 1000.0]), Some(1.0));
         assert_eq!(rank_correlation(&a, &[4.0, 3.0, 2.0, 1.0]), Some(-1.0));

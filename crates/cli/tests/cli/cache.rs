@@ -4,7 +4,7 @@ use super::support::Workshop;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn a_second_process_compiles_nothing_and_the_folder_is_looked_after() {
+fn a_second_process_compiles_nothing_and_cache_commands_manage_the_folder() {
     let workshop = Workshop::new();
     let (ok, fails) = (true, false);
     let folder = workshop.path("cache").display().to_string();

@@ -79,7 +79,7 @@ fn a_compiler_that_writes_to_null_is_an_error_of_one_kernel() {
 }
 
 #[test]
-fn a_compiler_that_hangs_is_killed_when_its_time_is_over() {
+fn a_compiler_that_hangs_is_killed_at_its_time_limit() {
     let limit_of_hangs = std::env::var("KILN_WORKER_HANG_MS").ok();
     let limit_of_hangs = limit_of_hangs.and_then(|limit| limit.parse().ok());
     let limit_of_hangs = Duration::from_millis(limit_of_hangs.unwrap_or(1000));
@@ -95,7 +95,7 @@ fn a_compiler_that_hangs_is_killed_when_its_time_is_over() {
 }
 
 #[test]
-fn a_compiler_that_eats_memory_hits_the_limit_of_its_worker() {
+fn a_compiler_that_allocates_too_much_hits_the_memory_limit_of_its_worker() {
     let mut limits = limits();
     limits.address_space = 1 << 30;
     survive("eat_memory", limits, "E0511", |error| {
@@ -104,7 +104,7 @@ fn a_compiler_that_eats_memory_hits_the_limit_of_its_worker() {
 }
 
 #[test]
-fn a_compiler_that_spins_is_ended_by_its_processor_time() {
+fn a_compiler_that_spins_is_ended_by_its_cpu_time_limit() {
     let mut limits = limits();
     limits.cpu = Duration::from_secs(1);
     let compiler = compiler(limits, 1);
@@ -115,7 +115,7 @@ fn a_compiler_that_spins_is_ended_by_its_processor_time() {
 }
 
 #[test]
-fn a_compiler_that_panics_or_overflows_its_stack_says_so() {
+fn a_compiler_panic_or_stack_overflow_is_reported() {
     let compiler = compiler(limits(), 1);
     for (name, said) in [
         ("panic", "a pass that panics"),
@@ -129,7 +129,7 @@ fn a_compiler_that_panics_or_overflows_its_stack_says_so() {
 }
 
 #[test]
-fn a_kernel_that_lost_its_worker_is_remembered_and_costs_no_other() {
+fn a_kernel_that_crashed_its_worker_is_remembered_and_fails_no_other_kernel() {
     let compiler = compiler(limits(), 1);
     let fatal = kernel("abort");
     let first = compile(&compiler, &fatal).unwrap_err().to_string();
@@ -147,7 +147,7 @@ fn a_kernel_that_lost_its_worker_is_remembered_and_costs_no_other() {
 
 /// A remembered kernel is retried: after a while, when it is forgotten, and in workers of another program.
 #[test]
-fn a_kernel_that_lost_its_worker_is_tried_again_once_something_has_changed() {
+fn a_kernel_that_crashed_its_worker_is_retried_after_a_change() {
     let fatal = kernel("abort");
     let is_tried = |compiler: &WorkerCompiler| {
         let before = compiler.n_lost();
@@ -177,7 +177,7 @@ fn a_kernel_that_lost_its_worker_is_tried_again_once_something_has_changed() {
 }
 
 #[test]
-fn code_that_is_longer_than_a_message_may_be_is_an_error_of_one_kernel() {
+fn code_larger_than_a_message_is_an_error_of_one_kernel() {
     let mut limits = limits();
     limits.message = 3 << 10;
     let compiler = compiler(limits, 1);
@@ -205,7 +205,7 @@ fn code_that_is_longer_than_a_message_may_be_is_an_error_of_one_kernel() {
 }
 
 #[test]
-fn memory_that_llvm_itself_cannot_have_is_the_same_error() {
+fn an_allocation_failure_inside_llvm_is_the_same_error() {
     let mut limits = limits();
     // Enough to start, and too little for the code of a long kernel.
     let sum: Vec<String> = (0..2_000).map(|n| format!("sin(%x[i] * {n}.5)")).collect();

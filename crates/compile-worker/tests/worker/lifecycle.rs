@@ -32,7 +32,7 @@ fn workers_are_reused_and_end_with_their_pool() {
 }
 
 #[test]
-fn a_worker_that_is_killed_while_idle_is_replaced_unseen() {
+fn an_idle_worker_that_is_killed_is_replaced_without_an_error() {
     let compiler = compiler(limits(), 1);
     for number in 0..5 {
         compile(&compiler, &kernel(&format!("k{number}"))).expect("it compiles");
@@ -45,7 +45,7 @@ fn a_worker_that_is_killed_while_idle_is_replaced_unseen() {
 }
 
 #[test]
-fn a_worker_has_no_descriptor_of_its_parent() {
+fn a_worker_inherits_no_file_descriptors() {
     let file = std::fs::File::open("/proc/self/status").expect("procfs");
     // SAFETY: a duplicate that stays open across `exec`, as C libraries make them; only this test owns it.
     let leaked = unsafe { libc::dup(std::os::fd::AsRawFd::as_raw_fd(&file)) };
@@ -74,7 +74,7 @@ fn child_parent() {
 }
 
 #[test]
-fn a_parent_that_is_killed_leaves_no_worker() {
+fn workers_exit_when_their_parent_is_killed() {
     let mut parent = Command::new(std::env::current_exe().expect("tests are programs"))
         .args([
             "lifecycle::child_parent",
@@ -170,7 +170,7 @@ fn a_forked_child_starts_workers_of_its_own() {
 }
 
 #[test]
-fn a_program_that_is_not_there_or_no_worker_is_an_error_with_the_next_step() {
+fn a_missing_or_wrong_worker_program_is_an_error_with_the_next_step() {
     // SAFETY: there is no such program.
     let error = unsafe { WorkerProgram::at("/no/such/program") }.unwrap_err();
     assert_eq!(error.code(), "E0508");

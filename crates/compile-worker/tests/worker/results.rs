@@ -102,7 +102,7 @@ impl CompileObserver for Phases {
 }
 
 #[test]
-fn phases_are_told_across_the_processes() {
+fn compile_phases_are_reported_across_processes() {
     let kernel = kernel("double");
     let phases = |compiler: &dyn KernelCompiler| {
         let target = compiler.host();
@@ -129,7 +129,7 @@ impl CompileObserver for Unwanted {
 }
 
 #[test]
-fn a_running_compile_that_is_not_wanted_any_more_is_ended_and_not_remembered() {
+fn an_abandoned_compile_is_killed_and_not_remembered() {
     let compiler = compiler(limits(), 1);
     let (target, hang) = (compiler.host(), kernel("hang"));
     compile(&compiler, &kernel("good")).expect("it compiles");
@@ -176,7 +176,7 @@ fn a_kernel_of_raised_limits_is_compiled_in_a_worker() {
 }
 
 #[test]
-fn a_compile_in_a_worker_costs_little_more_than_one_in_process() {
+fn compiling_in_a_worker_adds_little_overhead() {
     let (here, there) = (LlvmCompiler::new(), compiler(limits(), 1));
     for kernel in kernels() {
         let (mut direct, mut remote) = (Vec::new(), Vec::new());

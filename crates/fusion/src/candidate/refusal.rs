@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_have_their_article() {
+    fn class_names_take_the_right_article() {
         assert_eq!(with_article(Class::Attention), "an attention");
         assert_eq!(with_article(Class::Window), "a window");
     }

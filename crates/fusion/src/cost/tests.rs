@@ -32,7 +32,7 @@ const STEP_1: &str = "strides = [1, 1], dilations = [1, 1], low = [0, 0], high =
 const STEP_2: &str = "strides = [2, 2], dilations = [1, 1], low = [0, 0], high = [0, 0], groups = ";
 
 #[test]
-fn each_op_is_limited_by_its_kind_of_work() {
+fn each_op_has_its_kind_of_work() {
     let kind = |w: &str, attributes: &str, groups: usize| {
         conv(
             "1, 64, 80, 80",
@@ -88,7 +88,7 @@ fn a_transposed_window_multiplies_each_input_once_per_tap() {
 }
 
 #[test]
-fn a_kernel_takes_its_limit_and_what_is_on_top() {
+fn kernel_time_is_work_plus_launch_overhead() {
     let (effort, nanoseconds) = of("%x: f32[2, 3]", "relu %x");
     assert_eq!(nanoseconds, effort.nanoseconds + effort.overhead);
     assert!(
@@ -98,7 +98,7 @@ fn a_kernel_takes_its_limit_and_what_is_on_top() {
 }
 
 #[test]
-fn every_kind_has_a_figure_and_words() {
+fn every_kind_of_work_has_a_rate_and_a_name() {
     for kind in WorkKind::ALL {
         assert!(Rates::CPU.per_nanosecond(kind) > 0.0);
         assert_eq!(format!("{kind}"), kind.as_words());
@@ -106,7 +106,7 @@ fn every_kind_has_a_figure_and_words() {
 }
 
 #[test]
-fn a_device_is_judged_by_its_own_rates_and_held_to_its_own_limits() {
+fn each_device_uses_its_own_rates_and_limits() {
     let text = "graph @f(%x: f32[64], %y: f32[64], %z: f32[64]) -> f32[64] {
       %a = add %x, %y
       %b = mul %a, %z

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_through_a_group_with_an_early_and_a_late_op_leads_back() {
+    fn a_path_through_a_group_of_early_and_late_ops_is_a_cycle() {
         // 0 feeds 2; 1 feeds 3, which feeds 4. Joined, 0 and 4 are one group between 1 and 2.
         let mut order = order_of(5, &[(0, 2), (1, 3), (3, 4), (1, 2)]);
         let budget = Budget::new(AMPLE);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ranks_above_the_joined_groups_is_not_searched() {
+    fn cycle_search_skips_groups_ranked_above_the_joined_ones() {
         let edges: Vec<_> = (0..999).map(|id| (id, id + 1)).collect();
         let order = order_of(1000, &edges);
         let budget = Budget::new(AMPLE);
@@ -253,7 +253,7 @@ mod tests {
         /// Joins without a cycle leave an order that respects every edge, and a search over all edges finds a cycle exactly
         /// where the bounded one does.
         #[test]
-        fn ranks_outlive_any_joins(
+        fn ranks_stay_valid_after_any_joins(
             edges in prop::collection::vec((0_usize..14, 0_usize..14), 0..40),
             joins in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 2..4), 0..14),
         ) {

@@ -74,7 +74,7 @@ fn without_fusion_and_beyond_limits_a_loop_stays_one() {
 }
 
 #[test]
-fn trips_that_others_read_are_theirs_too() {
+fn a_trip_count_with_other_readers_stays_available() {
     let text = summing(ADDS.0, ADDS.1).replace("return %8, %5", "return %8, %5, %1");
     let (_, plan) = super::planned(&text);
     assert_eq!((plan.count("dims"), plan.count("kernel")), (1, 3), "{plan}");

@@ -109,7 +109,7 @@ fn a_contraction_keeps_its_class() {
 }
 
 #[test]
-fn rows_that_differ_stay_apart() {
+fn rows_over_different_axes_stay_separate() {
     assert_snapshot!(nodes("graph @main(%x: f32[A, B]) {
         %1 = reduce %x {function = sum, axes = [1]}
         %2 = reduce %1 {function = sum, axes = [0]}
@@ -124,7 +124,7 @@ fn rows_that_differ_stay_apart() {
 }
 
 #[test]
-fn nothing_runs_before_what_it_needs() {
+fn nodes_run_after_their_operands() {
     // The sum may not join the two ops around the product.
     assert_snapshot!(nodes("graph @main(%x: f32[A, A], %w: f32[A, A]) {
         %1 = exp %x
@@ -135,7 +135,7 @@ fn nothing_runs_before_what_it_needs() {
 }
 
 #[test]
-fn what_is_looked_up_is_in_memory() {
+fn gather_operands_are_materialized() {
     assert_snapshot!(nodes("graph @main(%x: f32[V, 4], %i: i64[N]) {
         %1 = exp %x
         %2 = gather %1, %i {axis = 0}
@@ -145,7 +145,7 @@ fn what_is_looked_up_is_in_memory() {
 }
 
 #[test]
-fn limits_hold() {
+fn group_and_op_limits_are_enforced() {
     let mut source = String::from("graph @main(%x: f32[A]) {\n");
     for step in 0..300 {
         let operand = if step == 0 {

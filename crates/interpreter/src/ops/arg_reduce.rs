@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_wins_at_both_ends() {
+    fn nan_wins_for_max_and_min() {
         let x = tensor(
             &[4],
             &[f32::INFINITY, f32::NAN, f32::NEG_INFINITY, f32::NAN],
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_axis_has_no_extremum() {
+    fn arg_reduce_of_an_empty_axis_is_a_fault() {
         let op = Op::ArgReduce {
             extremum: Extremum::Max,
             axis: 0,

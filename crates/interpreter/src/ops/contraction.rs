@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_product_in_blocks_is_the_product() {
+    fn a_blocked_product_equals_the_plain_product() {
         for (m, k, n) in [
             (3, 3 * BLOCK + 7, 401),
             (1, 2, ASKED),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_agree_and_overwrite() {
+    fn exact_and_float_products_agree_and_overwrite_the_output() {
         for (m, k, n) in [
             (0, 2, 3),
             (2, 0, 3),

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_of_every_integer_type_and_of_no_other() {
+    fn indices_may_have_any_integer_type_and_no_other() {
         let x = tensor(&[3], &[10i64, 20, 30]);
         let last = |indices: Tensor| {
             run(Op::Gather { axis: 0 }, &x, &indices)?
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_read_is_nothing_checked() {
+    fn indices_of_an_empty_gather_are_not_checked() {
         let far = tensor(&[1], &[99i64]);
         let x = Tensor::zeros(DType::F32, &[3, 0]).unwrap();
         assert_eq!(
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn gather_nd_refuses_what_does_not_fit() {
+    fn gather_nd_refuses_mismatched_operands() {
         let x = counting(&[2, 3]);
         for (indices, batch_axes, code) in [
             (tensor(&[1, 3], &[0i64, 0, 0]), 0, "E0825"),

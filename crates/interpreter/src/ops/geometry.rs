@@ -271,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reads_are_what_the_definition_says(
+        fn window_reads_equal_the_definition(
             axes in prop::collection::vec(axis(), 1..3),
             cut in (0usize..4, 0usize..4),
         ) {

@@ -36,7 +36,7 @@ mod tests {
     use crate::ops::testing::{Sizes, counting};
 
     #[test]
-    fn lanes_go_there_and_back() {
+    fn lanes_along_an_axis_round_trip() {
         let x = counting(&[2, 3, 4, 5]);
         let sizes = Sizes::new();
         let ctx = sizes.ctx();

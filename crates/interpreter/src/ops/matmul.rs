@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_sizes() {
+    fn matmul_of_empty_operands() {
         let empty = |shape: &[usize]| Tensor::zeros(DType::F32, shape).unwrap();
         assert_eq!(
             run(&empty(&[2, 0]), &empty(&[0, 3]), DType::F32)
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_fit_are_named() {
+    fn matmul_errors_name_the_mismatched_sizes() {
         let fault = run(&counting(&[2, 3]), &counting(&[2, 3]), DType::F32).unwrap_err();
         assert_eq!(
             fault.to_string(),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_step_both_ways() {
+    fn slices_step_forward_and_backward() {
         let x = counting(&[6]);
         assert_eq!(
             sliced(&x, &[1], &[3], &[2])
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_leave_the_operand_are_faults() {
+    fn out_of_bounds_slices_are_faults() {
         let x = counting(&[3, 2]);
         for (starts, sizes, steps, code) in [
             ([0, 1], [3, 2], [1, 1], "E0345"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn concatenations_name_the_operands_that_do_not_fit() {
+    fn concat_errors_name_the_mismatched_operands() {
         let sizes = Sizes::new();
         let (x, y) = (counting(&[2, 2]), counting(&[1, 2]));
         let joined = sizes

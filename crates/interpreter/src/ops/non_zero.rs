@@ -34,7 +34,7 @@ mod tests {
     use crate::ops::testing::{Sizes, tensor};
 
     #[test]
-    fn columns_are_indices() {
+    fn non_zero_returns_one_index_per_column() {
         let x = tensor(&[2, 3], &[0.0f32, 1.0, -0.0, f32::NAN, 0.0, 2.0]);
         let results = non_zero(&Sizes::new().ctx(), &x).unwrap();
         assert_eq!(results[0].shape(), [2, 6]);
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_and_nothing() {
+    fn non_zero_of_scalars_and_empty_tensors() {
         let results = non_zero(&Sizes::new().ctx(), &Tensor::scalar(true)).unwrap();
         assert_eq!(
             (results[0].shape(), results[1].item::<i64>().unwrap()),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_fills_the_border_its_way() {
+    fn each_pad_mode_fills_the_border() {
         let x = tensor(&[3], &[1, 2, 3]);
         for (mode, expected) in [
             (PadMode::Constant, [-1, -1, -1, -1, 1, 2, 3, -1, -1]),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_single_elements_and_empty_axes() {
+    fn pad_of_scalars_single_elements_and_empty_axes() {
         let scalar = padded(&Tensor::scalar(5i32), &[], &[], PadMode::Edge).unwrap();
         assert_eq!(scalar.item::<i32>().unwrap(), 5);
         let one = padded(&tensor(&[1], &[7]), &[2], &[1], PadMode::Reflect).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_paddings_are_faults() {
+    fn invalid_paddings_are_faults() {
         let x = tensor(&[1], &[7]);
         assert_eq!(
             padded(&x, &[-1], &[0], PadMode::Edge).unwrap_err().code(),

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn any_axes_reduce() {
+    fn reduce_over_any_set_of_axes() {
         let x = counting(&[2, 3, 2]);
         let sum = ReduceFunction::Sum;
         assert_eq!(
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn over_nothing_gives_the_neutral_element() {
+    fn reduce_over_an_empty_axis_gives_the_neutral_element() {
         let nothing = tensor::<f32>(&[2, 0], &[]);
         let of = |function| reduced::<f32>(&nothing, function, &[1], false).1[0];
         assert_eq!(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_and_infinities_go_through() {
+    fn reduce_propagates_nan_and_infinities() {
         let x = tensor(&[3], &[1.0f32, f32::NAN, f32::INFINITY]);
         for function in [
             ReduceFunction::Sum,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_that_are_not_there_are_refused() {
+    fn reduce_refuses_missing_axes() {
         let op = Op::Reduce {
             function: ReduceFunction::Sum,
             axes: [1].into_iter().collect(),

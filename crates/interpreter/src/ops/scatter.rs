@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_combine() {
+    fn scatter_combines_with_each_function() {
         let (x, updates) = ([10.0f32, 20.0], [3.0, 30.0, 4.0]);
         assert_eq!(twice(Combine::Set, &x, updates), [4.0, 30.0]);
         assert_eq!(twice(Combine::Add, &x, updates), [17.0, 50.0]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn other_dtypes_and_special_values() {
+    fn scatter_combines_nan_overflow_bool_and_f16() {
         let nan = twice(Combine::Max, &[1.0f32, f32::NAN], [f32::NAN, 1.0, 2.0]);
         assert!(nan.iter().all(|x| x.is_nan()));
         assert_eq!(twice(Combine::Add, &[200u8, 1], [100, 1, 0]), [44, 2]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_scattered() {
+    fn scatter_nd_writes_blocks() {
         let x = counting(&[3, 2]).transpose(&[1, 0]).unwrap();
         let op = Op::ScatterNd {
             combine: Combine::Set,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_updates_change_and_check_nothing() {
+    fn scatter_without_updates_changes_and_checks_nothing() {
         let x = counting(&[2, 2]);
         let none = Tensor::zeros(DType::F32, &[0, 2]).unwrap();
         let indices = tensor::<i64>(&[0, 1], &[]);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_a_fault() {
+    fn scatter_refuses_mismatched_operands() {
         let x = counting(&[2, 2]);
         let index = tensor(&[1, 1], &[0i64]);
         for (updates, code) in [

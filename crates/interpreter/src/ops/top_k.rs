@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn along_any_axis() {
+    fn top_k_works_along_any_axis() {
         let x = tensor(&[3, 2], &[1i32, 6, 5, 2, 3, 4]);
         let results = run(&x, 2, 0, Extremum::Max).unwrap();
         assert_eq!(results[0].shape(), [2, 2]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn none_all_and_too_many() {
+    fn top_k_of_none_all_and_too_many_elements() {
         let x = tensor(&[2], &[1u8, 2]);
         assert_eq!(run(&x, 0, 0, Extremum::Max).unwrap()[0].shape(), [0]);
         assert_eq!(

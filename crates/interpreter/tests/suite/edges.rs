@@ -233,7 +233,7 @@ fn zero_sizes_scalars_and_size_one_broadcasts() {
 }
 
 #[test]
-fn sources_and_movement() {
+fn source_and_movement_ops_run_in_one_graph() {
     let text =
         "graph @g(%x: f32[A, 2]) -> (i64[2], i32[A, 2], f32[2, A], f32[A, 2], f32[A + 2, 2]) {
         %sizes = dims {sizes = [A, 2]}

@@ -131,7 +131,7 @@ fn remote_hits_are_kept_in_nearer_tiers_and_unreachable_tiers_are_misses() {
 }
 
 #[test]
-fn sources_are_reported_before_waiters_are_woken() {
+fn sources_are_recorded_before_waiters_wake() {
     let folder = tempfile::tempdir().expect("there is room");
     for expected in ["compiled", "tier"] {
         let cache = cache_at(folder.path());
@@ -347,7 +347,7 @@ fn a_compile_past_its_trust_period_is_repeated_in_parallel() {
 }
 
 #[test]
-fn a_compile_that_stood_in_a_queue_is_trusted_from_its_beginning() {
+fn the_trust_period_of_a_queued_compile_starts_when_it_runs() {
     let hand = crate::support::ManualClock::default();
     let options = CacheOptions::default();
     let cache = TestCache::new(BytesCodec, Arc::new(hand.clone()), options);
@@ -367,7 +367,7 @@ fn a_compile_that_stood_in_a_queue_is_trusted_from_its_beginning() {
 }
 
 #[test]
-fn another_process_that_comes_to_an_end_is_waited_for() {
+fn a_compile_in_another_process_is_waited_for() {
     // Two caches on one folder interact like two processes.
     let folder = tempfile::tempdir().expect("there is room");
     let (first, second) = (cache_at(folder.path()), cache_at(folder.path()));

@@ -20,7 +20,7 @@ fn set_time(path: &Path, time: SystemTime) {
 }
 
 #[test]
-fn times_far_in_the_past_and_in_the_future_make_a_worse_order_and_no_error() {
+fn extreme_file_times_only_affect_eviction_order() {
     let folder = tempfile::tempdir().expect("there is room");
     let options = DiskOptions {
         max_bytes: 10_000,
@@ -53,7 +53,7 @@ fn times_far_in_the_past_and_in_the_future_make_a_worse_order_and_no_error() {
 }
 
 #[test]
-fn a_clock_that_jumps_makes_no_error_and_no_wait_without_end() {
+fn a_jumping_clock_causes_no_error_and_no_endless_wait() {
     let folder = tempfile::tempdir().expect("there is room");
     let hand = ManualClock::default();
     hand.set(YEARS);

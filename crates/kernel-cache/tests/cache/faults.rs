@@ -39,7 +39,7 @@ fn use_it(folder: &Path, plan: &Arc<Plan>) -> (TestCache, TestCache) {
 }
 
 #[test]
-fn every_call_to_the_system_may_fail_in_every_way() {
+fn every_system_call_may_fail_in_every_way() {
     let calm = tempfile::tempdir().expect("there is room");
     let plan = Plan::new(usize::MAX, 0, 0);
     use_it(&calm.path().join("cache"), &plan);
@@ -89,7 +89,7 @@ fn a_full_disk_means_no_entries_and_no_errors() {
 }
 
 #[test]
-fn an_entry_that_could_not_be_written_leaves_nothing() {
+fn a_failed_write_leaves_no_file() {
     let mut n_failed = 0;
     for first in 0..40 {
         let folder = tempfile::tempdir().expect("there is room");

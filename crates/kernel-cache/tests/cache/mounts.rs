@@ -66,7 +66,7 @@ fn on_a_small_disk(test: impl FnOnce(&Path)) {
 }
 
 #[test]
-fn on_a_disk_that_is_full_everything_compiles_and_what_is_there_is_read() {
+fn on_a_full_disk_everything_compiles_and_existing_entries_are_read() {
     on_a_small_disk(|disk| {
         let folder = disk.join("cache");
         let stored = cache_at(&folder);
@@ -96,7 +96,7 @@ fn on_a_disk_that_is_full_everything_compiles_and_what_is_there_is_read() {
 }
 
 #[test]
-fn on_a_disk_that_cannot_be_written_everything_compiles_and_what_is_there_is_read() {
+fn on_a_read_only_disk_everything_compiles_and_existing_entries_are_read() {
     on_a_small_disk(|disk| {
         let folder = disk.join("cache");
         cache_at(&folder).set(&key("a"), content("a"), LONG);

@@ -21,7 +21,7 @@ fn sealed(folder: &Path, secret: u8) -> DiskTier {
 }
 
 #[test]
-fn an_entry_that_is_not_signed_with_the_key_is_a_counted_miss_and_made_again() {
+fn an_entry_not_signed_with_the_key_is_a_counted_miss_and_recompiled() {
     let folder = tempfile::tempdir().expect("there is room");
     // Planted: intact and with the right digests, by a writer without the key and by one with another.
     for planter in [disk_at(folder.path()), sealed(folder.path(), 2)] {
@@ -104,7 +104,7 @@ fn processes_without_the_key_read_but_never_replace_or_remove() {
 }
 
 #[test]
-fn a_key_file_that_others_may_read_or_that_is_no_secret_is_refused() {
+fn a_key_file_that_is_world_readable_or_weak_is_refused() {
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().join("cache.key");
     let refused = |expected: &str| {

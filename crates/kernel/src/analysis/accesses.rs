@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loads_come_with_the_loops_of_their_item() {
+    fn loads_are_listed_with_the_loops_of_their_item() {
         let kernel = kernel(
             "kernel @rows(%x: in f32[M, N], %y: out f32[M, N]) {
                outer m < M

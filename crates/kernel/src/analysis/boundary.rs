@@ -101,20 +101,20 @@ mod tests {
     }
 
     #[test]
-    fn nested_choices_end_outermost_first() {
+    fn nested_boundaries_are_listed_outermost_first() {
         let nested = "select(i < 8, 1.0, select(i < 24, %x[i], 2.0))";
         assert_eq!(ends(nested), [Some(8), Some(24)]);
         assert_eq!(ends("select(i < N - 1, %x[i], 2.0)"), [None]);
     }
 
     #[test]
-    fn conditions_that_move_are_no_boundaries() {
+    fn shifted_or_loaded_conditions_are_not_boundaries() {
         assert_eq!(ends("select(i + 1 < 8, %x[i], 2.0)"), []);
         assert_eq!(ends("select(%x[i] < 8.0, %x[i], 2.0)"), []);
     }
 
     #[test]
-    fn what_may_fault_is_computed_on_both_sides() {
+    fn values_that_may_fault_have_no_boundary() {
         assert_eq!(ends("select(i < 8, f32(%y[i] / %y[i]), 2.0)"), []);
         assert_eq!(ends("select(i < 8, %x[%n[0]], 2.0)"), []);
         assert_eq!(ends("select(i < 8, f32(%y[i] / i32(3)), 2.0)"), [Some(8)]);

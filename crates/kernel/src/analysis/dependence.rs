@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_local_depends_on_what_its_stage_does_but_not_on_its_own_axes() {
+    fn a_local_depends_on_its_stage_but_not_on_its_axes() {
         let kernel = kernel(
             "kernel @mm(%x: in f32[M, K], %y: in f32[K, N], %o: out f32[M, N]) {
                outer m < M, n < N
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_moves_by_constants_or_not_evenly() {
+    fn an_index_step_is_a_constant_or_unknown() {
         let step = |index: &str| {
             let kernel = kernel(&format!(
                 "kernel @k(%x: in f32[N], %y: out f32[N]) {{

@@ -88,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn scores_that_are_scaled_and_shifted() {
+    fn elementwise_readers_may_scale_and_shift() {
         assert!(is_read_by("s[j] * 0.25 + %a[j]", "exp(w[j] - t)"));
     }
 
     #[test]
-    fn another_reader_or_another_element() {
+    fn other_readers_or_elements_are_not_elementwise() {
         assert!(!is_read_by("s[j] * 0.25", "exp(w[j] - t) + s[j]"));
         assert!(!is_read_by("s[N - 1 - j] * 0.25", "exp(w[j] - t)"));
         assert!(!is_read_by("%a[j]", "exp(w[j] - t)"), "no reader at all");

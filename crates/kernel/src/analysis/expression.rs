@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_come_once_and_after_what_is_made_of_them() {
+    fn expression_nodes_are_listed_once_after_their_users() {
         let kernel = kernel(
             "kernel @k(%x: in f32[N], %y: out f32[N]) {
                outer i < N
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_count_as_what_they_are_made_of() {
+    fn composite_functions_count_their_primitive_operations() {
         let operations = |value: &str| {
             let kernel = kernel(&format!(
                 "kernel @k(%x: in f32[N], %y: out f32[N]) {{

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_times_its_size_and_a_place_in_it() {
+    fn a_grouped_index_is_a_group_times_its_size_plus_an_offset() {
         assert_eq!(split("g * 8 + c", "8"), Some(8));
         assert_eq!(split("c + 8 * g", "8"), Some(8));
         assert_eq!(split("g * 8 + c", "7"), None, "groups that leave a gap");

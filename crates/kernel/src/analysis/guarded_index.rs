@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn taps_of_a_window_and_not_its_channels() {
+    fn guarded_indices_cover_window_taps_but_not_channels() {
         let kernel = kernel(
             "kernel @conv(%x: in f32[W, C], %w: const f32[3, C], %y: out f32[W]) {
                outer w < W

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_of_a_block_run_at_each_step() {
+    fn items_of_a_carry_block_run_at_each_step() {
         let kernel = kernel(
             "kernel @scan(%x: in f32[B, T, N], %y: out f32[B, T]) {
                outer b < B
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_may_hit_one_element_run_in_order() {
+    fn points_that_may_write_one_element_run_in_order() {
         let kernel = kernel(
             "kernel @scatter(%n: in i64[K], %x: in f32[K, D], %z: inout f32[N, D]) {
                outer k < K, d < D

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_shares_with_each_operand_that_it_reads_element_by_element() {
+    fn a_map_may_share_memory_with_operands_read_elementwise() {
         let text =
             "kernel @add(%x: in f32[N, M], %y: in f32[N, M], %b: in f32[M], %o: out f32[N, M]) {
                outer n < N, m < M
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reduced_is_never_overwritten() {
+    fn reduced_operands_are_never_overwritten() {
         let text = "kernel @norm(%x: in f32[N, M], %o: out f32[N, M]) {
                outer n < N
                s = reduce add[k < M] %x[n, k]
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_results_only_the_last_that_reads_an_operand_takes_its_memory() {
+    fn only_the_last_result_that_reads_an_operand_takes_its_memory() {
         let text = "kernel @step(%m: in f32[N], %p: in f32[N], %g: in f32[N], %p2: out f32[N], %m2: out f32[N]) {
                outer n < N
                store %p2[n] = %p[n] - %m[n]

@@ -97,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn an_element_minus_the_largest_of_its_row() {
+    fn softmax_shift_by_the_row_maximum_is_recognized() {
         assert!(is_seen("max[r < N] %x[m, r]", "%x[m, j] - t"));
     }
 
     #[test]
-    fn the_smallest_another_row_or_another_order_are_not() {
+    fn other_row_shifts_are_not_recognized() {
         for (largest, difference) in [
             ("min[r < N] %x[m, r]", "%x[m, j] - t"),
             ("max[r < N] %x[M - 1 - m, r]", "%x[m, j] - t"),

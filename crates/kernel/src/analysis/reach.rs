@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_windows_index_reaches_as_far_as_rows_and_taps_take_it() {
+    fn a_window_reach_covers_its_rows_and_taps() {
         let kernel = kernel(
             "kernel @conv(%x: in f32[N], %w: const f32[5], %y: out f32[N, M]) {
                outer n < N, m < M

@@ -125,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn windows_as_far_apart_as_they_are_wide_share_nothing() {
+    fn windows_with_stride_equal_to_width_share_nothing() {
         assert!(!window("5 * n + t, c").unwrap().is_shared(8));
     }
 
     #[test]
-    fn an_index_that_does_not_move_evenly_is_none() {
+    fn an_uneven_index_is_not_a_sliding_window() {
         assert_eq!(window("n * t, c"), None);
         assert_eq!(window("n + t, c + n"), None, "two indices move");
     }

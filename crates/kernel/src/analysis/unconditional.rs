@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn locals_and_elements_that_are_always_there() {
+    fn unconditional_values_exclude_loads_that_may_be_out_of_bounds() {
         let is_safe = |value: &str| {
             let kernel = stored_by(value);
             Unconditional::of(&kernel).contains(stored(&kernel))
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn float_arithmetic_never_faults_and_locals_stay_in_place() {
+    fn float_arithmetic_never_faults_and_locals_are_not_hoisted() {
         let may = |value: &str| {
             let kernel = stored_by(value);
             may_fault(&kernel, stored(&kernel))

@@ -120,7 +120,7 @@ fn the_reader_is_lenient() {
 }
 
 #[test]
-fn what_is_shared_is_printed_once() {
+fn shared_values_are_printed_once() {
     let mut text = "%x[i]".to_owned();
     let mut block = String::new();
     for step in 0..40 {
@@ -229,7 +229,7 @@ fn sizes_are_as_simple_as_the_facts_allow() {
 }
 
 #[test]
-fn names_that_cannot_stand_are_changed() {
+fn invalid_names_are_changed_in_print() {
     let mut dims = DimTable::new();
     let (n, inf) = (dims.symbol("N").unwrap(), dims.symbol("inf").unwrap());
     let mut b = KernelBuilder::new("layer/1", dims);
@@ -259,7 +259,7 @@ fn names_that_cannot_stand_are_changed() {
 }
 
 #[test]
-fn literals_of_every_dtype_come_back_bit_for_bit() {
+fn literals_of_every_dtype_round_trip_bit_for_bit() {
     let values: [ScalarValue; 16] = [
         f64::MIN_POSITIVE.into(),
         0.1_f64.into(),
@@ -308,7 +308,7 @@ fn kernels_are_serialised_as_text() {
 }
 
 #[test]
-fn equal_calls_are_equal_however_written() {
+fn equal_calls_print_equally() {
     let mut b = KernelBuilder::new("k", DimTable::new());
     let x = b.number(0.5, DType::F32);
     let elu = Function::by_name("elu").unwrap();

@@ -417,7 +417,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn variants_are_different_allowed_and_the_same_for_a_seed(
+        fn generated_variants_are_distinct_valid_and_reproducible(
             min in 0..50_i64, extra in 0..60_i64, multiple in 1..9_i64, seed: u64, count in 0..40_usize,
         ) {
             let low = next_multiple(min, multiple);

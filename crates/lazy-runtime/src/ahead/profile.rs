@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_most_time_is_first_and_equal_shapes_are_one() {
+    fn profile_entries_are_merged_by_shape_and_sorted_by_time() {
         let profile = ShapeProfile::new([entry(1, 9, 10), entry(2, 1, 40), entry(1, 1, 50)]);
         assert_eq!(profile.entries(), [entry(1, 10, 60), entry(2, 1, 40)]);
         let merged = profile.merged(ShapeProfile::new([entry(2, 2, 30)]));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_at_the_limit_is_read_in_time_that_grows_with_it_and_a_longer_one_is_refused() {
+    fn a_profile_at_the_size_limit_is_read_in_linear_time_and_a_longer_one_is_refused() {
         let shapes =
             |size: usize| format!("{{\"shapes\":[[{size}]],\"calls\":1,\"nanoseconds\":0}}");
         let shapes: Vec<String> = (0..300_000).map(shapes).collect();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn texts_that_are_not_profiles_are_refused() {
         for text in ["", "{}", "[]", "{\"kiln_shape_profile\":2,\"entries\":[]}"] {
             let error = ShapeProfile::from_json(text).unwrap_err();
             assert_eq!(error.code(), "E0892");

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_code_says_which_compiler_made_it() {
+    fn the_code_key_names_its_compiler() {
         let text = "kernel @k(%x: in f32[N], %y: out f32[N]) {
           outer i < N
           store %y[i] = %x[i]

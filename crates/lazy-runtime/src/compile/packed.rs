@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layouts_have_a_text_each() {
+    fn each_layout_has_its_own_text() {
         let axes = [
             PackAxis::Outer { axis: 1, block: 16 },
             PackAxis::Whole(0),

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_gives_its_place_to_what_comes() {
+    fn dead_values_free_their_arena_space() {
         // A chain: each value is needed only by the next step.
         let chain: Vec<_> = (0..6).map(|step| lifetime(step, step + 1)).collect();
         let bytes = [6400, 64, 3200, 128, 6400, 640];
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_lies_where_something_is_that_is_needed_at_the_same_time(
+        fn values_alive_together_never_overlap(
             values in prop::collection::vec((0..20_usize, 0..8_usize, 0..10_000_usize), 0..40),
         ) {
             let lifetimes: Vec<_> = values.iter().map(|&(from, length, _)| lifetime(from, from + length)).collect();

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strides_say_the_order() {
+    fn axis_order_follows_from_strides() {
         // Channels innermost.
         let order = AxisOrder::of(&[2, 3, 4, 5], &[60, 1, 15, 3]).unwrap();
         assert_eq!(order.0.as_slice(), [0, 2, 3, 1]);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_applied_is_undone() {
+    fn undoing_an_axis_order_restores_the_tensor() {
         let elements: Vec<f32> = (0..24).map(|i| i as f32).collect();
         let tensor = Tensor::from_slice(&[2, 3, 4], &elements).unwrap();
         let order = AxisOrder::of(&[2, 3, 4], &[12, 1, 3]).unwrap();

@@ -107,7 +107,7 @@ mod tests {
     use std::hash::BuildHasher;
 
     #[test]
-    fn sizes_side_by_side_are_spread_over_a_table() {
+    fn hashes_of_neighbouring_sizes_are_well_spread() {
         let hasher = BuildHasherDefault::<SizesHasher>::default();
         let hash = |a: i64, b: i64| hasher.hash_one(Key::from_slice(&[a, b]));
         let pairs = || (0..32).flat_map(|a| (0..32).map(move |b| (a, b * 8)));

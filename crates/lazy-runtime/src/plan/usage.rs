@@ -65,7 +65,7 @@ mod tests {
     use crate::per_thread::tests::elsewhere;
 
     #[test]
-    fn calls_that_are_not_timed_count_like_those_that_are() {
+    fn untimed_calls_count_like_timed_ones() {
         let (plan, later) = (Use::default(), Use::default());
         for _ in 0..1000 {
             if let Some(number) = plan.count() {

@@ -52,7 +52,7 @@ mod tests {
     use crate::per_thread::tests::elsewhere;
 
     #[test]
-    fn a_thread_takes_its_own_before_those_of_others() {
+    fn a_thread_takes_its_own_state_first() {
         let states = States::<u32>::default();
         states.give(Box::new(1));
         elsewhere(|| {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_gave_is_cleared_too() {
+    fn clear_drops_states_of_all_threads() {
         let states = States::<u32>::default();
         states.give(Box::new(1));
         elsewhere(|| states.give(Box::new(2)));

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_one_kernel_and_sizes_are_counted_together_and_told_once() {
+    fn steps_with_equal_kernel_and_sizes_are_counted_together_and_reported_once() {
         let heat = heat(false);
         assert!(heat.watches(0) && !heat.watches(1) && !heat.watches(9));
         let ms = Duration::from_millis;
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn likely_sizes_do_not_wait_to_get_hot() {
+    fn likely_sizes_are_hot_at_once() {
         let heat = heat(true);
         let timed: Vec<usize> = (0..16).filter(|_| heat.begin()).collect();
         assert_eq!(timed, [1, 2, 3, 15]);

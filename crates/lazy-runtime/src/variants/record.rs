@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_says_what_was_gained() {
+    fn a_variant_record_reports_its_gain() {
         let us = Duration::from_micros;
         let kept = VariantFate::Kept {
             generic: us(200),

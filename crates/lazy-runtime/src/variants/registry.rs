@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_has_few_variants_and_a_process_some_more() {
+    fn variants_are_limited_per_kernel_and_per_process() {
         let schedule = Schedule::new("s");
         let variants = variants(2, 3);
         let begin = |kernel, symbols: &[i64]| variants.begin(ask(kernel, symbols, &schedule));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_watches_is_told_of_the_next_stage() {
+    fn watchers_are_notified_of_the_next_stage() {
         let schedule = Schedule::new("s");
         let variants = variants(1, 1);
         let Begun::New(variant) = variants.begin(ask("a", &[1], &schedule)) else {
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn without_options_there_are_none() {
+    fn without_options_no_variant_begins() {
         let schedule = Schedule::new("s");
         for variants in [Variants::new(None), variants(0, 9)] {
             assert!(variants.options().is_none());

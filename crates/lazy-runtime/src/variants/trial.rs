@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_stays_where_it_wins_by_the_margin() {
+    fn a_variant_is_kept_only_if_it_wins_by_the_margin() {
         assert!(sides(1000, 900).is_kept);
         assert!(sides(1000, 950).is_kept);
         assert!(!sides(1000, 951).is_kept);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn single_slow_turns_say_nothing() {
+    fn single_slow_samples_do_not_decide_a_trial() {
         let mut generic = vec![1000; SAMPLES];
         generic[..4].fill(50_000);
         assert!(!verdict(generic.clone(), vec![990; SAMPLES], 5).is_kept);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lucky_half_is_not_enough() {
+    fn a_variant_must_also_win_at_the_lower_quartile() {
         // The median wins, the lower quartile does not.
         let generic: Vec<u64> = [vec![700; 6], vec![1000; 10]].concat();
         let variant = vec![800; SAMPLES];
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_busy_machine_what_is_no_quicker_is_dropped() {
+    fn in_noise_a_variant_that_is_not_faster_is_dropped() {
         assert_eq!(kept_in_noise(110), 0);
         assert!(kept_in_noise(100) <= 1, "{}", kept_in_noise(100));
         assert!(kept_in_noise(70) >= 40, "{}", kept_in_noise(70));

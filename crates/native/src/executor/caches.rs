@@ -72,14 +72,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_has_caches() {
+    fn cache_sizes_of_this_machine_are_found() {
         let [first, second, third] = of_this_machine();
         assert!(first >= 8 << 10 && second >= first && third > 0);
     }
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn descriptions_are_read() {
+    fn cache_descriptions_are_decoded() {
         let description = |kind: u32, level: u32, threads: u32, ways: u32, sets: u32| {
             [
                 kind | (level << 5) | ((threads - 1) << 14),

@@ -223,7 +223,7 @@ mod tests {
     use kiln_backend::{CallerOnly, MemoryLimits};
 
     #[test]
-    fn fault_words_are_read_once_and_the_first_is_kept() {
+    fn the_first_fault_word_is_kept() {
         let memory = HostMemoryPool::new(MemoryLimits::DEFAULT);
         let mut execution = NativeExecution::new(Arc::new(CallerOnly), &memory);
         let mut report = |launch, word| {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_handed_out_again() {
+    fn a_freed_block_that_fits_is_reused() {
         let pool = pool();
         let piece = pool.take(100_000).unwrap();
         let first = address(&piece);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn small_and_huge_pieces_are_counted_and_not_kept() {
+    fn small_and_huge_blocks_are_counted_and_not_kept() {
         let pool = pool();
         for n in [100, 0, KEPT_BYTES + 1] {
             let piece = pool.take(n).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_room() {
+    fn the_oldest_kept_blocks_are_evicted() {
         let pool = pool();
         let pieces: Vec<_> = (0..KEPT_PIECES + 3)
             .map(|_| pool.take(WORTH_KEEPING).unwrap())
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_trimmed_the_oldest_first() {
+    fn kept_blocks_are_trimmed_oldest_first() {
         let pool = pool();
         let pieces: Vec<_> = [20_000, 30_000, 40_000]
             .map(|n| pool.take(n).unwrap())
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limit_is_refused_and_what_is_kept_gives_way() {
+    fn rents_over_the_limit_are_refused_after_trimming() {
         let limits = MemoryLimits::new().with_total_bytes(100_000);
         let pool = HostMemoryPool::new(limits);
         let first = pool.take(60_000).unwrap();
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_the_system_does_not_have_is_not_counted() {
+    fn failed_allocations_are_not_counted() {
         let pool = pool();
         assert!(pool.take(isize::MAX as usize - 4096).is_err());
         assert_eq!(bytes(&pool), (0, 0));
     }
 
     #[test]
-    fn what_is_rented_goes_back_with_its_last_handle() {
+    fn rented_memory_returns_with_its_last_handle() {
         let pool = pool();
         let memory = pool.rent(20_000).unwrap();
         let other = memory.clone();

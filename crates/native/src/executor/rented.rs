@@ -67,7 +67,7 @@ mod tests {
     use kiln_backend::{MemoryLimits, MemoryPool as _};
 
     #[test]
-    fn what_scratch_takes_is_rented_until_it_is_dropped() {
+    fn scratch_memory_is_rented_until_dropped() {
         let pool = HostMemoryPool::new(MemoryLimits::new().with_total_bytes(250_000));
         let mut scratch = RentedBytes::empty(&pool);
         assert_eq!(pool.stats().rented_bytes, 0);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_cannot_be_had_is_an_error() {
+    fn a_failed_allocation_is_an_error() {
         for bytes in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 4096] {
             let error = AlignedBytes::zeroed(bytes).unwrap_err();
             assert!(matches!(error, TensorError::Allocation { bytes: given } if given == bytes));

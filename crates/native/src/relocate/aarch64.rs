@@ -172,7 +172,7 @@ mod tests {
 
     /// Instructions as an assembler encodes them with the value in place.
     #[test]
-    fn values_go_where_the_instruction_holds_them() {
+    fn values_are_written_into_the_instruction_field() {
         let at = 0x40_0000;
         for (kind, before, target, after) in [
             // bl #0x1000, b #-4
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn data() {
+    fn data_relocations_are_applied() {
         let mut bytes = [0; 8];
         apply(elf::R_AARCH64_ABS64, &mut bytes, 0, 1 << 40).unwrap();
         assert_eq!(u64::from_le_bytes(bytes), 1 << 40);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_no_instruction() {
+    fn relocations_outside_an_instruction_are_refused() {
         let place = RelocationFault::Place;
         assert_eq!(applied(elf::R_AARCH64_CALL26, 0, 2, 6), Err(place));
         assert_eq!(apply(elf::R_AARCH64_CALL26, &mut [0; 3], 0, 0), Err(place));

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines() {
+    fn elf_machine_numbers_are_recognized() {
         assert_eq!(Machine::from_elf(62), Some(Machine::X86_64));
         assert_eq!(Machine::from_elf(183), Some(Machine::Aarch64));
         assert_eq!(Machine::from_elf(243), None);

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_values() {
+    fn relative_relocations_are_applied() {
         for kind in [
             elf::R_X86_64_PC32,
             elf::R_X86_64_PLT32,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_values() {
+    fn absolute_relocations_are_applied() {
         let bytes = applied(elf::R_X86_64_64, 0, 0x7fff_1234_5678_9abc).unwrap();
         assert_eq!(u64::from_le_bytes(bytes), 0x7fff_1234_5678_9abc);
         assert_eq!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_end_early() {
+    fn relocations_past_the_end_are_refused() {
         for (kind, size) in [(elf::R_X86_64_64, 8), (elf::R_X86_64_PC32, 4)] {
             let mut bytes = vec![0; size - 1];
             assert_eq!(apply(kind, &mut bytes, 0, 0), Err(RelocationFault::Place));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_are_unknown() {
+    fn other_relocation_kinds_are_unknown() {
         for kind in [elf::R_X86_64_TPOFF32, elf::R_X86_64_COPY, 200, u32::MAX] {
             assert_eq!(reference(kind), None);
         }

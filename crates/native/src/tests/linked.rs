@@ -86,7 +86,7 @@ fn an_arm_object_links_at_any_page_size_and_address() {
 }
 
 #[test]
-fn slots_hold_addresses_and_are_shared() {
+fn address_slots_are_shared() {
     let mut made = Made::x86_64(&[0x90; 32]);
     let constant = made.section(
         ".rodata",

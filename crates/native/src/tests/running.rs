@@ -60,7 +60,7 @@ fn the_first_fault_is_reported() {
 }
 
 #[test]
-fn entries_are_called_by_their_place() {
+fn entries_are_called_by_position() {
     let code = LoadedCode::load(host(), &["sum_total", "sum_blocks"]).unwrap();
     assert_eq!(code.n_entries(), 2);
     assert!(code.bytes() >= 2 * crate::memory::page_size());
@@ -86,7 +86,7 @@ fn entries_are_called_by_their_place() {
 }
 
 #[test]
-fn entries_that_are_not_there() {
+fn missing_entries_are_errors() {
     for (entry, error) in [
         (
             "soft\u{7}max",

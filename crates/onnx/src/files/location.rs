@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_names_are_accepted() {
+    fn relative_file_names_are_accepted() {
         for raw in ["weights.bin", "data/w.0", "..data", "a..b", "x y"] {
             assert_eq!(
                 Location::parse(raw).map(|location| location.as_str().to_owned()),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn unsafe_file_locations_are_refused() {
         let long = "x".repeat(5000);
         let deep = ["x"; 17].join("/");
         for (raw, refusal) in [

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_of_a_byte_have_the_values_of_their_formats() {
+    fn one_byte_floats_have_the_values_of_their_formats() {
         let value = NarrowType::decode;
         assert_eq!(value(NarrowType::F8E4M3FN, 0x38), 1.0);
         assert_eq!(value(NarrowType::F8E4M3FN, 0x7e), 448.0);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn four_and_two_bits_are_numbers() {
+    fn four_and_two_bit_elements_become_numbers() {
         let floats: Vec<f32> = (0..16)
             .map(|code| NarrowType::F4E2M1.decode(code))
             .collect();

@@ -72,7 +72,7 @@ fn nested_messages_hit_the_limit_on_a_small_stack() {
 }
 
 #[test]
-fn a_limit_above_what_the_decoder_bears_does_not_count() {
+fn nesting_limits_above_the_decoder_limit_are_clamped() {
     let limits = Limits {
         nesting: u64::MAX,
         ..Limits::default()
@@ -128,7 +128,7 @@ fn malformed_keys_and_numbers_are_refused() {
 }
 
 #[test]
-fn small_messages_in_great_numbers_hit_a_limit_before_memory_is_taken() {
+fn many_small_messages_hit_a_limit_before_allocation() {
     let refused =
         |limits: &Limits, bytes: &[u8]| match Model::from_bytes_with(bytes, &NoFiles, limits) {
             Err(Error::Limit { kind, .. }) => kind,

@@ -21,7 +21,7 @@ fn constant_bytes(graph: &Graph) -> usize {
 }
 
 #[test]
-fn what_depends_on_constants_is_a_constant() {
+fn ops_on_constants_fold() {
     assert_snapshot!(folded("
 graph @main(%x: f32[B, 2]) -> f32[B, 2] {
   %1: f32[2] = constant [4.0, 9.0]
@@ -60,7 +60,7 @@ graph @main() -> (f32[2], i64[2]) {
 }
 
 #[test]
-fn what_faults_or_is_random_or_foreign_stays() {
+fn faulting_random_and_custom_ops_do_not_fold() {
     assert!(is_unchanged(
         fold_constants,
         "
@@ -135,7 +135,7 @@ graph @main() -> f32[1, 1, 1] {
 }
 
 #[test]
-fn small_expansions_fold() {
+fn small_expanding_ops_fold() {
     let source = |n: usize| {
         format!(
             "graph @main() -> i64[{n}] {{\n  %1: i64[{n}] = iota {{dims = [{n}], axis = 0, dtype = i64}}\n  return %1\n}}"
@@ -146,7 +146,7 @@ fn small_expansions_fold() {
 }
 
 #[test]
-fn a_budget_of_nothing_folds_nothing() {
+fn a_zero_budget_folds_nothing() {
     let source = "
 graph @main() -> f32[2] {
   %1: f32[2] = constant [4.0, 9.0]

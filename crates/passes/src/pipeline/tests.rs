@@ -28,7 +28,7 @@ graph @block(%x: f32[B, S, 4], %g: f32[4]) -> f32[B, S, 4] {
 }";
 
 #[test]
-fn a_layer_norm_as_exported_gets_simple() {
+fn an_exported_layer_norm_is_simplified() {
     let (graph, report) = optimized(graph(BLOCK));
     assert_snapshot!(text::print(&graph), @r#"
     graph @block(%x: f32[B, S, 4], %g: f32[4]) -> f32[B, S, 4] {
@@ -121,7 +121,7 @@ fn stopping_after_n_rewrites_gives_a_valid_graph() {
 }
 
 #[test]
-fn every_pass_is_shown_to_who_watches() {
+fn every_pass_is_reported_to_the_observer() {
     let mut seen = Vec::new();
     let mut dump = |name: &str, graph: &Graph| seen.push((name.to_owned(), graph.n_ops()));
     let mut options = PassOptions {
@@ -146,7 +146,7 @@ fn freezing_is_off_when_gradients_are_wanted() {
 }
 
 #[test]
-fn a_broken_graph_is_refused_by_name() {
+fn an_invalid_graph_is_refused_by_name() {
     let mut broken = Graph::new("broken");
     let n = broken.dims_mut().symbol("N").unwrap();
     let x = broken.add_input("x", Type::tensor(DType::F32, [n]));

@@ -83,7 +83,7 @@ mod tests {
     use super::arithmetic;
 
     #[test]
-    fn even_steps_on_one_side_of_zero() {
+    fn index_sequences_with_constant_steps_are_recognized() {
         assert_eq!(arithmetic(&[3]), Some((3, 1)));
         assert_eq!(arithmetic(&[4, 2, 0]), Some((4, -2)));
         assert_eq!(arithmetic(&[-2, -1]), Some((-2, 1)));

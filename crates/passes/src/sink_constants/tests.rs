@@ -35,7 +35,7 @@ graph @main(%n: i64[], %x: f32[B]) -> f32[B] {
 }
 
 #[test]
-fn carried_constants_and_other_captures_stay() {
+fn carried_constants_and_other_captures_are_kept() {
     assert!(is_unchanged(
         sink_constants,
         "

@@ -143,7 +143,7 @@ mod tests {
 
     /// The known-answer vectors published by the authors with their library, Random123 (`kat_vectors`).
     #[test]
-    fn blocks_are_the_published_answers() {
+    fn philox_matches_the_published_vectors() {
         let all = u32::MAX;
         let pi = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];
         for (counter, key, expected) in [
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_words_of_blocks_in_groups_of_eight() {
+    fn random_elements_are_block_words_in_groups_of_eight() {
         let (key, stream) = (0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210);
         // The last two blocks differ only in the counter's second word.
         for number in [0, 1, 77, (1 << 32) - 1, 5, (1 << 32) + 5, (1 << 62) - 1_u64] {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_slope() {
+    fn random_bits_have_no_derivative() {
         let function = Function::random_bits();
         for operand in 0..3 {
             assert_eq!(function.derivative(&[], operand).unwrap(), None);

@@ -24,7 +24,7 @@ fn slope_at(name: &str, x: f64) -> f64 {
 }
 
 #[test]
-fn the_composite_functions_are_defined_as_they_say() {
+fn composite_functions_match_their_definitions() {
     let mut text = String::new();
     // Philox has ten rounds, and is tested against its authors' published vectors.
     let is_short = |function: &Function| function.name() != "philox_4x32_10";
@@ -123,7 +123,7 @@ fn result_types_follow_the_definition() {
 }
 
 #[test]
-fn values_are_those_of_other_implementations() {
+fn function_values_match_other_implementations() {
     // From the definitions, computed to 16 digits elsewhere.
     let table: &[(&str, f64, f64)] = &[
         ("gelu", 1.0, 0.841_344_746_068_542_9),
@@ -170,7 +170,7 @@ fn values_are_those_of_other_implementations() {
 }
 
 #[test]
-fn nan_goes_through_every_function_of_floats() {
+fn every_float_function_propagates_nan() {
     for f in Function::all() {
         let expr = f.expression(&[]).unwrap();
         if expr.result_type(&vec![DType::F64; f.arity()]) != Ok(DType::F64) || f.name() == "pow" {
@@ -187,7 +187,7 @@ fn nan_goes_through_every_function_of_floats() {
 }
 
 #[test]
-fn slopes_at_kinks_are_those_documented() {
+fn derivatives_at_kinks_are_as_documented() {
     let table: &[(&str, f64, f64)] = &[
         ("relu", 0.0, 0.0),
         ("relu", -0.0, 0.0),
@@ -228,7 +228,7 @@ fn slopes_at_kinks_are_those_documented() {
 }
 
 #[test]
-fn slopes_far_out_are_finite_and_right() {
+fn derivatives_at_extreme_inputs_are_finite_and_right() {
     for name in [
         "sigmoid",
         "silu",

@@ -86,7 +86,7 @@ fn types_follow_new_facts() {
 }
 
 #[test]
-fn former_types_stay_as_checks() {
+fn earlier_types_remain_as_checks() {
     let graph =
         trusted("graph @t(%x: f32[A], %y: f32[B]) -> () {\n  %z: f32[B] = relu %x\n  return\n}");
     assert_snapshot!(describe(&infer_types(graph).unwrap()), @"

@@ -74,7 +74,7 @@ fn branches_that_agree_give_their_sizes_and_others_symbols() -> Built {
 }
 
 #[test]
-fn sizes_from_inside_a_branch_stay_there() -> Built {
+fn branch_local_sizes_do_not_escape() -> Built {
     let mut builder = GraphBuilder::new("t");
     let a = builder.symbol("A")?;
     let x = builder.input("x", DType::F32, &[a]);
@@ -234,7 +234,7 @@ fn carried_values_that_grow_get_a_symbol_per_iteration() -> Built {
 }
 
 #[test]
-fn a_condition_that_varies_leaves_the_number_of_iterations_open() -> Built {
+fn a_varying_condition_leaves_the_trip_count_unknown() -> Built {
     let mut builder = GraphBuilder::new("t");
     let b = builder.symbol("B")?;
     let x = builder.input("x", DType::F32, &[b]);
@@ -267,7 +267,7 @@ fn a_condition_that_varies_leaves_the_number_of_iterations_open() -> Built {
 }
 
 #[test]
-fn sizes_that_change_only_once_others_do_are_found() -> Built {
+fn carried_sizes_that_depend_on_other_carried_sizes_are_found() -> Built {
     let mut builder = GraphBuilder::new("t");
     let (a, b) = (builder.symbol("A")?, builder.symbol("B")?);
     let x = builder.input("x", DType::F32, &[a]);
@@ -297,7 +297,7 @@ fn sizes_that_change_only_once_others_do_are_found() -> Built {
 }
 
 #[test]
-fn facts_inside_regions_are_left_to_the_ops() -> Built {
+fn facts_inside_regions_are_checked_by_their_ops() -> Built {
     let mut builder = GraphBuilder::new("t");
     let (a, b) = (builder.symbol("A")?, builder.symbol("B")?);
     let eight = builder.size(8);
@@ -380,7 +380,7 @@ fn regions_nest_to_a_limit() {
 }
 
 #[test]
-fn loops_that_grow_inside_loops_that_grow_stay_affordable() -> Built {
+fn nested_growing_loops_are_inferred_in_reasonable_time() -> Built {
     fn nest(
         builder: &mut GraphBuilder,
         trips: ValueId,
@@ -422,7 +422,7 @@ const LOOP: &str = "  %y: f32[n] = loop %t, %c, %x {carried = 1} -> (n)
     }";
 
 #[test]
-fn symbols_of_control_ops_are_read_in_order() -> Result<(), Box<dyn std::error::Error>> {
+fn symbols_of_control_ops_are_parsed_in_order() -> Result<(), Box<dyn std::error::Error>> {
     let inputs = "%t: i64[], %c: bool[], %x: f32[A]";
     assert_snapshot!(types(inputs, LOOP), @"y: f32[n]");
     // With the type omitted, the symbol is the open size.

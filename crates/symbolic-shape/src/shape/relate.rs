@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_allow_is_unified_axis_by_axis() {
+    fn shapes_unify_axis_by_axis() {
         let both = shape(&["B", "S", "8"]).unify(&shape(&["B", "4", "N"]));
         assert_eq!(both.unwrap().to_string(), "[B, 4, 8]");
         let error = shape(&["B", "3"]).unify(&shape(&["B", "4"])).unwrap_err();

@@ -3,7 +3,7 @@
 use crate::{ContractFact, DimId, DimLimits, DimTable, FactOrigin, Predicate, Proof};
 
 #[test]
-fn equalities_that_rewrite_each_other_for_ever_end() {
+fn mutually_rewriting_equalities_terminate() {
     let mut table = DimTable::new();
     let symbols = ["past", "seq", "total"].map(|name| table.symbol(name).unwrap());
     let [past, seq, total] = symbols;
@@ -33,7 +33,7 @@ fn equalities_that_rewrite_each_other_for_ever_end() {
 }
 
 #[test]
-fn proofs_share_a_total_and_what_is_evident_is_proved_after_it() {
+fn evident_proofs_succeed_after_the_shared_fuel_is_spent() {
     let limits = DimLimits {
         prover_total: 1,
         ..DimLimits::default()
@@ -51,7 +51,7 @@ fn proofs_share_a_total_and_what_is_evident_is_proved_after_it() {
 
 /// The size of a group norm's rows, as inferred for exported models, with the fact that it is a size.
 #[test]
-fn what_a_fact_says_is_proved_without_a_search() {
+fn stated_facts_are_proved_without_search() {
     let limits = DimLimits {
         prover_fuel: 64,
         ..DimLimits::default()
@@ -85,7 +85,7 @@ fn what_a_fact_says_is_proved_without_a_search() {
 
 /// Most failing proofs are refuted at some sizes, before any search.
 #[test]
-fn what_is_false_at_some_sizes_takes_few_steps() {
+fn refutable_claims_take_few_steps() {
     let mut table = DimTable::new();
     let sizes: Vec<DimId> = (0..40)
         .map(|n| table.symbol(&format!("N{n}")).unwrap())
@@ -105,7 +105,7 @@ fn what_is_false_at_some_sizes_takes_few_steps() {
 
 /// Facts hold at samples too, so that nothing provable is lost.
 #[test]
-fn facts_that_exclude_samples_leave_proofs_as_they_are() {
+fn facts_that_exclude_samples_do_not_change_proofs() {
     let mut table = DimTable::new();
     let [a, b, c] = ["A", "B", "C"].map(|name| table.symbol(name).unwrap());
     let (five, seven) = (table.constant(5), table.constant(7));

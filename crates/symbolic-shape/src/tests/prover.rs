@@ -43,7 +43,7 @@ fn equality_through_facts() {
 }
 
 #[test]
-fn halved_and_doubled_sizes_meet() {
+fn halved_and_doubled_sizes_are_proved_equal() {
     check("2*ceil(H / 32) == ceil(H / 16)", "", Proof::Unknown);
     check(
         "2*ceil(H / 32) == ceil(H / 16)",

@@ -92,7 +92,7 @@ fn malformed_tokens_are_reported() {
 }
 
 #[test]
-fn names() {
+fn identifiers_start_with_a_letter_or_underscore() {
     assert!(
         is_identifier("a")
             && is_identifier("_1.b")
@@ -281,7 +281,7 @@ fn nesting_is_limited() {
 }
 
 #[test]
-fn signs_are_no_nesting() {
+fn repeated_signs_do_not_count_as_nesting() {
     let mut table = DimTable::new();
     let n = table.symbol("N").unwrap();
     assert_eq!(

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_dtype_is_filled_and_follows_from_the_seed() {
+    fn random_tensors_of_every_dtype_follow_from_the_seed() {
         for dtype in DType::ALL {
             for flavor in [
                 Flavor::Smooth,
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_come_up() {
+    fn edge_tensors_contain_nan_and_infinity() {
         let mut random = SplitMix64::new(1);
         let tensor = random_tensor(&mut random, DType::F32, &[1000], Flavor::Edges).unwrap();
         let elements = tensor.to_vec::<f32>().unwrap();

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_that_run_dry_give_a_graph() {
+    fn exhausted_choices_still_give_a_graph() {
         for length in [0, 1, 7, 40] {
             let bytes = vec![0xff; length];
             let graph = random_graph(&mut Unstructured::new(&bytes), &GraphOptions::default());

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn infinities_are_close_to_nothing_else() {
+    fn infinities_are_close_only_to_themselves() {
         let (infinite, large) = (tensor(&[f32::INFINITY, 1.0]), tensor(&[f32::MAX, 1.0]));
         let close = Tolerance::Close {
             relative: 1.0,

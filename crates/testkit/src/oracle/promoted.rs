@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rounding_explains_is_explained() {
+    fn differences_within_rounding_are_explained() {
         let promoted = wide(&[1.0, 2.0]);
         assert_eq!(
             explain(&promoted, &narrow(&[1.0, 2.0]), &narrow(&[1.0, 2.000_01])),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rounding_of_the_inputs_explains_is_explained() {
+    fn differences_from_input_rounding_are_explained() {
         // A sum that cancels, and that the declared type happens to get right.
         let (promoted, declared, found) = (wide(&[0.0]), narrow(&[0.0]), narrow(&[1e-3]));
         assert!(explain(&promoted, &declared, &found).is_err());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_so_in_a_reference() {
+    fn non_finite_results_need_a_non_finite_reference() {
         let nan = f32::NAN;
         let promoted = wide(&[f64::NAN, 1e300]);
         let declared = narrow(&[nan, f32::INFINITY]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_one_or_the_other() {
+    fn integers_must_equal_one_of_the_references() {
         let integers = |elements: &[i64]| Tensor::from_slice(&[elements.len()], elements).unwrap();
         let (a, b) = (integers(&[1, 5]), integers(&[1, 6]));
         assert_eq!(explain(&a, &b, &b), Ok(()));

@@ -1,7 +1,7 @@
 //! Seeds for the fuzzers of binary formats, made by Kiln's own writers.
 //!
 //! `fuzz/seeds` holds them, so that a format that changes leaves the older ones there too: they are damaged input then. The
-//! ignored test `seeds_are_written_anew` of `tests/regressions.rs` writes them.
+//! ignored test `fuzz_seeds_are_regenerated` of `tests/regressions.rs` writes them.
 
 use kiln_tensor::{DType, Tensor, write_npy};
 

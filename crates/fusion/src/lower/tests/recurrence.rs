@@ -53,7 +53,7 @@ fn a_running_sum_gives_its_last_value_and_all_of_them() {
 }
 
 #[test]
-fn several_values_are_carried_and_read_each_other() {
+fn several_carried_values_may_read_each_other() {
     let text = over_all(
         "%x: f32[B, T, N], %g: f32[N], %h: f32[B, N], %c: f32[B, N]",
         "f32[B, N], f32[B, N], f32[T, B, N], f32[T, B, N]",
@@ -89,7 +89,7 @@ fn several_values_are_carried_and_read_each_other() {
 
 /// The iteration number as a number and as a position, from the end too; a counter without a reader.
 #[test]
-fn the_number_of_the_iteration_is_the_step() {
+fn the_iteration_number_becomes_the_carry_step() {
     let text = over_all(
         "%x: f32[T, N], %h: f32[N]",
         "f32[N], f32[T, N]",
@@ -112,7 +112,7 @@ fn the_number_of_the_iteration_is_the_step() {
 }
 
 #[test]
-fn captures_and_results_have_axes_of_one_element() {
+fn captures_and_results_may_have_axes_of_size_one() {
     let text = over_all(
         "%x: f32[T, 1, N], %w: f32[1, N], %b: f32[N, 1], %h: f32[1, N]",
         "f32[1, N], f32[T, N]",
@@ -134,7 +134,7 @@ fn captures_and_results_have_axes_of_one_element() {
 }
 
 #[test]
-fn a_constant_number_of_iterations() {
+fn loops_with_a_constant_trip_count_become_kernels() {
     for trips in [0, 1, 2, 5] {
         let text = format!(
             "graph @g(%x: i8[5, N], %h: i8[N]) -> (i8[N], i8[{trips}, N]) {{
@@ -157,7 +157,7 @@ fn a_constant_number_of_iterations() {
 
 /// A slice that does not exist, and a division by zero, where an iteration reaches it.
 #[test]
-fn faults_are_those_of_the_iterations() {
+fn a_loop_kernel_faults_where_an_iteration_would() {
     let outside = "graph @g(%x: f32[T, N], %h: f32[N]) -> f32[N] {
       %trips: i64[] = constant [3]
       %go: bool[] = constant [true]
@@ -226,7 +226,7 @@ fn with_four(text: &str) -> String {
 }
 
 #[test]
-fn what_is_no_recurrence_of_points_is_refused() {
+fn loops_that_are_not_elementwise_recurrences_are_refused() {
     let said = |ops: &str, next: &str, what: &str| {
         let why = refused(&with_four(&body(ops, next)));
         assert!(why.contains(what), "{why}");
@@ -269,7 +269,7 @@ fn what_is_no_recurrence_of_points_is_refused() {
 }
 
 #[test]
-fn loops_that_data_end_are_refused() {
+fn loops_with_data_dependent_trip_counts_are_refused() {
     let text = |trips: &str, go: &str, on: &str| {
         format!(
             "graph @g(%x: f32[N], %n: i64[], %c: bool[]) -> f32[N] {{

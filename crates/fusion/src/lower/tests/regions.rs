@@ -125,7 +125,7 @@ const LAYER_NORM: &str =
         }";
 
 #[test]
-fn norms_are_rows() {
+fn normalizations_are_row_kernels() {
     let kernel = check(LAYER_NORM, ROWS);
     assert_eq!((kernel.outer().len(), kernel.stages().len()), (2, 2));
     assert_eq!(kernel.classification().class, Class::Row);
@@ -144,7 +144,7 @@ fn norms_are_rows() {
 }
 
 #[test]
-fn a_row_and_what_it_reduces_to() {
+fn a_row_kernel_may_also_output_its_reduction() {
     let kernel = check(
         "graph @g(%x: f32[B, N]) -> (f32[B], f32[B, N]) {
             %m = reduce %x {function = max, axes = [1], keep_dims}
@@ -158,7 +158,7 @@ fn a_row_and_what_it_reduces_to() {
 }
 
 #[test]
-fn epilogues_of_products() {
+fn products_take_epilogues_without_index_divisions() {
     let text =
         "graph @g(%x: f32[B, N, 6], %w: f32[6, 8], %b: f32[8], %r: f32[B, N, 8]) -> f32[B, N, 8] {
             %f = reshape %x {dims = [B*N, 6]}
@@ -238,7 +238,7 @@ fn attention_is_one_kernel() {
 
 /// Scores are read for their maximum and for the exponentials: they are kept scaled and masked.
 #[test]
-fn what_is_made_of_an_array_is_kept_if_it_is_read_twice() {
+fn values_derived_from_a_local_array_are_kept_if_read_twice() {
     let attention = |score: &str| {
         let text = format!(
             "graph @g(%q: f32[B, N, 4], %k: f32[B, 4, N], %v: f32[B, N, 3], %mask: f32[B, 1, N]) -> f32[B, N, 3] {{
@@ -287,7 +287,7 @@ fn quotients_that_are_no_shares_are_divided_before_they_are_multiplied() {
 }
 
 #[test]
-fn a_convolution_with_all_that_follows() {
+fn a_convolution_takes_norm_and_activation_epilogues() {
     let text = "graph @g(%x: f32[B, 2, H, W], %w: f32[4, 2, 3, 3], %s: f32[4, 1, 1], %b: f32[4, 1, 1], %r: f32[B, 4, H, W], %e: f32[B, 4, 1, 1]) -> f32[B, 4, H, W] {
             %c = conv %x, %w {strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1], groups = 1, out = f32}
             %0 = mul %c, %s

@@ -167,7 +167,7 @@ fn conv_1d(
 const PLAIN: AxisSizes = (0, 0, 1, 1, 0, 0);
 
 #[test]
-fn many_positions_take_several_tiles() {
+fn convolutions_larger_than_a_tile_are_right() {
     // A row longer than a tile, and many short rows.
     for shape in [vec![1, 2, 200_000], vec![1, 2, 100_000, 2]] {
         let x = pattern(&shape, 3);

@@ -40,7 +40,7 @@ fn check(change: impl Fn(&mut Resize), expected: [&[f64]; 3]) {
 }
 
 #[test]
-fn linear() {
+fn linear_resize_matches_onnx_reference_values() {
     let up: &[f64] = &[1.0, 1.4375, 2.125, 3.375, 5.25, 7.75, 12.5, 16.0];
     check(|_| {}, [up, &[1.333333, 4.0, 13.333333], &[4.0]]);
     check(
@@ -76,7 +76,7 @@ fn linear() {
 }
 
 #[test]
-fn cubic() {
+fn cubic_resize_matches_onnx_reference_values() {
     let up: &[f64] = &[
         0.907166, 1.268311, 2.129578, 3.022522, 4.988159, 7.477173, 12.884521, 16.742676,
     ];
@@ -101,7 +101,7 @@ fn cubic() {
 }
 
 #[test]
-fn nearest() {
+fn nearest_resize_matches_onnx_reference_values() {
     let set = |rounding| {
         move |r: &mut Resize| {
             r.mode = ResizeMode::Nearest;
@@ -139,7 +139,7 @@ fn nearest() {
 }
 
 #[test]
-fn halves_round_as_asked() {
+fn nearest_resize_rounds_halves_as_requested() {
     // Doubling with asymmetric coordinates hits every half.
     let of = |rounding| {
         let mut sizes = Sizes::new();
@@ -192,7 +192,7 @@ fn axes_are_independent() {
 }
 
 #[test]
-fn elements_of_weight_0_do_not_leak() {
+fn resize_ignores_elements_of_weight_zero() {
     let mut sizes = Sizes::new();
     let resize = plain(&mut sizes, &[0], &[3]);
     let x = tensor(&[3], &[1.0f32, f32::NAN, f32::INFINITY]);
@@ -214,7 +214,7 @@ fn an_infinite_edge_element_under_weights_of_both_signs_is_nan() {
 }
 
 #[test]
-fn other_floats_and_nothing_at_all() {
+fn resize_of_half_floats_and_empty_tensors() {
     fn half<T: Element>(dtype: DType, x: &[T]) -> Tensor {
         let mut sizes = Sizes::new();
         let resize = plain(&mut sizes, &[0], &[2]);
@@ -264,7 +264,7 @@ fn other_floats_and_nothing_at_all() {
 }
 
 #[test]
-fn what_cannot_be_done_is_a_fault() {
+fn invalid_resizes_are_faults() {
     let mut sizes = Sizes::new();
     let good = plain(&mut sizes, &[0], &[2]);
     let x = [counting(&[3])];

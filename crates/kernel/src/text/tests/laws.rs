@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_printed_reads_back(choices in proptest::collection::vec(any::<[u8; 4]>(), 1..60)) {
+    fn printed_kernels_round_trip(choices in proptest::collection::vec(any::<[u8; 4]>(), 1..60)) {
         let kernel = random_kernel(&choices);
         expect_stable(&kernel);
         prop_assert_eq!(print(&kernel), print(&random_kernel(&choices)));

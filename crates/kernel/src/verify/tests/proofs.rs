@@ -25,7 +25,7 @@ fn load(extent: &str, index: &str, facts: &str) -> String {
 }
 
 #[test]
-fn indices_of_loads() {
+fn load_indices_are_proved_or_checked() {
     let cases = [
         ("N", "i", "", "proved"),
         ("N", "N - 1 - i", "", "proved"),
@@ -111,7 +111,7 @@ fn conditions_of_loads_are_facts_of_their_indices() {
 }
 
 #[test]
-fn an_index_that_a_reduction_found_is_in_bounds() {
+fn an_arg_reduction_index_is_in_bounds() {
     let text = "kernel @k(%x: in f32[M, N], %t: in f32[N], %y: out f32[M]) where N >= 1 {
        outer i < M
        best = reduce argmax[r < N] %x[i, r]
@@ -133,7 +133,7 @@ fn names_for_values_at_one_point_are_seen_through() {
 }
 
 #[test]
-fn what_runs_nowhere_proves_nothing_for_others() {
+fn loops_that_may_not_run_prove_nothing() {
     // The load does not depend on r, and may be hoisted out of its loop, which may have no step.
     let text = "kernel @k(%x: in f32[N], %y: out f32[M]) {
        outer i < M
@@ -144,7 +144,7 @@ fn what_runs_nowhere_proves_nothing_for_others() {
 }
 
 #[test]
-fn locals_are_read_where_they_are() {
+fn local_reads_must_be_in_bounds() {
     let text = |index: &str| {
         format!(
             "kernel @k(%x: in f32[N], %y: out f32[M, N]) {{

@@ -9,7 +9,7 @@ use kiln_backend::Launch;
 use std::sync::Arc;
 
 #[test]
-fn uploading_shares_what_lies_right_and_copies_the_rest() {
+fn uploading_shares_aligned_contiguous_tensors_and_copies_others() {
     let cpu = NativeExecutor::new();
     let x = Tensor::from_slice(&[2, 3], &[1i32, 2, 3, 4, 5, 6]).unwrap();
     let shared = cpu.upload(&x).unwrap();
@@ -85,7 +85,7 @@ fn memory_is_aligned_and_downloads_are_within_it() {
 }
 
 #[test]
-fn memory_that_is_short_is_an_error_that_says_so() {
+fn out_of_memory_errors_say_so() {
     let error = NativeExecutor::new()
         .alloc(isize::MAX as usize)
         .unwrap_err();
@@ -93,7 +93,7 @@ fn memory_that_is_short_is_an_error_that_says_so() {
 }
 
 #[test]
-fn nothing_writes_to_what_a_tensor_reads() {
+fn memory_read_by_a_tensor_is_never_written() {
     let cpu = NativeExecutor::new();
     let code = scale();
     let kernel = cpu.load(&code).unwrap();
@@ -129,7 +129,7 @@ fn nothing_writes_to_what_a_tensor_reads() {
 }
 
 #[test]
-fn a_tensor_that_is_lent_is_written_in_place_and_comes_back() {
+fn a_lent_tensor_is_written_in_place_and_returned() {
     let cpu = NativeExecutor::new();
     let mut memory = cpu.alloc(8).unwrap();
     let tensor = Tensor::from_slice(&[3], &[1i32, 2, 3]).unwrap();

@@ -84,7 +84,7 @@ fn launched(execution: &mut dyn kiln_backend::Execution, x: &[f32]) -> Vec<f32> 
 }
 
 #[test]
-fn a_careless_pool_does_no_harm() {
+fn a_pool_that_runs_tasks_late_or_twice_does_no_harm() {
     let pool = Arc::new(Careless::default());
     let mut execution = NativeExecutor::new()
         .with_pool(Arc::clone(&pool) as Arc<dyn TaskPool>)

@@ -153,7 +153,7 @@ fn a_loop_ends_at_its_trip_count_or_when_its_condition_is_false() {
 
 /// ONNX does not define the size of an empty stack; onnxruntime returns a vector where it does not know the rows' rank.
 #[test]
-fn a_loop_that_runs_no_round_stacks_nothing_of_its_rows_sizes() {
+fn a_loop_without_iterations_stacks_nothing() {
     let rows = graph(
         vec![input("i", DType::I64, &[]), input("c", DType::Bool, &[])],
         vec![],

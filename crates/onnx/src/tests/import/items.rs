@@ -41,7 +41,7 @@ fn wrapped(name: &str, wrap: fn(Box<WrapperType>) -> TypeValue) -> ValueInfoProt
 }
 
 #[test]
-fn sequences_leave_nothing_but_their_entries() {
+fn sequence_ops_are_compiled_away() {
     let nodes = vec![
         node("SequenceConstruct", "x z", "pair", vec![]),
         node("Neg", "x", "n", vec![]),
@@ -88,7 +88,7 @@ fn a_sequence_goes_in_and_out_entry_by_entry() {
 }
 
 #[test]
-fn an_optional_is_there_or_not() {
+fn optionals_resolve_at_import() {
     let has = vec![
         node("OptionalHasElement", "o", "h", vec![]),
         node("Identity", "h", "y", vec![]),

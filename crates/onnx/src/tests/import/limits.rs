@@ -156,7 +156,7 @@ fn a_shape_that_declares_more_elements_than_memory_has_is_refused() {
 }
 
 #[test]
-fn functions_that_double_are_refused_long_before_they_fill_memory() {
+fn exponentially_growing_functions_are_refused_early() {
     let (kind, given, limit) = refused(&doubling(20), &Limits::default());
     assert_eq!(
         (kind, given, limit),

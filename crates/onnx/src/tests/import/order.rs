@@ -22,7 +22,7 @@ fn nodes_out_of_order_are_sorted() {
 }
 
 #[test]
-fn a_body_waits_for_what_it_captures_and_is_sorted_itself() {
+fn body_nodes_and_their_captures_are_sorted() {
     let branch = |op: &str| {
         let nodes = vec![
             node(op, "inner h", "given", vec![]),

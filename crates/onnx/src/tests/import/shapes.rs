@@ -58,7 +58,7 @@ fn inputs_with_one_name_for_a_size_share_it() {
 }
 
 #[test]
-fn the_caller_narrows_fixes_and_ranks() {
+fn the_caller_can_narrow_and_fix_sizes_and_set_ranks() {
     let net = || over(&["N", "S"], &[], vec![node("Relu", "x", "y", vec![])]);
     let range = SymbolicDimension::range("S", 1..=512)
         .unwrap()
@@ -227,7 +227,7 @@ fn windows_resizes_and_slices_have_symbolic_sizes() {
 }
 
 #[test]
-fn two_roads_of_different_strides_meet_under_a_plan_fact() {
+fn paths_of_different_strides_meet_under_a_plan_fact() {
     // One path halves and doubles, the other keeps the size: equal only for even sizes.
     let nodes = vec![
         node(
@@ -256,7 +256,7 @@ fn two_roads_of_different_strides_meet_under_a_plan_fact() {
 }
 
 #[test]
-fn a_stale_size_of_a_result_refuses_no_call() {
+fn a_stale_result_size_does_not_refuse_calls() {
     let mut net = over(
         &["N"],
         &[],
