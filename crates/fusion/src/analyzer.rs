@@ -9,7 +9,7 @@ use crate::candidate::{Profile, Refusal, examine};
 use crate::cost::{self, Cost, Effort};
 use crate::grow::{Blocked, Grown, grow, is_view};
 use crate::options::FusionOptions;
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 use crate::subgraph;
 
 /// Finds which ops of a graph could be one kernel, and the benefit.
@@ -17,7 +17,7 @@ use crate::subgraph;
 pub struct FusionCandidateAnalyzer<'a> {
     pub(crate) graph: &'a Graph,
     pub(crate) options: FusionOptions,
-    pub(crate) sizes: Sizes<'a>,
+    pub(crate) sizes: SizeQueries<'a>,
 }
 
 impl<'a> FusionCandidateAnalyzer<'a> {
@@ -25,7 +25,7 @@ impl<'a> FusionCandidateAnalyzer<'a> {
     pub fn new(graph: &'a Graph, options: FusionOptions) -> Self {
         Self {
             graph,
-            sizes: Sizes::of_options(graph, &options),
+            sizes: SizeQueries::of_options(graph, &options),
             options,
         }
     }

@@ -2,7 +2,7 @@
 
 use kiln_backend::Builtin;
 use kiln_ir::{Graph, Op, OpId, Type};
-use kiln_scalar::{Function, Node, ScalarOp};
+use kiln_scalar::{ExprNode, Function, ScalarOp};
 
 use crate::plan::NodeKind;
 
@@ -133,7 +133,7 @@ fn function_cost(function: Function, parameters: &[f64]) -> u64 {
     let nodes = expression.nodes().iter();
     nodes
         .map(|node| match node {
-            Node::Apply { op, .. } => scalar_cost(*op),
+            ExprNode::Apply { op, .. } => scalar_cost(*op),
             _ => 0,
         })
         .sum()

@@ -30,7 +30,7 @@ pub(crate) enum Answer {
 
 /// Cached queries about the sizes of one graph.
 #[derive(Debug)]
-pub(crate) struct Sizes<'a> {
+pub(crate) struct SizeQueries<'a> {
     table: &'a DimTable,
     limits: FusionLimits,
     rates: Rates,
@@ -44,7 +44,7 @@ pub(crate) struct Sizes<'a> {
     occupied: OnceCell<DimTable>,
 }
 
-impl<'a> Sizes<'a> {
+impl<'a> SizeQueries<'a> {
     /// Queries for a plan that is made with these options.
     pub(crate) fn of_options(graph: &'a Graph, options: &FusionOptions) -> Self {
         let table = graph.dims();
@@ -220,12 +220,12 @@ mod tests {
              }",
         );
         let dim = |name: &str| graph.dims().dim(graph.dims().symbol_named(name).unwrap());
-        let sizes = Sizes::of_options(&graph, &FusionOptions::new());
+        let sizes = SizeQueries::of_options(&graph, &FusionOptions::new());
         assert_eq!(sizes.equal(dim("A"), dim("A")), Answer::Proved);
         assert_eq!(sizes.equal(dim("A"), dim("B")), Answer::Under(vec![0]));
         assert_eq!(sizes.equal(dim("C"), dim("A")), Answer::Under(vec![0, 1]));
         let without = FusionOptions::new().with_facts(FactSelection::None);
-        let without = Sizes::of_options(&graph, &without);
+        let without = SizeQueries::of_options(&graph, &without);
         assert_eq!(without.equal(dim("A"), dim("B")), Answer::Unknown);
     }
 
@@ -236,7 +236,7 @@ mod tests {
                return
              }",
         );
-        let sizes = Sizes::of_options(&graph, &FusionOptions::new());
+        let sizes = SizeQueries::of_options(&graph, &FusionOptions::new());
         let dim = |input: usize| graph.tensor_ty(graph.inputs()[input]).unwrap().dims[0];
         assert_eq!(sizes.equal(dim(1), dim(2)), Answer::Unknown);
         assert!(!sizes.may_be_equal(dim(1), dim(2)));
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn likely_sizes_respect_hints_and_ranges() {
         let graph = graph("graph @main(%x: f32[A, B]) -> () where A <= 8, B >= 100 {\n  return\n}");
-        let sizes = Sizes::of_options(&graph, &FusionOptions::new());
+        let sizes = SizeQueries::of_options(&graph, &FusionOptions::new());
         let ty = graph.tensor_ty(graph.inputs()[0]).unwrap();
         assert_eq!(sizes.likely_elements(ty), 800);
         assert_eq!(sizes.likely_bytes(ty), 3200);

@@ -4,7 +4,7 @@
 //! all of them get an [`EvaluateContext`].
 
 use crate::element::Number;
-use crate::fault::{OpFault, Operand};
+use crate::fault::{OpFault, OperandDescription};
 use crate::interrupt::Interrupt;
 use crate::ops;
 use crate::options::CustomOps;
@@ -112,11 +112,11 @@ impl<'a> EvaluateContext<'a> {
     }
 
     /// An operand for a message.
-    pub(crate) fn describe(&self, index: usize, tensor: &Tensor) -> Box<Operand> {
+    pub(crate) fn describe(&self, index: usize, tensor: &Tensor) -> Box<OperandDescription> {
         let name = self
             .operand_name
             .map_or_else(|| format!("operand {index}"), |name| name(index));
-        Box::new(Operand::new(name, tensor))
+        Box::new(OperandDescription::new(name, tensor))
     }
 }
 

@@ -13,9 +13,9 @@ pub enum OpFault {
     #[error("cannot broadcast {left} with {right}")]
     Broadcast {
         /// One operand.
-        left: Box<Operand>,
+        left: Box<OperandDescription>,
         /// The other.
-        right: Box<Operand>,
+        right: Box<OperandDescription>,
     },
 
     /// E0821: two sizes that must be equal are not.
@@ -26,11 +26,11 @@ pub enum OpFault {
         /// Which axes.
         what: &'static str,
         /// One operand.
-        left: Box<Operand>,
+        left: Box<OperandDescription>,
         /// Its size.
         left_size: usize,
         /// The other operand.
-        right: Box<Operand>,
+        right: Box<OperandDescription>,
         /// Its size.
         right_size: usize,
     },
@@ -63,7 +63,7 @@ pub enum OpFault {
         /// The operation.
         what: &'static str,
         /// The operand.
-        operand: Box<Operand>,
+        operand: Box<OperandDescription>,
     },
 
     /// E0825: more was requested than exists, or than is allowed.
@@ -174,7 +174,7 @@ impl OpFault {
 
 /// An operand in messages: `%a f32[1, 8, 2, 2]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operand {
+pub struct OperandDescription {
     /// The value's name.
     pub name: String,
     /// Its element type.
@@ -183,7 +183,7 @@ pub struct Operand {
     pub shape: Vec<usize>,
 }
 
-impl Operand {
+impl OperandDescription {
     pub(crate) fn new(name: String, tensor: &Tensor) -> Self {
         Self {
             name,
@@ -193,7 +193,7 @@ impl Operand {
     }
 }
 
-impl fmt::Display for Operand {
+impl fmt::Display for OperandDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -48,7 +48,7 @@ mod element;
 pub use bind::{PlanFactValue, bind_symbols, plan_facts_hold};
 pub use error::{InputAxis, InterpretError, OpSite};
 pub use evaluate::{EvaluateContext, evaluate_op};
-pub use fault::{OpFault, Operand};
+pub use fault::{OpFault, OperandDescription};
 pub use interpret::{interpret, interpret_loop};
 pub use options::{CustomOp, CustomOps, InterpretLimits, InterpretOptions, TraceEvent};
 pub use requirements::check_requirements;

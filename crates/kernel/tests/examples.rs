@@ -5,7 +5,7 @@
 mod support;
 
 use kiln_kernel::Class;
-use support::{Sizes, as_f64, compare, compare_with_graph, example_text, kernel};
+use support::{NamedSizes, as_f64, compare, compare_with_graph, example_text, kernel};
 
 fn examples() -> Vec<(String, String)> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
@@ -46,7 +46,7 @@ fn the_book_lists_every_example_verbatim() {
 }
 
 /// Compares an example with a graph for several sizes.
-fn check(name: &str, graph: &str, sizes: &[Sizes<'_>]) {
+fn check(name: &str, graph: &str, sizes: &[NamedSizes<'_>]) {
     for sizes in sizes {
         compare_with_graph(&example_text(name), graph, sizes, (0, 1));
     }
@@ -366,7 +366,7 @@ fn example_indexing_matches_the_interpreter() {
         return %y
     }";
     for (k, n, d) in [(7, 3, 2), (1, 1, 1), (0, 0, 3), (5, 4, 0)] {
-        let sizes: Sizes<'_> = &[("K", k), ("N", n), ("D", d)];
+        let sizes: NamedSizes<'_> = &[("K", k), ("N", n), ("D", d)];
         compare_with_graph(&example_text("gather"), gather, sizes, (-n, n));
         compare_with_graph(&example_text("scatter_add"), scatter, sizes, (0, n));
     }
@@ -426,7 +426,7 @@ fn lstm_step(x: &[f64], h: &[f64], c: &[f64], [w, r, b]: [&[f64]; 3]) -> (Vec<f6
 #[test]
 fn example_lstm_step_matches_the_reference() {
     for (b, i, h) in [(2, 3, 5), (1, 1, 1), (0, 2, 2), (2, 0, 3)] {
-        let sizes: Sizes<'_> = &[("B", b), ("I", i), ("H", h)];
+        let sizes: NamedSizes<'_> = &[("B", b), ("I", i), ("H", h)];
         let [b, i, h] = [b as usize, i as usize, h as usize];
         compare(&example_text("lstm_step"), sizes, (0, 1), &|buffers| {
             let all: Vec<Vec<f64>> = buffers.iter().map(as_f64).collect();
@@ -447,7 +447,7 @@ fn example_lstm_step_matches_the_reference() {
         });
     }
     for (t, b, i, h) in [(3, 2, 3, 5), (1, 1, 1, 1), (0, 2, 2, 2), (7, 1, 2, 3)] {
-        let sizes: Sizes<'_> = &[("T", t), ("B", b), ("I", i), ("H", h)];
+        let sizes: NamedSizes<'_> = &[("T", t), ("B", b), ("I", i), ("H", h)];
         let [t, b, i, h] = [t as usize, b as usize, i as usize, h as usize];
         compare(&example_text("lstm"), sizes, (0, 1), &|buffers| {
             let all: Vec<Vec<f64>> = buffers.iter().map(as_f64).collect();

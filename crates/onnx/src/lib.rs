@@ -5,7 +5,7 @@
 //! | read a model file | [`Model::load`], [`Model::from_bytes`] |
 //! | make a graph of it | [`import()`] |
 //! | constrain sizes, fix inputs, register operators | [`ImportOptions`] |
-//! | look into a model | [`Model::graph`], [`Node::attributes`] |
+//! | look into a model | [`Model::graph`], [`ModelNode::attributes`] |
 //!
 //! A model file comes from outside, so everything in it is untrusted: sizes, nesting, names, and the files that it refers
 //! to. [`Model`] is the checked result: tensors loaded, names kept, types described. [`Limits`] bound the cost of loading;
@@ -56,8 +56,8 @@ pub use import::{
 pub use limits::{LimitKind, Limits};
 pub use model::{
     Attribute, AttributeValue, Attributes, Dim, ElementType, FromAttribute, Function, Model,
-    ModelGraph, ModelTensor, NarrowType, Node, Opsets, SUPPORTED_OPSETS, TensorPlace, ValueInfo,
-    ValueType,
+    ModelGraph, ModelNode, ModelTensor, NarrowType, Opsets, SUPPORTED_OPSETS, TensorPlace,
+    ValueInfo, ValueType,
 };
 pub use name::Name;
 pub use read::read_tensor;

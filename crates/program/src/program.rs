@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::buffer::{Buffer, Place, Slot};
 use crate::ids::{BlockId, BufferId, ConstantId, KernelId, SizeId};
 use crate::plan_operation::PlanOperation;
-use crate::sizes::Sizes;
+use crate::sizes::SizeTable;
 use crate::step::{Action, Step};
 
 /// The executable form of a graph, for any sizes that its contract and the plan facts allow.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) graph: Graph,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: SizeTable,
     pub(crate) kernels: PrimaryMap<KernelId, ProgramKernel>,
     pub(crate) constants: PrimaryMap<ConstantId, Constant>,
     pub(crate) blocks: PrimaryMap<BlockId, Block>,
@@ -113,7 +113,7 @@ impl Program {
     }
 
     /// The sizes that it needs.
-    pub fn sizes(&self) -> &Sizes {
+    pub fn sizes(&self) -> &SizeTable {
         &self.sizes
     }
 

@@ -15,12 +15,12 @@ pub type SizeList = SmallVec<[SizeId; 4]>;
 
 /// The sizes of a program: expressions of its graph's table, without known duplicates.
 #[derive(Clone, Debug, Default)]
-pub struct Sizes {
+pub struct SizeTable {
     dims: PrimaryMap<SizeId, DimId>,
     ids: HashMap<DimId, SizeId>,
 }
 
-impl Sizes {
+impl SizeTable {
     /// The id of a size, which is added if it is new.
     pub(crate) fn intern(&mut self, dim: DimId) -> SizeId {
         let dims = &mut self.dims;

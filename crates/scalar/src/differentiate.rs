@@ -9,7 +9,7 @@
 
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2};
 
-use crate::expr::{Expr, ExprBuilder, Node, NodeId};
+use crate::expr::{Expr, ExprBuilder, ExprNode, NodeId};
 use crate::{ScalarError, ScalarOp};
 
 /// The derivative of an expression with respect to one of its inputs, as an expression of the
@@ -57,9 +57,9 @@ pub(crate) fn derivative_nodes(
     for (position, node) in expr.nodes().iter().enumerate() {
         let slope = match node {
             _ if needed.get(position) != Some(&true) => Slope::Zero,
-            Node::Input(other) if *other == input => Slope::One,
-            Node::Input(_) | Node::Constant(_) | Node::Literal { .. } => Slope::Zero,
-            Node::Apply { op, operands } => {
+            ExprNode::Input(other) if *other == input => Slope::One,
+            ExprNode::Input(_) | ExprNode::Constant(_) | ExprNode::Literal { .. } => Slope::Zero,
+            ExprNode::Apply { op, operands } => {
                 let operand = |i: usize| {
                     let id = operands.get(i)?;
                     Some((*values.get(id.index())?, *slopes.get(id.index())?))

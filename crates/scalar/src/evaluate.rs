@@ -10,7 +10,7 @@ use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::expr::{Expr, Node, literal};
+use crate::expr::{Expr, ExprNode, literal};
 use crate::primitive::apply;
 use crate::{ScalarError, ScalarOp, ScalarValue};
 
@@ -74,10 +74,10 @@ pub fn evaluate(
         let mut value = ScalarValue::zero(dtype);
         match node {
             _ if !needed => {}
-            Node::Input(input) => value = inputs.get(*input).copied().unwrap_or(value),
-            Node::Constant(constant) => value = mode.stored_value(*constant),
-            Node::Literal { number, .. } => value = literal(*number, dtype)?,
-            Node::Apply { op, operands } => {
+            ExprNode::Input(input) => value = inputs.get(*input).copied().unwrap_or(value),
+            ExprNode::Constant(constant) => value = mode.stored_value(*constant),
+            ExprNode::Literal { number, .. } => value = literal(*number, dtype)?,
+            ExprNode::Apply { op, operands } => {
                 let operands: SmallVec<[_; 3]> = operands
                     .iter()
                     .filter_map(|id| values.get(id.index()))

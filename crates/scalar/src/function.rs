@@ -14,7 +14,7 @@ use kiln_tensor::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::differentiate::derivative_nodes;
-use crate::expr::Node;
+use crate::expr::ExprNode;
 use crate::{Expr, ExprBuilder, NodeId, ScalarError, ScalarOp};
 
 /// A named scalar function.
@@ -112,7 +112,7 @@ impl Function {
         // Without its parameters, its primitives are not known.
         self.expression(&[]).map_or(true, |expression| {
             let mut nodes = expression.nodes().iter();
-            nodes.any(|node| matches!(node, Node::Apply { op, .. } if faults_on_integers(*op)))
+            nodes.any(|node| matches!(node, ExprNode::Apply { op, .. } if faults_on_integers(*op)))
         })
     }
 

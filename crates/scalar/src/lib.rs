@@ -47,7 +47,7 @@ pub use block::{Block, BlockMut};
 pub use differentiate::differentiate;
 pub use error::{ScalarError, ScalarFault};
 pub use evaluate::{BlockEvaluator, Mode, evaluate, evaluate_op};
-pub use expr::{Expr, ExprBuilder, Node, NodeId};
+pub use expr::{Expr, ExprBuilder, ExprNode, NodeId};
 pub use function::{Function, Parameter};
 pub use op::{ScalarOp, Signature};
 pub use value::ScalarValue;

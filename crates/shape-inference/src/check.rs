@@ -6,7 +6,7 @@
 use crate::context::{Agreement, InferenceContext};
 use crate::engine::ShapeInferenceEngine;
 use crate::error::{InferError, InferErrorKind, InferErrors};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::Inferred;
 use crate::state::InferenceState;
 use cranelift_entity::SecondaryMap;
@@ -84,7 +84,7 @@ impl TypeChecker {
         let mut ctx = InferenceContext::new(&mut self.graph, &mut self.state);
         let inferred = self
             .engine
-            .validate(&mut ctx, &Node::of_op(&data), &stated)?;
+            .validate(&mut ctx, &OpView::of_op(&data), &stated)?;
         self.state.remember(op, inferred);
         Ok(())
     }
@@ -141,7 +141,7 @@ fn retype(
     data: &OpData,
     stated: &[Type],
 ) -> Result<Inferred, InferError> {
-    let node = Node::of_op(data);
+    let node = OpView::of_op(data);
     if matches!(data.op, Op::If | Op::Loop { .. }) {
         // Their symbols are tied to the sizes that the types state.
         return engine.validate(ctx, &node, stated);

@@ -6,7 +6,7 @@
 
 use crate::error::{InferError, InferErrorKind};
 use crate::known::KnownValue;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::Inferred;
 use crate::state::InferenceState;
 use kiln_ir::{Dims, Graph, OpId, TensorType, Type, ValueId};
@@ -87,7 +87,7 @@ impl<'g> InferenceContext<'g> {
     ///
     /// # Errors
     /// When there is no such operand, or it is not a tensor.
-    pub fn tensor(&self, node: &Node<'_>, index: usize) -> Result<TensorType, InferError> {
+    pub fn tensor(&self, node: &OpView<'_>, index: usize) -> Result<TensorType, InferError> {
         let value = node.operand(index)?;
         match self.ty(value) {
             Type::Tensor(tensor) => Ok(tensor.clone()),
@@ -109,7 +109,7 @@ impl<'g> InferenceContext<'g> {
     /// When they differ.
     pub fn same_dtype(
         &self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         first: usize,
         second: usize,
     ) -> Result<(), InferError> {
@@ -157,7 +157,7 @@ impl<'g> InferenceContext<'g> {
     /// When the table of facts is full.
     pub fn require(
         &mut self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         predicate: Predicate,
         what: &str,
     ) -> Result<bool, InferError> {
@@ -182,7 +182,7 @@ impl<'g> InferenceContext<'g> {
     /// When they never are.
     pub fn require_equal(
         &mut self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         what: &str,
         (left, expected): (usize, DimId),
         (right, found): (usize, DimId),
@@ -203,7 +203,12 @@ impl<'g> InferenceContext<'g> {
     ///
     /// # Errors
     /// When it always is.
-    pub fn check_size(&self, node: &Node<'_>, what: &str, dim: DimId) -> Result<DimId, InferError> {
+    pub fn check_size(
+        &self,
+        node: &OpView<'_>,
+        what: &str,
+        dim: DimId,
+    ) -> Result<DimId, InferError> {
         if self.dims().range(dim).max.is_none_or(|max| max >= 0) {
             return Ok(dim);
         }
@@ -217,7 +222,7 @@ impl<'g> InferenceContext<'g> {
     /// When they never do.
     pub fn broadcast(
         &mut self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         (left, left_dims): (usize, &[DimId]),
         (right, right_dims): (usize, &[DimId]),
     ) -> Result<Dims, InferError> {
@@ -240,7 +245,7 @@ impl<'g> InferenceContext<'g> {
 
     fn broadcast_dim(
         &mut self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         (left, a): (usize, DimId),
         (right, b): (usize, DimId),
     ) -> Result<DimId, InferError> {
@@ -282,7 +287,7 @@ impl<'g> InferenceContext<'g> {
     }
 
     /// Expects two sizes to be equal where they need not be: a plan fact.
-    pub fn expect_equal(&mut self, node: &Node<'_>, left: DimId, right: DimId) {
+    pub fn expect_equal(&mut self, node: &OpView<'_>, left: DimId, right: DimId) {
         if !self.is_nested() && self.dims().equal(left, right) == Proof::Unknown {
             let origin = node.label();
             self.dims_mut().expect(PlanFact {
@@ -331,7 +336,7 @@ impl<'g> InferenceContext<'g> {
     /// When they differ, or when they are not proved to be equal.
     pub fn check_types(
         &self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         inferred: &[Type],
         stated: &[Type],
     ) -> Result<(), InferError> {
@@ -357,7 +362,7 @@ impl<'g> InferenceContext<'g> {
     /// When they differ, or when they are not proved to be equal.
     pub fn check_type(
         &self,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         what: &str,
         inferred: &Type,
         stated: &Type,

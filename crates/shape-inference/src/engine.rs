@@ -2,7 +2,7 @@
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use crate::rules::{CustomRule, core_rules};
 use kiln_ir::{Op, Type};
@@ -37,7 +37,7 @@ impl ShapeInferenceEngine {
     /// Adds a rule for the custom op `name`.
     pub fn register_custom<F>(&mut self, name: &str, infer: F)
     where
-        F: Fn(&mut InferenceContext<'_>, &Node<'_>) -> Result<Inferred, InferError>
+        F: Fn(&mut InferenceContext<'_>, &OpView<'_>) -> Result<Inferred, InferError>
             + Send
             + Sync
             + 'static,
@@ -73,7 +73,7 @@ impl ShapeInferenceEngine {
     pub fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         self.expect_rule(node)?.infer(ctx, node)
     }
@@ -85,13 +85,13 @@ impl ShapeInferenceEngine {
     pub fn validate(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         stated: &[Type],
     ) -> Result<Inferred, InferError> {
         self.expect_rule(node)?.validate(ctx, node, stated)
     }
 
-    fn expect_rule(&self, node: &Node<'_>) -> Result<&dyn ShapeInferenceRule, InferError> {
+    fn expect_rule(&self, node: &OpView<'_>) -> Result<&dyn ShapeInferenceRule, InferError> {
         self.rule_for(node.op).ok_or_else(|| {
             node.error(match node.op {
                 Op::Custom { name, .. } => InferErrorKind::UnknownCustom { name: name.clone() },

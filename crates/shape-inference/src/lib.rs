@@ -51,7 +51,7 @@ pub use context::{Agreement, InferenceContext, Mode};
 pub use engine::ShapeInferenceEngine;
 pub use error::{InferError, InferErrorKind, InferErrors};
 pub use known::{Element, KNOWN_LIMIT, KnownValue, Ratio};
-pub use node::Node;
+pub use node::OpView;
 pub use number::Number;
 pub use read::{InferredTypes, read_graph, read_graph_with, read_graph_within};
 pub use requirements::{record_requirements, requirements_of};

@@ -9,7 +9,7 @@ use kiln_tensor::TensorError;
 
 /// An op with its operands, regions and symbols.
 #[derive(Clone, Debug)]
-pub struct Node<'a> {
+pub struct OpView<'a> {
     /// The operation and its attributes.
     pub op: &'a Op,
     /// Its operands.
@@ -24,7 +24,7 @@ pub struct Node<'a> {
     pub result: Option<ValueId>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> OpView<'a> {
     /// The node of an op of a graph.
     pub fn of_op(data: &'a OpData) -> Self {
         Self {

@@ -6,7 +6,7 @@ use crate::check::check_types_with;
 use crate::context::InferenceContext;
 use crate::engine::ShapeInferenceEngine;
 use crate::error::InferError;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::Inferred;
 use crate::state::InferenceState;
 use cranelift_entity::EntityRef;
@@ -82,7 +82,7 @@ impl InferredTypes {
     }
 
     fn infer(&mut self, graph: &mut Graph, new: &NewResults<'_>) -> Result<Inferred, InferError> {
-        let node = Node {
+        let node = OpView {
             op: new.op,
             operands: new.operands,
             regions: new.regions,

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::{Dims, Graph, Op, OpId, PadMode, ReduceFunction, TensorType, ValueId, Window};
 use kiln_symbolic_shape::{DimId, RequirementKind as Kind, SizeRequirement};
 
@@ -76,7 +76,7 @@ impl Asked {
         };
         Self {
             op: data.op.clone(),
-            origin: Node::of_op(data).label(),
+            origin: OpView::of_op(data).label(),
             position,
             operands: types(&data.operands),
             results: types(&data.results),

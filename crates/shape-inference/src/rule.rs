@@ -6,7 +6,7 @@
 use crate::context::InferenceContext;
 use crate::error::InferError;
 use crate::known::KnownValue;
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::{Op, Type};
 use smallvec::{SmallVec, smallvec};
 
@@ -26,7 +26,7 @@ pub trait ShapeInferenceRule: Send + Sync {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError>;
 
     /// Checks stated result types against the inferred ones, by proof.
@@ -36,7 +36,7 @@ pub trait ShapeInferenceRule: Send + Sync {
     fn validate(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
         stated: &[Type],
     ) -> Result<Inferred, InferError> {
         let inferred = self.infer(ctx, node)?;

@@ -22,7 +22,7 @@ use kiln_ir::{Graph, OpId, ValueId};
 use kiln_kernel::Class;
 
 use crate::op_kind::unit_cost;
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 
 /// The properties of a candidate that can be one kernel.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Profile {
 /// Whether these ops, with these results read by others, can be one kernel.
 pub(crate) fn examine(
     graph: &Graph,
-    sizes: &Sizes<'_>,
+    sizes: &SizeQueries<'_>,
     ops: &BTreeSet<OpId>,
     outputs: &[ValueId],
 ) -> Result<Profile, Refusal> {

@@ -13,7 +13,7 @@ use super::access;
 use super::index::{AXIS_LIMIT, AxisInfo, AxisSet, Index, Indices, axes_of, is_plain};
 use super::refusal::Refusal;
 use crate::op_kind::OpKind;
-use crate::sizes::{Answer, Sizes};
+use crate::sizes::{Answer, SizeQueries};
 
 /// The maximum number of different places at which one value may be read.
 const DEMAND_LIMIT: usize = 16;
@@ -60,7 +60,7 @@ pub(crate) struct Store {
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
     pub(crate) graph: &'a Graph,
-    pub(crate) sizes: &'a Sizes<'a>,
+    pub(crate) sizes: &'a SizeQueries<'a>,
     pub(crate) ops: &'a BTreeSet<OpId>,
     pub(crate) axes: Vec<AxisInfo>,
     pub(crate) demands: BTreeMap<ValueId, Vec<Demand>>,
@@ -73,7 +73,7 @@ pub(crate) struct Walk<'a> {
 /// Walks over a candidate.
 pub(crate) fn walk<'a>(
     graph: &'a Graph,
-    sizes: &'a Sizes<'a>,
+    sizes: &'a SizeQueries<'a>,
     ops: &'a BTreeSet<OpId>,
     outputs: &[ValueId],
 ) -> Result<Walk<'a>, Refusal> {

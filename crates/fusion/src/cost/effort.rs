@@ -9,7 +9,7 @@ use kiln_ir::{Graph, OpId};
 use super::rates::{Rates, WorkKind};
 use super::traffic::Traffic;
 use super::work::Work;
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 
 /// The bound of a kernel, and the estimated durations of it and of the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,7 @@ impl Effort {
     /// The effort of these ops as one kernel.
     pub(super) fn of(
         graph: &Graph,
-        sizes: &Sizes<'_>,
+        sizes: &SizeQueries<'_>,
         ops: &BTreeSet<OpId>,
         traffic: Traffic,
     ) -> Self {

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use kiln_ir::{Graph, OpId, ValueId};
 
 use crate::benefit::FusionBenefit;
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 use traffic::Traffic;
 
 /// The cost of a set of ops as one kernel.
@@ -34,7 +34,7 @@ pub(crate) struct Cost {
 /// The cost of some ops that provide `outputs` to others, as one kernel.
 pub(crate) fn of_kernel(
     graph: &Graph,
-    sizes: &Sizes<'_>,
+    sizes: &SizeQueries<'_>,
     ops: &BTreeSet<OpId>,
     outputs: &[ValueId],
 ) -> Cost {
@@ -50,7 +50,7 @@ pub(crate) fn of_kernel(
 /// The bound of these ops as one kernel.
 pub(crate) fn effort(
     graph: &Graph,
-    sizes: &Sizes<'_>,
+    sizes: &SizeQueries<'_>,
     ops: &BTreeSet<OpId>,
     outputs: &[ValueId],
 ) -> Effort {

@@ -6,7 +6,7 @@ use kiln_ir::{BlobMap, Graph};
 use kiln_shape_inference::read_graph;
 
 use super::{Effort, Rates, WorkKind, effort, of_kernel};
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 use crate::{FusionCandidateAnalyzer, FusionOptions, plan, subgraph};
 
 /// The effort of the op that produces `%y`, and its time.
@@ -15,7 +15,7 @@ fn of(parameters: &str, op: &str) -> (Effort, f64) {
     let graph: Graph = read_graph(&source, &BlobMap::new()).unwrap();
     let ops: BTreeSet<_> = graph.ops().map(|(op, _)| op).collect();
     let outputs = subgraph::outputs(&graph, &ops);
-    let sizes = Sizes::of_options(&graph, &FusionOptions::new());
+    let sizes = SizeQueries::of_options(&graph, &FusionOptions::new());
     let cost = of_kernel(&graph, &sizes, &ops, &outputs);
     (effort(&graph, &sizes, &ops, &outputs), cost.nanoseconds)
 }

@@ -28,7 +28,7 @@ use crate::candidate::{Profile, Refusal, describe_op};
 use crate::cost::{self, Cost};
 use crate::op_kind::apart;
 use crate::options::FusionOptions;
-use crate::sizes::{Answer, Sizes};
+use crate::sizes::{Answer, SizeQueries};
 use groups::Group;
 use offers::{Offer, Rule};
 
@@ -77,7 +77,7 @@ pub(crate) fn grow<'a>(
 struct Growth<'a> {
     analyzer: &'a FusionCandidateAnalyzer<'a>,
     graph: &'a Graph,
-    sizes: &'a Sizes<'a>,
+    sizes: &'a SizeQueries<'a>,
     options: &'a FusionOptions,
     blocked: &'a Blocked,
     groups: Groups<'a>,
@@ -320,7 +320,7 @@ fn limit(what: &'static str, given: usize, limit: usize) -> Result<(), Refusal> 
 }
 
 /// Whether the ops leave the elements where they are, in the same row-major order.
-pub(crate) fn is_view(graph: &Graph, sizes: &Sizes<'_>, ops: &BTreeSet<OpId>) -> bool {
+pub(crate) fn is_view(graph: &Graph, sizes: &SizeQueries<'_>, ops: &BTreeSet<OpId>) -> bool {
     use kiln_ir::Op;
     ops.iter().all(|&op| {
         let data = graph.op(op);

@@ -3,7 +3,7 @@
 use kiln_ir::{Graph, ValueId};
 
 use super::groups::{Group, GroupId, Groups, defining};
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 
 /// The rule by which groups are offered, in the order in which the rules are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ pub(crate) struct Offer {
 /// A rule's offers, the most bytes first, then in the order of the groups.
 pub(crate) fn of_rule(
     graph: &Graph,
-    sizes: &Sizes<'_>,
+    sizes: &SizeQueries<'_>,
     groups: &Groups<'_>,
     rule: Rule,
 ) -> Vec<Offer> {
@@ -85,7 +85,7 @@ pub(crate) fn of_rule(
 
 struct Context<'a> {
     graph: &'a Graph,
-    sizes: &'a Sizes<'a>,
+    sizes: &'a SizeQueries<'a>,
     groups: &'a Groups<'a>,
 }
 

@@ -6,9 +6,9 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, Predicate};
 
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn concat(&mut self, data: &OpData, axis: usize, demand: &Demand) -> Step<NodeId> {
         let pieces = self.pieces(&data.operands, axis, demand)?;
         let at = demand.indices[axis];

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::LowerError;
 use super::guard::{GuardId, Guards};
 use super::index::Indices;
-use super::prepare::Sizes;
+use super::prepare::KernelSizes;
 use super::producers::Producers;
 use super::recurrence::Body;
 use super::stage::StageKey;
@@ -87,10 +87,10 @@ pub(super) struct Findings {
 }
 
 /// A kernel under construction for a region.
-pub(super) struct Lowering<'a> {
+pub(super) struct RegionLowering<'a> {
     pub(super) graph: &'a Graph,
     pub(super) b: KernelBuilder,
-    pub(super) sizes: Sizes,
+    pub(super) sizes: KernelSizes,
     pub(super) guards: Guards,
     pub(super) index: Indices,
     pub(super) revision: &'a Revision,
@@ -128,12 +128,12 @@ pub(super) fn compute_dtype(dtype: DType) -> DType {
     }
 }
 
-impl<'a> Lowering<'a> {
+impl<'a> RegionLowering<'a> {
     pub(super) fn new(
         graph: &'a Graph,
         name: &str,
         producers: &'a Producers,
-        sizes: Sizes,
+        sizes: KernelSizes,
         revision: &'a Revision,
     ) -> Self {
         Self {

@@ -10,10 +10,10 @@ use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::Predicate;
 use kiln_tensor::DType;
 
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::stage::NewStage;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn matmul(&mut self, data: &OpData, out: DType, demand: &Demand) -> Step<NodeId> {
         let (left, right) = (data.operands[0], data.operands[1]);
         let (left_shape, right_shape) = (self.shape(left)?, self.shape(right)?);

@@ -14,7 +14,7 @@ use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::contraction::sum_of;
 use super::stage::NewStage;
 
@@ -40,7 +40,7 @@ struct Axis {
     low: DimId,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn conv_transpose(
         &mut self,
         data: &OpData,

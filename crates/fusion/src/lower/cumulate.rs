@@ -7,7 +7,7 @@ use kiln_kernel::{Axes, NodeId, Reduction, StageOperation};
 use kiln_scalar::{ScalarOp, ScalarValue};
 use kiln_tensor::DType;
 
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::guard::GuardId;
 use super::pool::{highest, lowest};
 
@@ -20,7 +20,7 @@ pub(super) struct Cumulate {
     pub(super) reverse: bool,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn cumulate(
         &mut self,
         data: &OpData,

@@ -4,10 +4,10 @@ use kiln_ir::{Op, OpData, OpId};
 use kiln_kernel::NodeId;
 
 use super::LowerError;
-use super::context::{Demand, Halt, Lowering, Step};
+use super::context::{Demand, Halt, RegionLowering, Step};
 use super::cumulate::Cumulate;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// The element that a demand requests, as an expression over the operands of the op that produces the value.
     pub(super) fn answer(&mut self, demand: &Demand) -> Step<NodeId> {
         let Some((id, data)) = self.producer(demand.value) else {

@@ -8,10 +8,10 @@ use kiln_scalar::{Function, ScalarOp};
 use kiln_tensor::DType;
 use smallvec::SmallVec;
 
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::guard::GuardId;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn map(
         &mut self,
         data: &OpData,

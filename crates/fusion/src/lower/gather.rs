@@ -8,11 +8,11 @@ use kiln_symbolic_shape::{DimId, Predicate};
 use kiln_tensor::DType;
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 use super::dispatch::unsupported;
 use super::guard::GuardId;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn gather(&mut self, data: &OpData, axis: usize, demand: &Demand) -> Step<NodeId> {
         let (x, positions) = (data.operands[0], data.operands[1]);
         let end = axis + self.ty(positions)?.rank();

@@ -10,7 +10,7 @@ use kiln_kernel::NodeId;
 use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::DimId;
 
-use super::context::Lowering;
+use super::context::RegionLowering;
 
 /// A guard of one lowering; the first has no condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +63,7 @@ impl Guards {
     }
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// The guard with more tests and conditions.
     pub(super) fn guard_and(
         &mut self,

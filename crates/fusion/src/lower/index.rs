@@ -11,7 +11,7 @@ use kiln_scalar::{ScalarOp, ScalarValue};
 use kiln_symbolic_shape::DimId;
 use smallvec::SmallVec;
 
-use super::context::Lowering;
+use super::context::RegionLowering;
 
 /// Indices and the sizes they run over, outermost first.
 pub(super) type Parts = SmallVec<[(NodeId, DimId); 4]>;
@@ -27,7 +27,7 @@ pub(super) struct Indices {
     pub(super) of_stages: HashMap<StageId, BTreeSet<AxisId>>,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn integer(&mut self, value: i64) -> NodeId {
         self.b.integer(value)
     }

@@ -7,7 +7,7 @@ use kiln_scalar::ScalarValue;
 use kiln_tensor::{Element, Tensor, TensorError, match_dtype};
 
 use super::LowerError;
-use super::context::{Lowering, Step, compute_dtype};
+use super::context::{RegionLowering, Step, compute_dtype};
 use super::guard::{Guard, GuardId};
 
 /// Constants with more elements than this are not checked for being uniform.
@@ -16,7 +16,7 @@ const SPLAT_LIMIT: usize = 4096;
 /// Numbers with more decimal digits than this were trained, not written by hand.
 const WRITTEN_DIGITS: usize = 5;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// An element of a value that the region does not compute.
     pub(super) fn load(&mut self, value: ValueId, indices: &Nodes, guard: GuardId) -> Step<NodeId> {
         self.load_or(value, indices, guard, None)

@@ -6,10 +6,10 @@ use kiln_kernel::{NodeId, Nodes};
 use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 use super::guard::GuardId;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn pad(
         &mut self,
         data: &OpData,

@@ -7,9 +7,9 @@ use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn pool(
         &mut self,
         data: &OpData,

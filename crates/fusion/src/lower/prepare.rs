@@ -14,7 +14,7 @@ use super::{LowerError, Region};
 
 /// The sizes of a kernel under construction, and their correspondence to the graph's.
 #[derive(Clone, Debug)]
-pub(super) struct Sizes {
+pub(super) struct KernelSizes {
     /// The kernel's table.
     pub(super) table: DimTable,
     /// Assumed facts that are to be checked.
@@ -23,7 +23,7 @@ pub(super) struct Sizes {
     copied: HashMap<DimId, DimId>,
 }
 
-impl Sizes {
+impl KernelSizes {
     /// The sizes that a region names, and what is known of them.
     pub(super) fn of_region(graph: &Graph, region: &Region<'_>) -> Result<Self, LowerError> {
         let mut sizes = Self {

@@ -5,11 +5,11 @@ use kiln_kernel::{NodeId, Nodes};
 use kiln_scalar::Function;
 use kiln_tensor::DType;
 
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 use super::guard::GuardId;
 use super::index::Parts;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// The bits of an element's position in row-major order, counted in 64 bits.
     pub(super) fn random_bits(&mut self, data: &OpData, demand: &Demand) -> Step<NodeId> {
         let shape = self.shape(demand.value)?;

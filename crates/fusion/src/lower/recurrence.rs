@@ -14,10 +14,10 @@ use kiln_shape_inference::requirements_of;
 use kiln_symbolic_shape::{DimId, Predicate};
 use kiln_tensor::DType;
 
-use super::context::{Demand, Dims, Halt, Lowering, Revision, Step, compute_dtype};
+use super::context::{Demand, Dims, Halt, RegionLowering, Revision, Step, compute_dtype};
 use super::dispatch::unsupported;
 use super::guard::GuardId;
-use super::prepare::Sizes;
+use super::prepare::KernelSizes;
 use super::producers::Producers;
 use super::{LowerError, LoweredKernel, Region};
 use crate::op_kind::{OpKind, unit_cost};
@@ -103,7 +103,7 @@ pub(super) fn lower_loop(
         },
     );
     ops.push(id);
-    let sizes = Sizes::of_region(
+    let sizes = KernelSizes::of_region(
         graph,
         &Region {
             ops: &ops,
@@ -112,7 +112,7 @@ pub(super) fn lower_loop(
     )?;
     let n_required = sizes.requirements.len();
     let revision = Revision::default();
-    let mut lowering = Lowering::new(graph, region.name, &of_values, sizes, &revision);
+    let mut lowering = RegionLowering::new(graph, region.name, &of_values, sizes, &revision);
 
     let trips = match trips {
         LoopTrips::Count(count) => lowering.b.dims_mut().constant(count.max(0)),
@@ -210,7 +210,7 @@ fn refused(id: OpId, data: &OpData, why: &'static str) -> LowerError {
     }
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// A size, clamped at 0.
     fn not_negative(&mut self, size: DimId) -> Result<DimId, LowerError> {
         let size = self.dim(size)?;

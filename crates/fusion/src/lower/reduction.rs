@@ -6,9 +6,9 @@ use kiln_scalar::{ScalarOp, ScalarValue};
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
-use super::context::{Demand, Dims, Lowering, Step, compute_dtype};
+use super::context::{Demand, Dims, RegionLowering, Step, compute_dtype};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn reduce(
         &mut self,
         data: &OpData,

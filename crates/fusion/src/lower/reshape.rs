@@ -8,10 +8,10 @@ use kiln_ir::OpData;
 use kiln_kernel::{NodeId, Nodes};
 use kiln_symbolic_shape::{DimId, Predicate};
 
-use super::context::{Demand, Dims, Lowering, Step};
+use super::context::{Demand, Dims, RegionLowering, Step};
 use super::index::Parts;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn reshape(&mut self, data: &OpData, demand: &Demand) -> Step<NodeId> {
         let result = self.shape(demand.value)?;
         let operand = self.shape(data.operands[0])?;

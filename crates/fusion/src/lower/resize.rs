@@ -8,7 +8,7 @@ use kiln_scalar::ScalarOp;
 use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
-use super::context::{Demand, Lowering, Step, compute_dtype};
+use super::context::{Demand, RegionLowering, Step, compute_dtype};
 use super::guard::GuardId;
 use super::resize_taps::{ResizedAxis, Tap};
 use super::stage::NewStage;
@@ -19,7 +19,7 @@ const WRITTEN_TAPS: usize = 4;
 /// Which axes of a resize are sums, and the number of their taps.
 type Summed = Vec<(usize, ResizedAxis, DimId)>;
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn resize(
         &mut self,
         data: &OpData,

@@ -10,7 +10,7 @@ use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
 use super::LowerError;
-use super::context::Lowering;
+use super::context::RegionLowering;
 
 /// One resized axis.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub(super) struct Tap {
     pub(super) weight: Option<NodeId>,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     fn float(&mut self, value: f64) -> NodeId {
         self.b.literal(ScalarValue::F64(value))
     }

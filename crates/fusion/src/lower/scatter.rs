@@ -8,7 +8,7 @@ use kiln_kernel::{Nodes, Role};
 use kiln_symbolic_shape::Predicate;
 use kiln_tensor::DType;
 
-use super::context::{Demand, Halt, Lowering, Step};
+use super::context::{Demand, Halt, RegionLowering, Step};
 use super::dispatch::unsupported;
 use super::guard::GuardId;
 use super::{LowerError, LoweredKernel};
@@ -19,7 +19,7 @@ struct Update {
     indices: Nodes,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// The whole kernel of a scatter, which is its only output.
     pub(super) fn scatter(
         mut self,

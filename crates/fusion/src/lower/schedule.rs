@@ -7,9 +7,9 @@ use kiln_ir::{Graph, ValueId};
 use kiln_kernel::{AxisId, NodeId, Nodes, Role};
 use kiln_symbolic_shape::DimId;
 
-use super::context::{Dims, Findings, Lowering, Revision};
+use super::context::{Dims, Findings, RegionLowering, Revision};
 use super::index::Parts;
-use super::prepare::Sizes;
+use super::prepare::KernelSizes;
 use super::producers::Producers;
 use super::{LowerError, LoweredKernel, Region, recurrence};
 use crate::op_kind::OpKind;
@@ -54,7 +54,7 @@ pub(super) fn lower_region(
         graph,
         region,
         producers: &producers,
-        sizes: Sizes::of_region(graph, region)?,
+        sizes: KernelSizes::of_region(graph, region)?,
         revision: Revision::default(),
     };
     if let &[value] = region.outputs
@@ -83,7 +83,7 @@ struct Runs<'a> {
     graph: &'a Graph,
     region: &'a Region<'a>,
     producers: &'a Producers,
-    sizes: Sizes,
+    sizes: KernelSizes,
     revision: Revision,
 }
 
@@ -170,8 +170,8 @@ impl Runs<'_> {
         Ok((places, findings))
     }
 
-    fn lowering(&self) -> Lowering<'_> {
-        Lowering::new(
+    fn lowering(&self) -> RegionLowering<'_> {
+        RegionLowering::new(
             self.graph,
             self.region.name,
             self.producers,
@@ -279,7 +279,7 @@ impl Runs<'_> {
         outputs: &[Output],
         empty: &[ValueId],
         outer: &Dims,
-    ) -> Result<Lowering<'_>, LowerError> {
+    ) -> Result<RegionLowering<'_>, LowerError> {
         let mut lowering = self.lowering();
         let outer: Vec<NodeId> = outer
             .iter()
@@ -339,7 +339,7 @@ impl Runs<'_> {
     }
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// An axis outside of everything.
     pub(super) fn outer_axis(&mut self, size: DimId) -> AxisId {
         let name = format!("i{}", self.b.kernel().outer().len());
@@ -349,7 +349,7 @@ impl Lowering<'_> {
     }
 
     /// The sizes, including those created along the way.
-    fn into_sizes(mut self) -> Sizes {
+    fn into_sizes(mut self) -> KernelSizes {
         std::mem::swap(&mut self.sizes.table, self.b.dims_mut());
         self.sizes
     }

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use kiln_ir::ValueId;
 use kiln_kernel::{Node, NodeId, Nodes, StageOperation};
 
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 use super::stage::{StageKey, WHOLE};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// Reads a demanded value from its array; `None` if it has none, or this is the demand that fills it.
     pub(super) fn read_array(&mut self, demand: &Demand) -> Option<Step<NodeId>> {
         let has_array = self.revision.arrays.contains(&demand.value);

@@ -5,9 +5,9 @@ use kiln_kernel::{NodeId, Nodes};
 use kiln_symbolic_shape::{DimError, DimId, Predicate};
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn slice(
         &mut self,
         data: &OpData,

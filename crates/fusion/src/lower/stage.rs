@@ -13,7 +13,7 @@ use kiln_symbolic_shape::DimId;
 use smallvec::SmallVec;
 
 use super::LowerError;
-use super::context::{Demand, Lowering, Step};
+use super::context::{Demand, RegionLowering, Step};
 use super::guard::GuardId;
 use super::index::Parts;
 
@@ -53,7 +53,7 @@ pub(super) struct NewStage {
     pub(super) own: Axes,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     /// Reads a stage that computes `demand`; `body` creates it if it does not exist.
     pub(super) fn read_stage(
         &mut self,

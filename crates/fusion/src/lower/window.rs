@@ -7,7 +7,7 @@ use kiln_symbolic_shape::{ContractFact, DimId, FactOrigin, Predicate};
 use kiln_tensor::DType;
 
 use super::LowerError;
-use super::context::{Demand, Dims, Lowering, Step, compute_dtype};
+use super::context::{Demand, Dims, RegionLowering, Step, compute_dtype};
 use super::contraction::sum_of;
 use super::stage::NewStage;
 
@@ -21,7 +21,7 @@ pub(super) struct Reads {
     pub(super) taps: Nodes,
 }
 
-impl Lowering<'_> {
+impl RegionLowering<'_> {
     pub(super) fn conv(
         &mut self,
         data: &OpData,

@@ -27,7 +27,7 @@ use crate::lower::{LoweredKernel, Region};
 use crate::name::name_of_ops;
 use crate::op_kind::{apart, unit_cost};
 use crate::options::FusionOptions;
-use crate::sizes::Sizes;
+use crate::sizes::SizeQueries;
 
 /// How often a region is grown again before the ops that lowering refuses stay alone.
 const ATTEMPT_LIMIT: usize = 8;
@@ -97,7 +97,7 @@ struct Draft {
 }
 
 impl<'a> Builder<'a> {
-    fn sizes(&self) -> &'a Sizes<'a> {
+    fn sizes(&self) -> &'a SizeQueries<'a> {
         &self.analyzer.sizes
     }
 

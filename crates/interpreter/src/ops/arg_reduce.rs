@@ -81,7 +81,7 @@ pub(crate) fn rank_order<T: Number>(left: T, right: T, extremum: Extremum) -> Or
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
     use kiln_ir::Op;
 
     fn run(x: &Tensor, extremum: Extremum, axis: usize, last: bool) -> (Vec<usize>, Vec<i64>) {
@@ -91,7 +91,7 @@ mod tests {
             keep_dims: false,
             last,
         };
-        Sizes::new().values(&op, std::slice::from_ref(x))
+        TestSizes::new().values(&op, std::slice::from_ref(x))
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
             keep_dims: true,
             last: false,
         };
-        let sizes = Sizes::new();
+        let sizes = TestSizes::new();
         let fault = sizes.run(&op, &[tensor::<f32>(&[0, 2], &[])]).unwrap_err();
         assert_eq!(fault.code(), "E0824");
         assert_eq!(

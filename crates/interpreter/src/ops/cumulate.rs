@@ -57,7 +57,7 @@ fn run<'a, T: Number>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
     use kiln_ir::Op;
     use kiln_tensor::Element;
 
@@ -74,7 +74,7 @@ mod tests {
             exclusive,
             reverse,
         };
-        Sizes::new().values(&op, std::slice::from_ref(x)).1
+        TestSizes::new().values(&op, std::slice::from_ref(x)).1
     }
 
     #[test]

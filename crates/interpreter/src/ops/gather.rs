@@ -285,12 +285,12 @@ fn axis_size(x: &Tensor, axis: usize) -> Result<usize, OpFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting, tensor};
+    use crate::ops::testing::{TestSizes, counting, tensor};
     use kiln_ir::Op;
     use proptest::prelude::*;
 
     fn run(op: Op, x: &Tensor, indices: &Tensor) -> Result<Tensor, OpFault> {
-        Sizes::new().run(&op, &[x.clone(), indices.clone()])
+        TestSizes::new().run(&op, &[x.clone(), indices.clone()])
     }
 
     #[test]

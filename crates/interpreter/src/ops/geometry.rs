@@ -259,7 +259,7 @@ pub(crate) fn check_window(window: &Window, spatial: usize) -> Result<(), OpFaul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::Sizes;
+    use crate::ops::testing::TestSizes;
     use proptest::prelude::*;
 
     /// Input, kernel, stride, dilation, low, high.
@@ -275,7 +275,7 @@ mod tests {
             axes in prop::collection::vec(axis(), 1..3),
             cut in (0usize..4, 0usize..4),
         ) {
-            let mut sizes = Sizes::new();
+            let mut sizes = TestSizes::new();
             let column = |of: fn(&AxisSizes) -> i64| -> Vec<i64> { axes.iter().map(of).collect() };
             let window = Window {
                 strides: column(|axis| axis.2).into(),

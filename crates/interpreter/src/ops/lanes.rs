@@ -33,12 +33,12 @@ pub(crate) fn from_lanes(lanes: &Tensor, axis: usize) -> Result<Tensor, TensorEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting};
+    use crate::ops::testing::{TestSizes, counting};
 
     #[test]
     fn lanes_along_an_axis_round_trip() {
         let x = counting(&[2, 3, 4, 5]);
-        let sizes = Sizes::new();
+        let sizes = TestSizes::new();
         let ctx = sizes.ctx();
         for axis in 0..4 {
             let lanes = lanes_along(&ctx, &x, axis).unwrap();

@@ -183,13 +183,13 @@ fn batch_strides(batch: &[usize], shape: &[usize]) -> Vec<isize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting, tensor};
+    use crate::ops::testing::{TestSizes, counting, tensor};
     use kiln_ir::Op;
     use kiln_tensor::f16;
     use proptest::prelude::*;
 
     fn run(left: &Tensor, right: &Tensor, out: DType) -> Result<Tensor, OpFault> {
-        Sizes::new().run(&Op::Matmul { out }, &[left.clone(), right.clone()])
+        TestSizes::new().run(&Op::Matmul { out }, &[left.clone(), right.clone()])
     }
 
     #[test]

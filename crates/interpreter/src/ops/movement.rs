@@ -114,11 +114,11 @@ pub(crate) fn join(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting};
+    use crate::ops::testing::{TestSizes, counting};
     use kiln_ir::Op;
 
     fn sliced(x: &Tensor, starts: &[i64], sizes: &[i64], steps: &[i64]) -> Result<Tensor, OpFault> {
-        let mut table = Sizes::new();
+        let mut table = TestSizes::new();
         let op = Op::Slice {
             starts: table.dims(starts),
             sizes: table.dims(sizes),
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn concat_errors_name_the_mismatched_operands() {
-        let sizes = Sizes::new();
+        let sizes = TestSizes::new();
         let (x, y) = (counting(&[2, 2]), counting(&[1, 2]));
         let joined = sizes
             .run(&Op::Concat { axis: 0 }, &[x.clone(), y.clone()])

@@ -114,11 +114,11 @@ fn copy_mapped<T: Element>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
     use kiln_ir::Op;
 
     fn padded(x: &Tensor, low: &[i64], high: &[i64], mode: PadMode) -> Result<Tensor, OpFault> {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let op = Op::Pad {
             low: sizes.dims(low),
             high: sizes.dims(high),

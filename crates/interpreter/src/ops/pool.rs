@@ -121,7 +121,7 @@ fn pool_channel<T: Number>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting, tensor};
+    use crate::ops::testing::{TestSizes, counting, tensor};
     use kiln_ir::Op;
 
     /// One spatial axis: size, stride, dilation, low, high.
@@ -130,7 +130,7 @@ mod tests {
         function: PoolFunction,
         [size, stride, dilation, low, high]: [i64; 5],
     ) -> Result<Tensor, OpFault> {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let window = Window {
             strides: [stride].into_iter().collect(),
             dilations: [dilation].into_iter().collect(),
@@ -232,7 +232,7 @@ mod tests {
                 .code(),
             "E0825"
         );
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let window = Window {
             strides: Integers::new(),
             dilations: Integers::new(),

@@ -35,10 +35,10 @@ pub(crate) fn random_bits(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::Sizes;
+    use crate::ops::testing::TestSizes;
 
     fn bits(key: [u64; 2], shape: &[i64]) -> Vec<u32> {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let key = Tensor::from_slice(&[2], &key).unwrap();
         let dims = sizes.dims(shape);
         let bits = random_bits(&sizes.ctx(), &key, &dims).unwrap();
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_key_of_another_kind_is_refused() {
-        let sizes = Sizes::new();
+        let sizes = TestSizes::new();
         let fault = random_bits(&sizes.ctx(), &Tensor::scalar(1u64), &Dims::new()).unwrap_err();
         assert_eq!(fault.code(), "E0829");
     }

@@ -83,7 +83,7 @@ fn fold_of<A: Accumulator>(function: ReduceFunction) -> (A, Join<A>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting, tensor};
+    use crate::ops::testing::{TestSizes, counting, tensor};
     use kiln_ir::Op;
     use kiln_tensor::{DType, Element, f16};
 
@@ -98,7 +98,7 @@ mod tests {
             axes: axes.into(),
             keep_dims,
         };
-        Sizes::new().values::<T>(&op, std::slice::from_ref(x))
+        TestSizes::new().values::<T>(&op, std::slice::from_ref(x))
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
             axes: [1].into_iter().collect(),
             keep_dims: false,
         };
-        let fault = Sizes::new()
+        let fault = TestSizes::new()
             .run(&op, &[Tensor::zeros(DType::I64, &[2]).unwrap()])
             .unwrap_err();
         assert_eq!(fault.code(), "E0829");

@@ -120,12 +120,12 @@ fn check_updates(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, counting, tensor};
+    use crate::ops::testing::{TestSizes, counting, tensor};
     use kiln_ir::Op;
     use kiln_tensor::{DType, Element, f16};
 
     fn run(op: Op, x: &Tensor, indices: &Tensor, updates: &Tensor) -> Result<Tensor, OpFault> {
-        Sizes::new().run(&op, &[x.clone(), indices.clone(), updates.clone()])
+        TestSizes::new().run(&op, &[x.clone(), indices.clone(), updates.clone()])
     }
 
     /// Two updates of one element, and one of another.

@@ -7,12 +7,12 @@ use kiln_symbolic_shape::{Binding, DimTable};
 use kiln_tensor::{Element, Tensor};
 
 /// A table for the sizes among attributes.
-pub(crate) struct Sizes {
+pub(crate) struct TestSizes {
     table: DimTable,
     binding: Binding,
 }
 
-impl Sizes {
+impl TestSizes {
     pub(crate) fn new() -> Self {
         Self {
             table: DimTable::new(),

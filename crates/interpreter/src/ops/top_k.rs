@@ -55,11 +55,11 @@ pub(crate) fn top_k(
 mod tests {
     use super::*;
     use crate::evaluate::evaluate_op;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
     use kiln_ir::Op;
 
     fn run(x: &Tensor, k: i64, axis: usize, extremum: Extremum) -> Result<Vec<Tensor>, OpFault> {
-        let mut sizes = Sizes::new();
+        let mut sizes = TestSizes::new();
         let op = Op::TopK {
             k: sizes.dims(&[k])[0],
             axis,

@@ -93,7 +93,7 @@ fn check_operands(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Sizes, tensor};
+    use crate::ops::testing::{TestSizes, tensor};
     use kiln_ir::{Indices, Op};
 
     fn run(axes: &[usize], x: &Tensor, at: &[i64], update: &Tensor) -> Result<Tensor, OpFault> {
@@ -101,7 +101,7 @@ mod tests {
             axes: Indices::from_slice(axes),
         };
         let at = tensor(&[at.len()], at);
-        Sizes::new().run(&op, &[x.clone(), at, update.clone()])
+        TestSizes::new().run(&op, &[x.clone(), at, update.clone()])
     }
 
     fn counting(shape: &[usize]) -> Tensor {

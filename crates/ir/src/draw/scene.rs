@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The boxes and edges of one region.
 #[derive(Debug, Default)]
 pub(super) struct Scene {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<SceneNode>,
     pub(super) edges: Vec<Edge>,
 }
 
 /// A box.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct SceneNode {
     pub(super) kind: NodeKind,
     pub(super) title: String,
     pub(super) rows: Vec<Row>,
@@ -164,9 +164,10 @@ impl<'a> Builder<'a> {
         }
         self.results(region);
         if left_out > 0 {
-            self.scene
-                .nodes
-                .push(Node::new(NodeKind::Note, format!("… and {left_out} more")));
+            self.scene.nodes.push(SceneNode::new(
+                NodeKind::Note,
+                format!("… and {left_out} more"),
+            ));
         }
         self.scene
     }
@@ -181,9 +182,9 @@ impl<'a> Builder<'a> {
         let name = self.graph.value(value).name.as_deref();
         let title = name.map_or_else(|| format!("parameter {index}"), shorten);
         self.add(
-            Node {
+            SceneNode {
                 n_results: 1,
-                ..Node::new(NodeKind::Input, title)
+                ..SceneNode::new(NodeKind::Input, title)
             },
             &[],
             &[value],
@@ -191,7 +192,7 @@ impl<'a> Builder<'a> {
     }
 
     fn op(&mut self, data: &OpData) {
-        let mut node = Node::new(NodeKind::of(&data.op), data.op.mnemonic().to_owned());
+        let mut node = SceneNode::new(NodeKind::of(&data.op), data.op.mnemonic().to_owned());
         node.rows = attributes(self.graph, &data.op)
             .into_iter()
             .map(Row::Attribute)
@@ -227,7 +228,7 @@ impl<'a> Builder<'a> {
     /// Recursion is bounded by the depth at which regions may nest.
     fn nested(&mut self, region: RegionId) -> Scene {
         if self.depth >= REGION_DEPTH_LIMIT {
-            let nodes = vec![Node::new(NodeKind::Note, "… nested deeper".to_owned())];
+            let nodes = vec![SceneNode::new(NodeKind::Note, "… nested deeper".to_owned())];
             return Scene {
                 nodes,
                 edges: Vec::new(),
@@ -242,7 +243,7 @@ impl<'a> Builder<'a> {
         let results = &graph.region(region).results;
         if region != graph.body() {
             self.add(
-                Node::new(NodeKind::Output, "yield".to_owned()),
+                SceneNode::new(NodeKind::Output, "yield".to_owned()),
                 results,
                 &[],
             );
@@ -254,7 +255,7 @@ impl<'a> Builder<'a> {
                 .get(index)
                 .map_or_else(|| format!("output {index}"), |name| shorten(name));
             self.add(
-                Node::new(NodeKind::Output, title),
+                SceneNode::new(NodeKind::Output, title),
                 std::slice::from_ref(value),
                 &[],
             );
@@ -262,7 +263,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a box with edges from its operands.
-    fn add(&mut self, mut node: Node, operands: &[ValueId], results: &[ValueId]) {
+    fn add(&mut self, mut node: SceneNode, operands: &[ValueId], results: &[ValueId]) {
         let to = self.scene.nodes.len();
         for value in operands {
             match self.sources.get(value) {
@@ -293,7 +294,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-impl Node {
+impl SceneNode {
     fn new(kind: NodeKind, title: String) -> Self {
         Self {
             kind,

@@ -5,7 +5,7 @@
 
 use super::labels::shorten;
 use super::layout::{LINE, PADDING, Picture, place, port, text_height};
-use super::scene::{Node, NodeKind, Row, Scene, scene};
+use super::scene::{NodeKind, Row, Scene, SceneNode, scene};
 use crate::graph::Graph;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -102,7 +102,7 @@ impl Writer {
         self.labels(scene, picture);
     }
 
-    fn node(&mut self, node: &Node, width: f64, height: f64) {
+    fn node(&mut self, node: &SceneNode, width: f64, height: f64) {
         if let Some(origin) = &node.origin {
             self.line(&format!("<title>{}</title>", escape(origin)));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use kiln_scalar::{Node as FunctionNode, ScalarOp};
+use kiln_scalar::{ExprNode, ScalarOp};
 use kiln_tensor::DType;
 
 use crate::form::{Kernel, Node, NodeId};
@@ -42,7 +42,7 @@ pub fn arithmetic_operations(kernel: &Kernel, node: NodeId) -> Option<usize> {
                 .nodes()
                 .iter()
                 .map(|node| match node {
-                    FunctionNode::Apply { op, .. } => is_arithmetic(*op).then_some(1),
+                    ExprNode::Apply { op, .. } => is_arithmetic(*op).then_some(1),
                     _ => Some(0),
                 })
                 .sum()

@@ -10,7 +10,7 @@ use crate::form::NodeId;
 
 /// An operand as read.
 #[derive(Clone, Debug)]
-pub(super) enum Operand {
+pub(super) enum ParsedOperand {
     Node(NodeId),
     /// A number without a dtype of its own.
     Number(Number, Span),

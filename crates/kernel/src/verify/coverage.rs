@@ -10,7 +10,7 @@ use kiln_symbolic_shape::{DimId, Predicate};
 
 use super::budget::Budget;
 use super::digits::{Digit, Form, Interval, form};
-use super::sizes::Sizes;
+use super::sizes::SizeProver;
 use super::{Report, combining};
 use crate::error::KernelError;
 use crate::form::{AxisId, BufferId, Extent, Item, Kernel, NodeId, Role, Store};
@@ -33,7 +33,7 @@ pub(super) fn check(
     report: &mut Report,
 ) -> Vec<StoreInfo> {
     let placed = placed(kernel);
-    let mut sizes = Sizes::new(kernel);
+    let mut sizes = SizeProver::new(kernel);
     let mut by_buffer: BTreeMap<BufferId, Vec<Reach>> = BTreeMap::new();
     let mut infos = Vec::new();
     for at in &placed {
@@ -116,7 +116,12 @@ fn placed(kernel: &Kernel) -> Vec<Placed<'_>> {
 }
 
 /// Whether every store to a buffer has an axis without points.
-fn writes_nothing(kernel: &Kernel, placed: &[Placed<'_>], id: BufferId, sizes: &Sizes) -> bool {
+fn writes_nothing(
+    kernel: &Kernel,
+    placed: &[Placed<'_>],
+    id: BufferId,
+    sizes: &SizeProver,
+) -> bool {
     let mut stores = placed.iter().filter(|at| at.store.buffer == id);
     stores.all(|at| {
         let mut extents = at.axes.iter().map(|&axis| kernel.axis(axis).extent.bound());
@@ -128,7 +133,7 @@ fn writes_nothing(kernel: &Kernel, placed: &[Placed<'_>], id: BufferId, sizes: &
 fn reach(
     kernel: &Kernel,
     at: &Placed<'_>,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     budget: &mut Budget,
 ) -> Result<Reach, String> {
     let name = |axis: AxisId| &kernel.axis(axis).name;
@@ -168,7 +173,7 @@ fn reach(
 }
 
 /// The digits of an index that have more than one value.
-fn varying(form: &Form, sizes: &Sizes) -> Vec<Digit> {
+fn varying(form: &Form, sizes: &SizeProver) -> Vec<Digit> {
     let digits = form.terms.iter().map(|&(digit, _)| digit);
     digits
         .filter(|digit| !sizes.table.range(digit.extent).at_most(1))
@@ -179,7 +184,7 @@ fn varying(form: &Form, sizes: &Sizes) -> Vec<Digit> {
 pub(super) fn is_whole(
     digits: &[Digit],
     extent: DimId,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     budget: &mut Budget,
 ) -> bool {
     let mut left = digits.to_vec();
@@ -203,7 +208,12 @@ pub(super) fn is_whole(
 }
 
 /// Whether boxes tile a buffer of this shape.
-fn tiles(reaches: Vec<Reach>, shape: &[DimId], sizes: &mut Sizes, budget: &mut Budget) -> bool {
+fn tiles(
+    reaches: Vec<Reach>,
+    shape: &[DimId],
+    sizes: &mut SizeProver,
+    budget: &mut Budget,
+) -> bool {
     let mut pending = vec![(reaches, (0..shape.len()).collect::<Vec<usize>>())];
     while let Some((boxes, axes)) = pending.pop() {
         let mut open = Vec::new();
@@ -235,7 +245,7 @@ fn tiles(reaches: Vec<Reach>, shape: &[DimId], sizes: &mut Sizes, budget: &mut B
     true
 }
 
-fn is_full(interval: &Interval, size: DimId, sizes: &mut Sizes, budget: &mut Budget) -> bool {
+fn is_full(interval: &Interval, size: DimId, sizes: &mut SizeProver, budget: &mut Budget) -> bool {
     let zero = sizes.table.constant(0);
     let one = sizes.table.constant(1);
     let starts = sizes.equal(interval.start, zero, budget);
@@ -261,7 +271,7 @@ fn groups(boxes: &[Reach], axis: usize) -> Groups {
 }
 
 /// Whether intervals partition `0..size`.
-fn divides(groups: &Groups, size: DimId, sizes: &mut Sizes, budget: &mut Budget) -> bool {
+fn divides(groups: &Groups, size: DimId, sizes: &mut SizeProver, budget: &mut Budget) -> bool {
     let intervals: Vec<Interval> = groups.iter().map(|&(interval, _)| interval).collect();
     lie_side_by_side(&intervals, size, sizes, budget) || alternate(&intervals, size, sizes, budget)
 }
@@ -269,7 +279,7 @@ fn divides(groups: &Groups, size: DimId, sizes: &mut Sizes, budget: &mut Budget)
 fn lie_side_by_side(
     intervals: &[Interval],
     size: DimId,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     budget: &mut Budget,
 ) -> bool {
     let one = sizes.table.constant(1);
@@ -294,7 +304,12 @@ fn lie_side_by_side(
 }
 
 /// Whether each takes every k-th element, one from each of the first k.
-fn alternate(intervals: &[Interval], size: DimId, sizes: &mut Sizes, budget: &mut Budget) -> bool {
+fn alternate(
+    intervals: &[Interval],
+    size: DimId,
+    sizes: &mut SizeProver,
+    budget: &mut Budget,
+) -> bool {
     let Ok(k) = i64::try_from(intervals.len()) else {
         return false;
     };

@@ -13,7 +13,7 @@ use kiln_tensor::DType;
 use super::budget::Budget;
 use super::points::integer;
 use super::scope::reachable;
-use super::sizes::Sizes;
+use super::sizes::SizeProver;
 use crate::form::{AxisId, Kernel, Node, NodeId};
 
 /// The maximum number of digits of one index.
@@ -47,7 +47,7 @@ pub(super) struct Interval {
 /// The form of an index, if it has one.
 pub(super) fn form(
     kernel: &Kernel,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     index: NodeId,
     budget: &mut Budget,
 ) -> Option<Form> {
@@ -62,7 +62,7 @@ pub(super) fn form(
 
 fn translate(
     kernel: &Kernel,
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     node: NodeId,
     forms: &HashMap<NodeId, Option<Form>>,
     budget: &mut Budget,
@@ -132,7 +132,7 @@ impl Form {
         }
     }
 
-    fn plus(mut self, other: Self, sizes: &mut Sizes) -> Option<Self> {
+    fn plus(mut self, other: Self, sizes: &mut SizeProver) -> Option<Self> {
         self.constant = sizes.table.add(self.constant, other.constant).ok()?;
         for (digit, coefficient) in other.terms {
             match self.terms.iter_mut().find(|(known, _)| *known == digit) {
@@ -145,7 +145,7 @@ impl Form {
         Some(self)
     }
 
-    fn times(mut self, factor: DimId, sizes: &mut Sizes) -> Option<Self> {
+    fn times(mut self, factor: DimId, sizes: &mut SizeProver) -> Option<Self> {
         self.constant = sizes.table.mul(self.constant, factor).ok()?;
         for (_, coefficient) in &mut self.terms {
             *coefficient = sizes.table.mul(*coefficient, factor).ok()?;
@@ -157,7 +157,7 @@ impl Form {
     fn divided(
         &self,
         divisor: DimId,
-        sizes: &mut Sizes,
+        sizes: &mut SizeProver,
         budget: &mut Budget,
     ) -> Option<(Self, Self)> {
         let zero = sizes.table.constant(0);
@@ -202,7 +202,7 @@ impl Form {
     }
 
     /// Whether the values are in `0..limit`.
-    fn stays_below(&self, limit: DimId, sizes: &mut Sizes, budget: &mut Budget) -> bool {
+    fn stays_below(&self, limit: DimId, sizes: &mut SizeProver, budget: &mut Budget) -> bool {
         let zero = sizes.table.constant(0);
         let mut most = self.constant;
         let mut parts = vec![self.constant];
@@ -225,7 +225,7 @@ impl Form {
     }
 
     /// The interval that the index covers, each element hit once; `None` if it is not a mixed-radix number.
-    pub(super) fn interval(&self, sizes: &mut Sizes, budget: &mut Budget) -> Option<Interval> {
+    pub(super) fn interval(&self, sizes: &mut SizeProver, budget: &mut Budget) -> Option<Interval> {
         let one = sizes.table.constant(1);
         let (start, terms) = self.ascending(sizes, budget)?;
         let step = lowest(&terms, sizes)?;
@@ -249,7 +249,7 @@ impl Form {
     }
 
     /// Whether the index distinguishes all values of its digits.
-    pub(super) fn tells_apart(&self, sizes: &mut Sizes, budget: &mut Budget) -> bool {
+    pub(super) fn tells_apart(&self, sizes: &mut SizeProver, budget: &mut Budget) -> bool {
         let Some((_, terms)) = self.ascending(sizes, budget) else {
             return false;
         };
@@ -260,7 +260,7 @@ impl Form {
         if !sizes.at_most(one, step, budget) {
             return false;
         }
-        let at_least = |sizes: &mut Sizes, expected, found, budget: &mut Budget| {
+        let at_least = |sizes: &mut SizeProver, expected, found, budget: &mut Budget| {
             sizes.at_most(expected, found, budget)
         };
         chain(step, &terms, sizes, budget, at_least).is_some()
@@ -269,7 +269,7 @@ impl Form {
     /// The same index with reversed digits turned around, and without digits of one value.
     fn ascending(
         &self,
-        sizes: &mut Sizes,
+        sizes: &mut SizeProver,
         budget: &mut Budget,
     ) -> Option<(DimId, Vec<(Digit, DimId)>)> {
         let zero = sizes.table.constant(0);
@@ -293,7 +293,7 @@ impl Form {
 }
 
 /// The coefficient of the lowest digit.
-fn lowest(terms: &[(Digit, DimId)], sizes: &mut Sizes) -> Option<DimId> {
+fn lowest(terms: &[(Digit, DimId)], sizes: &mut SizeProver) -> Option<DimId> {
     let one = sizes.table.constant(1);
     let coefficients = || terms.iter().map(|&(_, coefficient)| coefficient);
     if terms.is_empty() || coefficients().any(|coefficient| coefficient == one) {
@@ -311,9 +311,9 @@ fn lowest(terms: &[(Digit, DimId)], sizes: &mut Sizes) -> Option<DimId> {
 fn chain(
     step: DimId,
     terms: &[(Digit, DimId)],
-    sizes: &mut Sizes,
+    sizes: &mut SizeProver,
     budget: &mut Budget,
-    fits: impl Fn(&mut Sizes, DimId, DimId, &mut Budget) -> bool,
+    fits: impl Fn(&mut SizeProver, DimId, DimId, &mut Budget) -> bool,
 ) -> Option<Vec<Digit>> {
     let mut left = terms.to_vec();
     let mut expected = step;
@@ -334,7 +334,7 @@ fn chain(
 
 impl Digit {
     /// The digits of `self / by` and `self % by`.
-    fn cut(&self, by: DimId, sizes: &mut Sizes) -> Option<(Digit, Digit)> {
+    fn cut(&self, by: DimId, sizes: &mut SizeProver) -> Option<(Digit, Digit)> {
         let extent = sizes.table.exact_quotient(self.extent, by).or_else(|| {
             let dim = sizes.table.floor_div(self.extent, by).ok()?;
             Some(dim)

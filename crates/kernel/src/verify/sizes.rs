@@ -15,7 +15,7 @@ use crate::form::{AxisId, Kernel};
 /// How many steps one proof may take.
 const PROOF_FUEL: u64 = 4096;
 
-pub(super) struct Sizes {
+pub(super) struct SizeProver {
     pub(super) table: DimTable,
     inside: DimTable,
     import: DimImport,
@@ -23,7 +23,7 @@ pub(super) struct Sizes {
     is_empty: bool,
 }
 
-impl Sizes {
+impl SizeProver {
     pub(super) fn new(kernel: &Kernel) -> Self {
         Self {
             table: kernel.dims().clone(),

@@ -10,7 +10,7 @@ use kiln_symbolic_shape::Binding;
 use kiln_tensor::{DType, Tensor, match_dtype};
 
 /// Sizes by name.
-pub(crate) type Sizes<'a> = &'a [(&'a str, i64)];
+pub(crate) type NamedSizes<'a> = &'a [(&'a str, i64)];
 
 /// An example of `tests/examples`, verbatim.
 pub(crate) fn example_text(name: &str) -> String {
@@ -23,7 +23,7 @@ pub(crate) fn kernel(text: &str) -> Kernel {
 }
 
 /// The values of a kernel's symbols, in its order.
-pub(crate) fn symbols(kernel: &Kernel, sizes: Sizes<'_>) -> Vec<i64> {
+pub(crate) fn symbols(kernel: &Kernel, sizes: NamedSizes<'_>) -> Vec<i64> {
     let dims = kernel.dims();
     let value = |symbol| {
         let name = dims.symbol_name(symbol);
@@ -106,7 +106,7 @@ pub(crate) fn expect_close(found: &Tensor, expected: &[f64], tolerance: f64, wha
 /// Evaluates a kernel in both modes and compares its outputs with what `expected` computes in `f64`.
 pub(crate) fn compare(
     text: &str,
-    sizes: Sizes<'_>,
+    sizes: NamedSizes<'_>,
     integers: (i64, i64),
     expected: &dyn Fn(&[Tensor]) -> Vec<Vec<f64>>,
 ) {
@@ -134,7 +134,12 @@ pub(crate) fn compare(
 }
 
 /// Compares a kernel with a graph whose inputs are the buffers that the kernel reads, in order.
-pub(crate) fn compare_with_graph(text: &str, graph: &str, sizes: Sizes<'_>, integers: (i64, i64)) {
+pub(crate) fn compare_with_graph(
+    text: &str,
+    graph: &str,
+    sizes: NamedSizes<'_>,
+    integers: (i64, i64),
+) {
     let parsed = kiln_shape_inference::read_graph(graph, &BlobMap::new())
         .unwrap_or_else(|errors| panic!("{}", errors.render(graph)));
     let is_read: Vec<bool> = kernel(text)

@@ -12,7 +12,7 @@ pub(crate) struct MemoryIndex(pub(crate) u32);
 
 /// A part of a memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Operand {
+pub(crate) struct OperandSlice {
     pub(crate) memory: OperandMemory,
     /// Bytes from the start of the memory's part.
     pub(crate) offset: usize,
@@ -127,7 +127,7 @@ impl Frame {
     #[inline]
     pub(crate) fn memory<'a>(
         &'a self,
-        operand: &'a Operand,
+        operand: &'a OperandSlice,
     ) -> Result<(&'a Memory, usize), Box<RuntimeError>> {
         let (memory, base) = match &operand.memory {
             OperandMemory::Fixed(memory) => (memory, 0),
@@ -167,7 +167,7 @@ impl Frame {
     #[inline]
     pub(crate) fn slice<'a>(
         &'a self,
-        operand: &'a Operand,
+        operand: &'a OperandSlice,
     ) -> Result<MemorySlice<'a>, Box<RuntimeError>> {
         let (memory, offset) = self.memory(operand)?;
         Ok(MemorySlice {

@@ -17,7 +17,7 @@ use kiln_tensor::{TensorError, element_count};
 use smallvec::SmallVec;
 
 use self::launches::{GroupCode, LaunchGroup, PlannedLaunch};
-use super::frame::{MemoryIndex, Operand, OperandMemory};
+use super::frame::{MemoryIndex, OperandMemory, OperandSlice};
 use super::placed::PlacedLaunch;
 use super::{
     AxisOrder, BuiltinPlan, DonationPlan, KernelPlan, OwnMemory, Prepared, Refusal, SegmentPlan,
@@ -388,12 +388,16 @@ impl<'a> Maker<'a> {
             .ok_or_else(|| RuntimeError::malformed(format!("{buffer} has no memory of its own")))
     }
 
-    fn operand(&self, id: BufferId) -> Result<Operand, RuntimeError> {
+    fn operand(&self, id: BufferId) -> Result<OperandSlice, RuntimeError> {
         self.operand_with(id, None)
     }
 
     /// An operand; if it is a constant, or a part of one, in this memory if that is known.
-    fn operand_with(&self, id: BufferId, known: Option<&Memory>) -> Result<Operand, RuntimeError> {
+    fn operand_with(
+        &self,
+        id: BufferId,
+        known: Option<&Memory>,
+    ) -> Result<OperandSlice, RuntimeError> {
         let buffers = &self.program.block(self.block).buffers;
         let bytes = self.bytes(id)?;
         let (root, elements) = match buffers[id].place {
@@ -439,7 +443,7 @@ impl<'a> Maker<'a> {
             }
             _ => (OperandMemory::Run(self.memory_of(root)?), offset),
         };
-        Ok(Operand {
+        Ok(OperandSlice {
             memory,
             offset,
             bytes,
@@ -494,7 +498,7 @@ impl<'a> Maker<'a> {
                 "code without the numbers of its launch",
             ));
         };
-        let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
+        let mut operands: SmallVec<[OperandSlice; 6]> = SmallVec::new();
         for (position, &buffer) in launch.operands.iter().enumerate() {
             let specs = &compiled.artifact.packs;
             let known = placed.and_then(|placed| placed.memories.get(position)?.as_ref());
@@ -505,7 +509,7 @@ impl<'a> Maker<'a> {
                         None => self.packed(buffer, launch, (position, spec))?,
                     };
                     let bytes = memory.bytes();
-                    Operand {
+                    OperandSlice {
                         memory: OperandMemory::Fixed(memory),
                         offset: 0,
                         bytes,

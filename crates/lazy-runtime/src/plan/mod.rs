@@ -14,7 +14,7 @@ mod prepared;
 mod usage;
 
 use frame::OperandMemory;
-pub(crate) use frame::{Frame, MemoryIndex, Operand, PlacedTensor};
+pub(crate) use frame::{Frame, MemoryIndex, OperandSlice, PlacedTensor};
 pub(crate) use make::{make_plan, place_all_constants};
 pub(crate) use memo::{Key, Memo};
 pub(crate) use placed::PlacedConstants;
@@ -168,7 +168,7 @@ pub(crate) enum Until {
 pub(crate) struct KernelPlan {
     pub(crate) compiled: Arc<CompiledKernel>,
     pub(crate) schedule: Arc<Schedule>,
-    pub(crate) operands: SmallVec<[Operand; 6]>,
+    pub(crate) operands: SmallVec<[OperandSlice; 6]>,
     pub(crate) numbers: Arc<LaunchNumbers>,
     /// The values of the kernel's symbols.
     pub(crate) symbols: Arc<[i64]>,
@@ -195,7 +195,7 @@ pub(crate) struct BuiltinPlan {
 /// A tensor in the memories of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct TensorPlace {
-    pub(crate) operand: Operand,
+    pub(crate) operand: OperandSlice,
     pub(crate) dtype: DType,
     pub(crate) shape: SmallVec<[usize; 6]>,
     /// The order of its axes in memory, if not as they are listed.

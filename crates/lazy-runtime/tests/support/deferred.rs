@@ -52,7 +52,7 @@ pub(super) struct Deferred {
 struct Work {
     number: usize,
     task: Task,
-    operands: Vec<Operand>,
+    operands: Vec<LaunchOperand>,
 }
 
 enum Task {
@@ -61,7 +61,7 @@ enum Task {
 }
 
 /// A part of a memory used by a launch.
-struct Operand {
+struct LaunchOperand {
     memory: Kept,
     /// The identity of the memory.
     identity: usize,
@@ -101,7 +101,11 @@ impl Deferred {
         (self.random % n.max(1) as u64) as usize
     }
 
-    fn operand(&self, slice: &MemorySlice<'_>, is_written: bool) -> Result<Operand, ExecuteError> {
+    fn operand(
+        &self,
+        slice: &MemorySlice<'_>,
+        is_written: bool,
+    ) -> Result<LaunchOperand, ExecuteError> {
         self.device.check()?;
         let handle = slice.memory.handle();
         let held = slice.memory.downcast::<Held>();
@@ -110,7 +114,7 @@ impl Deferred {
         if is_written {
             held.pending.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(Operand {
+        Ok(LaunchOperand {
             memory: match self.device.broken {
                 Some(Broken::Lifetime) => Kept::Dropped(Arc::downgrade(handle)),
                 _ => Kept::Held(Arc::clone(handle)),
@@ -122,7 +126,7 @@ impl Deferred {
         })
     }
 
-    fn add(&mut self, task: Task, operands: Vec<Operand>) {
+    fn add(&mut self, task: Task, operands: Vec<LaunchOperand>) {
         let number = self.n_launches;
         // Builtins are not launches.
         self.n_launches += usize::from(matches!(task, Task::Kernel(..)));
@@ -163,7 +167,7 @@ impl Deferred {
 impl Work {
     /// Whether one writes what the other accesses.
     fn conflicts_with(&self, other: &Self) -> bool {
-        let overlap = |a: &Operand, b: &Operand| {
+        let overlap = |a: &LaunchOperand, b: &LaunchOperand| {
             a.identity == b.identity
                 && (a.is_written || b.is_written)
                 && a.offset < b.offset + b.bytes
@@ -174,7 +178,8 @@ impl Work {
     }
 
     fn run(self) -> Result<Option<Fault>, ExecuteError> {
-        let handles: Vec<Option<Arc<Handle>>> = self.operands.iter().map(Operand::handle).collect();
+        let handles: Vec<Option<Arc<Handle>>> =
+            self.operands.iter().map(LaunchOperand::handle).collect();
         // Freed memory has been overwritten since.
         let freed: Vec<Held> = self
             .operands
@@ -219,7 +224,7 @@ impl Work {
     }
 }
 
-impl Operand {
+impl LaunchOperand {
     fn handle(&self) -> Option<Arc<Handle>> {
         match &self.memory {
             Kept::Held(handle) => Some(Arc::clone(handle)),
@@ -228,7 +233,7 @@ impl Operand {
     }
 }
 
-impl Drop for Operand {
+impl Drop for LaunchOperand {
     fn drop(&mut self) {
         let handle = self.handle().filter(|_| self.is_written);
         if let Some(held) = handle

@@ -6,7 +6,7 @@
 use super::captures::captures_of;
 use super::context::NodeContext;
 use super::item::Item;
-use crate::{AttributeValue, ModelGraph, Node};
+use crate::{AttributeValue, ModelGraph, ModelNode};
 
 impl NodeContext<'_> {
     /// Whether every sequence that a loop carries is initially empty, and its body appends one entry to it and does nothing
@@ -22,7 +22,7 @@ impl NodeContext<'_> {
 }
 
 /// The node by which a body appends to the sequence that is its carried input `index`, if that is its only use.
-fn appends_to(body: &ModelGraph, index: usize) -> Option<&Node> {
+fn appends_to(body: &ModelGraph, index: usize) -> Option<&ModelNode> {
     let before = body.inputs().get(index + 2)?.name.as_str();
     let after = body.outputs().get(index + 1)?.name.as_str();
     let mut readers = body.nodes().iter().filter(|node| reads(node, before));
@@ -43,7 +43,7 @@ fn appends_to(body: &ModelGraph, index: usize) -> Option<&Node> {
 }
 
 /// Whether a node, or a body of it, reads a name.
-fn reads(node: &Node, name: &str) -> bool {
+fn reads(node: &ModelNode, name: &str) -> bool {
     let captures = |body: &ModelGraph| captures_of(body).contains(&name);
     node.inputs().iter().any(|input| input == name)
         || node

@@ -12,7 +12,7 @@ use super::graph::Frame;
 use super::item::Item;
 use super::names::Names;
 use crate::name::printable;
-use crate::{Attributes, Error, LimitKind, Name, NarrowType, Node};
+use crate::{Attributes, Error, LimitKind, ModelNode, Name, NarrowType};
 
 /// The results of an operator, in its order; trailing ones may be omitted.
 pub(crate) type Outputs = SmallVec<[Item; 2]>;
@@ -22,7 +22,7 @@ pub struct NodeContext<'a> {
     pub(super) frame: &'a Frame<'a>,
     pub(super) builder: &'a mut GraphBuilder,
     pub(super) names: &'a Names,
-    pub(super) node: &'a Node,
+    pub(super) node: &'a ModelNode,
     pub(super) inputs: SmallVec<[Option<Item>; 4]>,
     pub(super) version: i64,
 }
@@ -30,7 +30,7 @@ pub struct NodeContext<'a> {
 /// # The node
 impl<'a> NodeContext<'a> {
     /// The node.
-    pub fn node(&self) -> &'a Node {
+    pub fn node(&self) -> &'a ModelNode {
         self.node
     }
 

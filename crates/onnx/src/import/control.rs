@@ -20,7 +20,7 @@ use super::item::{Item, Stacked};
 use super::names::{Binding, Names};
 use super::questions::Place;
 use super::unroll::{Trips, unrolled_loop};
-use crate::{Error, ModelGraph, Node};
+use crate::{Error, ModelGraph, ModelNode};
 
 /// An error inside a region's closure: of the builder, or of the import.
 pub(super) enum RegionError {
@@ -361,7 +361,7 @@ fn appended(item: Item) -> Item {
 }
 
 /// The results of a body, if they are only tensors.
-pub(super) fn tensors(node: &Node, items: Vec<Item>) -> Result<Vec<ValueId>, RegionError> {
+pub(super) fn tensors(node: &ModelNode, items: Vec<Item>) -> Result<Vec<ValueId>, RegionError> {
     let tensor = |item: Item| match item {
         Item::Tensor(value) => Ok(value),
         other => Err(RegionError::Import(Error::Unsupported {

@@ -12,13 +12,13 @@ use super::context::Outputs;
 use super::graph::{Frame, import_nodes, output_value};
 use super::item::Item;
 use super::names::{Binding, Names};
-use crate::{Attribute, AttributeValue, Error, Function, LimitKind, ModelGraph, Name, Node};
+use crate::{Attribute, AttributeValue, Error, Function, LimitKind, ModelGraph, ModelNode, Name};
 
 /// Imports a call.
 pub(crate) fn inline(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
-    call: &Node,
+    call: &ModelNode,
     function: &Function,
     inputs: &[Option<Item>],
 ) -> Result<Outputs, Error> {
@@ -49,7 +49,11 @@ pub(crate) fn inline(
 }
 
 /// The function's nodes for this call: attributes filled in, operands omitted where the call omits them.
-fn with_arguments(frame: &Frame<'_>, call: &Node, function: &Function) -> Result<Vec<Node>, Error> {
+fn with_arguments(
+    frame: &Frame<'_>,
+    call: &ModelNode,
+    function: &Function,
+) -> Result<Vec<ModelNode>, Error> {
     let mut arguments: BTreeMap<&str, &AttributeValue> = BTreeMap::new();
     for attribute in function.optional_attributes() {
         arguments.insert(&attribute.name, &attribute.value);
@@ -92,7 +96,7 @@ struct Substitution<'a> {
 
 impl Substitution<'_> {
     /// A copy of a node; counts it.
-    fn node(&self, node: &Node) -> Result<Node, Error> {
+    fn node(&self, node: &ModelNode) -> Result<ModelNode, Error> {
         self.frame.count(LimitKind::InlinedNodes, 1)?;
         let attributes = node.attributes.iter();
         let attributes = attributes.filter_map(|attribute| self.attribute(attribute).transpose());
@@ -100,7 +104,7 @@ impl Substitution<'_> {
             let absent = self.absent.contains(name.as_str());
             if absent { String::new() } else { name.clone() }
         });
-        Ok(Node {
+        Ok(ModelNode {
             scope: Arc::clone(&node.scope),
             index: node.index,
             name: node.name.clone(),

@@ -18,7 +18,9 @@ use super::names::{Binding, Names};
 use super::order::runnable_order;
 use super::questions::Questions;
 use super::registry::{Importer, Registry, Takes};
-use crate::{ElementType, Error, LimitKind, Limits, ModelGraph, ModelTensor, Name, Node, Opsets};
+use crate::{
+    ElementType, Error, LimitKind, Limits, ModelGraph, ModelNode, ModelTensor, Name, Opsets,
+};
 
 /// The shared state of the nodes of one graph or function body.
 pub(crate) struct Frame<'m> {
@@ -145,7 +147,7 @@ fn is_output(graph: &ModelGraph, name: &str) -> bool {
 }
 
 fn is_read(graph: &ModelGraph, name: &str) -> bool {
-    let mut inputs = graph.nodes().iter().flat_map(Node::inputs);
+    let mut inputs = graph.nodes().iter().flat_map(ModelNode::inputs);
     inputs.any(|input| input == name)
 }
 
@@ -173,7 +175,7 @@ pub(crate) fn import_tensor(
 pub(crate) fn import_nodes(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
-    nodes: &[Node],
+    nodes: &[ModelNode],
     results: &[&str],
     names: &mut Names,
 ) -> Result<(), Error> {
@@ -209,7 +211,7 @@ pub(crate) fn import_nodes(
 fn import_node(
     frame: &Frame<'_>,
     builder: &mut GraphBuilder,
-    node: &Node,
+    node: &ModelNode,
     names: &Names,
 ) -> Result<Outputs, Error> {
     builder.origin(&origin_of(frame, node));
@@ -283,7 +285,7 @@ fn expect_operands(ctx: &NodeContext<'_>, takes: Takes) -> Result<(), Error> {
     Ok(())
 }
 
-fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<Item>; 4]>, Error> {
+fn read_inputs(node: &ModelNode, names: &Names) -> Result<SmallVec<[Option<Item>; 4]>, Error> {
     let mut inputs: SmallVec<[Option<Item>; 4]> = SmallVec::new();
     for name in node.inputs() {
         inputs.push(match names.get(name) {
@@ -314,7 +316,7 @@ fn read_inputs(node: &Node, names: &Names) -> Result<SmallVec<[Option<Item>; 4]>
 }
 
 /// The version of the node's operator set. A domain that a model uses without importing it counts as its first.
-fn opset_of(frame: &Frame<'_>, node: &Node) -> Result<i64, Error> {
+fn opset_of(frame: &Frame<'_>, node: &ModelNode) -> Result<i64, Error> {
     if !node.domain().is_empty() {
         return Ok(frame.opsets.version(node.domain()).unwrap_or(1));
     }
@@ -327,7 +329,7 @@ fn opset_of(frame: &Frame<'_>, node: &Node) -> Result<i64, Error> {
 }
 
 /// The origin of a node's operations in messages and profiles.
-pub(super) fn origin_of(frame: &Frame<'_>, node: &Node) -> String {
+pub(super) fn origin_of(frame: &Frame<'_>, node: &ModelNode) -> String {
     match (node.name(), node.output(0)) {
         ("", Some(output)) => format!("{}{}:{output}", frame.path, node.op_type()),
         ("", None) => format!("{}{}", frame.path, node.op_type()),

@@ -17,9 +17,9 @@ use super::names::{Binding, Names};
 use crate::{Dim, ElementType, Error, LimitKind, Model, Name, ValueInfo, ValueType};
 
 /// The model's named sizes.
-pub(super) struct Sizes(BTreeMap<String, DimId>);
+pub(super) struct ModelSizes(BTreeMap<String, DimId>);
 
-impl Sizes {
+impl ModelSizes {
     /// Declares a symbol for each name in an input's type, narrowed by the caller's constraints; the sizes of inputs that
     /// the caller fixes are constants.
     pub(super) fn declare(
@@ -130,7 +130,7 @@ pub(super) fn add_inputs(
     builder: &mut GraphBuilder,
     model: &Model,
     options: &ImportOptions,
-    sizes: &Sizes,
+    sizes: &ModelSizes,
     names: &mut Names,
 ) -> Result<(), Error> {
     check_names(model, options)?;
@@ -233,7 +233,7 @@ fn add_input(
     builder: &mut GraphBuilder,
     input: &ValueInfo,
     options: &ImportOptions,
-    sizes: &Sizes,
+    sizes: &ModelSizes,
 ) -> Result<Item, Error> {
     match Parts::of(input, options)? {
         Parts::Nothing => Ok(Item::Nothing),
@@ -250,7 +250,7 @@ fn add_tensor(
     builder: &mut GraphBuilder,
     input: &ValueInfo,
     options: &ImportOptions,
-    sizes: &Sizes,
+    sizes: &ModelSizes,
 ) -> Result<Item, Error> {
     let element = match &input.ty {
         Some(ValueType::Tensor { element, .. }) => *element,
@@ -305,7 +305,12 @@ fn check_names(model: &Model, options: &ImportOptions) -> Result<(), Error> {
     }
 }
 
-fn input_dims(builder: &mut GraphBuilder, input: &ValueInfo, shape: &[Dim], sizes: &Sizes) -> Dims {
+fn input_dims(
+    builder: &mut GraphBuilder,
+    input: &ValueInfo,
+    shape: &[Dim],
+    sizes: &ModelSizes,
+) -> Dims {
     let dims = shape.iter().enumerate().map(|(axis, dim)| match dim {
         // A size of the address space fits, and reading has checked that.
         Dim::Known(size) => builder.size(i64::try_from(*size).unwrap_or(i64::MAX)),

@@ -47,7 +47,7 @@ pub use unsupported::UnsupportedOperator;
 pub(crate) use unsupported::list as list_operators;
 
 use self::graph::{Frame, Made, import_graph, output_value};
-use self::inputs::Sizes;
+use self::inputs::ModelSizes;
 use self::names::Names;
 use self::questions::Questions;
 use self::registry::Registry;
@@ -207,7 +207,7 @@ fn import_until(
         builder.metadata_mut().insert(key.clone(), value.clone());
     }
     let mut names = Names::default();
-    let sizes = Sizes::declare(&mut builder, model, options)?;
+    let sizes = ModelSizes::declare(&mut builder, model, options)?;
     inputs::add_inputs(&mut builder, model, options, &sizes, &mut names)?;
     let made = Made::new(Questions::new(&options.answers, wanted));
     let frame = Frame {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::captures::captures_of;
 use super::names::Names;
-use crate::{AttributeValue, Error, Node};
+use crate::{AttributeValue, Error, ModelNode};
 
 /// Positions of `nodes` in the order of a walk from `results`; `names` are those that have values already. A name that
 /// nothing produces is left to the node that reads it.
@@ -16,7 +16,7 @@ use crate::{AttributeValue, Error, Node};
 /// # Errors
 /// [`Error::Cycle`] when nodes depend on each other's results.
 pub(super) fn runnable_order(
-    nodes: &[Node],
+    nodes: &[ModelNode],
     results: &[&str],
     names: &Names,
 ) -> Result<Vec<usize>, Error> {
@@ -45,7 +45,7 @@ pub(super) fn runnable_order(
         if let Err(cycle) = walk.visit(root) {
             let nodes = cycle.into_iter().filter_map(|node| nodes.get(node));
             return Err(Error::Cycle {
-                nodes: nodes.map(Node::path).collect(),
+                nodes: nodes.map(ModelNode::path).collect(),
             });
         }
     }
@@ -116,7 +116,7 @@ impl Walk<'_> {
 }
 
 /// The names that a node reads, including those of its bodies; possibly with duplicates.
-fn reads(node: &Node) -> impl Iterator<Item = &str> {
+fn reads(node: &ModelNode) -> impl Iterator<Item = &str> {
     let bodies = node.attributes().iter().flat_map(|attribute| {
         let graphs = match &attribute.value {
             AttributeValue::Graph(graph) => std::slice::from_ref(graph),

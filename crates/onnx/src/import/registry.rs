@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ImportOptions;
 use super::context::{NodeContext, Outputs};
 use super::options::OpImporter;
-use crate::{Error, Function, Model, Node, Opsets, ops};
+use crate::{Error, Function, Model, ModelNode, Opsets, ops};
 
 /// A standard operator.
 pub(crate) struct Operator {
@@ -75,7 +75,7 @@ impl<'m> Registry<'m> {
     ///
     /// onnxruntime's optimiser writes some of its own operators into the standard domain. If the model's version of that
     /// domain does not have them, they are those of `com.microsoft`.
-    pub(crate) fn find(&self, node: &Node, opsets: &Opsets) -> Option<Importer<'m>> {
+    pub(crate) fn find(&self, node: &ModelNode, opsets: &Opsets) -> Option<Importer<'m>> {
         if !self.custom.is_empty() {
             let key = (node.domain().to_owned(), node.op_type().to_owned());
             if let Some(importer) = self.custom.get(&key) {

@@ -11,7 +11,7 @@ use super::context::{NodeContext, Outputs};
 use super::control::{Captures, RegionError, bind_input, import_region, tensors};
 use super::graph::{Frame, origin_of};
 use super::item::Item;
-use crate::{Error, ModelGraph, Node};
+use crate::{Error, ModelGraph, ModelNode};
 
 /// Along which axis, and from which end, `Scan` reads or writes a sequence.
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ struct Scan<'a> {
     n_carried: usize,
     captures: Captures,
     frame: Frame<'a>,
-    node: &'a Node,
+    node: &'a ModelNode,
     origin: String,
 }
 

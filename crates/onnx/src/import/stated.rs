@@ -9,7 +9,7 @@ use kiln_symbolic_shape::DimId;
 use kiln_tensor::DType;
 
 use super::WrongType;
-use super::inputs::Sizes;
+use super::inputs::ModelSizes;
 use super::names::Names;
 use crate::{Dim, Error, Model, Name, ValueType};
 
@@ -25,7 +25,7 @@ struct Stated<'a> {
 pub(super) fn annotate(
     builder: &mut GraphBuilder,
     model: &Model,
-    sizes: &Sizes,
+    sizes: &ModelSizes,
     names: &Names,
 ) -> Result<Vec<WrongType>, Error> {
     let mut wrong_types = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn annotate(
 fn statements<'a>(
     builder: &mut GraphBuilder,
     model: &'a Model,
-    sizes: &Sizes,
+    sizes: &ModelSizes,
     names: &Names,
 ) -> Vec<Stated<'a>> {
     let graph = model.graph();

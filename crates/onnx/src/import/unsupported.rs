@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::registry::{Importer, Registry};
-use crate::{AttributeValue, Error, Function, Model, Node, Opsets};
+use crate::{AttributeValue, Error, Function, Model, ModelNode, Opsets};
 
 /// An operator without an importer, and where the model uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ struct Search<'r, 'm> {
 
 impl Search<'_, '_> {
     /// Recursion is bounded by the nesting of graphs, which was bounded when the model was read.
-    fn nodes(&mut self, nodes: &[Node], opsets: &Opsets) {
+    fn nodes(&mut self, nodes: &[ModelNode], opsets: &Opsets) {
         for node in nodes {
             match self.registry.find(node, opsets) {
                 Some(Importer::Custom(_)) => {}
@@ -82,7 +82,7 @@ impl Search<'_, '_> {
         }
     }
 
-    fn add(&mut self, node: &Node, operator: String) {
+    fn add(&mut self, node: &ModelNode, operator: String) {
         let entry = self
             .found
             .entry(operator)

@@ -5,7 +5,7 @@
 
 use kiln_tensor::Tensor;
 
-use super::{ModelGraph, ModelTensor, Node, ValueType};
+use super::{ModelGraph, ModelNode, ModelTensor, ValueType};
 use crate::{Error, Name};
 
 /// A named attribute of a node.
@@ -73,11 +73,11 @@ impl AttributeValue {
 /// The attributes of one node.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    node: &'a Node,
+    node: &'a ModelNode,
 }
 
 impl<'a> Attributes<'a> {
-    pub(crate) fn new(node: &'a Node) -> Self {
+    pub(crate) fn new(node: &'a ModelNode) -> Self {
         Self { node }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ModelTensor, Node, ValueInfo};
+use super::{ModelNode, ModelTensor, ValueInfo};
 
 /// Nodes in order, constants, inputs and outputs.
 ///
@@ -14,7 +14,7 @@ pub struct ModelGraph {
     pub(crate) outputs: Vec<ValueInfo>,
     pub(crate) annotations: Vec<ValueInfo>,
     pub(crate) initializers: BTreeMap<String, ModelTensor>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<ModelNode>,
 }
 
 impl ModelGraph {
@@ -51,7 +51,7 @@ impl ModelGraph {
     }
 
     /// The nodes, in the model's order.
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[ModelNode] {
         &self.nodes
     }
 }

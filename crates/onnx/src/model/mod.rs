@@ -26,7 +26,7 @@ pub use function::Function;
 pub use graph::ModelGraph;
 pub(crate) use narrow::FloatFormat;
 pub use narrow::NarrowType;
-pub use node::Node;
+pub use node::ModelNode;
 pub(crate) use opsets::canonical_domain;
 pub use opsets::{Opsets, SUPPORTED_OPSETS};
 pub(crate) use scope::Scope;

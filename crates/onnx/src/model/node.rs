@@ -9,7 +9,7 @@ use crate::Name;
 
 /// A node: an operator, its operands and its results.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct ModelNode {
     pub(crate) scope: Arc<Scope>,
     pub(crate) index: usize,
     pub(crate) name: String,
@@ -21,7 +21,7 @@ pub struct Node {
     pub(crate) attributes: Vec<Attribute>,
 }
 
-impl Node {
+impl ModelNode {
     /// The node's own name; often empty.
     pub fn name(&self) -> &str {
         &self.name

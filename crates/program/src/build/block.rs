@@ -10,7 +10,7 @@ use kiln_kernel::seeded::{Fault, is_on};
 use kiln_symbolic_shape::{DimId, PlanFact, Predicate};
 use smallvec::{SmallVec, smallvec};
 
-use super::node::{KernelNode, Node, NodeKind};
+use super::node::{KernelNode, NodeKind, StepNode};
 use super::{Builder, course, layout};
 use crate::buffer::{Buffer, Place};
 use crate::error::ProgramError;
@@ -82,7 +82,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(block)
     }
 
-    fn node(&mut self, node: &Node) -> Result<(), ProgramError> {
+    fn node(&mut self, node: &StepNode) -> Result<(), ProgramError> {
         for fact in &node.facts {
             if !self.facts.contains(fact) && !is_on(Fault::ForgottenFact) {
                 self.facts.push(fact.clone());
@@ -222,7 +222,11 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
 
     // Steps
 
-    pub(super) fn kernel(&mut self, node: &Node, kernel: &KernelNode) -> Result<(), ProgramError> {
+    pub(super) fn kernel(
+        &mut self,
+        node: &StepNode,
+        kernel: &KernelNode,
+    ) -> Result<(), ProgramError> {
         for (predicate, message) in &kernel.requirements {
             self.require(predicate.clone(), message.clone());
         }
@@ -281,7 +285,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
     /// Makes the result of a lone slice or broadcast a view of its operand, where it is proved to be contiguous there.
     ///
     /// Not a result of the block: a caller that keeps a small part would keep the whole alive.
-    fn is_part(&mut self, node: &Node) -> Result<bool, ProgramError> {
+    fn is_part(&mut self, node: &StepNode) -> Result<bool, ProgramError> {
         let &[id] = node.ops.as_slice() else {
             return Ok(false);
         };
@@ -293,7 +297,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(is_part && self.alias(id)?)
     }
 
-    fn view(&mut self, node: &Node) -> Result<(), ProgramError> {
+    fn view(&mut self, node: &StepNode) -> Result<(), ProgramError> {
         for &op in &node.ops {
             if self.alias(op)? {
                 continue;
@@ -316,7 +320,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(())
     }
 
-    fn builtin(&mut self, node: &Node) -> Result<(), ProgramError> {
+    fn builtin(&mut self, node: &StepNode) -> Result<(), ProgramError> {
         for &id in &node.ops {
             let op = self.program.graph.op(id).clone();
             let builtin = match &op.op {
@@ -353,7 +357,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(())
     }
 
-    fn host(&mut self, node: &Node, id: OpId) -> Result<(), ProgramError> {
+    fn host(&mut self, node: &StepNode, id: OpId) -> Result<(), ProgramError> {
         let op = self.program.graph.op(id).clone();
         match (&op.op, op.operands.as_slice(), op.results.as_slice()) {
             (Op::Constant(_), ..) => Ok(()),
@@ -373,7 +377,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         }
     }
 
-    fn interpret(&mut self, node: &Node, id: OpId, reason: &str) -> Result<(), ProgramError> {
+    fn interpret(&mut self, node: &StepNode, id: OpId, reason: &str) -> Result<(), ProgramError> {
         let op = self.program.graph.op(id).clone();
         if matches!(op.op, Op::Constant(_)) {
             return Ok(());
@@ -400,7 +404,7 @@ impl<'b, 'a> BlockBuilder<'b, 'a> {
         Ok(())
     }
 
-    fn control(&mut self, node: &Node) -> Result<(), ProgramError> {
+    fn control(&mut self, node: &StepNode) -> Result<(), ProgramError> {
         for &id in &node.ops {
             let op = self.program.graph.op(id).clone();
             let operands = self.all(&op.operands)?;

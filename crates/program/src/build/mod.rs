@@ -25,7 +25,7 @@ use kiln_symbolic_shape::{DimError, DimId};
 use crate::error::ProgramError;
 use crate::ids::{BlockId, BufferId, ConstantId, KernelId};
 use crate::program::{Block, Program, ProgramKernel, is_written};
-use crate::sizes::Sizes;
+use crate::sizes::SizeTable;
 use crate::step::Action;
 use kernels::KnownKernels;
 use node::NodeSource;
@@ -80,7 +80,7 @@ fn build_from(
         source,
         layouts,
         options,
-        sizes: Sizes::default(),
+        sizes: SizeTable::default(),
         kernels: PrimaryMap::new(),
         known: KnownKernels::default(),
         constants: PrimaryMap::new(),
@@ -104,7 +104,7 @@ pub(crate) struct Builder<'a> {
     source: &'a dyn NodeSource,
     layouts: &'a dyn LayoutPreferences,
     options: &'a BuildOptions,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: SizeTable,
     kernels: PrimaryMap<KernelId, ProgramKernel>,
     known: KnownKernels,
     constants: PrimaryMap<ConstantId, Constant>,

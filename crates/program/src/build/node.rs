@@ -6,7 +6,7 @@ use kiln_symbolic_shape::{DimId, PlanFact, Predicate};
 
 /// A node of a plan: ops that become one step.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct StepNode {
     pub(crate) name: String,
     pub(crate) ops: Vec<OpId>,
     pub(crate) kind: NodeKind,
@@ -50,5 +50,5 @@ pub(crate) struct KernelNode {
 
 /// The nodes of a region.
 pub(crate) trait NodeSource {
-    fn nodes(&self, region: RegionId) -> Vec<Node>;
+    fn nodes(&self, region: RegionId) -> Vec<StepNode>;
 }

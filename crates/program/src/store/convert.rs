@@ -16,7 +16,7 @@ use super::{
 use crate::error::ProgramError;
 use crate::plan_operation::{PlanOperation, RuntimeShapeInjector};
 use crate::program::{Block, Program, ProgramKernel, Requirement, Segment};
-use crate::sizes::Sizes;
+use crate::sizes::SizeTable;
 use crate::step::{Action, Step};
 
 fn damaged(problem: impl Into<String>) -> ProgramError {
@@ -156,7 +156,7 @@ impl Program {
             .map_err(|errors| damaged(errors.to_string()))?;
         let n_symbols = graph.dims().symbols().count();
         let walk = Walk::over(&graph);
-        let mut sizes = Sizes::default();
+        let mut sizes = SizeTable::default();
         for text in &stored.sizes {
             sizes.push(parsed(text, graph.dims_mut(), parse_dim)?);
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::{Expr, Node, NodeId, dangling};
+use super::{Expr, ExprNode, NodeId, dangling};
 use crate::{Function, ScalarError, ScalarOp, ScalarValue};
 
 /// Builds an [`Expr`]; equal nodes are shared.
@@ -27,8 +27,8 @@ use crate::{Function, ScalarError, ScalarOp, ScalarValue};
 #[derive(Debug)]
 pub struct ExprBuilder {
     n_inputs: usize,
-    nodes: Vec<Node>,
-    known: HashMap<Node, NodeId>,
+    nodes: Vec<ExprNode>,
+    known: HashMap<ExprNode, NodeId>,
     error: Option<ScalarError>,
 }
 
@@ -49,7 +49,7 @@ impl ExprBuilder {
             let n_inputs = self.n_inputs;
             return self.fail(ScalarError::InputOutOfRange { input, n_inputs });
         }
-        self.push(Node::Input(input))
+        self.push(ExprNode::Input(input))
     }
 
     /// All inputs, in order.
@@ -59,17 +59,17 @@ impl ExprBuilder {
 
     /// A value with a dtype of its own.
     pub fn constant(&mut self, value: impl Into<ScalarValue>) -> NodeId {
-        self.push(Node::Constant(value.into()))
+        self.push(ExprNode::Constant(value.into()))
     }
 
     /// A number in the dtype of `like`.
     pub fn literal(&mut self, number: f64, like: NodeId) -> NodeId {
         // A literal is not a model itself: its own model is.
         let like = match self.nodes.get(like.index()) {
-            Some(Node::Literal { like, .. }) => *like,
+            Some(ExprNode::Literal { like, .. }) => *like,
             _ => like,
         };
-        self.push(Node::Literal { number, like })
+        self.push(ExprNode::Literal { number, like })
     }
 
     /// A primitive operation; there is a method for each, too.
@@ -82,7 +82,7 @@ impl ExprBuilder {
                 found,
             });
         }
-        self.push(Node::Apply {
+        self.push(ExprNode::Apply {
             op,
             operands: SmallVec::from_slice(operands),
         })
@@ -122,13 +122,13 @@ impl ExprBuilder {
             // References of a finished expression lead backwards, so the copy is there.
             let copy_of = |id: &NodeId| copies.get(id.index()).copied().unwrap_or(*id);
             let copy = match node {
-                Node::Input(input) => match inputs.get(*input) {
+                ExprNode::Input(input) => match inputs.get(*input) {
                     Some(&given) => given,
                     None => self.input(*input),
                 },
-                Node::Constant(value) => self.constant(*value),
-                Node::Literal { number, like } => self.literal(*number, copy_of(like)),
-                Node::Apply { op, operands } => {
+                ExprNode::Constant(value) => self.constant(*value),
+                ExprNode::Literal { number, like } => self.literal(*number, copy_of(like)),
+                ExprNode::Apply { op, operands } => {
                     let operands: SmallVec<[NodeId; 3]> = operands.iter().map(copy_of).collect();
                     self.apply(*op, &operands)
                 }
@@ -151,7 +151,7 @@ impl ExprBuilder {
         }
     }
 
-    fn push(&mut self, node: Node) -> NodeId {
+    fn push(&mut self, node: ExprNode) -> NodeId {
         let position = self.nodes.len();
         if let Some(&unknown) = node.references().iter().find(|id| id.index() >= position) {
             return self.fail(dangling(position, unknown));

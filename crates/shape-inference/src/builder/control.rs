@@ -7,7 +7,7 @@
 use super::GraphBuilder;
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rules::{if_results, loop_results};
 use cranelift_entity::EntityRef;
 use kiln_ir::{Op, REGION_DEPTH_LIMIT, RegionId, Type, ValueId};
@@ -268,7 +268,7 @@ impl GraphBuilder {
         regions: &[RegionId],
     ) -> Result<Vec<ValueId>, InferError> {
         let origin = self.origin.clone();
-        let node = Node {
+        let node = OpView {
             op: &op,
             operands,
             regions,

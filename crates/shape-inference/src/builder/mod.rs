@@ -26,7 +26,7 @@ use crate::context::{InferenceContext, Mode};
 use crate::engine::ShapeInferenceEngine;
 use crate::error::{InferError, InferErrorKind};
 use crate::known::KnownValue;
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::Inferred;
 use crate::state::InferenceState;
 use cranelift_entity::packed_option::PackedOption;
@@ -240,7 +240,7 @@ impl GraphBuilder {
         symbols: &[SymbolId],
     ) -> Result<SmallVec<[ValueId; 1]>, InferError> {
         let origin = self.origin.clone();
-        let node = Node {
+        let node = OpView {
             op: &op,
             operands,
             regions,

@@ -2,7 +2,7 @@
 
 use crate::context::InferenceContext;
 use crate::error::{InferError, InferErrorKind};
-use crate::node::Node;
+use crate::node::OpView;
 use crate::rule::{Inferred, ShapeInferenceRule};
 use crate::values;
 use kiln_ir::{Op, TensorType, Type};
@@ -24,7 +24,7 @@ impl ShapeInferenceRule for ElementwiseRule {
     fn infer(
         &self,
         ctx: &mut InferenceContext<'_>,
-        node: &Node<'_>,
+        node: &OpView<'_>,
     ) -> Result<Inferred, InferError> {
         match node.op {
             Op::Map {
@@ -50,7 +50,7 @@ impl ShapeInferenceRule for ElementwiseRule {
 
 fn map_type(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     function: Function,
 ) -> Result<TensorType, InferError> {
     let operands = (0..node.operands.len())

@@ -4,14 +4,14 @@
 //! bits or more, which no real size exceeds, the upper bound may become a contract fact instead.
 
 use crate::context::InferenceContext;
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_symbolic_shape::{DimId, Predicate, Proof};
 use kiln_tensor::DType;
 
 /// The result of the function `name` on operands of `dtype`; `None` where it is not known.
 pub(super) fn apply(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     dtype: DType,
     name: &str,
     arguments: &[DimId],
@@ -35,7 +35,7 @@ pub(super) fn apply(
 /// The integer in `dtype`: itself, if it fits.
 pub(super) fn fitted(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     dtype: DType,
     dim: DimId,
 ) -> Option<DimId> {
@@ -62,7 +62,7 @@ pub(super) fn fitted(
 /// Whether `dim <= high` is proved, or could be and was made a contract fact.
 pub(super) fn at_most(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     dim: DimId,
     high: DimId,
     may_require: bool,
@@ -108,7 +108,7 @@ fn unary(ctx: &mut InferenceContext<'_>, name: &str, a: DimId) -> Option<DimId> 
 
 fn binary(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     dtype: DType,
     name: &str,
     a: DimId,

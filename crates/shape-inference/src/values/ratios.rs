@@ -8,7 +8,7 @@
 use super::integers::at_most;
 use crate::context::InferenceContext;
 use crate::known::{Element, Ratio};
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_symbolic_shape::{DimId, DimTable, Predicate, Proof};
 use kiln_tensor::DType;
 use smallvec::{SmallVec, smallvec};
@@ -111,7 +111,7 @@ pub(super) fn apply(
 /// The float in another dtype.
 pub(super) fn cast(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     ratio: Ratio,
     from: DType,
     to: DType,
@@ -133,7 +133,7 @@ pub(super) fn cast(
 /// The float rounded towards zero, of floats that are not negative.
 pub(super) fn truncated(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     ratio: Ratio,
     from: DType,
 ) -> Option<DimId> {
@@ -222,7 +222,7 @@ fn scaled(dims: &mut DimTable, ratio: &Ratio, denominator: i64) -> Option<DimId>
 /// Ensures that everything in `exact` is exact: proved, or made a contract fact.
 fn discharge(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     ratio: &Ratio,
     dtype: DType,
 ) -> Option<()> {

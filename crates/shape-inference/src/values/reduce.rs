@@ -4,13 +4,13 @@ use super::grid::{Grid, small_sizes, tabulate};
 use super::integers;
 use crate::context::InferenceContext;
 use crate::known::{Element, KnownValue};
-use crate::node::Node;
+use crate::node::OpView;
 use kiln_ir::{ReduceFunction, TensorType};
 
 /// The elements of a reduction over `axes`.
 pub(crate) fn of_reduce(
     ctx: &mut InferenceContext<'_>,
-    node: &Node<'_>,
+    node: &OpView<'_>,
     function: ReduceFunction,
     axes: &[usize],
     result: &TensorType,

@@ -12,14 +12,14 @@ use crate::ids::{AtomId, DimId};
 use crate::prove::Proof;
 
 /// An operand, with the data that distinguishes most pairs of operands.
-struct Operand {
+struct BroadcastOperand {
     dim: DimId,
     /// The atom, if the operand is a single atom that may have several values.
     atom: Option<AtomId>,
     may_be_one: bool,
 }
 
-impl Operand {
+impl BroadcastOperand {
     /// Whether two operands are neither always equal nor never broadcast: two atoms of several values each are not always
     /// equal, and of two sizes that differ one may be 1. Decides most pairs, without arithmetic.
     fn is_independent_of(&self, other: &Self) -> bool {
@@ -94,7 +94,7 @@ impl DimTable {
             return Err(BuildError::TooLarge);
         }
         let args = args.iter().map(|&dim| self.broadcast_operand(dim));
-        let mut kept: Vec<Operand> = Vec::with_capacity(args.len());
+        let mut kept: Vec<BroadcastOperand> = Vec::with_capacity(args.len());
         'next: for operand in args {
             for other in &kept {
                 if operand.is_independent_of(other) {
@@ -123,10 +123,10 @@ impl DimTable {
         }
     }
 
-    fn broadcast_operand(&self, dim: DimId) -> Operand {
+    fn broadcast_operand(&self, dim: DimId) -> BroadcastOperand {
         let atom = self.polynomial(self.canonical(dim)).as_atom();
         let is_open = |&atom: &AtomId| self.atom(atom).values.range.as_point().is_none();
-        Operand {
+        BroadcastOperand {
             dim,
             atom: atom.filter(is_open),
             may_be_one: !self.cannot_be_one(dim),

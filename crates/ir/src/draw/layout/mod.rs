@@ -8,7 +8,7 @@ mod layers;
 mod order;
 mod position;
 
-use super::scene::{Edge, Node, Row, Scene};
+use super::scene::{Edge, Row, Scene, SceneNode};
 use std::collections::BTreeMap;
 
 /// The total number of bends of long edges; further edges are straight.
@@ -133,11 +133,11 @@ pub(super) fn port(width: f64, index: usize, count: usize) -> f64 {
 }
 
 /// The height of the texts in a box.
-pub(super) fn text_height(node: &Node) -> f64 {
+pub(super) fn text_height(node: &SceneNode) -> f64 {
     LINE * (1 + node.rows.len()) as f64 + PADDING
 }
 
-fn sized(node: &Node) -> Placed {
+fn sized(node: &SceneNode) -> Placed {
     let rows = node.rows.iter().map(|row| match row {
         Row::Attribute(text) | Row::Constant(text) => text,
     });

@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::compile::{CompiledKernel, ConstantPart, ConstantStore, Patience, Wanted};
 use crate::error::RuntimeError;
 use crate::plan::Prepared;
-use crate::plan::frame::{Operand, OperandMemory};
+use crate::plan::frame::{OperandMemory, OperandSlice};
 use crate::plan::placed::PlacedLaunch;
 use crate::recorder::Recorder;
 use crate::runtime::Runtime;
@@ -242,7 +242,7 @@ impl Maker<'_> {
         launch: &KernelLaunch,
         compiled: &CompiledKernel,
         position: usize,
-        operand: &Operand,
+        operand: &OperandSlice,
     ) -> Option<Memory> {
         let OperandMemory::Fixed(memory) = &operand.memory else {
             return None;
